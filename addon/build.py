@@ -15,12 +15,12 @@ _DATE = (2020, 2, 2, 0, 0, 0)
 
 
 def build(out: Path) -> Path:
-    """The file that Anki installs; its folder is made."""
+    """Build the file that Anki installs, creating its folder if needed, and return its path."""
     out.mkdir(parents=True, exist_ok=True)
     made = out / "srs-eval.ankiaddon"
     with zipfile.ZipFile(made, "w") as archive:
         for path in sorted(SOURCE.iterdir()):
-            # Anki writes a person's settings to meta.json, which is nobody else's.
+            # Anki writes the user's settings to meta.json, which must not be shipped.
             if path.suffix in _ENDINGS and path.name != "meta.json":
                 entry = zipfile.ZipInfo(path.name, _DATE)
                 entry.create_system, entry.external_attr = 3, 0o644 << 16

@@ -1,4 +1,4 @@
-"""fsrs-optimizer on the same rows, in the interpreter that has it.
+"""Run fsrs-optimizer on the same rows, in the interpreter that has it.
 
 As a program (`python _peers.py ROWS REPEAT`) it needs numpy, pandas and fsrs-optimizer, of
 version 5 (FSRS-5) or 6 (FSRS-6), and writes answer.npz beside the rows.
@@ -18,7 +18,7 @@ import numpy as np
 
 
 def histories(trials: Any) -> list[tuple[list[int], list[int]]]:
-    """Intervals and ratings before each trial."""
+    """Return intervals and ratings before each trial."""
     delta_t = trials.history_delta_t.astype(int).tolist()
     rating = trials.history_rating.tolist()
     ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
@@ -26,9 +26,12 @@ def histories(trials: Any) -> list[tuple[list[int], list[int]]]:
 
 
 def run_peer(python: str, trials: Any, folder: Path, repeat: int) -> Mapping[str, Any]:
-    """`p` of the test parts, `versions`, and medians of `repeat` runs: `seconds`, `cpu_seconds`."""
+    """Return the peer's predictions `p` of the test parts, its `versions`, and its time.
+
+    `seconds` and `cpu_seconds` are medians of `repeat` runs.
+    """
     write_rows(trials, folder / "rows.npz")
-    # fsrs-optimizer 5 sorts unstably: the published figures come from numpy without SIMD.
+    # fsrs-optimizer 5 sorts unstably: the published results come from numpy without SIMD.
     features = "AVX512_ICL AVX512_CNL AVX512_CLX AVX512_SKX AVX512CD AVX512F AVX2 FMA3"
     environment = {**os.environ, "NPY_DISABLE_CPU_FEATURES": features}
     result = subprocess.run(
@@ -60,7 +63,7 @@ def write_rows(trials: Any, file: Path) -> None:
 
 
 def torch_peer(file: Path, repeat: int) -> None:
-    """Runs where fsrs-optimizer is installed; writes answer.npz beside the rows."""
+    """Train and predict where fsrs-optimizer is installed; write answer.npz beside the rows."""
     import importlib.metadata
 
     import pandas as pd
@@ -84,7 +87,7 @@ def torch_peer(file: Path, repeat: int) -> None:
         }
     )
     optimizer = Optimizer()
-    # As srs-benchmark sets them; the packages' own defaults differ between versions.
+    # Values of srs-benchmark; the packages' own defaults differ between versions.
     settings = {"n_epoch": 5, "lr": 4e-2, "gamma": 1, "batch_size": 512, "max_seq_len": 64}
 
     def fold(first: int, end: int) -> Any:

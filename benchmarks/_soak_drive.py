@@ -1,4 +1,4 @@
-"""How a session of `soak.py` is carried out: under Textual's pilot, or in a pseudo-terminal."""
+"""Carry out a session of `soak.py`, under Textual's pilot or in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from srs_eval.app import SrsEvalApp
 
 LEAVING = "soak: leaving after"
-"""What a pilot's process prints when it begins to leave the app.
+"""Text that a pilot's process prints when it begins to leave the app.
 
 The number of steps and the names of the screens that it has seen follow.
 """
 
 MODELS = "fast"
 TOKEN = "SRS_EVAL_SOAK"
-"""The variable that all processes of a session have in their environment."""
+"""Environment variable that all processes of a session have."""
 
 THREADS = "threads.txt"
-"""The file of a session to which the app writes where its threads are, when it is aborted."""
+"""File of a session to which an aborted app writes the positions of its threads."""
 
 _START = """
 import faulthandler, sys
@@ -60,8 +60,8 @@ faulthandler.enable(open(sys.argv.pop(1), "w"))
 from srs_eval.cli.main import main
 sys.exit(main())
 """
-_UNREAD_S = 60.0  # until an app that takes no input counts as hanging
-_MOST_OUTPUT = 400_000  # bytes of a terminal's output that are kept
+_UNREAD_S = 60.0  # then an app that takes no input counts as hanging
+_MOST_OUTPUT = 400_000  # bytes of a terminal's output to keep
 
 
 # --- processes of a session ---------------------------------------------------------
@@ -90,13 +90,13 @@ def kill_worker(token: str) -> None:
 
 @dataclass
 class Child:
-    """A process that is waited for here only, so that its use of memory becomes known."""
+    """A process that only this program waits for, so that its memory use can be read."""
 
     process: subprocess.Popen[bytes]
-    megabytes: float = 0.0  # that it held at most, once it has ended
+    megabytes: float = 0.0  # the most that it held, once it has ended
 
     def has_ended(self) -> bool:
-        """Return whether it has ended; its exit code is then known."""
+        """Return whether the process has ended; its exit code is then known."""
         if self.process.returncode is None:
             pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
             if pid:
@@ -105,7 +105,7 @@ class Child:
         return self.process.returncode is not None
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, unless it has ended."""
+        """Send the process a signal, unless it has ended."""
         if not self.has_ended():
             os.kill(self.process.pid, number)
 
@@ -114,10 +114,10 @@ class Child:
 
 
 def run_under_pilot(plan: Plan, folder: Path) -> None:
-    """Carry a plan out in this process; what the app raises is raised."""
-    from srs_eval.app import Options, SrsEvalApp
+    """Carry out a plan in this process; exceptions of the app are raised."""
+    from srs_eval.app import AppOptions, SrsEvalApp
 
-    app = SrsEvalApp(plan.path, Options(models=MODELS), state_folder=folder / "state")
+    app = SrsEvalApp(plan.path, AppOptions(models=MODELS), state_folder=folder / "state")
     try:
         asyncio.run(_use(app, plan))
     finally:
@@ -158,7 +158,7 @@ async def _take(app: SrsEvalApp, pilot: Pilot[int], step: Step) -> None:
 
 
 def _events_of(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Event]:
-    """Return what Textual's driver makes of a step."""
+    """Return the events that Textual's driver makes of a step."""
     from textual import events
 
     def mouse(kind: type[events.MouseEvent], x: int, y: int, button: int = 0) -> events.MouseEvent:
@@ -203,9 +203,9 @@ class Terminal:
 
     @classmethod
     def start(cls, plan: Plan, folder: Path, environment: Mapping[str, str]) -> Terminal:
-        """Start the app as a person does, in a terminal of the plan's size.
+        """Start the app as a user does, in a terminal of the plan's size.
 
-        Without a controlling terminal no signal tells the app that its terminal has gone.
+        Without a controlling terminal no signal would tell the app that its terminal has gone.
         """
         master, slave = pty.openpty()
         _set_size(slave, *plan.size)
@@ -233,8 +233,8 @@ class Terminal:
         return cls(Child(process), master)
 
     def carry_out(self, plan: Plan) -> None:
-        """Take all steps of a plan, as long as the app runs. Raises Hangs."""
-        self._wait_for(b"\x1b[?1049h")  # the alternate screen: the app is there
+        """Take all steps of a plan while the app runs. Raises Hangs."""
+        self._wait_for(b"\x1b[?1049h")  # the alternate screen: the app is up
         for step in plan.steps:
             if self.child.has_ended():
                 return
@@ -269,7 +269,7 @@ class Terminal:
             os.close(self.master)
 
     def send(self, data: bytes) -> None:
-        """Send all of it; what the app draws meanwhile is read. Raises Hangs."""
+        """Send all the data and read what the app draws meanwhile. Raises Hangs."""
         deadline = time.monotonic() + _UNREAD_S
         while data and not self.child.has_ended():
             readable, writable, _ = select.select([self.master], [self.master], [], 0.1)
@@ -283,18 +283,18 @@ class Terminal:
                 raise Hangs
 
     def listen(self, seconds: float) -> None:
-        """Read what the app draws for so long."""
+        """Read what the app draws for this many seconds."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if self.closed:
                 time.sleep(min(left, 0.05))
                 return
             if select.select([self.master], [], [], left)[0] and not self._read():
-                time.sleep(min(left, 0.05))  # nobody has the other end
+                time.sleep(min(left, 0.05))  # the other end is closed
                 return
 
     def _read(self) -> bool:
-        """Whether there was something to read."""
+        """Return whether there was something to read."""
         try:
             data = os.read(self.master, 65_536)
         except BlockingIOError:
@@ -313,7 +313,7 @@ class Terminal:
 
 
 def plan_token(plan: Plan) -> str:
-    """Return what marks the processes of a session."""
+    """Return the text that marks the processes of a session."""
     return f"{os.getpid()}-{plan.seed}"
 
 

@@ -1,7 +1,7 @@
-"""What a session of `soak.py` does: a plan that follows from its seed alone, and can be replayed.
+"""Plan a session of `soak.py`, from its seed alone, so that it can be replayed.
 
 A plan is a list of steps. Each is something that a terminal sends in one burst, so that the app
-gets all of it before it has done anything about the first part.
+receives all of it before it has reacted to the first part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 DAMAGED = "damaged"
-"""What names of files have in them that cannot be opened."""
+"""Part of the names of files that cannot be opened."""
 
 Kind = Literal["pilot", "terminal"]
 Button = Literal["left", "right"]
@@ -53,7 +53,7 @@ SEQUENCES = {
     "ctrl+q": "\x11",
     "ctrl+t": "\x14",
 }
-"""Keys without a character, and what a terminal sends for them."""
+"""Keys without a character, and the sequences that a terminal sends for them."""
 
 _RANDOM_KEYS = (
     *"cxytbpnRvlrdwmiPuofeazhjks123459",
@@ -91,7 +91,7 @@ _WAYS: tuple[tuple[str, ...], ...] = (
     ("question_mark", "escape"),
     ("ctrl+t", "ctrl+t"),
 )
-"""Ways through the screens that random keys would seldom find."""
+"""Paths through the screens that random keys would seldom find."""
 
 _PASTED = (
     "",
@@ -111,19 +111,19 @@ _ENDS: dict[Kind, tuple[str, ...]] = {
 }
 _PAUSES_S = (0.0, 0.0, 0.0, 0.02, 0.1, 0.3, 1.0)
 _BAD_BYTES = (b"\xff\xfe", b"caf\xe9", b"\x1b[M \xf0\xf0", b"\x1b[<0;3", b"\x1b[200~\xe9", b"\x9b")
-"""What terminals send that are not set to UTF-8, know older notations only, or are cut short."""
+"""Bytes from terminals that are not set to UTF-8, use older notations, or cut a sequence short."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys by Textual's names, one right after another."""
+    """Keys by Textual's names, one immediately after another."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Click:
-    """Clicks at one place."""
+    """Clicks at one position."""
 
     x: int
     y: int
@@ -133,14 +133,14 @@ class Click:
 
 @dataclass(frozen=True)
 class Drag:
-    """The mouse is pressed at the first place and released at the last one."""
+    """A drag with the mouse: pressed at the first position, released at the last."""
 
     places: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
 class Scroll:
-    """Turns of the wheel at one place."""
+    """Turns of the wheel at one position."""
 
     x: int
     y: int
@@ -157,14 +157,14 @@ class Paste:
 
 @dataclass(frozen=True)
 class BadBytes:
-    """Something that is no UTF-8, or no whole sequence; a terminal only can send it."""
+    """Bytes that are not UTF-8, or an incomplete sequence; only a terminal can send them."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Resize:
-    """The terminal's size changes."""
+    """A change of the terminal's size."""
 
     width: int
     height: int
@@ -172,12 +172,12 @@ class Resize:
 
 @dataclass(frozen=True)
 class KillWorker:
-    """One of the app's worker processes is killed, as where memory runs out."""
+    """The death of one of the app's worker processes, as when memory runs out."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing happens for a while."""
+    """A pause without any input."""
 
     seconds: float
 
@@ -192,10 +192,10 @@ class Plan:
 
     seed: int
     kind: Kind
-    path: Path | None  # the history that is opened at first; None: the app starts without one
+    path: Path | None  # the history to open first; None: the app starts without one
     size: tuple[int, int]
     steps: tuple[Step, ...]
-    end: str  # how it is left: by a key, by a signal, or by closing the terminal
+    end: str  # exit: by a key, by a signal, or by closing the terminal
 
 
 def make_plan(seed: int, histories: Sequence[Path], seconds: float) -> Plan:
@@ -204,7 +204,7 @@ def make_plan(seed: int, histories: Sequence[Path], seconds: float) -> Plan:
     Args:
         seed: Even seeds run in a pseudo-terminal, odd ones under Textual's pilot.
         histories: The files to choose from; a replay needs the same ones in the same order.
-        seconds: How long the pauses of all steps take together.
+        seconds: The total length of the pauses of all steps.
     """
     chance = random.Random(seed)
     kind: Kind = "pilot" if seed % 2 else "terminal"
@@ -222,14 +222,14 @@ def make_plan(seed: int, histories: Sequence[Path], seconds: float) -> Plan:
 
 
 def _history(chance: random.Random, histories: Sequence[Path]) -> Path:
-    """Draw a file, seldom a damaged one."""
+    """Draw a file, rarely a damaged one."""
     damaged = [path for path in histories if DAMAGED in path.name]
     sound = [path for path in histories if DAMAGED not in path.name]
     return chance.choice(damaged if damaged and chance.random() < 0.15 else sound)
 
 
 def _size(chance: random.Random) -> tuple[int, int]:
-    """Draw columns and lines of a terminal: a usual one, one too small to work in, any other."""
+    """Draw columns and lines of a terminal: a usual size, one too small to use, or any other."""
     kind = chance.random()
     if kind < 0.6:
         return chance.choice(((80, 24), (100, 30), (120, 40), (160, 48), (60, 16)))
@@ -239,7 +239,7 @@ def _size(chance: random.Random) -> tuple[int, int]:
 
 
 class _StepMaker:
-    """Draws one burst after another; it knows how large the terminal is by then."""
+    """Draws one burst after another and keeps track of the terminal's size."""
 
     def __init__(
         self, chance: random.Random, histories: Sequence[Path], size: tuple[int, int]
@@ -247,7 +247,7 @@ class _StepMaker:
         self._chance, self._histories, self._size = chance, histories, size
 
     def steps(self) -> list[Step]:
-        """Return what is done next."""
+        """Return the next steps."""
         makers = {
             self._random_keys: 20,
             self._way: 20,
@@ -269,7 +269,7 @@ class _StepMaker:
         return [Keys(tuple(self._chance.choices(keys, k=number)))]
 
     def _way(self) -> list[Step]:
-        """Walk a way from the answers, in one burst or key by key."""
+        """Follow a path from the answers, in one burst or key by key."""
         way = self._chance.choice(_WAYS)
         back = ("escape",) * self._chance.choice((0, 0, 1, 4))
         if self._chance.random() < 0.5:
@@ -281,7 +281,7 @@ class _StepMaker:
         return steps
 
     def _place(self) -> tuple[int, int]:
-        """Return a place, now and then in the last line, where the keys are: Quit, too."""
+        """Return a position, sometimes in the last line, where the keys are, including Quit."""
         width, height = self._size
         x = self._chance.randrange(width)
         if self._chance.random() < 0.08:
@@ -300,7 +300,7 @@ class _StepMaker:
     def _drag(self) -> list[Step]:
         number = self._chance.randint(2, 12)
         drag = Drag(tuple(self._place() for _ in range(number)))
-        if self._chance.random() < 0.3:  # over what is told in passing
+        if self._chance.random() < 0.3:  # over a notification
             return [Keys(("escape", "escape", "y")), drag]
         return [drag]
 
@@ -323,7 +323,7 @@ class _StepMaker:
         return [BadBytes(self._chance.choice(_BAD_BYTES))]
 
     def _open(self) -> list[Step]:
-        """Close the file, and open another one by its path."""
+        """Close the file and open another one by its path."""
         path = _history(self._chance, self._histories)
         close = Keys(("escape", "escape", "escape", "escape", "ctrl+o", "y"))
         return [close, Pause(0.5), Paste(str(path)), Keys(("enter",)), Pause(1.0)]
@@ -333,7 +333,7 @@ class _StepMaker:
 
 
 def sent_by_terminal(step: Sent) -> bytes:
-    """Return what a terminal sends for a step."""
+    """Return the bytes that a terminal sends for a step."""
     if isinstance(step, BadBytes):
         return step.data
     if isinstance(step, Keys):
@@ -353,5 +353,5 @@ def sent_by_terminal(step: Sent) -> bytes:
 
 
 def _mouse(code: int, x: int, y: int, final: Literal["M", "m"] = "M") -> str:
-    """Return an event in SGR's notation, whose places count from 1."""
+    """Return an event in SGR notation, whose positions count from 1."""
     return f"\x1b[<{code};{x + 1};{y + 1}{final}"

@@ -1,13 +1,13 @@
-"""Models that fsrs-optimizer does not have, trained in torch the way srs-benchmark trains them.
+"""Train models that fsrs-optimizer does not have, in torch, as srs-benchmark trains them.
 
-Opponents of benchmarks/speed.py. As there: every review's whole history is a sequence of
-its own, padded to the longest of its batch of 512; autograd through every step; Adam with
-a cosine schedule per batch; clipping after it; the loss over all batches before each epoch
-and at the end decides which parameters are kept; tests are predicted in batches of 8,192.
+They are the opponents of benchmarks/speed.py. As in srs-benchmark: every review's whole history
+is a sequence of its own, padded to the longest of its batch of 512; autograd through every step;
+Adam with a cosine schedule per batch; clipping after it; the loss over all batches before each
+epoch and at the end decides which parameters are kept; tests are predicted in batches of 8,192.
 Single precision. Initial values, bounds and the order of ties are those of srs_eval's
 models; initial stabilities (FSRS v4, 4.5) are fitted by srs_eval's own function, which
 takes a fraction of the time of scipy's. Sequences are made review by review, as there but
-without pandas, and timed apart; LogisticRegression gets its features from srs_eval.
+without pandas, and timed separately; LogisticRegression gets its features from srs_eval.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import act_r, anki_sm2, dash, fsrs4, hlr, sm2
 from srs_eval.models import logistic_regression as logistic
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import quicksort_order
+from srs_eval.training.optimisers import argsort_by_quicksort
 
 Fold = Callable[[Trials, IntArray, IntArray], FloatArray]
 
@@ -46,30 +46,30 @@ class Loop:
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     decimals: int | None = 4  # of the kept parameters
-    frozen: int = 0  # this many parameters at the beginning have no gradient
+    frozen: int = 0  # this many leading parameters have no gradient
     trained_on: Callable[[Trials, IntArray], IntArray] | None = None
 
 
 @dataclass(frozen=True)
-class Timed:
+class LoopResult:
     p: FloatArray  # of the trials' test index
     wall: float  # seconds of training and prediction, all folds
     cpu: float
-    features_cpu: float  # seconds of making the sequences, before that
+    features_cpu: float  # seconds of making the sequences beforehand
 
 
-def run_loop(name: str, trials: Trials) -> Timed:
-    """Five folds trained and predicted; KeyError where there is no such loop."""
+def run_loop(name: str, trials: Trials) -> LoopResult:
+    """Train and predict five folds; KeyError if there is no such loop."""
     began = time.process_time()
     if name == "LogisticRegression":
-        features = torch.tensor(logistic._make_features(trials), dtype=torch.float)
+        features = torch.tensor(logistic._features_of_trials(trials), dtype=torch.float)
         fold_of: Fold = partial(logistic_fold, features)
     else:
         loop = LOOPS[name]
         fold_of = partial(padded_fold, loop, loop.sequences(trials))
     wall, cpu = time.perf_counter(), time.process_time()
     parts = [fold_of(trials, fold.train, fold.test) for fold in trials.folds]
-    return Timed(
+    return LoopResult(
         p=np.concatenate(parts),
         wall=time.perf_counter() - wall,
         cpu=time.process_time() - cpu,
@@ -95,11 +95,11 @@ def padded_fold(
 def make_batches(
     sequences: list[Tensor], trials: Trials, rows: IntArray, size: int, sort: bool
 ) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Padded sequences, lengths, intervals and outcomes, sorted by length if `sort`."""
+    """Return padded sequences, lengths, intervals and outcomes, sorted by length if `sort`."""
     lengths = np.array([len(sequences[row]) for row in rows])
     if sort:
         rows, lengths = rows[lengths <= 64], lengths[lengths <= 64]
-        order = quicksort_order(lengths)
+        order = argsort_by_quicksort(lengths)
         rows, lengths = rows[order], lengths[order]
     padded = pad_sequence([sequences[row] for row in rows], batch_first=True)
     delta_t = torch.tensor(trials.delta_t[rows], dtype=torch.float)
@@ -148,54 +148,54 @@ def train_loop(
     return kept if loop.decimals is None else [round(x, loop.decimals) for x in kept]
 
 
-# What the models read, made review by review
+# Inputs of the models, made review by review
 
 
-def _histories(trials: Trials) -> Iterator[tuple[list[float], list[int], float]]:
-    """Intervals and ratings before each trial, and its own interval."""
+def _history_sequences(trials: Trials) -> Iterator[tuple[list[float], list[int], float]]:
+    """Yield intervals and ratings before each trial, and its own interval."""
     delta_t, rating = trials.history_delta_t.tolist(), trials.history_rating.tolist()
     ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
     return ((delta_t[a:b], rating[a:b], delta_t[b]) for a, b in ends)
 
 
 def _reviews(trials: Trials) -> list[Tensor]:
-    """(interval, rating) of every review before."""
+    """Return (interval, rating) of every earlier review."""
     return [
         torch.tensor((days, ratings), dtype=torch.float).transpose(0, 1)
-        for days, ratings, _ in _histories(trials)
+        for days, ratings, _ in _history_sequences(trials)
     ]
 
 
 def _times(trials: Trials) -> list[Tensor]:
-    """Days from the first review on of every review before, then its own."""
+    """Return the days since the first review, for every earlier review and the trial itself."""
     return [
         torch.cumsum(torch.tensor([[*days, now]]), dim=1).transpose(0, 1)
-        for days, _, now in _histories(trials)
+        for days, _, now in _history_sequences(trials)
     ]
 
 
 def _ages(trials: Trials) -> list[Tensor]:
-    """(passed, days ago) of every review before."""
+    """Return (passed, days ago) of every earlier review."""
     made = []
-    for days, ratings, now in _histories(trials):
+    for days, ratings, now in _history_sequences(trials):
         ages = np.cumsum([*days[1:], now][::-1])[::-1]
         made.append(torch.tensor(np.array([np.array(ratings) > 1, ages]).T, dtype=torch.float))
     return made
 
 
 def _successes_and_failures(trials: Trials) -> list[Tensor]:
-    """Roots of the numbers of passes and of failures."""
+    """Return square roots of the numbers of passes and of failures."""
     made = []
-    for _, ratings, _ in _histories(trials):
+    for _, ratings, _ in _history_sequences(trials):
         failures = ratings.count(1)
         made.append(torch.tensor([np.sqrt(len(ratings) - failures), np.sqrt(failures)]).float())
     return made
 
 
 def _windows(trials: Trials, decay: bool) -> list[Tensor]:
-    """Reviews and passes in DASH's four windows."""
+    """Return reviews and passes in DASH's four windows."""
     made = []
-    for days, ratings, now in _histories(trials):
+    for days, ratings, now in _history_sequences(trials):
         ages = np.cumsum([*days[1:], now][::-1])[::-1]
         passed = np.array(ratings) > 1
         counts = np.zeros(8)
@@ -245,7 +245,7 @@ First = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 def _recurrent(
     first: First, step: Step, curve: Callable[[Tensor, Tensor], Tensor]
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """A state whose first number is a stability, stepped through all places."""
+    """Return recall from a state that starts with a stability and is stepped along the sequence."""
 
     def recall(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
         state = first(w, x[0, :, 1])
@@ -260,7 +260,7 @@ def _recurrent(
 
 
 def _fsrs4(decay: float, capped: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
-    """FSRS v4 (decay 1) and 4.5 (decay 0.5, a failure never lengthens the stability)."""
+    """Return FSRS v4 (decay 1) or 4.5 (decay 0.5; a failure never lengthens the stability)."""
     factor = 0.9 ** (-1 / decay) - 1
 
     def curve(t: Tensor, s: Tensor) -> Tensor:
@@ -360,7 +360,7 @@ LOOPS = {
         list(fsrs4._V4.lower),
         list(fsrs4._V4.upper),
         frozen=4,
-        trained_on=fsrs4._after_second_review,
+        trained_on=fsrs4._select_after_second_review,
     ),
     "FSRS-4.5": Loop(
         _fsrs4(0.5, capped=True),
@@ -370,7 +370,7 @@ LOOPS = {
         list(fsrs4._V45.upper),
         decimals=6,
         frozen=4,
-        trained_on=fsrs4._after_second_review,
+        trained_on=fsrs4._select_after_second_review,
     ),
     "HLR": Loop(
         _hlr,
@@ -397,13 +397,13 @@ LOOPS = {
         [0.001, 0.001, *[-NO_BOUND] * 3],
         [NO_BOUND] * 5,
     ),
-    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r._LEAST.tolist(), act_r._MOST.tolist()),
+    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r._LOWER.tolist(), act_r._UPPER.tolist()),
     "SM2-trainable": Loop(
         _sm2(),
         _reviews,
         _same(sm2.DEFAULT),
-        list(sm2.recurrent(S_MIN).lower),
-        list(sm2.recurrent(S_MIN).upper),
+        list(sm2.make_recurrent(S_MIN).lower),
+        list(sm2.make_recurrent(S_MIN).upper),
     ),
     "Anki": Loop(
         _anki(),
@@ -416,7 +416,7 @@ LOOPS = {
 
 
 def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
-    """LogisticRegression: no sequences; ten epochs of AdamW over shuffled batches of 2,048."""
+    """Train LogisticRegression: no sequences; ten epochs of AdamW, shuffled batches of 2,048."""
     x = features[torch.tensor(train)]
     y = torch.tensor(trials.y[train], dtype=torch.float)
     weight = 0.1 + 0.9 * torch.linspace(0, 1, len(train)) ** 4

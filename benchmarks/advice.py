@@ -1,21 +1,21 @@
-"""Do the probabilities of the advice hold? Real people's later reviews are the evaluate.
+"""Check the probabilities of the advice on real people's later reviews.
 
     python benchmarks/advice.py HISTORIES [--by-preset] [--points] [--choose]
 
 HISTORIES is a folder of collections, packages, CSV files or SuperMemo exports. At each boundary
-of the five time-series folds the program is asked with the reviews before it alone. What it says
+of the five time-series folds the program gives advice from the reviews before it alone. The advice
 is evaluated on the next part: the log loss there of FSRS-6 fitted to all reviews before
 (`optimized`), with newer ones weighing more (`recency`), of SM-2 and of FSRS-6's defaults. Stored
-parameters are taken away first, for they know the future. With --by-preset each preset is asked
-about, on the rows that Anki's optimizer takes; otherwise the whole file is, on the benchmark's,
-and fits of earlier are compared with later ones.
+parameters are removed first, because they know the future. With --by-preset the advice is about
+each preset, on the rows that Anki's optimizer takes; otherwise it is about the whole file, on the
+benchmark's rows, and earlier fits are compared with later ones.
 
-Printed are, over all points: the log score of the probabilities (nats; less is better) beside
+Printed are, over all points: the log score of the probabilities (nats; less is better) next to
 that of the constant rate, how often one is 90 or 70 % sure and how often that is right, and the
-log loss saved by doing what is said, beside that of always changing, of the plain verdict (change
-where the 95 % interval lies below zero) and of an oracle. --choose scores the shift of
+log loss saved by following the advice, next to that of always changing, of the plain verdict
+(change where the 95 % interval lies below zero) and of an oracle. --choose scores the shift of
 `srs_eval.advice.population` on learners that were left out when it was chosen. --points prints
-each.
+each point.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice import population
-from srs_eval.advice.candidates import BY_PRESET, WHOLE, Learner
+from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, PRESET_PROTOCOL, Learner
 from srs_eval.advice.findings import KEEP, Finding
-from srs_eval.advice.parameters import are_my_parameters_good
+from srs_eval.advice.parameters import assess_parameters
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import Interval, verdict
+from srs_eval.stats.intervals import Interval, decide_verdict
 
 PARTS = 6
 FEWEST_TO_EVALUATE = 50
-# What is asked: the candidate, and what it is compared with.
+# The pairs: the candidate, and what it is compared with.
 PAIRS: dict[str, tuple[population.Published, population.Published]] = {
     "optimized or defaults": ("optimized", "defaults"),
     "optimized as Anki does it, or defaults": ("recency", "defaults"),
     "FSRS or SM-2": ("optimized", "sm2"),
     "recency or not": ("recency", "optimized"),
 }
-AGAIN = "optimized again or kept"  # where parameters were fitted once
+AGAIN = "optimized again or kept"  # parameters that were fitted once
 TWELFTHS_SINCE = (1, 2, 4, 6)
 SHIFTS = (0.003, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.02, 0.03)
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was said at a boundary, and what came."""
+    """The advice at a boundary, and the later outcome."""
 
     learner: str
-    part: int
-    own: Interval  # of the learner's paired difference before
+    period: int
+    own: Interval  # of the learner's paired difference so far
     probability: float  # that the candidate is better over the coming reviews
-    follows: bool  # whether the candidate is what was recommended
-    came: float  # the candidate's log loss minus the other's on the next part
-    prior: population.Prior
+    follows: bool  # whether the candidate was recommended
+    observed_difference: float  # the candidate's log loss minus the other's on the next part
+    prior: population.GainPrior
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -72,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     points: dict[str, list[Point]] = {pair: [] for pair in (*PAIRS, AGAIN)}
     for path in sorted(options.histories.iterdir()):
         try:
-            log = untouched(load_log(path))
+            log = without_stored_parameters(load_log(path))
         except InputError as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        for pair, point in points_of(path.name, log, options.by_preset):
+        for pair, point in collect_points(path.name, log, options.by_preset):
             points[pair].append(point)
         if not options.by_preset:
             points[AGAIN] += refits(path.name, log)
@@ -97,17 +97,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def untouched(log: ReviewLog) -> ReviewLog:
-    """Without stored parameters, and with FSRS on."""
+def without_stored_parameters(log: ReviewLog) -> ReviewLog:
+    """Return the log without stored parameters, and with FSRS on."""
     presets = {key: replace(preset, fsrs_parameters={}) for key, preset in log.presets.items()}
     return replace(
         log, presets=presets, import_summary=replace(log.import_summary, fsrs_enabled=None)
     )
 
 
-def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str, Point]]:
-    """What is said of a learner at each boundary, and what comes, by what is asked."""
-    protocol = BY_PRESET if by_preset else WHOLE
+def collect_points(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str, Point]]:
+    """Yield the advice at each boundary and its outcome, with the pair compared."""
+    protocol = PRESET_PROTOCOL if by_preset else ALL_REVIEWS_PROTOCOL
     try:
         future = Learner.of(log, protocol=protocol)
     except NotEnoughData:
@@ -115,7 +115,7 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
     bounds = [round(len(future.trials) * part / PARTS) for part in range(PARTS + 1)]
     for part in range(1, PARTS):
         coming = np.arange(bounds[part], bounds[part + 1])
-        past = before(log, future, bounds[part])
+        past = log_before(log, future, bounds[part])
         try:
             learner = Learner.of(past, protocol=protocol)
         except NotEnoughData:
@@ -126,7 +126,7 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
             )
             for candidate in ("optimized", "recency", "defaults", "sm2")
         }
-        findings = are_my_parameters_good(learner, list(learner.groups), {}, {})
+        findings = assess_parameters(learner, list(learner.groups), {}, {})
         for group, finding in zip(learner.groups, findings, strict=False):
             mine = future.trials.partition[coming] == group
             if mine.sum() >= FEWEST_TO_EVALUATE:
@@ -134,14 +134,16 @@ def points_of(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple[str,
                     difference = float((came[candidate] - came[other])[mine].mean())
                     yield (
                         pair,
-                        said(f"{name} {group}", part, learner, group, finding, pair, difference),
+                        make_point(
+                            f"{name} {group}", part, learner, group, finding, pair, difference
+                        ),
                     )
 
 
 def refits(name: str, log: ReviewLog) -> Iterator[Point]:
-    """Of parameters fitted once, as Anki does it: whether a later fit predicts better."""
+    """Yield points for parameters fitted once, as Anki does: does a later fit predict better?"""
     try:
-        learner = Learner.of(log, protocol=WHOLE)
+        learner = Learner.of(log, protocol=ALL_REVIEWS_PROTOCOL)
     except NotEnoughData:
         return
     bounds = [round(len(learner.trials) * part / 12) for part in range(13)]
@@ -158,59 +160,59 @@ def refits(name: str, log: ReviewLog) -> Iterator[Point]:
                 again = learner.predict("recency", folds)
                 return learner.losses(again, index) - learner.losses(kept, index)
 
-            own = learner.interval(minus_kept(learner.renewed(since), since), since)
-            prior = population.refit(len(since) / len(once))
-            found = population.belief(own, prior)
+            own = learner.interval(minus_kept(learner.rolling_folds(since), since), since)
+            prior = population.refit_prior(len(since) / len(once))
+            found = population.compute_belief(own, prior)
             came = float(minus_kept([Fold(seen, coming)], coming).mean())
             yield Point(name, now, own, found.probability, found.gain > 0, came, prior)
 
 
-def before(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:
-    """The log as it was when `count` of the learner's evaluated reviews had been done."""
-    last = int(learner.source_place[count - 1])
+def log_before(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:
+    """Return the log as it was after `count` of the learner's evaluated reviews."""
+    last = int(learner.entry_index[count - 1])
     reviews = log.entries if log.entries is not None else log.rows
     assert reviews is not None
     columns = {column.name: getattr(reviews, column.name) for column in fields(reviews)}
     cut: Any = {name: None if each is None else each[: last + 1] for name, each in columns.items()}
-    predictions = {name: column[: last + 1] for name, column in log.predictions.items()}
+    predictions = {name: column[: last + 1] for name, column in log.source_predictions.items()}
     part: Any = {"rows" if log.entries is None else "entries": replace(reviews, **cut)}
-    return replace(log, predictions=predictions, **part)
+    return replace(log, source_predictions=predictions, **part)
 
 
-def said(
+def make_point(
     name: str,
-    part: int,
+    period: int,
     learner: Learner,
     group: int,
     finding: Finding,
     pair: str,
-    came: float,
+    observed_difference: float,
 ) -> Point:
-    """What the finding says of a pair; of one that is not asked about, what it would say."""
+    """Make the point of a pair; if the finding does not cover it, compute what it would say."""
     candidate, other = PAIRS[pair]
     index = learner.trials.test_index
     mine = learner.trials.partition[index] == group
     losses = learner.held_out_losses(candidate) - learner.held_out_losses(other)
     own = learner.interval(losses[mine], index[mine]) if mine.any() else Interval(0.0, math.nan)
-    prior = population.published(candidate, other, max(own.reviews, 1))
-    found = population.belief(own, prior)
+    prior = population.published_prior(candidate, other, max(own.reviews, 1))
+    found = population.compute_belief(own, prior)
     probability, follows = found.probability, found.gain > 0
     if other == "defaults":
         assert finding.probabilities is not None
-        probability, follows = finding.probabilities[candidate], finding.act != KEEP
-    return Point(name, part, own, probability, follows, came, prior)
+        probability, follows = finding.probabilities[candidate], finding.recommendation != KEEP
+    return Point(name, period, own, probability, follows, observed_difference, prior)
 
 
 def report(points: Sequence[Point], each: bool) -> None:
     for point in points if each else ():
         print(
-            f"  {point.learner[:24]:24} part {point.part}: {point.own.reviews:6,} reviews,"
+            f"  {point.learner[:24]:24} part {point.period}: {point.own.reviews:6,} reviews,"
             f" own {point.own.estimate:+.4f} ±{point.own.half_width:.4f},"
-            f" P {point.probability:.2f}, then {point.came:+.4f}"
+            f" P {point.probability:.2f}, then {point.observed_difference:+.4f}"
         )
-    came = np.array([point.came for point in points])
+    came = np.array([point.observed_difference for point in points])
     p = np.array([point.probability for point in points])
-    verdicts = np.array([verdict(point.own) == "better" for point in points])
+    verdicts = np.array([decide_verdict(point.own) == "better" for point in points])
     print("  log score " + scores(p, came))
     follows = np.array([point.follows for point in points])
     gains = {
@@ -239,13 +241,13 @@ def scores(p: FloatArray, came: FloatArray) -> str:
 
 
 def choose(points: Sequence[Point]) -> None:
-    """The shift that suits all other learners best, for each learner."""
+    """Choose the shift that suits all other learners best, for each learner."""
     people = np.array([point.learner.split()[0] for point in points])
-    came = np.array([point.came for point in points])
+    came = np.array([point.observed_difference for point in points])
     p = {
         shift: np.array(
             [
-                population.belief(each.own, replace(each.prior, shift=shift)).probability
+                population.compute_belief(each.own, replace(each.prior, shift=shift)).probability
                 for each in points
             ]
         )

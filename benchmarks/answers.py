@@ -1,4 +1,4 @@
-"""How long does `srs-eval compare` take?
+"""Measure how long `srs-eval compare` takes.
 
     python benchmarks/answers.py [--before CHECKOUT] [--collection FILE] [--repeat 3]
 
@@ -26,17 +26,22 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve()
-REVIEWS, DECKS = 22_000, 20
+REVIEWS = 22_000
+DECKS = 20
 CASES = {"collection": 0, "4 presets": 4, "20 presets": 20}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.child is not None:
-        print(json.dumps(measured(options.child, options.collection)))
+        print(json.dumps(measure(options.child, options.collection)))
         return
-    checkouts = {"now": HERE.parents[1]} | ({"before": options.before} if options.before else {})
-    print(f"{'':24}{'CPU s':>9}{'clock s':>9}" + ("   of before" if options.before else ""))
+    checkouts = {"now": HERE.parents[1]}
+    heading = f"{'':24}{'CPU s':>9}{'clock s':>9}"
+    if options.before:
+        checkouts["before"] = options.before
+        heading += "   of before"
+    print(heading)
     for case in CASES:
         if case == "collection" and options.collection is None:
             continue
@@ -44,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for _ in range(options.repeat):
             for name, checkout in checkouts.items():
                 runs[name].append(run(case, checkout.resolve(), options.collection))
-        cpu = {name: min(each["cpu"] for each in these) for name, these in runs.items()}
-        clock = min(each["clock"] for each in runs["now"])
+        cpu = {}
+        for name, times in runs.items():
+            cpu[name] = min(seconds["cpu"] for seconds in times)
+        clock = min(seconds["clock"] for seconds in runs["now"])
         words = "the fixtures' collection" if case == "collection" else f"20 decks, {case}"
         ratio = f"{cpu['now'] / cpu['before']:12.2f}" if "before" in cpu else ""
         print(f"{words:24}{cpu['now']:9.2f}{clock:9.2f}{ratio}", flush=True)
@@ -62,9 +69,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(case: str, checkout: Path, collection: Path | None) -> dict[str, float]:
-    given = [] if collection is None else ["--collection", str(collection)]
+    collection_arguments = [] if collection is None else ["--collection", str(collection)]
     done = subprocess.run(
-        [sys.executable, str(HERE), "--child", case, *given],
+        [sys.executable, str(HERE), "--child", case, *collection_arguments],
         env={**os.environ, "PYTHONPATH": str(checkout)},
         capture_output=True,
         text=True,
@@ -73,23 +80,24 @@ def run(case: str, checkout: Path, collection: Path | None) -> dict[str, float]:
     if done.returncode:
         print(done.stderr.splitlines()[-1], file=sys.stderr)
         return {"cpu": math.nan, "clock": math.nan}
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    times: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return times
 
 
-def measured(case: str, collection: Path | None) -> dict[str, float]:
+def measure(case: str, collection: Path | None) -> dict[str, float]:
     import srs_eval
 
     if case != "collection":
-        made = simulated(CASES[case])
-    srs_eval.compare(simulated(2, 4_000, decks=2))  # loads the kernels
-    cpu, clock = time.process_time(), time.perf_counter()
-    srs_eval.compare(srs_eval.load(str(collection)) if case == "collection" else made)
+        log = simulate_presets(CASES[case])
+    srs_eval.compare(simulate_presets(2, 4_000, decks=2))  # loads the kernels
+    cpu = time.process_time()
+    clock = time.perf_counter()
+    srs_eval.compare(srs_eval.load(str(collection)) if case == "collection" else log)
     return {"cpu": time.process_time() - cpu, "clock": time.perf_counter() - clock}
 
 
-def simulated(presets: int, reviews: int = REVIEWS, decks: int = DECKS) -> Any:
-    """A learner whose cards lie in decks, half of them in the first few, with presets."""
+def simulate_presets(presets: int, reviews: int = REVIEWS, decks: int = DECKS) -> Any:
+    """Simulate a learner whose cards lie in decks with presets, half of them in the first few."""
     from srs_eval.data.reviews import Deck, Preset
     from tools.simulated import simulate_learner
 

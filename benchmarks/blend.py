@@ -1,10 +1,10 @@
-"""What averages of models are worth: log loss minus that of FSRS-6-recency, for real people.
+"""Measure averages of models: log loss minus that of FSRS-6-recency, for real people.
 
     python benchmarks/blend.py [--real DIR] [--weights FILE] [--choose]
 
 reads every history in --real (or the environment variable SRS_EVAL_REAL). Without --weights, or a
-file of RWKV's in the usual places, RWKV is left out. --choose looks for BLEND's members anew: of
-every person it tells what the members that are best for all others come to.
+file of RWKV's in the usual places, RWKV is left out. --choose selects BLEND's members again: for
+every person it reports the result of the members that are best for all others.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import FloatArray
-from srs_eval.engine.session import Result, Session
+from srs_eval.engine.session import LearnerSession, Result
 from srs_eval.metrics import log_loss
-from srs_eval.models.blend import _mean_of_logits
-from srs_eval.models.configurations import resolve
-from srs_eval.models.rwkv import found_weights
+from srs_eval.models.blend import _average_logits
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.rwkv import find_weights
 from srs_eval.training.hyperparameters import Context
 
 REFERENCE = "FSRS-6-recency"
@@ -35,37 +35,42 @@ CANDIDATES = (REFERENCE, FSRS7, "GRU-P-short", "GRU-P", "DASH", "DASH-short", "G
 SIZES = (2, 3, 4)
 
 
-def results_of(path: Path, names: Sequence[str], context: Context) -> dict[str, Result]:
-    session = Session(load_log(path))
-    return {name: session.run(resolve(name)[0], context, use_cache=True) for name in names}
+def evaluate_person(path: Path, names: Sequence[str], context: Context) -> dict[str, Result]:
+    session = LearnerSession(load_log(path))
+    return {
+        name: session.run(resolve_configurations(name)[0], context, use_cache=True)
+        for name in names
+    }
 
 
 def differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> FloatArray:
-    """Log loss of the mean of the members' logits minus that of FSRS-6-recency, by person."""
-    return np.array(
-        [
-            log_loss(each[REFERENCE].y, _mean_of_logits([each[name].p for name in members]))
-            - log_loss(each[REFERENCE].y, each[REFERENCE].p)
-            for each in people
-        ]
-    )
+    """Return log loss of the mean of the members' logits minus FSRS-6-recency's, by person."""
+    losses = []
+    for results in people:
+        reference = results[REFERENCE]
+        p = _average_logits([results[name].p for name in members])
+        losses.append(log_loss(reference.y, p) - log_loss(reference.y, reference.p))
+    return np.array(losses)
 
 
-def told(name: str, found: FloatArray) -> str:
-    cells = (f"{each:+.4f}" for each in (*found, found.mean()))
-    return f"| {name} | {' | '.join(cells)} | {(found < 0).sum()} of {len(found)} |"
+def print_result(name: str, losses: FloatArray) -> str:
+    cells = " | ".join(f"{loss:+.4f}" for loss in (*losses, losses.mean()))
+    return f"| {name} | {cells} | {(losses < 0).sum()} of {len(losses)} |"
 
 
 def choose(people: Sequence[dict[str, Result]], candidates: Sequence[str]) -> None:
-    groups = [group for size in SIZES for group in combinations(candidates, size)]
+    groups: list[tuple[str, ...]] = []
+    for size in SIZES:
+        groups += combinations(candidates, size)
     table = np.array([differences(people, group) for group in groups])
-    left_out, chosen = [], Counter[str]()
+    left_out = []
+    chosen: Counter[str] = Counter()
     for person in range(len(people)):
         best = int(np.delete(table, person, axis=1).mean(axis=1).argmin())
         left_out.append(table[best, person])
         chosen[" + ".join(groups[best])] += 1
     print(f"\nfrom {', '.join(candidates)}, each person left out of the choice:")
-    print(told("chosen", np.array(left_out)))
+    print(print_result("chosen", np.array(left_out)))
     for words, times in chosen.most_common():
         print(f"  {times} times {words}")
 
@@ -79,16 +84,22 @@ def main() -> None:
     if options.real is None:
         parser.error("nobody to predict: give --real")
     context = Context(weights=options.weights)
-    shown = (REFERENCE, *SHIPPED, *(WITH_RWKV if found_weights(context) else ()))
-    names = dict.fromkeys((*shown, *(CANDIDATES if options.choose else ())))
+    shown = [REFERENCE, *SHIPPED]
+    if find_weights(context):
+        shown += WITH_RWKV
+    names = dict.fromkeys(shown)
+    if options.choose:
+        names |= dict.fromkeys(CANDIDATES)
     paths = sorted(path for path in Path(options.real).iterdir() if path.is_file())
-    people = [results_of(path, tuple(names), context) for path in paths]
+    people = [evaluate_person(path, tuple(names), context) for path in paths]
     print(f"| | {' | '.join(path.stem for path in paths)} | mean | better |")
     print("|---" * (len(paths) + 3) + "|")
-    base = np.array([log_loss(each[REFERENCE].y, each[REFERENCE].p) for each in people])
-    print(f"| {REFERENCE} | {' | '.join(f'{each:.4f}' for each in (*base, base.mean()))} | |")
+    references = [results[REFERENCE] for results in people]
+    base = np.array([log_loss(reference.y, reference.p) for reference in references])
+    cells = " | ".join(f"{loss:.4f}" for loss in (*base, base.mean()))
+    print(f"| {REFERENCE} | {cells} | |")
     for name in shown[1:]:
-        print(told(name, differences(people, [name])))
+        print(print_result(name, differences(people, [name])))
     if options.choose:
         choose(people, CANDIDATES)
         choose(people, [name for name in CANDIDATES if name != "LSTM"])

@@ -1,18 +1,18 @@
-"""What it costs to compile the kernels from nothing, before a change and after it.
+"""Measure the cost of compiling the kernels from nothing, before a change and after it.
 
     python benchmarks/compiling.py [--before CHECKOUT] [--golden DIR] [--models NAMES]
                                    [--repeat 2] [--kernels] [--announced]
 
-Twice: for all configurations that both checkouts have, but those on PyTorch, and for FSRS-6 alone.
-Each time a fresh process with one thread and an empty cache folder evaluates 3,000 rows of
+Runs twice: for all configurations that both checkouts have, except those on PyTorch, and for FSRS-6
+alone. Each time a fresh process with one thread and an empty cache folder evaluates 3,000 rows of
 learner 106 of the golden data set (a simulated one without `--golden`), by the code of CHECKOUT
-and by that of this checkout in turn. Figures are seconds of processor time, the least of
+and by that of this checkout in turn. Numbers are seconds of processor time, the least of
 `--repeat` runs: of compiling, and of the whole process with its imports and the evaluation.
 `--kernels` lists them one by one.
 
-`--announced` instead holds what models say of themselves (`seconds_to_compile`) against what it
-took: the processor time of each model's first configuration beyond that of running it again, in
-the order of a run of all, those on PyTorch included. What is shared counts for the first.
+`--announced` instead compares the models' own estimates (`seconds_to_compile`) with the actual
+cost: the processor time of each model's first configuration beyond that of running it again, in
+the order of a run of all, including those on PyTorch. Shared kernels count for the first model.
 """
 
 from __future__ import annotations
@@ -30,20 +30,25 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 LEARNER, ROWS = 106, 3_000
-GOALS = {"all": 0.59, "FSRS-6": 0.50}  # of before
+GOALS = {"all": 0.59, "FSRS-6": 0.50}  # relative to before
 TORCH = ("LSTM", "LSTM-fixed", "Transformer")
-WITHIN, AT_LEAST_S = 1.5, 0.5  # of what is said; less than that is not looked at
-NEEDED = ("FSRS-6", "STATE-FSRS-6")  # the app's answers compile them before any other
+WITHIN, AT_LEAST_S = 1.5, 0.5  # tolerated ratio to the estimate; seconds below which it is ignored
+NEEDED = ("FSRS-6", "STATE-FSRS-6")  # the app's answers compile them first
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.child is not None:
-        (one_by_one if options.one_by_one else compile_all)(options.child, options.golden)
+        if options.one_by_one:
+            one_by_one(options.child, options.golden)
+        else:
+            compile_all(options.child, options.golden)
         return
     if options.announced:
-        compare_announced(asked(HERE.parents[1], options.models, options.golden, "--one-by-one"))
+        compare_announced(
+            run_with_checkout(HERE.parents[1], options.models, options.golden, "--one-by-one")
+        )
         return
     checkouts = [HERE.parents[1]]
     if options.before is not None:
@@ -57,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found: list[list[Any]] = [[] for _ in checkouts]
         for _ in range(options.repeat):
             for checkout, answers in zip(checkouts, found, strict=True):
-                answers.append(asked(checkout, ",".join(chosen), options.golden))
+                answers.append(run_with_checkout(checkout, ",".join(chosen), options.golden))
         row(title, found)
         if options.kernels:
             for checkout, answers in zip(checkouts, found, strict=True):
@@ -79,11 +84,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def row(title: str, found: list[list[Any]]) -> None:
-    before, after = found[0], found[-1]
+def row(title: str, measured: list[list[Any]]) -> None:
+    before = measured[0]
+    after = measured[-1]
     cells = [title]
     for measure in ("compiling", "process"):
-        old, new = (min(answer[measure] for answer in side) for side in (before, after))
+        old = min(answer[measure] for answer in before)
+        new = min(answer[measure] for answer in after)
         cells += [f"{old:.2f}", f"{new:.2f}", f"{new / old:.2f}"]
         if measure == "compiling":
             cells.append(f"{GOALS[title]:.2f}" if title in GOALS else "")
@@ -103,21 +110,25 @@ def list_kernels(checkout: Path, answers: list[Any]) -> None:
 
 def compare_announced(measured: dict[str, tuple[float, float]]) -> None:
     print("| model | announced s | measured s | |\n| --- | --- | --- | --- |")
-    for name, (said, took) in sorted(measured.items(), key=lambda each: -each[1][1]):
-        apart = max(said, took) > WITHIN * max(min(said, took), AT_LEAST_S / WITHIN)
-        print(f"| {name} | {said:.1f} | {took:.1f} | {'apart' if apart else ''} |")
-    said, took = (sum(each[place] for each in measured.values()) for place in (0, 1))
-    print(f"| all | {said:.1f} | {took:.1f} | ratio {said / took:.2f} |")
+    for name, (announced, actual) in sorted(measured.items(), key=lambda item: -item[1][1]):
+        tolerated = WITHIN * max(min(announced, actual), AT_LEAST_S / WITHIN)
+        remark = "apart" if max(announced, actual) > tolerated else ""
+        print(f"| {name} | {announced:.1f} | {actual:.1f} | {remark} |")
+    announced = sum(seconds[0] for seconds in measured.values())
+    actual = sum(seconds[1] for seconds in measured.values())
+    print(f"| all | {announced:.1f} | {actual:.1f} | ratio {announced / actual:.2f} |")
     print(f"\nLoad {os.getloadavg()[0]:.1f}.")
 
 
-# In other processes
+# In child processes
 
 
 def without_torch(checkout: Path, models: str) -> list[str]:
-    """Names of that checkout's configurations, but for those on PyTorch."""
+    """Return names of that checkout's configurations, except those on PyTorch."""
     code = (
-        "from srs_eval.models.configurations import resolve\n"
+        "from srs_eval.models import configurations\n"
+        "resolve = getattr(configurations, 'resolve_configurations', None)\n"
+        "resolve = resolve or configurations.resolve  # its name in older checkouts\n"
         f"chosen = [each for each in resolve({models!r}) if each.model.name not in {TORCH!r}]\n"
         "print(*(each.name for each in chosen))"
     )
@@ -132,9 +143,9 @@ def without_torch(checkout: Path, models: str) -> list[str]:
     return done.stdout.split()
 
 
-def asked(checkout: Path, names: str, golden: Path | None, *how: str) -> Any:
-    """What `compile_all` or `one_by_one` finds with the code of a checkout."""
-    command = [sys.executable, str(HERE), "--child", names, *how]
+def run_with_checkout(checkout: Path, names: str, golden: Path | None, *arguments: str) -> Any:
+    """Run `compile_all` or `one_by_one` with the code of a checkout and return its output."""
+    command = [sys.executable, str(HERE), "--child", names, *arguments]
     if golden is not None:
         command += ["--golden", str(golden.resolve())]
     with tempfile.TemporaryDirectory() as cache:
@@ -148,28 +159,28 @@ def asked(checkout: Path, names: str, golden: Path | None, *how: str) -> Any:
 
 
 def compile_all(names: str, golden: Path | None) -> None:
-    from srs_eval.engine.session import Session
-    from srs_eval.models.configurations import resolve
+    from srs_eval.engine.session import LearnerSession
+    from srs_eval.models.configurations import resolve_configurations
 
     kernels: list[tuple[str, float]] = []
     record_compilation(kernels)
-    session = Session(first_rows(learner(golden), ROWS))
-    for each in resolve(names):
+    session = LearnerSession(first_rows(load_learner(golden), ROWS))
+    for each in resolve_configurations(names):
         session.run(each)
     used = {"compiling": sum(seconds for _, seconds in kernels), "process": time.process_time()}
     print(json.dumps({**used, "kernels": kernels}))
 
 
 def one_by_one(names: str, golden: Path | None) -> None:
-    from srs_eval.data.errors import missing
-    from srs_eval.engine.session import Session, must_compile
-    from srs_eval.models.configurations import resolve
+    from srs_eval.data.errors import install_hint
+    from srs_eval.engine.session import LearnerSession, must_compile
+    from srs_eval.models.configurations import resolve_configurations
 
-    session = Session(first_rows(learner(golden), ROWS))
-    chosen = sorted(resolve(names), key=lambda each: each.model.name not in NEEDED)
+    session = LearnerSession(first_rows(load_learner(golden), ROWS))
+    chosen = sorted(resolve_configurations(names), key=lambda each: each.model.name not in NEEDED)
     found: dict[str, tuple[float, float]] = {}
     for each in chosen:
-        if missing(each.model.needs):
+        if install_hint(each.model.needs):
             continue
         compiles, times = must_compile(each), [time.process_time()]
         for _ in range(2):
@@ -177,12 +188,12 @@ def one_by_one(names: str, golden: Path | None) -> None:
             times.append(time.process_time())
         if compiles:
             took = 2 * times[1] - times[0] - times[2]
-            said, before = found.get(each.model.compiled_as, (each.model.seconds_to_compile, 0.0))
-            found[each.model.compiled_as] = said, before + max(took, 0.0)
+            said, before = found.get(each.model.kernel_owner, (each.model.seconds_to_compile, 0.0))
+            found[each.model.kernel_owner] = said, before + max(took, 0.0)
     print(json.dumps(found))
 
 
-def learner(golden: Path | None) -> Any:
+def load_learner(golden: Path | None) -> Any:
     from srs_eval.data.datasets import open_dataset
 
     if golden is not None:
@@ -195,7 +206,7 @@ def learner(golden: Path | None) -> Any:
 
 
 def first_rows(log: Any, n: int) -> Any:
-    """The log cut after n rows."""
+    """Cut the log after n rows."""
     from dataclasses import fields, replace
 
     rows = log.rows

@@ -1,4 +1,4 @@
-"""How closely every configuration reproduces the reference's figures.
+"""Measure how closely every configuration reproduces the reference's results.
 
     python benchmarks/fidelity.py [--golden DIR] [--models NAMES] [--weights DIR]
     python benchmarks/fidelity.py --fresh 20 --peer-python PYTHON --models FSRS-6
@@ -6,10 +6,10 @@
 The first form compares with the reference benchmark's output on the golden data set
 (DIR holds `dataset/` and `expected/`), the second with the fsrs-optimizer installed for
 PYTHON on newly simulated learners: version 6 for FSRS-6, version 5 for FSRS-5. It prints
-a table in Markdown. Log loss counts; differences are ours minus theirs. Allowed are, for
-each user, 0.000002 without training, 0.0001 where only initial stabilities are fitted,
+a table in Markdown. The criterion is log loss; differences are ours minus theirs. The limits for
+each user are 0.000002 without training, 0.0001 if only initial stabilities are fitted,
 0.0005 for FSRS and 0.001 for other trained models; on average no model may be more than
-0.0002 worse. The process ends with 1 if anything is beyond that.
+0.0002 worse. The process ends with 1 if anything exceeds its limit.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from _peers import run_peer
 
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.models.published import published
+from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.published import from_upstream_name
 
 WORSE_ON_AVERAGE = 0.0002
 
@@ -60,7 +60,7 @@ class Comparison:
         return max(self.difference, key=lambda user: abs(self.difference[user]))
 
     @property
-    def good(self) -> bool:
+    def is_good(self) -> bool:
         worst = abs(self.difference[self.worst_user])
         return self.sizes_equal and worst <= self.allowed and self.mean <= WORSE_ON_AVERAGE
 
@@ -70,19 +70,19 @@ class Comparison:
             f"| {self.configuration.name} | {len(self.difference)} "
             f"| {'yes' if self.sizes_equal else 'NO'} | {self.mean:+.7f} "
             f"| {self.difference[worst]:+.7f} (user {worst}) | {self.allowed:g} "
-            f"| {'equal' if self.good else 'BEYOND'} |"
+            f"| {'equal' if self.is_good else 'BEYOND'} |"
         )
 
 
 def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparison]:
     dataset = open_dataset(golden / "dataset")
-    sessions = {user: Session(dataset.load(user)) for user in dataset.users}
+    sessions = {user: LearnerSession(dataset.load(user)) for user in dataset.users}
     files = {
         configuration.name: file
         for file in sorted((golden / "expected").glob("*.jsonl"))
-        if (configuration := published(file.stem)) is not None
+        if (configuration := from_upstream_name(file.stem)) is not None
     }
-    for configuration in resolve(names):
+    for configuration in resolve_configurations(names):
         file = files.get(configuration.name)
         if file is None:
             continue
@@ -116,11 +116,11 @@ def with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[C
             folder,
         )
         dataset = open_dataset(folder)
-        for configuration in resolve(names):
+        for configuration in resolve_configurations(names):
             difference = {}
             sizes_equal = True
             for user in users:
-                session = Session(dataset.load(user))
+                session = LearnerSession(dataset.load(user))
                 result = session.run(configuration)
                 trials = session.trials(configuration.protocol)
                 theirs = run_peer(peer_python, trials, folder, repeat=0)["p"]
@@ -147,7 +147,7 @@ def main() -> None:
     good = True
     for comparison in comparisons:
         print(comparison.line(), flush=True)
-        good &= comparison.good
+        good &= comparison.is_good
     sys.exit(0 if good else 1)
 
 

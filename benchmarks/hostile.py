@@ -1,10 +1,10 @@
-"""What files of 10 MB may cost that somebody made to hurt: memory, time, and what is said.
+"""Measure memory, time and messages for 10 MB files that were made to do harm.
 
     python benchmarks/hostile.py [--megabytes 10]
 
 Each file is read by `srs-eval inspect` in a process of its own: seconds of processor time, the
-largest memory, and the last line that it printed. Asked are at most 20 s and 2 GB, and an exit
-with 0 or 2.
+peak memory, and the last line that it printed. The limits are 20 s and 2 GB, and the exit code
+must be 0 or 2.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def supermemo(size: int) -> bytes:
 
 
 def zeros(size: int) -> bytes:
-    """Zstandard makes 30,000 zeros a byte, so these are hundreds of gigabytes at most."""
+    """Return zeros; Zstandard packs 30,000 of them into a byte: hundreds of gigabytes at most."""
     packed = io.BytesIO()
     with zstandard.ZstdCompressor(level=1).stream_writer(packed, closefd=False) as out:
         out.write(SQLITE)
@@ -120,7 +120,7 @@ def main() -> None:
         folder = Path(name)
         path = folder / "hostile"
         for what in files(size, folder):
-            # Made by another process: what this one holds would count as what its children hold.
+            # Made by another process: memory of this one would count as that of its children.
             making = (__file__, "--megabytes", str(options.megabytes), "--make", what, str(path))
             subprocess.run([sys.executable, *making], check=True)
             command = [sys.executable, "-m", "srs_eval", "inspect", str(path)]

@@ -1,11 +1,11 @@
-"""How often does the interval of a mean hold the truth, by the number of days?
+"""Measure how often the interval of a mean contains the truth, by the number of days.
 
     python benchmarks/intervals.py [--learners 4000]
 
-Reviews have a mean of 0, chance of their own (standard deviation 0.35, about that of a difference
+Reviews have a mean of 0, noise of their own (standard deviation 0.35, about that of a difference
 in log loss between two good models) and the effect of their day: AR(1) over days with standard
-deviation 0, 0.05 or 0.3 and phi 0.4 or 0.7. About 50 reviews a day. Printed is the share of
-simulated learners whose `comparison.mean_interval` holds 0; 95 % is wished.
+deviation 0, 0.05 or 0.3 and phi 0.4 or 0.7. About 50 reviews a day. The program prints the share of
+simulated learners whose `mean_interval` contains 0; the goal is 95 %.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from srs_eval.stats.intervals import mean_interval
 
 DAYS = (20, 30, 60, 100, 300, 1_000)
 EFFECTS = ((0.0, 0.0), (0.05, 0.4), (0.3, 0.4), (0.3, 0.7))  # standard deviation, phi
-CHANCE, REVIEWS_A_DAY = 0.35, 50
+CHANCE = 0.35
+REVIEWS_A_DAY = 50
 
 
 def coverage(days: int, effect: float, phi: float, learners: int) -> float:
     random = np.random.default_rng(0)
     hits = 0
     for _ in range(learners):
-        of_day = random.normal(0, effect, days)
+        day_effects = random.normal(0, effect, days)
         for k in range(1, days):
-            of_day[k] = phi * of_day[k - 1] + np.sqrt(1 - phi**2) * of_day[k]
+            day_effects[k] = phi * day_effects[k - 1] + np.sqrt(1 - phi**2) * day_effects[k]
         day = np.repeat(np.arange(days), np.maximum(random.poisson(REVIEWS_A_DAY, days), 1))
-        found = mean_interval(of_day[day] + random.normal(0, CHANCE, len(day)), day)
-        hits += found.low <= 0 <= found.high
+        interval = mean_interval(day_effects[day] + random.normal(0, CHANCE, len(day)), day)
+        hits += interval.low <= 0 <= interval.high
     return hits / learners
 
 

@@ -1,17 +1,17 @@
-"""All configurations without a network on whole learners, before a change and after it.
+"""Time all configurations without a network on whole learners, before a change and after it.
 
     python benchmarks/large.py --before CHECKOUT [--golden DIR] [--data DIR] [--models NAMES]
                                [--learners 25] [--repeat 3]
 
 Two logs: learner 106 of the golden data set, and one of 500,000 reviews, the histories of 25
-simulated learners with as much same-day relearning, side by side. Theirs are different people
-from different seeds; the nodes of the trie per evaluated review, printed beside those of the real
-learner 101, tell how much they share all the same. Each log is evaluated from loaded reviews to
+simulated learners with as much same-day relearning, side by side. These are different people
+from different seeds; the nodes of the trie per evaluated review, printed next to those of the real
+learner 101, show how much they share nevertheless. Each log is evaluated from loaded reviews to
 metrics, by the code of this checkout and by that of CHECKOUT in turn, each time in a fresh
-process with one thread, its kernels loaded and its caches of results off. Figures are seconds
+process with one thread, its kernels loaded and its caches of results off. Numbers are seconds
 of processor time, the least of `--repeat` runs; `all` is the sum of these. The last column is
 the largest change of any metric. `--data` keeps the simulated log (a minute's work) in a folder.
-Networks run where they are named, as in --models LSTM,Transformer.
+Networks run if they are named, as in --models LSTM,Transformer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             make_dataset(data, options.learners)
         if options.golden is not None:
             golden = options.golden / "dataset"
-            print(f"Learner 101: {sharing(golden, 101)}\n")
+            print(f"Learner 101: {describe_sharing(golden, 101)}\n")
             compare("Learner 106", golden, 106, options)
         compare(f"{options.learners} simulated learners in one log", data, SIMULATED, options)
 
@@ -73,7 +73,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_dataset(folder: Path, learners: int) -> None:
-    """A data set with one user: the rows of `learners` simulated ones, day by day."""
+    """Make a data set with one user: the rows of `learners` simulated ones, day by day."""
     import pyarrow
     import pyarrow.parquet
 
@@ -83,7 +83,7 @@ def make_dataset(folder: Path, learners: int) -> None:
     free = {"card_id": 0, "note_id": 0, "deck_id": 0, "preset_id": 0}
     with tempfile.TemporaryDirectory() as parts:
         for seed in range(1, learners + 1):
-            learner = simulate_learner(seed, REVIEWS, new_per_day=4, character=character(seed))
+            learner = simulate_learner(seed, REVIEWS, new_per_day=4, character=make_character(seed))
             write_dataset({seed: learner}, Path(parts))
             used = dict(free)
             for name, table in tables.items():
@@ -105,10 +105,10 @@ def make_dataset(folder: Path, learners: int) -> None:
         pyarrow.parquet.write_table(pyarrow.table(joined), target / "data.parquet")
 
 
-def character(seed: int) -> Any:
-    """A learner who relearns much within a day, like 106 of the golden data set."""
+def make_character(seed: int) -> Any:
+    """Make a learner who relearns much within a day, like 106 of the golden data set."""
     from tools.simulated import Character, Habits
-    from tools.simulated.character import character_presets
+    from tools.simulated.character import make_single_deck
     from tools.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6
 
     random = np.random.default_rng(seed)
@@ -117,7 +117,7 @@ def character(seed: int) -> Any:
     w[4] = min(w[4], 9.5)
     w[20] = np.clip(w[20], 0.1, 0.5)
     minutes = float(random.integers(5, 16)), float(random.integers(16, 31))
-    decks, presets, shares = character_presets(
+    decks, presets, shares = make_single_deck(
         tuple(w.tolist()),
         float(random.uniform(0.78, 0.86)),
         (1.0, *minutes, 40.0),
@@ -137,17 +137,17 @@ def character(seed: int) -> Any:
     return Character(Fsrs6(w[:, None]), habits, "fsrs", decks, presets, shares)
 
 
-def sharing(data: Path, user: int) -> str:
-    """How many nodes there are for each evaluated review, in words."""
+def describe_sharing(data: Path, user: int) -> str:
+    """Describe the number of nodes per evaluated review."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.session import Session
-    from srs_eval.models.configurations import resolve
+    from srs_eval.engine.session import LearnerSession
+    from srs_eval.models.configurations import resolve_configurations
     from srs_eval.training.trie import history_trie
 
-    session = Session(open_dataset(data).load(user))
+    session = LearnerSession(open_dataset(data).load(user))
     parts = []
     for name in ("FSRS-6", "SBD", "HLR"):
-        trials = session.trials(resolve(name)[0].protocol)
+        trials = session.trials(resolve_configurations(name)[0].protocol)
         evaluated = len(trials.test_index)
         parts.append(
             f"{len(history_trie(trials).parent) / evaluated:.2f} ({name}, {evaluated:,} evaluated)"
@@ -158,7 +158,7 @@ def sharing(data: Path, user: int) -> str:
 # Measuring
 
 
-class Measured:
+class MeasuredProcess:
     """A process that evaluates one learner with the code of one checkout."""
 
     def __init__(self, checkout: Path, data: Path, user: int, models: str) -> None:
@@ -173,8 +173,8 @@ class Measured:
         )
         self.names: list[str] = self._answer()
 
-    def ask(self, name: str) -> Any:
-        """Seconds, metrics and log loss of a configuration; an empty name: begin anew."""
+    def measure(self, name: str) -> Any:
+        """Return seconds, metrics and log loss of a configuration; an empty name starts over."""
         assert self._process.stdin is not None
         print(name, file=self._process.stdin, flush=True)
         return self._answer()
@@ -193,25 +193,27 @@ class Measured:
 
 
 def serve(data: Path, user: int, models: str) -> None:
-    """What `Measured` talks to: reads names from standard input, answers in JSON."""
+    """Serve `MeasuredProcess`: read names from standard input and answer in JSON."""
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.engine.session import Session
-    from srs_eval.models.configurations import resolve
+    from srs_eval.engine.session import LearnerSession
+    from srs_eval.models.configurations import resolve_configurations
 
     named = models != "all"
     configurations = {
-        each.name: each for each in resolve(models) if named or each.model.family != "neural"
+        each.name: each
+        for each in resolve_configurations(models)
+        if named or each.model.family != "neural"
     }
     log = open_dataset(data).load(user)
-    warm = Session(first_rows(log, 3_000))
+    warm = LearnerSession(first_rows(log, 3_000))
     for each in configurations.values():  # compiles or loads the kernels
         warm.run(each)
     print(json.dumps(list(configurations)), flush=True)
-    session = Session(log)
+    session = LearnerSession(log)
     for line in sys.stdin:
         name = line.strip()
         if not name:
-            session = Session(log)
+            session = LearnerSession(log)
             print("null", flush=True)
             continue
         start = time.process_time()
@@ -222,7 +224,7 @@ def serve(data: Path, user: int, models: str) -> None:
 
 
 def first_rows(log: Any, n: int) -> Any:
-    """The log cut after n rows."""
+    """Cut the log after n rows."""
     from dataclasses import fields, replace
 
     rows = log.rows
@@ -235,21 +237,21 @@ def compare(title: str, data: Path, user: int, options: argparse.Namespace) -> N
     checkouts = [HERE.parents[1]]
     if options.before is not None:
         checkouts.insert(0, options.before.resolve())
-    sides = [Measured(each, data.resolve(), user, options.models) for each in checkouts]
+    sides = [MeasuredProcess(each, data.resolve(), user, options.models) for each in checkouts]
     names = [name for name in sides[-1].names if name in sides[0].names]
     least = [dict.fromkeys(names, float("inf")) for _ in sides]
     last: list[dict[str, Any]] = [{} for _ in sides]
     for _ in range(options.repeat):
         for side in sides:
-            side.ask("")
+            side.measure("")
         for name in names:
             for side, best, found in zip(sides, least, last, strict=True):
-                used, *found[name] = side.ask(name)
+                used, *found[name] = side.measure(name)
                 best[name] = min(best[name], used)
     for side in sides:
         side.close()
 
-    print(f"### {title}\n\n{sharing(data, user)}; load {os.getloadavg()[0]:.1f}\n")
+    print(f"### {title}\n\n{describe_sharing(data, user)}; load {os.getloadavg()[0]:.1f}\n")
     print("| configuration | before s | after s | after / before | log loss, others change by |")
     print("| --- | --- | --- | --- | --- |")
     before, after = least[0], least[-1]

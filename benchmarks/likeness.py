@@ -1,9 +1,9 @@
-"""How near the population's simulated learners come to real ones.
+"""Compare the population's simulated learners with real ones.
 
     SRS_EVAL_REAL=FOLDER python benchmarks/likeness.py [--simulated 40] [--seed 1]
 
 Prints quantiles of `tools.pretraining.likeness` over the people in FOLDER and over simulated
-learners, side by side; what a memory model leaves is taken from FSRS-6-recency's predictions.
+learners, side by side; residuals are those of FSRS-6-recency's predictions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.engine.session import Session
-from srs_eval.models.configurations import resolve
-from tools.pretraining.likeness import Likeness, likeness
+from srs_eval.engine.session import LearnerSession
+from srs_eval.models.configurations import resolve_configurations
+from tools.pretraining.likeness import Likeness, compute_likeness
 from tools.pretraining.population import population_learner
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -34,19 +34,19 @@ def main() -> None:
     parser.add_argument("--real", type=Path, default=os.environ.get("SRS_EVAL_REAL"))
     parser.add_argument("--simulated", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     sides = {}
-    if given.real is not None:
-        sides["real"] = table(real_people(Path(given.real)))
-    numbers = range(given.simulated)
-    sides["simulated"] = table(population_learner(given.seed, n).log() for n in numbers)
+    if options.real is not None:
+        sides["real"] = compute_table(real_people(Path(options.real)))
+    numbers = range(options.simulated)
+    sides["simulated"] = compute_table(population_learner(options.seed, n).log() for n in numbers)
     heads = [f"{name} {level:.0%}" for name in sides for level in LEVELS]
     print(f"| {' | '.join(['', *heads])} |\n|{'---|' * (1 + len(heads))}")
     for column, each in enumerate(fields(Likeness)):
         row = [each.name.replace("_", " ")]
         for side in sides.values():
-            known = side[:, column][~np.isnan(side[:, column])]
-            quantiles = np.quantile(known, LEVELS) if len(known) else []
+            defined = side[:, column][~np.isnan(side[:, column])]
+            quantiles = np.quantile(defined, LEVELS) if len(defined) else []
             row += [f"{value:.4g}" for value in quantiles] or [""] * len(LEVELS)
         print(f"| {' | '.join(map(str, row))} |")
 
@@ -59,17 +59,17 @@ def real_people(folder: Path) -> Iterator[ReviewLog]:
             print(error, file=sys.stderr)
 
 
-def table(logs: Iterator[ReviewLog]) -> FloatArray:
-    """Everybody's figures (people, figures)."""
-    (configuration,) = resolve("FSRS-6-recency")
+def compute_table(logs: Iterator[ReviewLog]) -> FloatArray:
+    """Compute the figures of all people (people, figures)."""
+    (configuration,) = resolve_configurations("FSRS-6-recency")
     rows: list[Sequence[float]] = []
     for log in logs:
-        session = Session(log)
+        session = LearnerSession(log)
         try:
             p = session.run(configuration).p
         except NotEnoughData:
             continue
-        found = likeness(log, session.trials(Protocol(short=True)), p)
+        found = compute_likeness(log, session.trials(Protocol(short=True)), p)
         rows.append([float(getattr(found, each.name)) for each in fields(found)])
     return np.array(rows)
 

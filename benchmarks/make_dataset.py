@@ -1,4 +1,4 @@
-"""A data set of any size in the layout of anki-revlogs-10k, for measuring, not for evaluation.
+"""Make a data set of any size in the layout of anki-revlogs-10k, for measuring, not evaluation.
 
     python benchmarks/make_dataset.py --users N --out DIR [--seed 1] [--median 25000]
                                       [--smallest 200] [--largest 500000]
@@ -7,7 +7,7 @@ Sizes are as unequal as the published ones of srs-benchmark: quantiles of the sa
 scaled to the median and cut off at the smallest and the largest, one user of that size included.
 (There, half of 9,999 users have 12,500 evaluated reviews or more, the largest has 1.94 million.) A
 few learners are simulated; each user has cards of one of them, drawn with repetition, begun on
-other days, with other intervals and some other answers, so that histories are not shared more
+other days, with other intervals and some other answers, so that histories are shared no more
 than between the cards of one person. The same arguments give the same files.
 """
 
@@ -29,16 +29,16 @@ from tools.simulated import simulate_learner
 PERCENTILES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0)
 EVALUATED = (15, 785, 1635, 2354, 4780, 12500, 35995, 89759, 147034, 300246, 606633, 1939325)
 MEDIAN, SMALLEST, LARGEST = 25_000, 200, 500_000
-LEARNERS, REVIEWS = 6, 20_000  # that are simulated
-OTHER_ANSWER = 0.04  # share of the answers that are changed
+LEARNERS, REVIEWS = 6, 20_000  # simulated ones
+OTHER_ANSWER = 0.04  # share of answers that are changed
 DAY_S = 86_400
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """A simulated learner, rows by card."""
+    """A simulated learner, with rows ordered by card."""
 
-    start: IntArray  # (cards,) place of a card's first row
+    start: IntArray  # (cards,) position of a card's first row
     length: IntArray  # (cards,)
     deck: IntArray  # (cards,)
     rating: IntArray  # (rows,)
@@ -59,9 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--smallest", type=int, default=SMALLEST)
     parser.add_argument("--largest", type=int, default=LARGEST)
     options = parser.parse_args(arguments)
-    sizes = sizes_of(options.users, options.seed, options.median, options.smallest, options.largest)
+    sizes = draw_sizes(
+        options.users, options.seed, options.median, options.smallest, options.largest
+    )
     start = time.process_time()
-    pool = templates(options.seed)
+    pool = make_templates(options.seed)
     simulated = time.process_time()
     reviews = sum(
         write_user(options.out, user, int(size), pool, options.seed)
@@ -74,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
 
-def sizes_of(users: int, seed: int, median: int, smallest: int, largest: int) -> IntArray:
-    """Reviews of each user: quantiles of the distribution, in an order of chance."""
+def draw_sizes(users: int, seed: int, median: int, smallest: int, largest: int) -> IntArray:
+    """Draw the number of reviews of each user: quantiles of the distribution, in random order."""
     shares = 100 * (np.arange(users) + 0.5) / users
     ratios = np.exp(np.interp(shares, PERCENTILES, np.log(EVALUATED))) / EVALUATED[5]
     sizes = np.clip((ratios * median).round().astype(np.int64), smallest, largest)
@@ -83,11 +85,11 @@ def sizes_of(users: int, seed: int, median: int, smallest: int, largest: int) ->
     return np.random.default_rng(seed).permutation(sizes)
 
 
-def templates(seed: int) -> list[Template]:
-    return [template(1_000 * seed + number) for number in range(LEARNERS)]
+def make_templates(seed: int) -> list[Template]:
+    return [make_template(1_000 * seed + number) for number in range(LEARNERS)]
 
 
-def template(seed: int) -> Template:
+def make_template(seed: int) -> Template:
     log = simulate_learner(seed, REVIEWS).log()
     rows = select_rows(log, "benchmark").rows
     order = np.argsort(rows.card_id, kind="stable")
@@ -114,7 +116,7 @@ def template(seed: int) -> Template:
 
 
 def write_user(folder: Path, user: int, size: int, pool: Sequence[Template], seed: int) -> int:
-    """Write a user's three tables; the number of reviews, exactly `size`."""
+    """Write a user's three tables and return the number of reviews, exactly `size`."""
     import pyarrow
     import pyarrow.parquet
 
@@ -134,7 +136,7 @@ def write_user(folder: Path, user: int, size: int, pool: Sequence[Template], see
     stretched = np.maximum(1, np.rint(elapsed * random.uniform(0.75, 1.33, size))).astype(np.int64)
     elapsed = np.where(elapsed > 0, stretched, elapsed)
     gone = np.cumsum(np.where(first, 0, elapsed))
-    # Who has more cards begins them over more days, at about the same number a day.
+    # A user with more cards begins them over more days, at about the same number a day.
     span = max(30, min(base.days * cards // len(base.start), 3_650))
     begins = random.integers(span, size=cards)
     day = begins[card] + gone - np.repeat(gone[ends - length], length)

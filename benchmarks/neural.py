@@ -1,17 +1,17 @@
-"""GRU-P, GRU-503 and LSTM against a torch loop written the reference's way, side by side.
+"""Compare GRU-P, GRU-503 and LSTM with a torch loop written the reference's way.
 
     python benchmarks/neural.py [--data DIR --user N] [--weights DIR] [--models GRU-P,LSTM]
 
-Same learner, same five folds, same weights to begin with. Timed is, after one fold to
+Same learner, same five folds, same initial weights. Timed are, after one fold to
 warm up, the training of five folds and the prediction of their test parts, from trials
 that are ready. Each side runs in a process of its own, one after the other; its peak
 memory is that of the whole process, libraries included. srs-eval uses one thread, the
 loop three, as srs-benchmark sets it (--torch-threads). Log losses must agree.
 
 The loop does what srs-benchmark does: every review's whole history is a sequence of its
-own, padded to the longest of its batch; the network's output is computed at all places;
-GRU-P's loss over all batches is taken before each epoch and at the end. DIR has the
-layout of anki-revlogs-10k; without it a simulated learner is taken.
+own, padded to the longest of its batch; the network's output is computed at all positions;
+GRU-P's loss over all batches is computed before each epoch and at the end. DIR has the
+layout of anki-revlogs-10k; without it a learner is simulated.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 
 TARGETS = {
     "GRU-P": 4.0,
     "GRU-P-short": 4.0,
     "GRU-503": 10.0,
     "LSTM": 2.0,
-}  # times as fast as the loop
+}  # required speed ratio to the loop
 MOST_MEMORY_MB = 1500
 
 
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def compare(name: str, options: argparse.Namespace) -> bool:
-    """Prints one model's line; whether it misses a target."""
+    """Print one model's line and return whether it misses a target."""
     load = os.getloadavg()[0]
     loop, ours = (in_process(name, side, options) for side in ("loop", "srs-eval"))
     times = loop["seconds"] / ours["seconds"]
@@ -98,9 +98,11 @@ def in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, A
 def one_side(options: argparse.Namespace) -> dict[str, Any]:
     from srs_eval.data.datasets import open_dataset
 
-    configuration = resolve(options.models)[0]
+    configuration = resolve_configurations(options.models)[0]
     model = configuration.model
-    trials = Session(open_dataset(options.data).load(options.user)).trials(configuration.protocol)
+    trials = LearnerSession(open_dataset(options.data).load(options.user)).trials(
+        configuration.protocol
+    )
     context = Context(weights=options.weights, user=options.user)
     if options.side == "srs-eval":
 
@@ -120,21 +122,21 @@ def one_side(options: argparse.Namespace) -> dict[str, Any]:
 
     first = trials.folds[0]
     fold(first.train, first.test)
-    trials._derived.clear()  # what folds share is timed too
+    trials._derived.clear()  # time shared between folds counts, too
     start = time.perf_counter()
     p = np.concatenate([fold(each.train, each.test) for each in trials.folds])
     seconds = time.perf_counter() - start
     y = trials.y[trials.test_index]
     return {
         "seconds": seconds,
-        "peak_mb": peak_mb(),
+        "peak_mb": read_peak_mb(),
         "log_loss": log_loss(y, p),
         "evaluated": len(y),
     }
 
 
-def peak_mb() -> float:
-    """Most memory that this process has held."""
+def read_peak_mb() -> float:
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status")
     if status.exists():
         (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -148,10 +150,10 @@ def peak_mb() -> float:
 # The loop
 
 
-def padded(
+def pad_sequences(
     trials: Trials, rows: IntArray, columns: list[FloatArray], shift: int
 ) -> tuple[Any, Any]:
-    """Sequences (longest, n, columns), padded with 0, and their lengths (n,)."""
+    """Return sequences (longest, n, columns), padded with 0, and their lengths (n,)."""
     import torch
 
     lengths = torch.from_numpy(trials.sequence_length[rows])
@@ -164,7 +166,7 @@ def padded(
     return torch.nn.utils.rnn.pad_sequence(sequences), lengths
 
 
-def batches_of(
+def make_batches(
     trials: Trials,
     rows: IntArray,
     size: int,
@@ -178,7 +180,7 @@ def batches_of(
     made = []
     for first in range(0, len(rows), size):
         batch = rows[first : first + size]
-        sequences, lengths = padded(trials, batch, columns, shift)
+        sequences, lengths = pad_sequences(trials, batch, columns, shift)
         made.append(
             (
                 sequences,
@@ -196,8 +198,8 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     from torch import nn
 
     from srs_eval.models import gru
-    from srs_eval.training.networks import load_weights, weight_names
-    from srs_eval.training.optimisers import length_order
+    from srs_eval.training.networks import list_weight_names, load_network_weights
+    from srs_eval.training.optimisers import sort_by_length
 
     class Network(nn.Module):
         def __init__(self) -> None:
@@ -209,15 +211,17 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
             everywhere = torch.sigmoid(self.fc(self.rnn(sequences)[0]))
             return everywhere[lengths - 1, torch.arange(len(lengths)), 0]
 
-    found = load_weights(weight_names("GRU-P", trials.protocol), gru._GRU_P.shapes, context)
+    found = load_network_weights(
+        list_weight_names("GRU-P", trials.protocol), gru._GRU_P.shapes, context
+    )
     assert found is not None
     network = Network()
     network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in found.items()})
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
     rows = train[trials.sequence_length[train] <= trials.protocol.max_seq_len]
-    rows = length_order(trials, rows)
+    rows = sort_by_length(trials, rows)
     ones = np.ones(len(rows))
-    batches = batches_of(trials, rows, 512, columns, trials.delta_t, ones, shift=1)
+    batches = make_batches(trials, rows, 512, columns, trials.delta_t, ones, shift=1)
     loss_of = nn.BCELoss(reduction="none")
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2, weight_decay=1e-5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(batches) * 16)
@@ -239,14 +243,14 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
             optimizer.step()
             schedule.step()
     evaluate()
-    return predicted(
+    return predict_batches(
         network,
-        batches_of(trials, test, 8192, columns, trials.delta_t, np.ones(len(test)), shift=1),
+        make_batches(trials, test, 8192, columns, trials.delta_t, np.ones(len(test)), shift=1),
     )
 
 
 def mixed_recall(network: Any, h: Any, lengths: Any, days: Any) -> Any:
-    """Recall by the mixed power curves of a network's last layers, after the last review."""
+    """Return recall by the mixed power curves of a network's last layers, after the last review."""
     import torch
 
     everywhere = (
@@ -264,9 +268,9 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     from torch import nn
 
     from srs_eval.models import gru_503
-    from srs_eval.training.optimisers import recency
+    from srs_eval.training.optimisers import compute_recency_weights
 
-    start = gru_503.pretrained(context)
+    start = gru_503.load_pretrained(context)
 
     class Network(nn.Module):
         def __init__(self) -> None:
@@ -289,15 +293,15 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             return mixed_recall(self, h, lengths, days)
 
     network = Network()
-    # The network defines its parameters in the order of ours.
+    # The network defines its parameters in the same order as ours.
     values = torch.from_numpy(start.values.astype(np.float32))
     nn.utils.vector_to_parameters(values, network.parameters())
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
-    weights = recency(len(train), *gru_503._RECENCY)
+    weights = compute_recency_weights(len(train), *gru_503._RECENCY)
     shuffle = np.random.RandomState(2025).permutation(len(train))
     shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
     days = trials.delta_t
-    batches = batches_of(trials, train[shuffle], 8192, columns, days, weights[shuffle])
+    batches = make_batches(trials, train[shuffle], 8192, columns, days, weights[shuffle])
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=gru_503._DECAY.default
     )
@@ -314,7 +318,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             optimizer.state[parameter] = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     loss_of = nn.BCELoss(reduction="none")
     network.train()
-    for rate in gru_503._fine_tuning(context).rates.tolist():
+    for rate in gru_503._make_schedule(context).rates.tolist():
         optimizer.param_groups[0]["lr"] = rate
         for sequences, lengths, delta_t, y, weight in batches:
             optimizer.zero_grad()
@@ -325,7 +329,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             nn.utils.clip_grad_norm_(network.parameters(), gru_503._LONGEST_GRADIENT)
             optimizer.step()
     ones = np.ones(len(test))
-    return predicted(network, batches_of(trials, test, 8192, columns, days, ones))
+    return predict_batches(network, make_batches(trials, test, 8192, columns, days, ones))
 
 
 def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
@@ -370,7 +374,7 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
             h = self.last(h + self.mix(h))
             return mixed_recall(self, h, lengths, days)
 
-    start = lstm._start(False, context)
+    start = lstm._load_start(False, context)
     network = Network()
     # Both networks define their parameters in the same order.
     for parameter, tensor in zip(network.parameters(), start.tensors.values(), strict=True):
@@ -389,7 +393,7 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
     weights *= len(train) / weights.sum()
     shuffle = np.random.RandomState(2025).permutation(len(train))
     shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
-    batches = batches_of(trials, train[shuffle], 16_384, columns, days, weights[shuffle])
+    batches = make_batches(trials, train[shuffle], 16_384, columns, days, weights[shuffle])
     pretrained = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=1.0, betas=(0.0, 0.999), weight_decay=0.04855
@@ -398,7 +402,7 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
     network.train()
     for number in range(20):
         for settings in optimizer.param_groups:
-            settings["lr"] = lstm.learning_rate(number)
+            settings["lr"] = lstm.rate_of_pass(number)
         for sequences, lengths, delta_t, y, weight in batches:
             optimizer.zero_grad()
             loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
@@ -408,10 +412,10 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
             nn.utils.clip_grad_norm_(network.parameters(), 7050.0)
             optimizer.step()
     ones = np.ones(len(test))
-    return predicted(network, batches_of(trials, test, 8192, columns, days, ones))
+    return predict_batches(network, make_batches(trials, test, 8192, columns, days, ones))
 
 
-def predicted(network: Any, batches: list[Any]) -> FloatArray:
+def predict_batches(network: Any, batches: list[Any]) -> FloatArray:
     import torch
 
     network.eval()

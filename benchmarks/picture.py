@@ -1,9 +1,9 @@
-"""The pictures of README and tutorial: screens about the demo's learner, drawn by the app itself.
+"""Make the pictures of README and tutorial: the app draws screens about the demo's learner.
 
     python benchmarks/picture.py [--to docs] [--size 120x36]
 
 Run it after a change of the answers. It takes as long as the app does to answer and to evaluate
-the models of group `learner`; without a terminal, in a folder of its own that is deleted.
+the models of group `learner`; it needs no terminal and uses a temporary folder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.app import AppOptions, SrsEvalApp
 from srs_eval.data.paths import DEMO_FILE
 
 MOST_SECONDS = 900
 SETTLED_SECONDS = 2.0
-# Names of pictures, and what is pressed before each.
+# Names of pictures, and the keys to press before each.
 SCREENS = {
     "screenshot": (),
     "evidence": ("enter",),
@@ -28,28 +28,28 @@ SCREENS = {
 }
 
 
-async def pictures(
+async def capture_screens(
     collection: Path, size: tuple[int, int], state_folder: Path
 ) -> AsyncIterator[tuple[str, str]]:
-    """Names and screens (columns, lines) as SVG, once all is answered and evaluated."""
+    """Yield names and screens (columns, lines) as SVG, once all is answered and evaluated."""
     app = SrsEvalApp(
         collection,
-        Options(models="learner", use_cache=False),
+        AppOptions(models="learner", use_cache=False),
         profiles=lambda: [],
         state_folder=state_folder,
     )
     async with app.run_test(size=size) as pilot:
         for _ in range(MOST_SECONDS * 5):
             await pilot.pause(0.2)
-            answered = app.session.answers_ended is not None and not app.session.overview.waiting
-            if answered and app.session.models.run.models and not app.session.models.run.running:
+            answered = app.session.answers_ended_at is not None and not app.session.overview.waiting
+            if answered and app.session.models.run.models and not app.session.models.run.is_running:
                 break
         else:
             raise SystemExit(f"No answers after {MOST_SECONDS} seconds.")
         for name, keys in SCREENS.items():
             await pilot.press(*keys)
             await pilot.pause(SETTLED_SECONDS)
-            while name == "costs" and app.screen.query_one("#box").border_subtitle:  # at work
+            while name == "costs" and app.screen.query_one("#box").border_subtitle:  # still working
                 await pilot.pause(SETTLED_SECONDS)
             yield name, app.export_screenshot()
     app.session.shut_down()
@@ -57,7 +57,7 @@ async def pictures(
 
 async def save(folder: Path, size: tuple[int, int]) -> None:
     with tempfile.TemporaryDirectory() as state_folder:
-        async for name, drawn in pictures(DEMO_FILE, size, Path(state_folder) / "state"):
+        async for name, drawn in capture_screens(DEMO_FILE, size, Path(state_folder) / "state"):
             (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
             print(f"{name}.svg: {size[0]} x {size[1]}")
 

@@ -1,12 +1,12 @@
-"""Pretrained weights against each other on real people.
+"""Compare pretrained weights with each other on real people.
 
     SRS_EVAL_REAL=FOLDER python benchmarks/pretrained.py --weights reference=DIR [--weights new=DIR]
                          [--models LSTM,GRU-P-short] [--golden DIR] [--results FILE]
 
 For each of the people in FOLDER (numbered, not named), or golden users with --golden: log loss of
-FSRS-6-recency, and of each network tuned from the weights that are shipped and from those of each
-folder, minus FSRS-6-recency's, on the reviews that all of them share. Then means over the people.
---results keeps what is computed, so that the next run goes on from there.
+FSRS-6-recency, and of each network tuned from the shipped weights and from those of each folder,
+minus FSRS-6-recency's, on the reviews that all of them share. Then means over the people.
+--results keeps the finished results, so that the next run continues from there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.session import Session
-from srs_eval.models.configurations import resolve
+from srs_eval.engine.session import LearnerSession
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Context
 
 BASE = "FSRS-6-recency"
@@ -51,21 +51,21 @@ def main() -> None:
     print(f"| person | evaluated | {BASE} | {' | '.join(heads)} |")
     print("|---|" + "---|" * (2 + len(columns)), flush=True)
     rows = []
-    for person, log in people(given.real and Path(given.real), given.golden):
-        session = Session(log)
+    for person, log in load_people(given.real and Path(given.real), given.golden):
+        session = LearnerSession(log)
 
-        def loss(model: str, weights: str | None, session: Session = session) -> float:
+        def loss(model: str, weights: str | None, session: LearnerSession = session) -> float:
             key = f"{session.log.fingerprint()} {model} {weights}"
             if key not in known:
                 folder = None if weights is None else folders[weights]
-                result = session.run(resolve(model)[0], Context(weights=folder))
+                result = session.run(resolve_configurations(model)[0], Context(weights=folder))
                 known[key] = result.metrics.log_loss
                 if given.results is not None:
                     given.results.write_text(json.dumps(known))
             return known[key]
 
         try:
-            evaluated = len(session.trials(resolve(BASE)[0].protocol).test_index)
+            evaluated = len(session.trials(resolve_configurations(BASE)[0].protocol).test_index)
             base = loss(BASE, None)
             rows.append([base, *(loss(*column) - base for column in columns)])
         except NotEnoughData:
@@ -79,7 +79,7 @@ def main() -> None:
     print(f"| mean of {len(rows)} | | {mean[0]:.4f} | {cells} |")
 
 
-def people(real: Path | None, golden: Path | None) -> Iterator[tuple[str, ReviewLog]]:
+def load_people(real: Path | None, golden: Path | None) -> Iterator[tuple[str, ReviewLog]]:
     if golden is not None:
         dataset = open_dataset(golden / "dataset")
         yield from ((f"golden {user}", dataset.load(user)) for user in dataset.users)

@@ -1,4 +1,4 @@
-"""How long a report on result files takes, in seconds of one core.
+"""Measure how long a report on result files takes, in seconds of one core.
 
     python benchmarks/report.py DIR
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import compare
+from srs_eval.benchmark.leaderboard import compare_files
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import as_text
+from srs_eval.report.dataset import build_results_report
+from srs_eval.report.files import render_as
 from srs_eval.stats.users import RESAMPLES
 
 
@@ -26,18 +26,21 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     clock = [time.process_time()]
-    (found,) = read_folders([folder])
+    (results,) = read_folders([folder])
     clock.append(time.process_time())
-    comparisons = compare(found.files)
+    comparisons = compare_files(results.files)
     clock.append(time.process_time())
-    text = as_text(dataset_report([folder]), "html")  # all of it once more
+    text = render_as(build_results_report([folder]), "html")  # everything once more
     clock.append(time.process_time())
     read, compared, together = np.diff(clock)
     print(f"read        {read:6.2f} s")
     print(f"compared    {compared:6.2f} s")
     print(f"page        {together - read - compared:6.2f} s ({len(text):,} characters)")
     print(f"together    {together:6.2f} s")
-    intervals = sum(len(line.means) for c in comparisons for t in c.tables for line in t.lines)
+    intervals = 0
+    for comparison in comparisons:
+        for leaderboard in comparison.leaderboards:
+            intervals += sum(len(row.means) for row in leaderboard.rows)
     one = _scipy(comparisons[0].values[:, 0], comparisons[0].sizes)
     print(
         f"scipy's bootstrap of one mean takes {one:.1f} s; here {intervals} intervals and all else"

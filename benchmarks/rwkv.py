@@ -1,11 +1,11 @@
-"""RWKV beside the authors' own program, which reads review by review: time and differences.
+"""Compare RWKV with the authors' own program, which reads review by review: time and differences.
 
     python benchmarks/rwkv.py REFERENCE [--reviews 1000] [--oracle]
 
 REFERENCE is `gpu_train` of a checkout of github.com/Expertium/rwkv-state-quant; it needs torch.
 Weights are random numbers in the shapes of the small and the large public files, reviews are
 made up; both programs run on one thread, and processor time is measured. `--oracle` prints the
-figures that tests/models/test_rwkv.py holds ours against.
+numbers that tests/models/test_rwkv.py compares ours with.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.rwkv_inputs import SEED, Array32, Reviews, inputs, network
-from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.rwkv_inputs import (
+    CODE_SEED,
+    Array32,
+    Reviews,
+    arrange_network,
+    compute_inputs,
+)
+from srs_eval.training.rwkv_network import compute_predictions
 
 
 class Size(NamedTuple):
-    """Of a network; layers and channels of each stack."""
+    """Size of a network; layers and channels of each stack."""
 
     heads: int
     head: int
     layers: tuple[int, ...]
-    channels: tuple[float, ...]  # in widths
+    channels: tuple[float, ...]  # as multiples of the width
     ranks: tuple[int, int, int, int]  # of v, d, a, g
     curves: int
     points: int
@@ -48,8 +54,8 @@ SMALL = Size(2, 16, (1, 4, 3, 3, 3), (1,) * 5, (8, 16, 16, 16), 64, 64)
 LARGE = Size(4, 32, (3, 4, 2, 3, 4), (1.5, 2, 1.5, 2, 2), (8, 16, 16, 16), 128, 128)
 
 
-def made_weights(size: Size, seed: int = 1) -> dict[str, Array32]:
-    """Random tensors under the names of the public files."""
+def make_weights(size: Size, seed: int = 1) -> dict[str, Array32]:
+    """Make random tensors under the names of the public files."""
     d, random, made = size.width, np.random.RandomState(seed), dict[str, Array32]()
 
     def add(name: str, *shape: int, scale: float = 0.1, around: float = 0.0) -> None:
@@ -103,8 +109,8 @@ def made_weights(size: Size, seed: int = 1) -> dict[str, Array32]:
     return made
 
 
-def made_reviews(n: int, seed: int = 1) -> Reviews:
-    """Of cards with siblings, in three decks of two presets; some ids are not known."""
+def make_reviews(n: int, seed: int = 1) -> Reviews:
+    """Make reviews of cards with siblings, in three decks of two presets; some ids are unknown."""
     random = np.random.RandomState(seed)
     gap = np.where(random.rand(n) < 0.05, 90_000 * random.rand(n) * 5, 60 * random.rand(n))
     second = np.cumsum(gap.astype(np.int64))
@@ -130,23 +136,23 @@ def made_reviews(n: int, seed: int = 1) -> Reviews:
     )
 
 
-def ours(weights: Mapping[str, Array32], reviews: Reviews) -> tuple[FloatArray, FloatArray]:
-    """Both models at all reviews; the curve is NaN at a card's first."""
-    net = network(weights, "made up")
-    given = inputs(reviews, note_per_card=False)
+def predict_ours(weights: Mapping[str, Array32], reviews: Reviews) -> tuple[FloatArray, FloatArray]:
+    """Predict all reviews with both models; the curve is NaN at a card's first."""
+    net = arrange_network(weights, "made up")
+    given = compute_inputs(reviews, note_per_card=False)
     asked = np.arange(len(reviews.card))
-    return predictions(net, given, asked, reviews.elapsed_seconds, lambda done: None)
+    return compute_predictions(net, given, asked, reviews.elapsed_seconds, lambda done: None)
 
 
-def reference(
+def predict_reference(
     folder: Path, size: Size, weights: Mapping[str, Array32], reviews: Reviews
 ) -> tuple[FloatArray, FloatArray, float]:
-    """The same by the authors' program, row by row; with its processor time."""
+    """Predict the same with the authors' program, row by row; also return its processor time."""
     import torch
 
     torch.set_num_threads(1)
     sys.path.insert(0, str(folder))
-    for name in ("lmdb", "tomli", "tqdm"):  # of its training only
+    for name in ("lmdb", "tomli", "tqdm"):  # needed for its training only
         sys.modules.setdefault(name, ModuleType(name))
     sys.modules["tqdm"].__dict__.setdefault("tqdm", iter)
     os.environ["RWKV_NO_JIT"] = "1"
@@ -180,7 +186,7 @@ def reference(
     process = program.RNNProcess(None, torch.device("cpu"), torch.float32, config)
     process.rnn.load_state_dict({key: torch.from_numpy(each) for key, each in weights.items()})
     process.rnn.eval()
-    torch.manual_seed(SEED)
+    torch.manual_seed(CODE_SEED)
     names = ("card_id", "note_id", "deck_id", "preset_id", "day_offset")
     columns = (*names, "elapsed_days", "elapsed_seconds", "duration", "rating", "state")
     ids = [np.where(each < 0, np.nan, each) for each in reviews[:4]]
@@ -203,21 +209,21 @@ def main() -> None:
     parser.add_argument("--oracle", action="store_true", help="figures for the tests")
     options = parser.parse_args()
     if options.oracle:
-        weights, reviews = made_weights(TINY), made_reviews(60)
-        instant, curve, _ = reference(options.reference, TINY, weights, reviews)
+        weights, reviews = make_weights(TINY), make_reviews(60)
+        instant, curve, _ = predict_reference(options.reference, TINY, weights, reviews)
         for name, p in (("INSTANT", instant), ("CURVE", curve)):
             print(f"{name} = {[round(float(each), 6) for each in p if each == each]}")
         return
     print("| shapes | ours, s for 10,000 | theirs | times | largest difference |")
     print("|---|---|---|---|---|")
     for name, size in (("small", SMALL), ("large", LARGE)):
-        weights, reviews = made_weights(size), made_reviews(options.reviews)
-        found = ours(weights, reviews)
-        many = made_reviews(10_000)
+        weights, reviews = make_weights(size), make_reviews(options.reviews)
+        found = predict_ours(weights, reviews)
+        many = make_reviews(10_000)
         begin = time.process_time()
-        ours(weights, many)
+        predict_ours(weights, many)
         fast = time.process_time() - begin
-        *expected, slow = reference(options.reference, size, weights, reviews)
+        *expected, slow = predict_reference(options.reference, size, weights, reviews)
         slow *= 10_000 / options.reviews
         apart = max(np.nanmax(np.abs(a - b)) for a, b in zip(found, expected, strict=True))
         print(f"| {name} | {fast:.2f} | {slow:.0f} | {slow / fast:.0f} | {apart:.1g} |")

@@ -1,4 +1,4 @@
-"""How a batch grows: rate, memory, cores, the largest learner, and what many learners would cost.
+"""Measure how a batch scales: rate, memory, cores, the largest learner, and cost of many learners.
 
     python benchmarks/scale.py [--quick] [--users 2000] [--median 4000] [--parts 12345] [--jobs 2]
                                [--largest 200000] [--data DIR]
@@ -6,12 +6,12 @@
 Data sets are made by make_dataset.py (in DIR, kept there; else in a temporary folder), batches
 are run by the command line. Prints Markdown.
 
-1. Making the data set: reviews a second of processor time.
+1. Making the data set: reviews per second of processor time.
 2. `--users` learners x 10 configurations: seconds of clock and of processor, evaluated reviews, the
-   highest memory of a worker and of the process that writes; then the same for 20 learners
+   peak memory of a worker and of the process that writes; then the same for 20 learners
    with the same largest one: a worker's memory should be the same within 10 %.
-3. One worker and two on the same 400 learners: how many times as fast two are, beside what two
-   commands that share nothing get done at once: cores share memory and caches. On a machine with
+3. One worker and two on the same 400 learners: how many times as fast two are, compared with two
+   commands that share nothing and run at once: cores share memory and caches. On a machine with
    other work this measures the other work.
 4. One learner with 1.94 million evaluated reviews, the most among the published ones, with all of
    `fast`: memory, below 5 GB.
@@ -40,46 +40,48 @@ from pathlib import Path
 import make_dataset
 import numpy as np
 
-from srs_eval.benchmark.plan import survey
+from srs_eval.benchmark.plan import survey_dataset
 from srs_eval.benchmark.setup import make_setup
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.data.datasets import Dataset
 from srs_eval.metrics import Metrics
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Context
 
 CONFIGURATIONS = "AVG,MOVING-AVG,SM2-short,HLR,DASH,FSRS-4.5,FSRS-5,FSRS-6,FSRS-6-dry-run,Anki"
-PUBLISHED_USERS, PUBLISHED_EVALUATED, LARGEST_EVALUATED = 9_999, 349_923_850, 1_939_325
+PUBLISHED_USERS = 9_999
+PUBLISHED_EVALUATED = 349_923_850
+LARGEST_EVALUATED = 1_939_325
 FEW = 20
 PAIRED = 400
-BASE_MB = 90  # of the process that writes, before it has done anything
+BASE_MB = 90  # of the process that writes, before any work
 HERE = Path(__file__).resolve()
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a batch took."""
+    """Measurements of a batch."""
 
     learners: int
     clock: float
     processor: float  # of the command and its workers
-    worker_mb: float  # highest of any worker, also of one that is gone
+    worker_mb: float  # peak of any worker, including ended ones
     parent_mb: float
     evaluated: int  # reviews x configurations
     units: int
-    sizes: np.ndarray  # (units,) evaluated reviews
-    seconds: np.ndarray  # (units,) as `timing/` has them
+    sizes: np.ndarray  # (units,) numbers of evaluated reviews
+    seconds: np.ndarray  # (units,) from `timing/`
     bytes: int  # of the folder
 
 
 @dataclass(frozen=True)
 class Writing:
-    """What the process that writes takes for a learner, or for one of its results."""
+    """Cost of the writing process per learner, or per result."""
 
-    listing_seconds: float  # a learner, of processor time
+    listing_seconds: float  # per learner, of processor time
     adding_seconds: float  # a result
     publishing_seconds: float  # a result
-    publishing_kb: float  # a result of the configuration at hand
+    publishing_kb: float  # per result of the configuration being published
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -90,9 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
     with folder_for(options.data) as home:
         users = options.users
-        many = made(home, "many", users, options.median, options.largest, "1" in options.parts)
-        few = made(home, "few", FEW, options.median, options.largest)
-        batch(few, home / "warm", CONFIGURATIONS, options.jobs, "--users", "1-3")
+        many = ensure_dataset(
+            home, "many", users, options.median, options.largest, "1" in options.parts
+        )
+        few = ensure_dataset(home, "few", FEW, options.median, options.largest)
+        run_batch(few, home / "warm", CONFIGURATIONS, options.jobs, "--users", "1-3")
         runs = part_two(many, few, home, options) if "2" in options.parts else None
         if "3" in options.parts:
             part_three(many, home)
@@ -115,29 +119,33 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--writer", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.quick:
-        options.users, options.median, options.largest = 400, 2_500, 100_000
+        options.users = 400
+        options.median = 2_500
+        options.largest = 100_000
     return options
 
 
 @contextmanager
-def folder_for(given: Path | None) -> Iterator[Path]:
-    if given is not None:
-        given.mkdir(parents=True, exist_ok=True)
-        yield given
+def folder_for(path: Path | None) -> Iterator[Path]:
+    if path is not None:
+        path.mkdir(parents=True, exist_ok=True)
+        yield path
         return
     with tempfile.TemporaryDirectory(prefix="srs-eval-scale-") as folder:
         yield Path(folder)
 
 
-def made(home: Path, name: str, users: int, median: int, largest: int, tell: bool = False) -> Path:
-    """A data set of that shape, made unless it is there."""
+def ensure_dataset(
+    home: Path, name: str, users: int, median: int, largest: int, tell: bool = False
+) -> Path:
+    """Make a data set of this shape, unless it exists, and return its folder."""
     target = home / f"{name}-{users}-{median}-{largest}"
     if (target / "revlogs").is_dir():
         return target
     begun = time.process_time()
-    pool = make_dataset.templates(1)
+    pool = make_dataset.make_templates(1)
     simulated = time.process_time()
-    sizes = make_dataset.sizes_of(users, 1, median, make_dataset.SMALLEST, largest)
+    sizes = make_dataset.draw_sizes(users, 1, median, make_dataset.SMALLEST, largest)
     reviews = 0
     for user, size in enumerate(sizes.tolist(), start=1):
         reviews += make_dataset.write_user(target, user, size, pool, 1)
@@ -151,9 +159,9 @@ def made(home: Path, name: str, users: int, median: int, largest: int, tell: boo
 
 
 def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> tuple[Run, Run]:
-    small = batch(few, home / "few-out", CONFIGURATIONS, options.jobs)
-    large = batch(many, home / "many-out", CONFIGURATIONS, options.jobs)
-    count = len(resolve(CONFIGURATIONS))
+    small = run_batch(few, home / "few-out", CONFIGURATIONS, options.jobs)
+    large = run_batch(many, home / "many-out", CONFIGURATIONS, options.jobs)
+    count = len(resolve_configurations(CONFIGURATIONS))
     print(
         f"| learners x {count} configurations | clock | processor | evaluated reviews a second of "
         "clock | of processor | a worker | the writer |"
@@ -175,16 +183,16 @@ def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> 
 
 def part_three(many: Path, home: Path) -> None:
     users = ("--users", f"1-{PAIRED}")
-    one = batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
-    two = batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
+    one = run_batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
+    two = run_batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
     with ThreadPoolExecutor(2) as side_by_side:
         apart = list(
             side_by_side.map(
-                lambda name: batch(many, home / name, CONFIGURATIONS, 1, *users),
+                lambda name: run_batch(many, home / name, CONFIGURATIONS, 1, *users),
                 ("left-out", "right-out"),
             )
         )
-    possible = 2 * one.clock / max(each.clock for each in apart)
+    possible = 2 * one.clock / max(run.clock for run in apart)
     print(
         f"{one.learners} learners: {one.clock:.1f} s with one worker, {two.clock:.1f} s with two, "
         f"{one.clock / two.clock:.2f} times as fast (processor time {one.processor:.0f} and "
@@ -195,12 +203,15 @@ def part_three(many: Path, home: Path) -> None:
 
 
 def part_four(home: Path) -> None:
-    """Histories of this kind keep about half of their rows; a first learner tells how many."""
-    trial = made(home, "trial", 1, 50_000, 50_000)
-    share = batch(trial, home / "trial-out", "AVG", 1).evaluated / 50_000
+    """Measure the largest learner.
+
+    Histories of this kind keep about half of their rows; a trial learner shows how many exactly.
+    """
+    trial = ensure_dataset(home, "trial", 1, 50_000, 50_000)
+    share = run_batch(trial, home / "trial-out", "AVG", 1).evaluated / 50_000
     rows = int(1.02 * LARGEST_EVALUATED / share)
-    target = made(home, "largest", 1, rows, rows)
-    run = batch(target, home / "largest-out", "fast", 1)
+    target = ensure_dataset(home, "largest", 1, rows, rows)
+    run = run_batch(target, home / "largest-out", "fast", 1)
     evaluated = int(run.sizes.max())
     print(
         f"One learner with {rows:,} reviews, {evaluated:,} evaluated, {run.units} configurations: "
@@ -212,17 +223,18 @@ def part_four(home: Path) -> None:
 
 
 def part_five(home: Path) -> Writing:
-    """In a process of its own, whose memory nothing else has touched."""
+    """Measure writing in a process of its own, whose memory is otherwise unused."""
     command = [sys.executable, str(HERE), "--writer", str(home / "writer")]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found = Writing(**json.loads(done.stdout))
+    writing = Writing(**json.loads(done.stdout))
     print(
-        f"The process that writes: {1000 * found.listing_seconds:.2f} s of processor time to list "
-        f"the files of 1,000 learners, {1e6 * found.adding_seconds:.0f} us to add a result, "
-        f"{1e6 * found.publishing_seconds:.0f} us to publish it, with {found.publishing_kb:.1f} kB "
-        "of memory for each learner of one configuration at a time.\n"
+        f"The process that writes: {1000 * writing.listing_seconds:.2f} s of processor time to "
+        f"list the files of 1,000 learners, {1e6 * writing.adding_seconds:.0f} us to add a result, "
+        f"{1e6 * writing.publishing_seconds:.0f} us to publish it, with "
+        f"{writing.publishing_kb:.1f} kB of memory for each learner of one configuration "
+        "at a time.\n"
     )
-    return found
+    return writing
 
 
 def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writing:
@@ -235,9 +247,9 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
             target.mkdir(parents=True, exist_ok=True)
             (target / "data.parquet").write_bytes(b"x")
     begun = time.process_time()
-    survey(Dataset(data))
+    survey_dataset(Dataset(data))
     listed = time.process_time()
-    configuration = resolve("FSRS-6")[0]
+    configuration = resolve_configurations("FSRS-6")[0]
     setup = make_setup(Dataset(data), "", [configuration], Context(), {})
     line = {
         "metrics": dict.fromkeys(Metrics.__dataclass_fields__, 0.123456),
@@ -263,18 +275,19 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
 
 
 def estimate(run: Run, writing: Writing) -> None:
-    """Units take a + b x evaluated reviews, by least squares over the units of a run.
+    """Estimate the cost of many learners: units take a + b x evaluated reviews, by least squares.
 
-    Units are measured by the clock, so that both are scaled to the processor time of the whole
+    Units are measured by the clock, so both are scaled to the processor time of the whole
     run, which also counts starting, preparing and writing.
     """
-    count = len(resolve(CONFIGURATIONS))
+    count = len(resolve_configurations(CONFIGURATIONS))
     evaluated = PUBLISHED_EVALUATED / PUBLISHED_USERS
     weight = 1 / np.sqrt(run.sizes)
     design = np.stack([weight, weight * run.sizes], axis=1)
     a, b = np.linalg.lstsq(design, weight * run.seconds, rcond=None)[0]
     scale = run.processor / run.seconds.sum()
-    a, b = scale * a, scale * b
+    a = scale * a
+    b = scale * b
     per_learner = count * (a + b * evaluated)
     disk = run.bytes / run.learners
     print(
@@ -297,8 +310,8 @@ def estimate(run: Run, writing: Writing) -> None:
         )
 
 
-def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
-    """Run the command from nothing, and ask the system what it took."""
+def run_batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
+    """Run the command from scratch and return what it took, according to the system."""
     command = [sys.executable, "-m", "srs_eval", "batch", "--dataset", str(data), "--fresh"]
     command += ["--out", str(out), "--models", models, "--jobs", str(jobs), *more]
     begun = time.monotonic()
@@ -310,28 +323,26 @@ def batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
         sys.exit(f"{' '.join(command)} ended with {process.returncode}")
-    timing = [
-        json.loads(line)
-        for path in sorted((out / "timing").glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
-    sizes = np.array([each["size"] for each in timing], float)
+    timings = []
+    for path in sorted((out / "timing").glob("*.jsonl")):
+        timings += [json.loads(line) for line in path.read_text().splitlines()]
+    sizes = np.array([timing["size"] for timing in timings], float)
     return Run(
-        learners=len({each["user"] for each in timing}),
+        learners=len({timing["user"] for timing in timings}),
         clock=clock,
         processor=usage.ru_utime + usage.ru_stime,
-        worker_mb=max(each["peak_mb"] for each in timing),
+        worker_mb=max(timing["peak_mb"] for timing in timings),
         parent_mb=peak,
         evaluated=int(sizes.sum()),
-        units=len(timing),
+        units=len(timings),
         sizes=sizes,
-        seconds=np.array([each["seconds"] for each in timing]),
+        seconds=np.array([timing["seconds"] for timing in timings]),
         bytes=sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
     )
 
 
 def _watch(process: subprocess.Popen[bytes]) -> float:
-    """The highest memory of a process in MB, until it ends (Linux; 0 elsewhere)."""
+    """Return the peak memory of a process in MB when it has ended (Linux; 0 elsewhere)."""
     peak = 0.0
     status = Path(f"/proc/{process.pid}/status")
     while True:
@@ -339,10 +350,10 @@ def _watch(process: subprocess.Popen[bytes]) -> float:
             lines = status.read_text().splitlines()
         except OSError:
             return peak
-        found = [line for line in lines if line.startswith("VmHWM:")]
-        if not found:  # it has ended
+        peaks = [line for line in lines if line.startswith("VmHWM:")]
+        if not peaks:  # it has ended
             return peak
-        peak = int(found[0].split()[1]) / 1024
+        peak = int(peaks[0].split()[1]) / 1024
         time.sleep(0.2)
 
 

@@ -1,19 +1,19 @@
-"""The app, used by somebody who presses anything: what crashes, hangs, stays or grows.
+"""Soak-test the app with random input: crashes, hangs, leftovers and growing memory.
 
     python benchmarks/soak.py [HISTORY OR FOLDER ...] [--sessions 150] [--seconds 12]
     python benchmarks/soak.py [HISTORY OR FOLDER ...] --replay 17
 
 Each session is one start of the app, in a process of its own. Its steps are drawn from a seed,
 which is printed: bursts of keys, clicks, drags and turns of the wheel, pasted text, changes of
-the terminal's size, other files that are opened, workers that are killed. Sessions with an even
-seed run in a real pseudo-terminal, those with an odd seed under Textual's pilot. In the end the
-app is left by a key or a signal, or its terminal is closed.
+the terminal's size, other files to open, killed workers. Sessions with an even
+seed run in a real pseudo-terminal, those with an odd seed under Textual's pilot. At the end a key
+or a signal ends the app, or its terminal is closed.
 
-The files are simulated ones, damaged ones, Anki's fixtures where there are any, and those that are
-named: files, or folders of them. Sessions use copies. `--replay` repeats sessions by their seeds,
+The files are simulated ones, damaged ones, Anki's fixtures if there are any, and the named ones:
+files, or folders of them. Sessions use copies. `--replay` repeats sessions by their seeds,
 and needs the same files and the same `--seconds`.
 
-Ends with 1 where a session raised something, took no more input, did not end within 30 s, left a
+Exits with 1 if a session raised an exception, took no more input, did not end within 30 s, left a
 process or a file behind, changed a history, or held more than 1,000 MB.
 """
 
@@ -48,30 +48,30 @@ from _soak_plan import DAMAGED, Plan, make_plan
 
 HERE = Path(__file__).resolve().parents[1]
 FIXTURES = HERE.parent / "shared" / "anki" / "fixtures"
-_MOST_S = 30.0  # that the app may take to end, with others at work on the same machine
+_MOST_S = 30.0  # limit for the app to end, with other work on the same machine
 _MOST_MB = 1_000
-_FACTOR, _MORE_S = 20, 120.0  # how long a session may take, measured by its pauses
+_FACTOR, _MORE_S = 20, 120.0  # limit for a session, as a multiple of its pauses plus seconds
 _FINE = (0, 129, 130, 143)  # exit codes: left, hung up, interrupted, terminated
-_ABORT_S = 5.0  # that an aborted app gets to write where its threads are
-_SHOWN = 6_000  # characters of what a session printed last
-_SEQUENCE = re.compile(r"\x1b(\[[0-9;?<>=$]*[a-zA-Z]|[=>78])")  # of a terminal
+_ABORT_S = 5.0  # time for an aborted app to write where its threads are
+_SHOWN = 6_000  # characters of a session's last output
+_SEQUENCE = re.compile(r"\x1b(\[[0-9;?<>=$]*[a-zA-Z]|[=>78])")  # terminal escape sequence
 
 
 # --- histories ----------------------------------------------------------------------
 
 
-def collect_histories(named: Iterable[Path], folder: Path) -> list[Path]:
-    """Return copies of all files that sessions open, in an order that is always the same."""
-    from srs_eval.anki_import import ENDINGS
+def collect_histories(paths: Iterable[Path], folder: Path) -> list[Path]:
+    """Return copies of all files that sessions open, always in the same order."""
+    from srs_eval.anki_import import EXTENSIONS
 
     copies = simulate_histories(folder)
-    for place in (FIXTURES, FIXTURES / "broken", *named):
+    for place in (FIXTURES, FIXTURES / "broken", *paths):
         files = [place] if place.exists() else []
         if place.is_dir():
             files = sorted(path for path in place.iterdir() if path.is_file())
         kind = DAMAGED if place.name == "broken" else ""
         for path in files:
-            if path.name.lower().endswith(ENDINGS) and "bomb" not in path.name:
+            if path.name.lower().endswith(EXTENSIONS) and "bomb" not in path.name:
                 copies.append(folder / f"{len(copies):02} {kind} {path.name}")
                 shutil.copyfile(path, copies[-1])
     return copies
@@ -93,8 +93,8 @@ def simulate_histories(folder: Path) -> list[Path]:
     return made
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return all files of a folder with what they hold."""
+def read_folder(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder with their contents."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
@@ -103,40 +103,40 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @dataclass
 class Outcome:
-    """How a session went."""
+    """Result of a session."""
 
     plan: Plan
     problems: list[str] = field(default_factory=list)
-    output: str = ""  # the last that it printed
-    seconds: float = 0.0  # from its start until it was left
-    ending: float = 0.0  # seconds from there until the app had ended
+    output: str = ""  # the last part
+    seconds: float = 0.0  # from its start until the exit
+    ending: float = 0.0  # seconds from the exit until the app had ended
     megabytes: float = 0.0  # the most that the app's own process held
-    taken: int = 0  # steps; the app may be left before the last one
-    screens: tuple[str, ...] = ()  # that a pilot has seen
+    taken: int = 0  # steps; the app may end before the last one
+    screens: tuple[str, ...] = ()  # seen by a pilot
 
 
 def run_session(plan: Plan, folder: Path, arguments: Sequence[str]) -> Outcome:
     """Run one session in a folder of its own.
 
     Args:
-        plan: What is done.
-        folder: Where the app has its work, its state and its temporary files.
-        arguments: Those of this script, for the process of a pilot.
+        plan: The plan to carry out.
+        folder: The folder for the app's work, its state and its temporary files.
+        arguments: The arguments of this script, for the process of a pilot.
     """
     for part in ("work", "temporary", "home", "state"):
         (folder / part).mkdir(parents=True)
-    environment = environment_of(plan, folder)
+    environment = make_environment(plan, folder)
     began = time.monotonic()
     if plan.kind == "terminal":
         outcome = _in_terminal(plan, folder, environment, began)
     else:
         outcome = _under_pilot(plan, folder, environment, [*arguments, str(folder)], began)
-    _find_what_stays(outcome, folder)
+    _find_leftovers(outcome, folder)
     return outcome
 
 
-def environment_of(plan: Plan, folder: Path) -> dict[str, str]:
-    """Return the variables of a session, in which nothing is a person's own."""
+def make_environment(plan: Plan, folder: Path) -> dict[str, str]:
+    """Return the environment of a session, without the user's own settings."""
     environment = {
         **os.environ,
         "TERM": "xterm-256color",
@@ -150,7 +150,7 @@ def environment_of(plan: Plan, folder: Path) -> dict[str, str]:
     }
     for name in ("CONFIG", "DATA", "STATE"):
         environment[f"SRS_EVAL_{name}_DIR"] = str(folder / "state" / name.lower())
-    # Figures are kept for later sessions, which see more screens that way.
+    # Results are kept for later sessions, which see more screens that way.
     environment["SRS_EVAL_CACHE_DIR"] = str(folder.parent / "cache")
     for name in ("LINES", "COLUMNS", "SRS_EVAL_RWKV_WEIGHTS"):
         environment.pop(name, None)
@@ -189,7 +189,7 @@ def _in_terminal(plan: Plan, folder: Path, environment: Mapping[str, str], began
 
 
 def _abort(terminal: Terminal) -> None:
-    """Have the app write where all its threads are, and end it."""
+    """Make the app write the positions of all its threads, and end it."""
     terminal.child.send_signal(signal.SIGABRT)
     deadline = time.monotonic() + _ABORT_S
     while not terminal.child.has_ended():
@@ -250,8 +250,8 @@ def _under_pilot(
     return outcome
 
 
-def _find_what_stays(outcome: Outcome, folder: Path) -> None:
-    """Add processes and files that a session left behind."""
+def _find_leftovers(outcome: Outcome, folder: Path) -> None:
+    """Add the processes and files that a session left behind."""
     token = plan_token(outcome.plan)
     deadline = time.monotonic() + _MOST_S
     while (left := processes_of(token)) and time.monotonic() < deadline:
@@ -266,11 +266,11 @@ def _find_what_stays(outcome: Outcome, folder: Path) -> None:
         outcome.problems.append(f"held {outcome.megabytes:.0f} MB")
 
 
-# --- all of them --------------------------------------------------------------------
+# --- all sessions -------------------------------------------------------------------
 
 
-def line_of(outcome: Outcome) -> str:
-    """Return what is printed of a session."""
+def format_outcome(outcome: Outcome) -> str:
+    """Return the line that reports a session."""
     plan = outcome.plan
     path = "no file" if plan.path is None else plan.path.name
     said = "; ".join(outcome.problems) or "fine"
@@ -283,8 +283,8 @@ def line_of(outcome: Outcome) -> str:
     )
 
 
-def story_of(outcome: Outcome, folder: Path) -> str:
-    """Return what a session printed last, and where the threads of an aborted one were."""
+def format_story(outcome: Outcome, folder: Path) -> str:
+    """Return a session's last output, and the thread positions if it was aborted."""
     text = _SEQUENCE.sub("", outcome.output)
     errors = [text.find(word) for word in ("Traceback", "Fatal Python error") if word in text]
     shown = text[min(errors) :][:_SHOWN] if errors else text[-_SHOWN:]
@@ -317,19 +317,19 @@ def main() -> None:
         files.mkdir()
         histories = collect_histories([path.resolve() for path in options.histories], files)
         print(f"{len(histories)} files", flush=True)
-        before = contents(files)
+        before = read_folder(files)
         arguments = ["--seconds", str(options.seconds), str(files)]
         for seed in seeds:
             plan = make_plan(seed, histories, options.seconds)
             folder = root / f"session {seed}"
             outcome = run_session(plan, folder, arguments)
-            if contents(files) != before:
+            if read_folder(files) != before:
                 outcome.problems.append("changed a history, or left a file beside one")
-            print(line_of(outcome), flush=True)
+            print(format_outcome(outcome), flush=True)
             screens.update(outcome.screens)
             if outcome.problems:
                 found.append(seed)
-                print(story_of(outcome, folder), flush=True)
+                print(format_story(outcome, folder), flush=True)
                 for path in files.iterdir():
                     path.unlink()
                 for file_name, content in before.items():

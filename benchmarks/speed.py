@@ -1,10 +1,10 @@
-"""How fast srs-eval is, beside fsrs-optimizer, fsrs-rs and torch loops, warm and cold.
+"""Compare srs-eval's speed with fsrs-optimizer, fsrs-rs and torch loops, warm and cold.
 
     python benchmarks/speed.py [--golden DIR] [--peer-python PY] [--peer5-python PY]
                                [--parts 1234] [--user N] [--quick]
 
-Prints Markdown. Everything runs in one go, one thread each, one after the other, warm but
-in part 4; caches of results are off. Figures are medians in seconds of processor time, so
+Prints Markdown. Everything runs in one go, one thread each, one after the other, warm except
+in part 4; caches of results are off. Numbers are medians in seconds of processor time, so
 that other work on the machine does not count; its load is printed.
 
 1. FSRS against fsrs-optimizer in another interpreter (version 6: --peer-python, version 5:
@@ -13,11 +13,11 @@ that other work on the machine does not count; its load is printed.
 2. The other trained models against torch loops. Differences of log loss to ours, and to
    the reference's published output, show that loops and models do the same.
 3. Every configuration without a network on two learners, from loaded reviews to metrics.
-4. With no compiled kernels: until the first results, until all, and seconds per kernel.
+4. Without compiled kernels: until the first results, until all, and seconds per kernel.
 
-In 1 and 2 ours counts from trials: features, the trie of histories, training on five
+In 1 and 2 our time starts from trials: features, the trie of histories, training on five
 folds, prediction of their test parts. The torch side counts training and prediction;
-making its sequences stands in a column of its own and is part of the ratio for loops.
+making its sequences has its own column and is part of the ratio for loops.
 DIR is the golden data set (`dataset/`, `expected/`); without it a learner is simulated.
 """
 
@@ -45,10 +45,10 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Finished, Started
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -57,7 +57,7 @@ THREADS = (
     "NUMBA_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-LOOPS_FSRS = {"FSRSv4": 200, "FSRS-4.5": 200}  # model -> times as fast as it should be
+LOOPS_FSRS = {"FSRSv4": 200, "FSRS-4.5": 200}  # model -> required speed ratio
 LOOPS_OTHERS = {
     "HLR": 50,
     "DASH": 50,
@@ -70,7 +70,7 @@ LOOPS_OTHERS = {
 }
 RUST_TIMES, TORCH_TIMES = 4, 200
 FIRST_SECONDS, ALL_SECONDS = 3, 60  # cold
-ALL_COMPILING, ONE_COMPILING = 20, 2.5  # processor seconds, a goal
+ALL_COMPILING, ONE_COMPILING = 20, 2.5  # processor seconds, goals
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Learner:
     expected: Path | None  # folder of the reference's output
 
     def published(self, configuration: Configuration) -> float | None:
-        """The reference's log loss."""
+        """Return the reference's log loss."""
         if self.expected is None:
             return None
         file = self.expected / f"{configuration.name}.jsonl"
@@ -92,7 +92,7 @@ class Learner:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.cold_child is not None:
-        cold_child(*options.cold_child)
+        run_cold_start(*options.cold_child)
         return
     if any(os.environ.get(name) != "1" for name in THREADS):  # libraries read them at start
         os.environ.update(dict.fromkeys(THREADS, "1"))
@@ -144,7 +144,7 @@ def load(golden: Path | None, user: int) -> Learner:
 
 
 def median_seconds(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
-    """Median processor time of `repeat` runs after one that does not count; last result."""
+    """Return the median processor time of `repeat` runs after a warm-up, and the last result."""
     result = run()
     seconds = []
     for _ in range(repeat):
@@ -155,14 +155,14 @@ def median_seconds(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
 
 
 def our_seconds(configuration: Configuration, trials: Trials, repeat: int) -> tuple[float, Any]:
-    """From trials without features to predictions of the test index, and these."""
+    """Return seconds from trials without features to test predictions, and the predictions."""
     model, context = configuration.model, Context()
     if model.fit is None or model.predict is None:
         raise ValueError(f"{model.name} is not trained")
     fit, predict = model.fit, model.predict
 
     def run() -> FloatArray:
-        fresh = replace(trials, _derived={})  # features and trie are made anew
+        fresh = replace(trials, _derived={})  # features and trie are computed again
         parts = []
         for fold in fresh.folds:
             w = fit(fresh, fold.train, np.ones(len(fold.train)), context)
@@ -173,7 +173,7 @@ def our_seconds(configuration: Configuration, trials: Trials, repeat: int) -> tu
 
 
 def loop_seconds(name: str, trials: Trials, repeat: int) -> tuple[float, float, FloatArray]:
-    """Training and prediction, features, and predictions of a torch loop."""
+    """Return a torch loop's seconds (training and prediction; features) and its predictions."""
     import torch
     from _torch_loops import run_loop
 
@@ -209,12 +209,12 @@ def rust_seconds(trials: Trials, repeat: int) -> float:
 def part_fsrs(
     learner: Learner, python6: str | None, python5: str | None, repeat: int, quick: bool
 ) -> None:
-    session = Session(learner.log)
+    session = LearnerSession(learner.log)
     head = ("ours s", "other", "other s", "its features s", "times", "target")
     header(f"FSRS, user {learner.user}", "model", *head, "log loss: other - ours")
     peers: Mapping[str, str | None] = {"FSRS-6": python6, "FSRS-5": python5}
     for name, python in peers.items():
-        configuration = resolve(name)[0]
+        configuration = resolve_configurations(name)[0]
         trials = session.trials(configuration.protocol)
         ours, p = our_seconds(configuration, trials, repeat)
         if name == "FSRS-6":
@@ -236,7 +236,7 @@ def part_fsrs(
 
 
 def part_others(learner: Learner, repeat: int) -> None:
-    session = Session(learner.log)
+    session = LearnerSession(learner.log)
     head = ("ours s", "other", "other s", "its features s", "times", "target")
     differences = ("log loss: other - ours", "other - published")
     header(f"Other trained models, user {learner.user}", "model", *head, *differences)
@@ -246,9 +246,14 @@ def part_others(learner: Learner, repeat: int) -> None:
 
 
 def loop_row(
-    learner: Learner, session: Session, name: str, target: int, repeat: int, with_published: bool
+    learner: Learner,
+    session: LearnerSession,
+    name: str,
+    target: int,
+    repeat: int,
+    with_published: bool,
 ) -> None:
-    configuration = resolve(name)[0]
+    configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
     ours, p = our_seconds(configuration, trials, repeat)
     seconds, features, theirs = loop_seconds(configuration.model.name, trials, min(repeat, 3))
@@ -263,12 +268,14 @@ def loop_row(
 
 
 def part_all(learner: Learner, limit: float, repeat: int) -> None:
-    """Whole evaluations: trials, fit, prediction, metrics."""
-    configurations = [each for each in resolve("all") if each.model.family != "neural"]
+    """Measure whole evaluations: trials, fit, prediction, metrics."""
+    configurations = [
+        each for each in resolve_configurations("all") if each.model.family != "neural"
+    ]
     seconds: dict[str, list[float]] = {each.name: [] for each in configurations}
     totals = []
     for count in range(repeat + 1):
-        session = Session(learner.log)
+        session = LearnerSession(learner.log)
         total = 0.0
         for each in configurations:
             start = time.process_time()
@@ -296,19 +303,19 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
 
 
 def part_cold(repeat: int) -> None:
-    """In fresh processes with an empty cache folder; wall time from their start on."""
+    """Measure fresh processes with an empty cache folder, in wall time from their start."""
     from srs_eval.data.paths import DEMO_FILE
 
     title = "Cold: nothing compiled, demo collection of 20,000 reviews, --models fast"
     header(title, "", "s", "processor s", "target")
-    runs = [cold(DEMO_FILE, jobs=2) for _ in range(repeat)]
+    runs = [measure_cold_start(DEMO_FILE, jobs=2) for _ in range(repeat)]
     best = min(runs, key=lambda run: run["all"])
     print(f"| first result | {best['first']:.2f} | | {FIRST_SECONDS} |")
     print(f"| all results, 2 jobs | {best['all']:.1f} | {best['cpu']:.1f} | {ALL_SECONDS} |")
     print(f"| the same again, all compiled | {best['again']:.1f} | {best['cpu again']:.1f} | |")
-    alone = cold(DEMO_FILE, jobs=0)
+    alone = measure_cold_start(DEMO_FILE, jobs=0)
     compiling = sum(seconds for _, seconds in alone["kernels"])
-    one = cold(DEMO_FILE, jobs=0, models="FSRS-6")
+    one = measure_cold_start(DEMO_FILE, jobs=0, models="FSRS-6")
     of_one = sum(seconds for _, seconds in one["kernels"])
     print(f"| all results, one process | {alone['all']:.1f} | {alone['cpu']:.1f} | |")
     count = len(alone["kernels"])
@@ -324,7 +331,7 @@ def part_cold(repeat: int) -> None:
     print(f"| those below 0.3 s together | {small:.2f} |\n", flush=True)
 
 
-def cold(collection: Path, jobs: int, models: str = "fast") -> dict[str, Any]:
+def measure_cold_start(collection: Path, jobs: int, models: str = "fast") -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "SRS_EVAL_CACHE_DIR": cache}
         environment.pop("NUMBA_CACHE_DIR", None)
@@ -342,13 +349,13 @@ def cold(collection: Path, jobs: int, models: str = "fast") -> dict[str, Any]:
 
 
 def children_seconds() -> float:
-    """Processor time of all processes that were started from here and have ended."""
+    """Return the processor time of all ended child processes."""
     times = os.times()
     return times.children_user + times.children_system
 
 
-def cold_child(collection: str, jobs: str, models: str) -> None:
-    """What `srs-eval run COLLECTION --models MODELS --jobs JOBS` does, and when."""
+def run_cold_start(collection: str, jobs: str, models: str) -> None:
+    """Run what `srs-eval run COLLECTION --models MODELS --jobs JOBS` runs, and time its stages."""
     from srs_eval.anki_import import load_log
 
     started = float(os.environ["STARTED"])
@@ -384,7 +391,7 @@ def row(
     target: int,
     *cells: Any,
 ) -> None:
-    """`times` counts features where they are told."""
+    """Print a row; `times` includes the time of features if there is one."""
     made = "" if features is None else f"{features:.3f}"
     said = [name, f"{ours:.4f}", other, f"{seconds:.3f}", made, f"{times:.1f}", target, *cells]
     print(f"| {' | '.join(map(str, said))} |", flush=True)

@@ -1,13 +1,13 @@
-"""What knowing the learner's day is worth: STATE-* against FSRS-6-recency, and what it costs.
+"""Measure what knowing the learner's day is worth: STATE-* against FSRS-6-recency, and its cost.
 
     python benchmarks/state.py [--golden DIR] [--real DIR] [--speed]
 
 Every real learner (golden 101, and the files of --real or of the environment variable
 SRS_EVAL_REAL) is predicted with a prior made from the other real ones; simulated learners with
-one made from all of them. A gain is the log loss of FSRS-6-recency minus the model's, with its
+one made from all real ones. A gain is the log loss of FSRS-6-recency minus the model's, with its
 95 % interval over days. With weights of RWKV (SRS_EVAL_RWKV_WEIGHTS), STATE-FSRS-6+7+RWKV is one
 of the models. --speed prints milliseconds of CPU for 10,000 evaluated reviews, features
-and filters without FSRS's own fits, and what the 350 million of anki-revlogs-10k would take.
+and filters without FSRS's own fits, and the time for the 350 million of anki-revlogs-10k.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import rwkv
 from srs_eval.models.state import (
-    _BASES,
+    _BASE_MODELS,
     _STATE_1_RATE,
-    Prior,
-    _running_offset,
-    _without_prior,
-    base_logits,
-    features_of,
-    trace,
+    WeightPrior,
+    _make_uninformed_prior,
+    _run_offset,
+    compute_features,
+    predict_base_logits,
+    run_filters,
 )
 from srs_eval.stats.intervals import mean_interval
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.state_features import COUNT, state_features, timeline
-from tools.pretraining.state import prior_from, trials_of
+from srs_eval.training.state_features import FEATURE_COUNT, build_timeline, compute_state_features
+from tools.pretraining.state import load_trials, prior_from
 
 REAL_IN_GOLDEN = 101
 ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
-MODELS = [name for name, bases in _BASES.items() if rwkv not in bases or rwkv.found_weights()]
+MODELS = [name for name, bases in _BASE_MODELS.items() if rwkv not in bases or rwkv.find_weights()]
 COLUMNS = ("STATE-1", "no prior", *MODELS)
 
 
@@ -53,13 +53,17 @@ class Learner:
     """One learner's trials, the bases' logits and the features."""
 
     def __init__(self, name: str, trials: Trials, real: bool) -> None:
-        self.name, self.trials, self.real = name, trials, real
+        self.name = name
+        self.trials = trials
+        self.real = real
         context = Context()
-        self.logits = [base_logits(trials, base, context) for base in _BASES[MODELS[-1]]]
-        self.features = features_of(trials, self.logits)
+        self.logits = [
+            predict_base_logits(trials, base, context) for base in _BASE_MODELS[MODELS[-1]]
+        ]
+        self.features = compute_features(trials, self.logits)
 
     def gain(self, p: FloatArray) -> FloatArray:
-        """FSRS-6-recency's loss minus that of p, of each evaluated review."""
+        """Return FSRS-6-recency's loss minus that of p, for each evaluated review."""
         index = self.trials.test_index
         y = self.trials.y[index]
         base = 1 / (1 + np.exp(-self.logits[0]))
@@ -71,11 +75,12 @@ class Learner:
 
     def log_loss(self) -> float:
         index = self.trials.test_index
-        z, y = self.logits[0][index], self.trials.y[index]
+        z = self.logits[0][index]
+        y = self.trials.y[index]
         return float(np.mean(np.log1p(np.exp(np.where(y == 1, -z, z)))))
 
 
-def histories(golden: Path | None, real: Path | None) -> Iterator[tuple[str, ReviewLog, bool]]:
+def load_histories(golden: Path | None, real: Path | None) -> Iterator[tuple[str, ReviewLog, bool]]:
     if real is not None:
         for path in sorted(path for path in real.iterdir() if path.is_file()):
             try:
@@ -93,15 +98,16 @@ def gains(learners: list[Learner]) -> None:
     print(f"{'learner':21}{'evaluated':>7} {'FSRS-6':>7}", *(f"{name:>17}" for name in COLUMNS))
     found: dict[str, list[list[float]]] = {"real": [], "simulated": []}
     for learner in learners:
-        trials, y = learner.trials, learner.trials.y
+        trials = learner.trials
+        y = trials.y
         others = [each for each in people if each is not learner]
         predictions = [
-            compiled(_running_offset)(learner.logits[0], y, _STATE_1_RATE),
-            trace(learner.features[:, :COUNT].copy(), y, _without_prior()).p,
+            compile_kernel(_run_offset)(learner.logits[0], y, _STATE_1_RATE),
+            run_filters(learner.features[:, :FEATURE_COUNT].copy(), y, _make_uninformed_prior()).p,
         ]
-        for width in range(COUNT, COUNT + len(MODELS)):
+        for width in range(FEATURE_COUNT, FEATURE_COUNT + len(MODELS)):
             prior = made_from(others, width)
-            predictions.append(trace(learner.features[:, :width].copy(), y, prior).p)
+            predictions.append(run_filters(learner.features[:, :width].copy(), y, prior).p)
         day = trials.day[trials.test_index]
         intervals = [mean_interval(learner.gain(p), day) for p in predictions]
         print(
@@ -121,21 +127,28 @@ def gains(learners: list[Learner]) -> None:
                 print(f"{label:36}", *(f"{each:+9.4f}        " for each in figures))
 
 
-def made_from(people: list[Learner], width: int) -> Prior:
-    """The prior from these people; everybody's weights about FSRS's own for fewer than two."""
+def made_from(people: list[Learner], width: int) -> WeightPrior:
+    """Fit the prior to these people.
+
+    With fewer than two, it is the one without data, around FSRS's own weights.
+    """
     if len(people) < 2:
-        return _without_prior(width)
+        return _make_uninformed_prior(width)
     return prior_from([(each.features[:, :width].copy(), each.trials.y) for each in people])
 
 
 def speed(learners: list[Learner]) -> None:
     learner = max(learners, key=lambda each: len(each.trials))
-    trials, z = learner.trials, learner.logits[0]
-    answers, features = timeline(trials), learner.features[:, :COUNT].copy()
-    prior = _without_prior()
+    trials = learner.trials
+    z = learner.logits[0]
+    answers = build_timeline(trials)
+    features = learner.features[:, :FEATURE_COUNT].copy()
+    prior = _make_uninformed_prior()
     steps = {
-        "features": lambda: compiled(state_features)(answers, z, np.zeros_like(features)),
-        "filters and mixture": lambda: trace(features, trials.y, prior),
+        "features": lambda: compile_kernel(compute_state_features)(
+            answers, z, np.zeros_like(features)
+        ),
+        "filters and mixture": lambda: run_filters(features, trials.y, prior),
     }
     total = 0.0
     for name, step in steps.items():
@@ -157,18 +170,18 @@ def main() -> None:
     parser.add_argument("--golden", type=Path)
     parser.add_argument("--real", type=Path)
     parser.add_argument("--speed", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     variable = os.environ.get("SRS_EVAL_REAL")
-    real = given.real or (Path(variable) if variable else None)
+    real = options.real or (Path(variable) if variable else None)
     learners = []
-    for name, log, is_real in histories(given.golden, real):
+    for name, log, is_real in load_histories(options.golden, real):
         try:
-            learners.append(Learner(name, trials_of(log), is_real))
+            learners.append(Learner(name, load_trials(log), is_real))
         except NotEnoughData as reason:
             print(f"{name}: {reason}", file=sys.stderr)
     if not learners:
         parser.error("nobody to predict: give --golden or --real")
-    if given.speed:
+    if options.speed:
         speed(learners)
     else:
         gains(learners)

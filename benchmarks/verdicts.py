@@ -1,29 +1,29 @@
-"""Do the verdicts on presets hold? Simulated pairs of presets whose truth is known.
+"""Check the verdicts on presets with simulated pairs of presets whose truth is known.
 
     python benchmarks/verdicts.py [--quick] [--jobs 2] [--pairs 200] [--seed 1] [--results FILE]
 
 Memories are FSRS-6 with parameters drawn from the published population (success 0.75 to 0.97).
-Those of the two presets lie apart along a random direction, as far as makes parameters of their
-own save the wished log loss: the expected loss with the parameters that fit a history of 20,000
-reviews of both best, minus that with the true ones (0: one shared memory). A memory that cannot
-be moved so far is drawn anew. Of 12 new cards a day one half or 85 % are the first preset's. Cards
-differ as the project's simulated learners' do; recall on the logit scale is better or worse by
-the day, AR(1) with phi 0.4 and standard deviation 0.4 or 0.9, half of the variance common to both
-presets; 2-12 % of days are skipped, at most 250 answers are given a day; cards are scheduled by
-FSRS-6 at 0.90 with parameters that are not the truth.
+The memories of the two presets lie apart along a random direction, so far that separate parameters
+save the wanted log loss: the expected loss with the one set of parameters that fits a history of
+20,000 reviews of both best, minus that with the true ones (0: one shared memory). A memory that
+cannot be moved so far is drawn again. Of 12 new cards a day one half or 85 % are the first
+preset's. Cards differ as the project's simulated learners' do; recall on the logit scale is better
+or worse by the day, AR(1) with phi 0.4 and standard deviation 0.4 or 0.9, half of the variance
+common to both presets; 2-12 % of days are skipped, at most 250 answers are given a day; cards are
+scheduled by FSRS-6 at 0.90 with parameters that are not the truth.
 
-A learner is evaluated again and again as the reviews become more. Printed are, each with its
-standard error over pairs:
+A learner is evaluated again and again as the number of reviews grows. The program prints, each
+with its standard error over pairs:
 
-- how often the interval of (split - shared) holds the mean over repetitions of the same learner;
-- how often "split" and "keep shared" are said, of separate and of pooled parameters, and how often
-  to split is recommended;
+- how often the interval of (split - shared) contains the mean over repetitions of the same learner;
+- how often the verdict is "split" or "keep shared", for separate and for pooled parameters, and how
+  often splitting is recommended;
 - the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
-  split and pooled minus shared, and how much more what is recommended loses than the best of these;
+  split and pooled minus shared, and how much more the recommendation loses than the best of these;
   "trained" are the fits of FSRS-6's own training.
 
 With `--results` each pair's outcome is appended to FILE as it is done; a later call with the
-same file only does what is missing. `--quick` has few pairs: enough to see that all is in order,
+same file only does what is missing. `--quick` uses few pairs: enough to see that everything works,
 not to prove the rates.
 """
 
@@ -45,9 +45,9 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import ALONE, TOGETHER
-from srs_eval.advice.pooling import fitted, pooled_fits
-from srs_eval.advice.split import over_all_presets, recommended
+from srs_eval.advice.findings import SEPARATE, SHARED
+from srs_eval.advice.pooling import fit_one_group, fit_pooled
+from srs_eval.advice.split import choose_sharing, compare_over_all_presets
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -60,24 +60,24 @@ from srs_eval.data.reviews import (
 )
 from srs_eval.data.trials import Fold
 from srs_eval.metrics import _EPSILON
-from srs_eval.stats.intervals import EQUIVALENT, Interval
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, Interval
 from tools.pretraining.population import draw
 from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
     first_state,
-    fuzzed,
+    fuzz_interval,
     interval_for,
     next_state,
     retrievability,
 )
 
 NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
-STRENGTH, HARDNESS = 0.35, 0.8  # how much cards differ (tools.simulated.learner)
+STRENGTH, HARDNESS = 0.35, 0.8  # differences between cards (tools.simulated.learner)
 LONGEST_DAYS = 2_000
-LONG_HISTORY = 20_000  # reviews on which parameters differ as wished
+LONG_HISTORY = 20_000  # reviews on which parameters differ as wanted
 TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters
-FUTURE = 6_000  # reviews that follow
+FUTURE = 6_000  # number of reviews that follow
 CELL = ("first preset's cards", "own save", "reviews a preset", "pairs")
 TRAINED = {
     "shared, trained": "one for all presets",
@@ -87,13 +87,13 @@ TRAINED = {
 
 @dataclass(frozen=True)
 class Situation:
-    """What is asked of one learner, and what is true of it."""
+    """The questions about one learner, and the truth about them."""
 
-    advantage: float  # of parameters of its own, in log loss; 0: one memory
-    larger: float  # share of the new cards that the first preset has
+    advantage: float  # of separate parameters, in log loss; 0: one memory
+    larger: float  # share of new cards in the first preset
     day_effect: float
-    sizes: tuple[int, ...]  # reviews of later days a preset, on average of both
-    repeats: int = 0  # of the same learner with other chances; 0: one, with what follows
+    sizes: tuple[int, ...]  # reviews of later days per preset, on average over both
+    repeats: int = 0  # of the same learner with other random draws; 0: one run and its future
 
     @property
     def kind(self) -> str:
@@ -102,13 +102,13 @@ class Situation:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A learner's reviews, and how likely each of them (n,) was to be remembered."""
+    """A learner's reviews, and the true probability (n,) of recalling each of them."""
 
     learner: Learner
     recall: FloatArray
 
     def first(self, count: int) -> Learner:
-        """The same learner when there were so many reviews of later days."""
+        """Return the learner at the time of this many reviews of later days."""
         log = self.learner.log
         assert log.rows is not None
         if count >= len(self.learner.trials):
@@ -129,22 +129,22 @@ class Simulated:
         )
 
     def expected_loss(self, p: FloatArray, index: IntArray) -> float:
-        """Mean over the positions (k,) of what predictions (k,) lose on average."""
+        """Return the expected loss of predictions (k,), averaged over the positions (k,)."""
         p, r = np.clip(p, _EPSILON, 1 - _EPSILON), self.recall[index]
         return float(-(r * np.log(p) + (1 - r) * np.log1p(-p)).mean())
 
     def with_parameters(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:
-        """Predictions for the positions (k,), each preset with its own parameters."""
+        """Predict the positions (k,), each preset with its own parameters."""
         p = np.empty(len(self.learner.trials))
         partition = self.learner.trials.partition[index]
         for group, parameters in enumerate(by_group):
             mine = index[partition == group]
-            p[mine] = self.learner.with_parameters(parameters, mine)
+            p[mine] = self.learner.predict_with_parameters(parameters, mine)
         return p[index]
 
 
 def true_parameters(random: np.random.Generator, situation: Situation) -> FloatArray:
-    """Parameters of both presets (2, 21)."""
+    """Draw parameters of both presets (2, 21)."""
     while True:
         drawn = draw(random, "FSRS-5")
         if not 0.75 <= drawn.success <= 0.97:
@@ -157,17 +157,17 @@ def true_parameters(random: np.random.Generator, situation: Situation) -> FloatA
         seed = int(random.integers(1 << 30))
         size = NEAR
         for _ in range(TRIES):
-            truth = _apart(w, size * direction)
+            truth = _parameter_distance(w, size * direction)
             found = _advantage(truth, situation, seed)
             if abs(found / situation.advantage - 1) < NEAR_ENOUGH:
                 return truth
-            # It grows with the square of the distance.
+            # The advantage grows with the square of the distance.
             size *= math.sqrt(situation.advantage / max(found, situation.advantage / 9))
             if size > FARTHEST:
                 break
 
 
-def _apart(w: FloatArray, step: FloatArray) -> FloatArray:
+def _parameter_distance(w: FloatArray, step: FloatArray) -> FloatArray:
     moved = np.stack([w * np.exp(step / 2), w * np.exp(-step / 2)])
     moved[:, 4] = np.clip(moved[:, 4], 1, 10)
     moved[:, 20] = np.clip(moved[:, 20], 0.1, 0.8)
@@ -175,10 +175,10 @@ def _apart(w: FloatArray, step: FloatArray) -> FloatArray:
 
 
 def _advantage(truth: FloatArray, situation: Situation, seed: int) -> float:
-    """What the true parameters save against one set for both where reviews abound."""
+    """Return how much the true parameters save against one set for both, given many reviews."""
     history = simulate(np.random.default_rng(seed), truth, LONG_HISTORY, situation)
     everything = np.arange(len(history.learner.trials))
-    shared = fitted(history.learner.trials, everything)
+    shared = fit_one_group(history.learner.trials, everything)
     p = history.with_parameters([shared, shared], everything)
     true = history.with_parameters(truth.tolist(), everything)
     return history.expected_loss(p, everything) - history.expected_loss(true, everything)
@@ -187,7 +187,7 @@ def _advantage(truth: FloatArray, situation: Situation, seed: int) -> float:
 def simulate(
     random: np.random.Generator, truth: FloatArray, reviews: int, situation: Situation
 ) -> Simulated:
-    """A learner with two presets and at least so many reviews of later days in both together."""
+    """Simulate a learner with two presets and at least this many reviews of later days in total."""
     size = NEW_A_DAY * LONGEST_DAYS
     of_second = np.floor(np.arange(size + 1) * (1 - situation.larger) + 1e-9)
     preset = np.diff(of_second).astype(np.int64)
@@ -200,7 +200,7 @@ def simulate(
     first = np.array([0.3, 0.08, 0.5, 0.12])
     skips = random.uniform(0.02, 0.12)
     deviation = situation.day_effect * math.sqrt(0.5)
-    effect = random.standard_normal(3) * deviation  # of the first, the second, common
+    effect = random.standard_normal(3) * deviation  # of the first preset, the second, and both
     columns: list[list[np.ndarray]] = [[], [], [], [], []]  # card, day, rating, elapsed, recall
     done = begun = 0
     for day in range(LONGEST_DAYS):
@@ -225,7 +225,7 @@ def simulate(
         bs[fresh], bd[fresh] = first_state(np.repeat(believed, len(fresh), 1), start)
         shown = np.concatenate([cards, fresh])
         wait = interval_for(believed, bs[shown], np.full(len(shown), RETENTION))
-        due[shown] = day + np.maximum(fuzzed(random, np.maximum(wait, 1)), 1)
+        due[shown] = day + np.maximum(fuzz_interval(random, np.maximum(wait, 1)), 1)
         last[shown] = day
         for column, values in zip(
             columns,
@@ -269,7 +269,7 @@ def simulate(
 
 
 def evaluate(task: tuple[int, int, Situation]) -> dict[str, Any]:
-    """What is said of one learner, and what is true, as a line of JSON."""
+    """Return one learner's verdicts and the truth, as a line of JSON."""
     seed, number, situation = task
     truth = true_parameters(np.random.default_rng([seed, number]), situation)
     record = {
@@ -279,70 +279,73 @@ def evaluate(task: tuple[int, int, Situation]) -> dict[str, Any]:
         "situation": asdict(situation),
     }
     if situation.repeats:
-        return {**record, "intervals": list(_repeated(seed, number, situation, truth))}
+        return {**record, "intervals": list(_simulate_repetitions(seed, number, situation, truth))}
     chances = np.random.default_rng([seed, number, 0])
     whole = simulate(chances, truth, 2 * max(situation.sizes) + FUTURE, situation)
-    return {**record, "sizes": {str(size): _evaluated(whole, size) for size in situation.sizes}}
+    return {
+        **record,
+        "sizes": {str(size): _evaluate_at_size(whole, size) for size in situation.sizes},
+    }
 
 
-def _repeated(
+def _simulate_repetitions(
     seed: int, number: int, situation: Situation, truth: FloatArray
 ) -> Iterator[tuple[float, float]]:
-    """(split - shared) and the half-width of its interval, for each repetition."""
+    """Yield (split - shared) and the half-width of its interval, for each repetition."""
     (size,) = situation.sizes
     for repeat in range(situation.repeats):
         chances = np.random.default_rng([seed, number, repeat])
         learner = simulate(chances, truth, 2 * size, situation).learner
-        change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+        change = learner.held_out_losses(SEPARATE) - learner.held_out_losses(SHARED)
         interval = learner.interval(change, learner.trials.test_index)
         yield interval.estimate, interval.half_width
 
 
-def _evaluated(whole: Simulated, size: int) -> dict[str, Any]:
-    """Decisions after so many reviews a preset, and the expected loss of those that follow."""
-    intervals, decisions = over_all_presets(whole.first(2 * size))
-    trials = whole.learner.trials
+def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
+    """Return the decisions at this many reviews a preset, and the later expected loss."""
+    intervals, decisions = compare_over_all_presets(simulated.first(2 * size))
+    trials = simulated.learner.trials
     train, after = np.arange(2 * size), np.arange(2 * size, 2 * size + FUTURE)
     by_group = {group: train[trials.partition[train] == group] for group in (0, 1)}
-    pooled = pooled_fits(trials, by_group)
+    pooled = fit_pooled(trials, by_group)
     parameters = {
         "shared": [pooled.shared, pooled.shared],
-        "split": [fitted(trials, by_group[group]) for group in (0, 1)],
+        "split": [fit_one_group(trials, by_group[group]) for group in (0, 1)],
         "pooled": [pooled.by_group[group] for group in (0, 1)],
     }
-    later = {way: whole.with_parameters(each, after) for way, each in parameters.items()}
+    later = {way: simulated.with_parameters(each, after) for way, each in parameters.items()}
     for way, candidate in TRAINED.items():
-        later[way] = whole.learner.predict(candidate, [Fold(train, after)])
+        later[way] = simulated.learner.predict(candidate, [Fold(train, after)])
     return {
         "decisions": decisions,
         "intervals": {
             way: [each.estimate, each.half_width, each.standard_error]
             for way, each in intervals.items()
         },
-        "later": {way: whole.expected_loss(p, after) for way, p in later.items()},
+        "later": {way: simulated.expected_loss(p, after) for way, p in later.items()},
         "taus": [pooled.taus[group] for group in (0, 1)],
     }
 
 
-# What is printed
+# Output
 
 
-def covered(intervals: Sequence[tuple[float, float]]) -> float:
-    """The share of repetitions whose interval holds the mean of the others."""
+def compute_coverage(intervals: Sequence[tuple[float, float]]) -> float:
+    """Return the share of repetitions whose interval contains the mean of the others."""
     estimate, half_width = np.array(intervals).T
     others = (estimate.sum() - estimate) / (len(estimate) - 1)
     return float((np.abs(others - estimate) <= half_width).mean())
 
 
 def report(records: Iterable[dict[str, Any]]) -> None:
-    """All that was found, as Markdown; behind each figure its standard error."""
+    """Print all results as Markdown, each number followed by its standard error."""
     pairs: dict[tuple[float, float, float], dict[int, list[dict[str, Any]]]] = {}
     coverage: dict[tuple[float, int], list[float]] = defaultdict(list)
     for record in records:
         situation = record["situation"]
         if situation["repeats"]:
             cell = situation["day_effect"], situation["sizes"][0]
-            coverage[cell].append(covered(record["intervals"]))
+            coverage[cell].append(compute_coverage(record["intervals"]))
         else:
             key = situation["larger"], situation["advantage"], situation["day_effect"]
             by_size = pairs.setdefault(key, defaultdict(list))
@@ -370,7 +373,7 @@ def report(records: Iterable[dict[str, Any]]) -> None:
             "keep loses",
         ),
         (
-            (*named(key, size, outcomes), *rates(outcomes))
+            (*format_situation(key, size, outcomes), *rates(outcomes))
             for key, by_size in sorted(pairs.items())
             for size, outcomes in sorted(by_size.items())
         ),
@@ -382,14 +385,14 @@ def report(records: Iterable[dict[str, Any]]) -> None:
     for key, by_size in sorted(pairs.items()):
         for size, outcomes in sorted(by_size.items()):
             figures, more = losses(outcomes)
-            rows.append((*named(key, size, outcomes), *figures))
+            rows.append((*format_situation(key, size, outcomes), *figures))
             regrets += more
     print_table((*CELL, "split", "pooled", *TRAINED, "recommended - best"), rows)
     if regrets:
         print(f"\nRecommended minus the best over all these: {in_units(regrets, 1e-4, 1)}")
 
 
-def named(
+def format_situation(
     key: tuple[float, float, float], size: int, outcomes: Sequence[dict[str, Any]]
 ) -> tuple[str, ...]:
     larger, advantage, _ = key
@@ -397,53 +400,57 @@ def named(
 
 
 def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
-    """How often what is said."""
+    """Return how often each verdict occurs and how often it is wrong."""
     split = [each["decisions"]["split"] for each in outcomes]
     pooled = [each["decisions"]["pooled"] for each in outcomes]
     gains = [each["later"]["shared"] - each["later"]["split"] for each in outcomes]
     evaluated = list(zip(split, gains, strict=True))
     hits = (
         [each == "split" for each in split],
-        [act_of(each) == "split" for each in outcomes],
+        [recommend(each) == "split" for each in outcomes],
         [each == "keep shared" for each in split],
         [each == "split" for each in pooled],
         [each == "keep shared" for each in pooled],
         [each == "split" and gain < 0 for each, gain in evaluated],
-        [each == "keep shared" and gain > EQUIVALENT for each, gain in evaluated],
+        [each == "keep shared" and gain > EQUIVALENCE_MARGIN for each, gain in evaluated],
     )
     return [rate(each) for each in hits]
 
 
 def losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
-    """What follows; and what the recommended parameters lose more than the best, pair by pair."""
+    """Return the later losses, and the regret of the recommendation for each pair.
+
+    The losses are relative to shared parameters. Regret is the loss of the recommended parameters
+    minus that of the best ones.
+    """
     later = {
         way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
     }
     best = np.min([later[way] for way in ("shared", "split", "pooled")], 0)
-    acts = [act_of(each).removeprefix("keep ") for each in outcomes]
+    acts = [recommend(each).removeprefix("keep ") for each in outcomes]
     regrets = [each["later"][act] for act, each in zip(acts, outcomes, strict=True)] - best
     figures = [later[way] - later["shared"] for way in later if way != "shared"]
     return [in_units(each, 1e-4, 0) for each in (*figures, regrets)], regrets.tolist()
 
 
-def act_of(outcome: dict[str, Any]) -> str:
-    """What is recommended by the differences of a pair: by the rule as it is now."""
+def recommend(outcome: dict[str, Any]) -> str:
+    """Apply the current rule for recommendations to the differences of a pair."""
     intervals = {
         way: Interval(estimate, half_width, errors=((error, 1),))
         for way, (estimate, half_width, error) in outcome["intervals"].items()
     }
-    return recommended(intervals, outcome["decisions"])
+    return choose_sharing(intervals, outcome["decisions"])
 
 
 def rate(hits: Sequence[bool]) -> str:
-    """In %, with the standard error; where none or all are hits, that of half a hit."""
+    """Format a rate in %, with its standard error (for no or only hits, that of half a hit)."""
     share = float(np.mean(hits))
     error = math.sqrt(max(share * (1 - share), 0.5 / len(hits)) / len(hits))
     return f"{100 * share:.0f} ({100 * error:.1f})"
 
 
 def in_units(values: Sequence[float] | FloatArray, unit: float, places: int) -> str:
-    """The mean, with the standard error."""
+    """Format the mean with its standard error."""
     found = np.array(values) / unit
     error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
     return f"{found.mean():.{places}f} ({error:.1f})"
@@ -456,8 +463,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         print(f"| {' | '.join(row)} |", flush=True)
 
 
-def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
-    """All that is to be simulated; each situation's first pairs come first."""
+def make_tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
+    """List all simulations; each situation's first pairs come first."""
     sizes = (1_500, 3_000) if options.quick else (500, 1_500, 3_000, 6_000)
     advantages = (0.0, 0.01) if options.quick else (0.0, 0.003, 0.005, 0.01, 0.02)
     pairs = 12 if options.quick else options.pairs
@@ -466,7 +473,7 @@ def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
     for advantage in advantages:
         wanted.append((range(pairs), Situation(advantage, 0.5, 0.4, sizes)))
         wanted.append((range(pairs // 4), Situation(advantage, 0.85, 0.4, sizes)))
-        if not options.quick:  # where nearly all is certain
+        if not options.quick:  # nearly certain cases
             wanted.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
     for day_effect in (0.4,) if options.quick else (0.4, 0.9):
         for size in sizes[:1] if options.quick else (1_500, 6_000):
@@ -474,9 +481,9 @@ def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
                 (range(learners), Situation(advantage, 0.5, day_effect, (size,), repeats))
                 for advantage in advantages
             ]
-    if not options.quick:  # one memory for both at 6,000 is to be known more exactly
+    if not options.quick:  # one memory for both at 6,000 needs more precision
         wanted.append((range(pairs, 3 * pairs), Situation(0.0, 0.5, 0.4, (6_000,))))
-    # As much of each at any time: what is interrupted tells something of all.
+    # Interleaved, so that an interrupted run covers all situations.
     order = [
         (place / len(numbers), (options.seed, number, situation))
         for numbers, situation in wanted
@@ -485,8 +492,8 @@ def tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
     return [task for _, task in sorted(order, key=lambda each: each[0])]
 
 
-def known(path: Path | None) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """Outcomes of earlier calls, by situation, seed and number."""
+def load_outcomes(path: Path | None) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """Load outcomes of earlier calls, by situation, seed and number."""
     if path is None or not path.exists():
         return {}
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -507,8 +514,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     start = time.time()
-    found = known(options.results)
-    wanted = {(task[2].kind, task[0], task[1]): task for task in tasks(options)}
+    found = load_outcomes(options.results)
+    wanted = {(task[2].kind, task[0], task[1]): task for task in make_tasks(options)}
     missing = [task for key, task in wanted.items() if key not in found]
     with (
         ProcessPoolExecutor(options.jobs) as pool,

@@ -1,26 +1,26 @@
-"""How fast the simulation of the workload is, beside fsrs-rs.
+"""Compare the speed of the workload simulation with fsrs-rs.
 
     python benchmarks/workload.py [--quick] [--band [--learners 100] [--jobs 2] [--results FILE]]
 
-Prints Markdown; one thread where nothing else is said, warm, the least processor time of several
+Prints Markdown; one thread unless stated otherwise, warm, the least processor time of several
 runs, taken in turns with fsrs-rs-python. Decks are drawn from a seed.
 
 1. 365 days of 10,000 learned cards at 0.90 with one parameter line.
-2. 365 days of a new deck of 7,300 cards, 20 a day, beside fsrs-rs, which takes no learned cards
+2. 365 days of a new deck of 7,300 cards, 20 a day, against fsrs-rs, which takes no learned cards
    through its Python package. Without the balance of days, which it leaves to Anki.
 3. The whole answer for a preset of 4,000 cards: 30 desired retentions x 50 parameter lines,
    wall-clock time on two threads, without and with 20 new cards a day.
-4. The answer that a learner gets of such a preset, from when the log is loaded: until the first
-   estimate, and until all draws with their fits are there. In a process that has been asked before,
+4. The answer that a learner gets for such a preset, from when the log is loaded: until the first
+   estimate, and until all draws with their fits are there. In a process that has answered before,
    so that modules and kernels are loaded.
 
-`--band` asks instead whether the band of parameters holds the truth. Learners' memories are FSRS-6
-with parameters drawn from the published population; each has studied 20 new cards a day for 100 to
-400 days, answering with the shares of many learners, scheduled at 0.90 by the defaults. Their
-reviews give a fit and 50 draws of parameters, each of which is followed through every card's
-history and played forward for a year. How often does the 95 % band of reviews a day hold what the
-true parameters, known exactly, cost on average? A goal is 80 to 97 of 100. With --results each
-learner's figures are kept in a file, from which a run that was stopped goes on.
+`--band` instead checks whether the band of parameters contains the truth. Learners' memories are
+FSRS-6 with parameters drawn from the published population; each has studied 20 new cards a day for
+100 to 400 days, answering with the shares of many learners, scheduled at 0.90 by the defaults.
+Their reviews give a fit and 50 draws of parameters; each draw is followed through every card's
+history and simulated for another year. How often does the 95 % band of reviews a day contain the
+average cost under the true parameters, known exactly? The goal is 80 to 97 of 100. With --results
+each learner's figures are kept in a file, from which an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.workload.estimate import Question, workload
-from srs_eval.advice.workload.presets import COURSES
+from srs_eval.advice.workload.estimate import WorkloadQuestion, workload
+from srs_eval.advice.workload.presets import REPEATS
 from srs_eval.advice.workload.simulator import (
     MODELS,
     Costs,
-    Deck,
     Memory,
-    Settings,
-    draws,
-    fitted,
+    SimulatedDeck,
+    SimulationSettings,
+    draw_memories,
+    fit_memory,
     simulate,
 )
-from srs_eval.advice.workload.today import Histories, Today, memory_state
+from srs_eval.advice.workload.today import CardHistories, TodaysCards, compute_memory_state
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportSummary, IntArray, ReviewLog, Rows
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.report.notebook import load
 from tools.pretraining.population import draw
 from tools.simulated import simulate_learner, write_collection
-from tools.simulated.memory import fuzzed
+from tools.simulated.memory import fuzz_interval
 
 ONE_LINE_MS, WHOLE_S, FIRST_S = 15, 10, 0.5  # goals
-ANSWERS = 88_000  # of a simulated learner, whose preset with the most reviews has 4,000 cards then
+ANSWERS = 88_000  # of a simulated learner, whose largest preset by reviews then has 4,000 cards
 NONE = np.empty(0, np.int64)
 
 
-def drawn_deck(cards: int, states: int, new: int = 0) -> Deck:
-    """Learned cards with intervals of about a month, not yet due, spread over their intervals."""
+def draw_deck(cards: int, states: int, new: int = 0) -> SimulatedDeck:
+    """Draw learned cards, not yet due, at random points of intervals of about a month."""
     random = np.random.default_rng(1)
     s = np.clip(np.exp(random.normal(3.5, 1.3, cards)), 0.1, 2000.0)
     interval = np.maximum(np.round(s), 1.0)
@@ -76,11 +76,11 @@ def drawn_deck(cards: int, states: int, new: int = 0) -> Deck:
     state = np.tile(s, (states, 1))
     state[-1] = random.uniform(2.0, 10.0, cards)
     due = last + interval.astype(np.int64)
-    return Deck(state, last, due, new)
+    return SimulatedDeck(state, last, due, new)
 
 
 def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
-    """Processor time of each call, taken in turns; each is called once before."""
+    """Return the least processor time of each call, taken in turns after a warm-up call each."""
     for call in calls:
         call(0)
     times: FloatArray = np.empty((runs, len(calls)))
@@ -92,26 +92,26 @@ def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
     return [1000.0 * float(least) for least in times.min(0)]
 
 
-def one_line(runs: int) -> None:
+def measure_one_line(runs: int) -> None:
     print("## 10,000 learned cards, 365 days, 0.90\n")
     print("| model | ms | ms, intervals not balanced | goal |\n|---|---|---|---|")
     memory = Memory("FSRS-6", MODELS["FSRS-6"].default)
-    deck = drawn_deck(10_000, memory.states)
-    settings = (Settings(balanced=balanced) for balanced in (True, False))
+    deck = draw_deck(10_000, memory.state_size)
+    settings = (SimulationSettings(balanced=balanced) for balanced in (True, False))
     a, b = least_ms(runs, *(partial(simulate, memory, deck, Costs(), each) for each in settings))
     print(f"| FSRS-6 | {a:.1f} | {b:.1f} | < {ONE_LINE_MS} |")
 
 
-def beside_fsrs_rs(runs: int) -> None:
+def compare_with_fsrs_rs(runs: int) -> None:
     import fsrs_rs_python as fsrs_rs
 
     memory = Memory("FSRS-6", MODELS["FSRS-6"].default)
     costs = Costs()
-    deck = Deck(np.empty((2, 0)), NONE, NONE, new=7300)
+    deck = SimulatedDeck(np.empty((2, 0)), NONE, NONE, new=7300)
     print("\n## A new deck of 7,300 cards, 365 days\n")
     print("| desired retention | ours, ms | fsrs-rs, ms | ratio |\n|---|---|---|---|")
     for retention in (0.8, 0.9, 0.95):
-        settings = Settings(desired_retention=retention, balanced=False)
+        settings = SimulationSettings(desired_retention=retention, balanced=False)
         config = fsrs_rs.SimulatorConfig(
             7300,
             settings.days,
@@ -136,7 +136,7 @@ def beside_fsrs_rs(runs: int) -> None:
         print(f"| {retention:.2f} | {ours:.1f} | {theirs:.1f} | {theirs / ours:.1f} |")
 
 
-def whole_answer(draws: int) -> None:
+def measure_answer(draws: int) -> None:
     random = np.random.default_rng(2)
     default = np.array(MODELS["FSRS-6"].default)
     lines = [
@@ -146,7 +146,7 @@ def whole_answer(draws: int) -> None:
     print(f"\n## 4,000 cards: 30 desired retentions x {draws} parameter lines, two threads\n")
     print("| new cards a day | seconds | processor seconds | goal |\n|---|---|---|---|")
     for new_a_day in (0, 20):
-        deck = drawn_deck(4000, 2, new=365 * new_a_day)
+        deck = draw_deck(4000, 2, new=365 * new_a_day)
         began, processor = time.perf_counter(), time.process_time()
         with ThreadPoolExecutor(2) as pool:
             courses = [
@@ -155,7 +155,7 @@ def whole_answer(draws: int) -> None:
                     memory,
                     deck,
                     Costs(),
-                    Settings(desired_retention=percent / 100, new_a_day=new_a_day),
+                    SimulationSettings(desired_retention=percent / 100, new_a_day=new_a_day),
                     1,
                 )
                 for percent in range(70, 100)
@@ -171,15 +171,15 @@ def answer(quick: bool) -> None:
         path = Path(folder) / "collection.anki2"
         write_collection(simulate_learner(1, 20_000 if quick else ANSWERS), path)
         log = load(path)
-    list(workload(log, question=Question(retentions=(0.9,), days=30, draws=1)))
-    question = Question(new_a_day=20)
+    list(workload(log, question=WorkloadQuestion(retentions=(0.9,), days=30, draws=1)))
+    question = WorkloadQuestion(new_a_day=20)
     began, processor = time.perf_counter(), time.process_time()
     at: dict[str, tuple[float, float]] = {}
     for found in workload(log, question=question):
-        stage = "all draws" if found.drawn else "first estimate"
+        stage = "all draws" if found.has_all_draws else "first estimate"
         now = time.perf_counter() - began, time.process_time() - processor
         at.setdefault(stage, now)
-    cards, rates = found.learned, (len(found.retentions), question.draws)
+    cards, rates = found.learned_cards, (len(found.retentions), question.draws)
     print(f"\n## The answer for {cards:,} cards and 20 new ones a day: {rates[0]} x {rates[1]}\n")
     print("| until | seconds | processor seconds | goal | of the goal |\n|---|---|---|---|---|")
     for stage, goal in (("first estimate", FIRST_S), ("all draws", WHOLE_S)):
@@ -189,16 +189,16 @@ def answer(quick: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Studied:
-    """What has happened to all cards so far: reviews (n,) in order, and the learner behind it."""
+class StudiedYear:
+    """A learner's reviews of all cards so far (n,) in order, and the true memory behind them."""
 
     truth: Memory
     log: ReviewLog
-    deck: Deck  # by the true parameters
+    deck: SimulatedDeck  # under the true parameters
 
 
-def studied(random: np.random.Generator) -> Studied:
-    """A learner with a year or less behind them."""
+def simulate_year(random: np.random.Generator) -> StudiedYear:
+    """Simulate a learner who has studied for 100 to 400 days."""
     while True:
         person = draw(random, "FSRS-5")
         if 0.75 <= person.success <= 0.97:
@@ -208,7 +208,7 @@ def studied(random: np.random.Generator) -> Studied:
     w = truth.values
     planned = np.array(MODELS["FSRS-6"].default)
     model = MODELS["FSRS-6"]
-    costs, settings = Costs(), Settings()
+    costs, settings = Costs(), SimulationSettings()
     days = int(random.integers(100, 400))
     size = settings.new_a_day * days
     s, d, believed_s, believed_d = np.ones((4, size))
@@ -256,7 +256,9 @@ def studied(random: np.random.Generator) -> Studied:
         answer(fresh, rating, "first", day)
         steps(fresh, rating, np.where(rating > 2, 1, 2), costs.learning_steps, day)
         shown = np.concatenate([cards, fresh])
-        wait = fuzzed(random, np.maximum(believed_s[shown], 1.0))  # at 0.90 the interval is S
+        wait = fuzz_interval(
+            random, np.maximum(believed_s[shown], 1.0)
+        )  # at 0.90 the interval is S
         due[shown] = day + np.maximum(wait, 1)
     card, day_of, ratings, elapsed = (
         np.concatenate(column) for column in zip(*columns, strict=True)
@@ -271,12 +273,12 @@ def studied(random: np.random.Generator) -> Studied:
         elapsed_days=elapsed,
         elapsed_seconds=seconds,
     )
-    deck = Deck(np.stack([s, d]), last - days, due - days, new=7300)
-    return Studied(truth, ReviewLog(ImportSummary("", "simulated", len(card)), rows=rows), deck)
+    deck = SimulatedDeck(np.stack([s, d]), last - days, due - days, new=7300)
+    return StudiedYear(truth, ReviewLog(ImportSummary("", "simulated", len(card)), rows=rows), deck)
 
 
-def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
-    """The cards' states as their histories have them under other parameters (memories, 2, n)."""
+def replay_states(memories: Sequence[Memory], learner: StudiedYear) -> FloatArray:
+    """Return the cards' states after their histories under other parameters (memories, 2, n)."""
     rows, n = learner.log.rows, len(learner.deck)
     assert rows is not None
     order = np.argsort(rows.card_id, kind="stable")
@@ -287,44 +289,44 @@ def followed(memories: Sequence[Memory], learner: Studied) -> FloatArray:
     rank = np.argsort(longest)
     order = order[np.lexsort((rank[card], number))]
     days = np.maximum(rows.elapsed_days[order], 0).astype(float)
-    histories = Histories(
+    histories = CardHistories(
         card=longest,
-        first=np.concatenate(([0], np.cumsum(np.bincount(number)))),
+        round_start=np.concatenate(([0], np.cumsum(np.bincount(number)))),
         rating=rows.rating[order].astype(float),
         days=days,
         fraction=days,
         last_day=learner.deck.last_day[longest],
     )
-    today = Today(
+    today = TodaysCards(
         card_id=np.arange(n),
         due_day=learner.deck.due_day,
         interval=learner.deck.due_day - learner.deck.last_day,
         ease=np.full(n, 2.5),
         stored=np.full((2, n), np.nan),
         stored_fsrs7=np.full((2, n), np.nan),
-        waits=np.zeros(n, np.bool_),
+        in_steps=np.zeros(n, np.bool_),
         histories=histories,
         new=learner.deck.new,
         historical_retention=0.9,
     )
-    return np.stack([memory_state(today, memory) for memory in memories])
+    return np.stack([compute_memory_state(today, memory) for memory in memories])
 
 
-def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
-    """For one learner: reviews that can be fitted to, the truth, and the ends of the band."""
-    learner = studied(np.random.default_rng(task))
-    trials = Session(learner.log).trials(Protocol(short=True))
-    settings, costs = Settings(), Costs()
+def check_band(task: tuple[int, int]) -> tuple[int, float, float, float]:
+    """Return one learner's number of fittable reviews, the truth, and the ends of the band."""
+    learner = simulate_year(np.random.default_rng(task))
+    trials = LearnerSession(learner.log).trials(Protocol(short=True))
+    settings, costs = SimulationSettings(), Costs()
 
-    def reviews_a_day(memory: Memory, deck: Deck, seed: int) -> float:
+    def reviews_a_day(memory: Memory, deck: SimulatedDeck, seed: int) -> float:
         return float(simulate(memory, deck, costs, settings, seed).reviews.mean())
 
     truth = np.mean([reviews_a_day(learner.truth, learner.deck, seed) for seed in range(20)])
-    assert np.allclose(followed([learner.truth], learner)[0], learner.deck.state)
+    assert np.allclose(replay_states([learner.truth], learner)[0], learner.deck.state)
     everything = np.arange(len(trials))
-    drawn = [fitted(trials, everything), *draws(trials, everything, 50, seed=1)]
-    best, *decks = (replace(learner.deck, state=state) for state in followed(drawn, learner))
-    estimate = np.mean([reviews_a_day(drawn[0], best, seed) for seed in range(COURSES)])
+    drawn = [fit_memory(trials, everything), *draw_memories(trials, everything, 50, seed=1)]
+    best, *decks = (replace(learner.deck, state=state) for state in replay_states(drawn, learner))
+    estimate = np.mean([reviews_a_day(drawn[0], best, seed) for seed in range(REPEATS)])
     costs_of_draws = [
         reviews_a_day(memory, deck, seed)
         for seed, (memory, deck) in enumerate(zip(drawn[1:], decks, strict=True))
@@ -338,8 +340,8 @@ def holds(task: tuple[int, int]) -> tuple[int, float, float, float]:
     )
 
 
-def kept(results: Path | None) -> dict[int, tuple[float, ...]]:
-    """Figures by learner of a run that was stopped; a line that was cut off does not count."""
+def load_finished(results: Path | None) -> dict[int, tuple[float, ...]]:
+    """Load figures by learner of an interrupted run; an incomplete line does not count."""
     found = {}
     if results is not None and results.exists():
         for line in results.read_text().splitlines():
@@ -349,11 +351,11 @@ def kept(results: Path | None) -> dict[int, tuple[float, ...]]:
     return found
 
 
-def band(learners: int, jobs: int, results: Path | None) -> None:
-    done = {number: row for number, row in kept(results).items() if number < learners}
+def measure_band(learners: int, jobs: int, results: Path | None) -> None:
+    done = {number: row for number, row in load_finished(results).items() if number < learners}
     missing = [number for number in range(learners) if number not in done]
     with ProcessPoolExecutor(jobs) as pool:
-        asked = pool.map(holds, [(1, number) for number in missing])
+        asked = pool.map(check_band, [(1, number) for number in missing])
         for number, figures in zip(missing, asked, strict=True):
             done[number] = figures
             count, truth, low, high = figures
@@ -388,12 +390,12 @@ def main() -> None:
     options = parser.parse_args()
     quick = options.quick
     if options.band:
-        band(8 if quick else options.learners, options.jobs, options.results)
+        measure_band(8 if quick else options.learners, options.jobs, options.results)
         return
     print(f"Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.\n")
-    one_line(3 if quick else 15)
-    beside_fsrs_rs(3 if quick else 15)
-    whole_answer(2 if quick else 50)
+    measure_one_line(3 if quick else 15)
+    compare_with_fsrs_rs(3 if quick else 15)
+    measure_answer(2 if quick else 50)
     answer(quick)
 
 

@@ -1,7 +1,7 @@
-"""srs-eval: how well do memory models predict your own forgetting?
+"""Measure how well memory models predict your own forgetting.
 
-The public interface for notebooks is what `__all__` names, imported on first use
-(docs/notebook.md), so that `import srs_eval` stays cheap.
+`__all__` names the public interface for notebooks (docs/notebook.md). Its members are imported
+on first use, so that `import srs_eval` stays cheap.
 """
 
 from __future__ import annotations
@@ -57,5 +57,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What completion offers."""
+    """Return the names that completion offers."""
     return __all__

@@ -1,24 +1,24 @@
-"""`python -m srs_eval` and the program `srs-eval`.
+"""Run the command line as `python -m srs_eval` or as the program `srs-eval`.
 
-An interrupt while the command line is still being imported ends it as silently as one later, and
-too little memory with the same sentence.
+An interrupt while the command line is still being imported ends the program as silently as a later
+one does, and too little memory ends it with the same sentence.
 """
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return the exit code."""
     try:
         from srs_eval.cli import main as cli
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        from srs_eval.data.memory import NOT_ENOUGH, is_short_of_memory
+        from srs_eval.data.memory import NOT_ENOUGH_MEMORY, is_memory_error
 
-        if not is_short_of_memory(error):
+        if not is_memory_error(error):
             raise
-        print(f"srs-eval: {NOT_ENOUGH}", file=sys.stderr)
+        print(f"srs-eval: {NOT_ENOUGH_MEMORY}", file=sys.stderr)
         return 2
     try:
         return cli.main()

@@ -1,4 +1,4 @@
-"""Open what a learner may hand over as a `ReviewLog`, without ever writing near it.
+"""Read a learner's file or folder as a `ReviewLog`, without ever writing to it or beside it.
 
 Collections (.anki2, .anki21, extracted .anki21b), packages (.colpkg, .apkg), research exports
 (.revlog), review-log tables (.csv), SuperMemo's exports, and one user of an anki-revlogs-10k
@@ -14,20 +14,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from srs_eval.data.datasets import is_dataset, open_dataset
-from srs_eval.data.days import StoredClock, day_grid
+from srs_eval.data.days import StoredClock, compute_day_grid
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
 from srs_eval.data.readers import files, package
 from srs_eval.data.readers.collection import count_answers, read_collection
-from srs_eval.data.readers.predictions import beside_collection
-from srs_eval.data.readers.table import Table, table_in, with_inferred_kinds
+from srs_eval.data.readers.predictions import read_anki_predictions
+from srs_eval.data.readers.table import ImportedTable, infer_kinds, read_table
 from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
 
 _PARQUET_MAGIC = b"PAR1"
-OWN_ENDINGS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog")
-"""Endings that only Anki's files have."""
-ENDINGS = (*OWN_ENDINGS, ".csv", ".tsv", ".txt")
-"""Usual names of what can be read, for views that list a folder."""
+ANKI_EXTENSIONS = (".anki2", ".anki21", ".anki21b", ".colpkg", ".apkg", ".revlog")
+"""Extensions that only Anki's files have."""
+EXTENSIONS = (*ANKI_EXTENSIONS, ".csv", ".tsv", ".txt")
+"""Usual extensions of readable files, for views that list a folder."""
 
 
 def load_log(
@@ -40,9 +40,9 @@ def load_log(
     """Read one learner's review history.
 
     `path` is a file, an Anki profile folder, or a folder in the anki-revlogs-10k layout (then
-    `user` says whose). `timezone` (IANA name, "UTC-7", "local") and `rollover` (hour, 0-23)
-    override where days begin; without them the source's own evidence is used, then this
-    computer's zone and 4:00. Raises InputError, one sentence for the person, for anything
+    `user` selects the learner). `timezone` (IANA name, "UTC-7", "local") and `rollover` (hour,
+    0-23) override where days begin; without them the source's own evidence is used, then this
+    computer's zone and 4:00. Raises InputError, one sentence for the user, for anything
     that cannot be read or holds no reviews. The file and its folder stay as they are.
     """
     files.sweep_abandoned_copies()
@@ -50,10 +50,10 @@ def load_log(
     with files.file_errors(path):
         path = path.expanduser()
         is_folder = path.is_dir()
-    days = _DayChoice(timezone, rollover)
+    days = _DayOverrides(timezone, rollover)
     if is_folder:
         return _load_folder(path, days, user)
-    real = files.resolve(path)
+    real = files.resolve_file(path)
     start = files.read_start(real, files.START_BYTES)
     if start.startswith(_PARQUET_MAGIC):
         return _load_user_file(path, days, user)
@@ -69,88 +69,92 @@ def load_log(
 
 
 @dataclass(frozen=True)
-class _DayChoice:
-    """What the person asked for, to override the source."""
+class _DayOverrides:
+    """The user's choices that override the source's days."""
 
     timezone: str | None
     rollover: int | None
 
-    def grid(self, entries: Entries, clock: StoredClock) -> DayGrid:
-        return day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
+    def make_grid(self, entries: Entries, clock: StoredClock) -> DayGrid:
+        return compute_day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
 
-    def refuse(self, what: str) -> None:
-        """For a source that has its days already."""
+    def refuse_override(self, subject: str) -> None:
+        """Raise InputError if the user has chosen days for a source whose days are settled."""
         if self.timezone is not None or self.rollover is not None:
-            raise InputError(f"{what} are settled: leave --timezone and --rollover out.")
+            raise InputError(f"{subject} are settled: leave --timezone and --rollover out.")
 
 
-def _load_file(path: Path, real: Path, start: bytes, days: _DayChoice) -> ReviewLog:
+def _load_file(path: Path, real: Path, start: bytes, days: _DayOverrides) -> ReviewLog:
     name = printable(path)
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
         with files.private_copy(path) as (database, notes):
-            log = read_collection(database, path, "Anki collection", days.grid, notes)
+            log = read_collection(database, path, "Anki collection", days.make_grid, notes)
         assert log.entries is not None
-        given = beside_collection(path, log.entries)
-        told = (f"{name}: {each.about}." for name, each in given.items())
-        summary = replace(log.import_summary, notes=(*log.import_summary.notes, *told))
-        return replace(log, given=given, import_summary=summary)
+        predictions = read_anki_predictions(path, log.entries)
+        notes = log.import_summary.notes
+        for model, model_predictions in predictions.items():
+            notes += (f"{model}: {model_predictions.note}.",)
+        summary = replace(log.import_summary, notes=notes)
+        return replace(log, external_predictions=predictions, import_summary=summary)
     if not start:
         raise InputError(f"{name} is an empty file (0 bytes); choose another or export it again.")
-    packed = package.opened(real, start)
+    packed = package.open_package(real, start)
     if packed is not None:
-        with packed as (database, words):
-            return read_collection(database, path, words, days.grid)
-    found = table_in(real, start, name)
-    if found is not None:
-        return _from_table(found, path, days)
-    return package.read_research_export(real, path, days.grid)
+        with packed as (database, format_name):
+            return read_collection(database, path, format_name, days.make_grid)
+    table = read_table(real, start, name)
+    if table is not None:
+        return _log_from_table(table, path, days)
+    return package.read_research_export(real, path, days.make_grid)
 
 
 def _has_wal(real: Path) -> bool:
-    """A new collection may still live in its -wal alone."""
+    """Return whether a collection has a -wal with content: a new one may exist in it alone."""
     wal = Path(f"{real}-wal")
     return wal.is_file() and wal.stat().st_size > 0
 
 
-def _from_table(found: Table, path: Path, days: _DayChoice) -> ReviewLog:
-    entries, grid, notes = found.entries, None, found.notes
-    if not (found.rows or entries):
+def _log_from_table(table: ImportedTable, path: Path, days: _DayOverrides) -> ReviewLog:
+    entries = table.entries
+    grid = None
+    notes = table.notes
+    if not (table.rows or entries):
         raise InputError(f"{printable(path)} holds no reviews; choose another file.")
     if entries is None:
-        days.refuse(f"The days of {printable(path)}")
+        days.refuse_override(f"The days of {printable(path)}")
     else:
-        grid = days.grid(entries, StoredClock())
-        if not found.app_name:
-            entries = with_inferred_kinds(entries, grid.next_day_at_s)
+        grid = days.make_grid(entries, StoredClock())
+        if not table.app_name:
+            entries = infer_kinds(entries, grid.next_day_at_s)
             notes += ("Kinds of review are inferred: a card is learned on its first day.",)
     return ReviewLog(
         import_summary=ImportSummary(
             path=str(path),
-            format=found.format,
-            entries_read=len(found.rows or entries or ()) + found.left_out + found.repeated,
+            format=table.format,
+            entries_read=len(table.rows or entries or ()) + table.excluded + table.repeated,
             notes=notes,
-            app_name=found.app_name,
-            repeated=found.repeated,
+            app_name=table.app_name,
+            repeated=table.repeated,
         ),
         entries=entries,
-        rows=found.rows,
+        rows=table.rows,
         day_grid=grid,
-        predictions=found.predictions,
-        first_day=found.first_day,
+        source_predictions=table.source_predictions,
+        first_day=table.first_day,
     )
 
 
 # Folders
 
 
-def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
+def _load_folder(folder: Path, days: _DayOverrides, user: int | None) -> ReviewLog:
     name = printable(folder)
     if (folder / "collection.anki2").is_file():
         return load_log(
             folder / "collection.anki2", timezone=days.timezone, rollover=days.rollover, user=user
         )
     if is_dataset(folder):
-        days.refuse("The days of a data set")
+        days.refuse_override("The days of a data set")
         dataset = open_dataset(folder)
         if user is None and len(dataset.users) == 1:
             user = dataset.users[0]
@@ -163,9 +167,8 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     if folder.name.startswith("user_id="):
         return _load_user_file(folder / "data.parquet", days, user)
     with files.file_errors(folder):
-        profiles = sorted(
-            entry.parent.name for entry in folder.glob("*/collection.anki2") if entry.is_file()
-        )
+        collections = [path for path in folder.glob("*/collection.anki2") if path.is_file()]
+        profiles = sorted(path.parent.name for path in collections)
     if profiles:
         raise InputError(
             f"{name} holds the Anki profiles {printable(', '.join(profiles))}; "
@@ -177,8 +180,8 @@ def _load_folder(folder: Path, days: _DayChoice, user: int | None) -> ReviewLog:
     )
 
 
-def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog:
-    """One parquet file or folder `.../revlogs/user_id=N` of a data set."""
+def _load_user_file(path: Path, days: _DayOverrides, user: int | None) -> ReviewLog:
+    """Load one parquet file or folder `.../revlogs/user_id=N` of a data set."""
     folder = path.absolute().parent
     number = folder.name.removeprefix("user_id=")
     if folder.parent.name != "revlogs" or number == folder.name or not number.isdecimal():
@@ -188,7 +191,7 @@ def _load_user_file(path: Path, days: _DayChoice, user: int | None) -> ReviewLog
         )
     if user not in (None, int(number)):
         raise InputError(f"{printable(path)} is user {number}, not user {user}.")
-    days.refuse("The days of a data set")
+    days.refuse_override("The days of a data set")
     return open_dataset(folder.parents[1]).load(int(number))
 
 
@@ -202,34 +205,34 @@ class _Profile:
     name: str
     path: Path  # its collection.anki2
     size: int  # bytes
-    modified: datetime  # last written, also by an open Anki
+    modified: datetime  # last write, even by an open Anki
 
 
 @dataclass(frozen=True)
-class _Glimpse:
-    """What a collection holds at a glance."""
+class _CollectionPreview:
+    """The number of reviews in a collection and the time of the last."""
 
     reviews: int  # answers in its review log
     last: datetime | None  # when the last of them was made
 
 
-def glimpse(path: Path) -> _Glimpse | None:
-    """How many reviews a collection holds and when the last was; None if it can't be read."""
+def preview_collection(path: Path) -> _CollectionPreview | None:
+    """Return a collection's number of reviews and the time of the last; None if unreadable."""
     try:
         with files.private_copy(path) as (database, _):
             reviews, last_ms = count_answers(database)
-            last = None if last_ms is None else datetime.fromtimestamp(last_ms / 1000, UTC)
-            return _Glimpse(reviews, last)
+            last_answer = None if last_ms is None else datetime.fromtimestamp(last_ms / 1000, UTC)
+            return _CollectionPreview(reviews, last_answer)
     except (InputError, sqlite3.Error, ValueError, OverflowError, OSError, MemoryError):
         return None
 
 
 def find_profiles(home: Path | None = None) -> list[_Profile]:
-    """Anki profiles in the usual places of this system, the last used first.
+    """Find Anki profiles in the usual places of this system, most recently used first.
 
-    `home` overrides the home folder. Folders that may not be read are passed over.
+    `home` overrides the home folder. Folders that may not be read are skipped.
     """
-    found: dict[Path, _Profile] = {}
+    profiles: dict[Path, _Profile] = {}
     for base in anki_folders(home or Path.home()):
         try:
             collections = sorted(base.glob("*/collection.anki2"))
@@ -244,13 +247,13 @@ def find_profiles(home: Path | None = None) -> list[_Profile]:
                     states.append(wal.stat())
             except OSError:
                 continue
-            if real in found or not real.is_file():
+            if real in profiles or not real.is_file():
                 continue
             newest = max(state.st_mtime for state in states)
-            found[real] = _Profile(
+            profiles[real] = _Profile(
                 name=printable(collection.parent.name),
                 path=collection,
                 size=sum(state.st_size for state in states),
                 modified=datetime.fromtimestamp(newest, UTC),
             )
-    return sorted(found.values(), key=lambda profile: profile.modified, reverse=True)
+    return sorted(profiles.values(), key=lambda profile: profile.modified, reverse=True)

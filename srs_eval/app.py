@@ -1,7 +1,8 @@
-"""The terminal app: open a collection, see what counts, watch models being evaluated, compare.
+"""Run the terminal app: open a collection, see which reviews count, evaluate and compare models.
 
-Theme, keys and screens; the work is done by its `Session`, which tells the app what has changed.
-The first screen needs none of what reads and evaluates: a thread loads that once it is shown.
+The app has the theme, keys and screens. Its `AppSession` does the work and notifies the app of
+changes. The first screen needs none of the code that reads and evaluates: a thread loads that code
+once the screen is shown.
 """
 
 from __future__ import annotations
@@ -27,25 +28,25 @@ from textual.screen import Screen
 from textual.theme import Theme, ThemeProvider
 
 from srs_eval.data.protocol import Protocol
-from srs_eval.tui.config import DARK, EVERYWHERE, LIGHT, bindings
-from srs_eval.tui.screens.base import MINIMUM, AppScreen
+from srs_eval.tui.config import DARK, GLOBAL_ACTIONS, LIGHT, make_bindings
+from srs_eval.tui.screens.base import MIN_SIZE, AppScreen
 from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
-from srs_eval.tui.session import Options, Session
-from srs_eval.tui.workarounds import CommandPalette, InputInOrder, lasting
+from srs_eval.tui.session import AppOptions, AppSession
+from srs_eval.tui.workarounds import CommandPalette, InputQueue, with_safe_output
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
-_WIDTHS = [(0, "-too-narrow"), (MINIMUM[0], "-narrow"), (76, "-normal"), (120, "-wide")]
-_HEIGHTS = [(0, "-too-low"), (MINIMUM[1], "-low"), (22, "-usual"), (36, "-high")]
-_LEFT_OUT = ("Quit", "Keys", "Screenshot")  # of Textual's own commands
+_WIDTHS = [(0, "-too-narrow"), (MIN_SIZE[0], "-narrow"), (76, "-normal"), (120, "-wide")]
+_HEIGHTS = [(0, "-too-low"), (MIN_SIZE[1], "-low"), (22, "-usual"), (36, "-high")]
+_HIDDEN_COMMANDS = ("Quit", "Keys", "Screenshot")  # commands of Textual's own that are not offered
 
 
 class SrsEvalApp(App[int]):
-    """The app as described above. The keyword arguments after `options` are for tests."""
+    """The terminal app. The keyword arguments after `options` are for tests."""
 
     TITLE = "srs-eval"
     BINDINGS: ClassVar[list[Any]] = [
-        *bindings(EVERYWHERE),
+        *make_bindings(GLOBAL_ACTIONS),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
@@ -56,44 +57,44 @@ class SrsEvalApp(App[int]):
     def __init__(
         self,
         path: Path | None = None,
-        options: Options | None = None,
+        options: AppOptions | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
-        **made_up: Any,
+        **overrides: Any,
     ) -> None:
         super().__init__()
-        self.session = Session(self, options or Options(), monotonic=monotonic, **made_up)
+        self.session = AppSession(self, options or AppOptions(), monotonic=monotonic, **overrides)
         self._path = path
-        self._input = InputInOrder(self, self._forward, monotonic)
-        config, state = self.session.config, self.session.state
+        self._input = InputQueue(self, self._forward, monotonic)
+        config = self.session.config
         self.set_keymap(dict(config.keys))
         if config.reduced_motion:
             self.animation_level = "none"
         self.register_theme(DARK_THEME)
         self.register_theme(LIGHT_THEME)
         check_theme(config.theme)
-        wanted = config.theme or state.theme
-        self.theme = wanted if wanted in self.available_themes else DARK
+        theme = config.theme or self.session.state.theme
+        self.theme = theme if theme in self.available_themes else DARK
 
     # --- keys
 
     async def on_event(self, event: events.Event) -> None:
-        """As Textual does it, but keys and clicks one after another."""
-        await self._input.take(event)
+        """Handle an event as Textual does, but take keys and clicks one after another."""
+        await self._input.handle(event)
 
     async def _forward(self, event: events.Event) -> None:
-        """As Textual does it; where the window is too small for any screen, keys only leave."""
-        hidden = self.size.width < MINIMUM[0] or self.size.height < MINIMUM[1]
-        if not hidden or not isinstance(event, events.Key | events.Paste):
+        """Pass an event on to Textual; if the window is too small for a screen, keys only quit."""
+        is_too_small = self.size.width < MIN_SIZE[0] or self.size.height < MIN_SIZE[1]
+        if not is_too_small or not isinstance(event, events.Key | events.Paste):
             await super().on_event(event)
-        elif isinstance(event, events.Key) and not self._leaving.isdisjoint(event.aliases):
+        elif isinstance(event, events.Key) and not self._quit_keys.isdisjoint(event.aliases):
             await self.action_quit()
 
     @property
-    def _leaving(self) -> set[str]:
-        """The keys that quit."""
-        *_, leave = self.session.config.on_keys(EVERYWHERE)
-        return {"ctrl+c", "ctrl+q", *map(str.strip, leave.key.split(","))}
+    def _quit_keys(self) -> set[str]:
+        """Return the keys that quit the app."""
+        *_, quit_action = self.session.config.with_keys(GLOBAL_ACTIONS)
+        return {"ctrl+c", "ctrl+q", *map(str.strip, quit_action.key.split(","))}
 
     def action_command_palette(self) -> None:
         """Show the palette of all commands."""
@@ -105,17 +106,17 @@ class SrsEvalApp(App[int]):
         self.push_screen(CommandPalette([ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The screen's actions as far as they are possible, those of all screens, Textual's own."""
-        here = screen.actions if isinstance(screen, AppScreen) else ()
-        for where, actions in (("Here", here), ("Everywhere", EVERYWHERE)):
-            for action in self.session.config.on_keys(actions):
+        """Yield the screen's possible actions, those of all screens, and Textual's own commands."""
+        screen_actions = screen.actions if isinstance(screen, AppScreen) else ()
+        for scope, actions in (("Here", screen_actions), ("Everywhere", GLOBAL_ACTIONS)):
+            for action in self.session.config.with_keys(actions):
                 if action.id != "command_palette" and screen.check_action(action.name, ()):
                     run = partial(self.call_later, screen.run_action, action.name)
-                    help_text = f"{where}: {action.help} ({action.key_words})"
+                    help_text = f"{scope}: {action.help} ({action.key_label})"
                     yield SystemCommand(action.label, help_text, run)
-        for title, help_, callback, *rest in super().get_system_commands(screen):
-            if title not in _LEFT_OUT:
-                yield SystemCommand(title, f"Everywhere: {help_}", callback, *rest)
+        for command in super().get_system_commands(screen):
+            if command.title not in _HIDDEN_COMMANDS:
+                yield command._replace(help=f"Everywhere: {command.help}")
 
     # --- start and end
 
@@ -131,16 +132,16 @@ class SrsEvalApp(App[int]):
     def on_unmount(self) -> None:
         gc.unfreeze()
 
-    def first_screen_is_there(self) -> None:
-        """Load, in a thread, what will be needed; before, it would only keep the screen waiting."""
-        gc.freeze()  # what is there by now stays: garbage is looked for among the rest only
+    def preload_after_first_screen(self) -> None:
+        """Load needed code in a thread; any earlier, it would only delay the first screen."""
+        gc.freeze()  # existing objects stay: garbage is collected among later ones only
         threading.Thread(target=self.session.models.warm_up, daemon=True, name="warm up").start()
 
     def get_driver_class(self) -> type[Driver]:
-        return lasting(super().get_driver_class())
+        return with_safe_output(super().get_driver_class())
 
     def _leave_on_signals(self) -> None:
-        """Closing the window or `kill` quits as q does, so that no worker keeps running."""
+        """Quit on `kill` or when the window closes, as with q, so that no worker keeps running."""
         if threading.current_thread() is not threading.main_thread():
             return
         loop = asyncio.get_running_loop()
@@ -157,93 +158,103 @@ class SrsEvalApp(App[int]):
     # --- looks
 
     def _theme_changed(self, theme: Theme) -> None:
-        self.session.remember(
-            theme=theme.name, **{"dark_theme" if theme.dark else "light_theme": theme.name}
-        )
-        for screen in self._shown(AppScreen):  # charts and lists have colours of their own
+        if theme.dark:
+            self.session.remember(theme=theme.name, dark_theme=theme.name)
+        else:
+            self.session.remember(theme=theme.name, light_theme=theme.name)
+        for screen in self._screens_of_type(AppScreen):  # charts and lists have their own colours
             screen.update_now()
 
     def action_switch_light(self) -> None:
-        dark, state = self.current_theme.dark, self.session.state
-        other = state.light_theme if dark else state.dark_theme
-        usual = LIGHT if dark else DARK
-        self.theme = other if other in self.available_themes else usual
+        if self.current_theme.dark:
+            theme = self.session.state.light_theme
+            default_theme = LIGHT
+        else:
+            theme = self.session.state.dark_theme
+            default_theme = DARK
+        self.theme = theme if theme in self.available_themes else default_theme
 
-    # --- screens, and what the session tells them
+    # --- screens, and messages from the session
 
     def action_export(self) -> None:
-        """Ask where a report on the open file is to go."""
+        """Ask where to save a report on the open file."""
         log = self.session.log
         if log is None:
             return
         if self.session.reports.is_busy:
-            self.tell("A report is still being written: one at a time.", 4)
+            self.show_message("A report is still being written: one at a time.", 4)
             return
         from srs_eval.tui.screens.dialogs import ExportScreen
 
         source = Path(log.import_summary.path)
-        screen = ExportScreen(source, self.session.models.in_report())
+        screen = ExportScreen(source, self.session.models.describe_report_basis())
         self.push_screen(screen, self.session.export)
 
-    def tell(self, said: str, seconds: float = 3) -> None:
-        self.notify(said, markup=False, timeout=seconds)
+    def show_message(self, message: str, seconds: float = 3) -> None:
+        self.notify(message, markup=False, timeout=seconds)
 
-    def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None:
-        """Say in a dialog why something was not done."""
-        from srs_eval.tui.screens.dialogs import Refusal
+    def show_error(self, title: str, error: Exception, *button_texts: str) -> None:
+        """Show a dialog that says why something was not done."""
+        from srs_eval.tui.screens.dialogs import ErrorDialog
 
-        self.push_screen(Refusal(title, error, *button_and_reassurance))
+        self.push_screen(ErrorDialog(title, error, *button_texts))
 
-    def reading(self, said: str) -> None:
-        for each in self._shown(OpenScreen):
-            each.reading(said)
+    def show_reading(self, message: str) -> None:
+        for screen in self._screens_of_type(OpenScreen):
+            screen.show_reading(message)
 
-    def get_ready(self) -> None:
+    def preload(self) -> None:
         import_module("srs_eval.tui.screens.answers")
-        # Of intervals: it comes while the person looks at the answers.
+        # Intervals need it: it is loaded while the user looks at the answers.
         threading.Thread(target=import_module, args=["scipy.special"], daemon=True).start()
 
-    def file_opened(self) -> None:
+    def show_opened_file(self) -> None:
         from srs_eval.tui.screens.answers import AnswersScreen
 
         while len(self.screen_stack) > 1 and not isinstance(self.screen, AnswersScreen):
             self.pop_screen()
         if isinstance(self.screen, AnswersScreen):
-            self.screen.changed()
+            self.screen.show_changes()
         else:
             self.push_screen(AnswersScreen())
 
-    def changed(self) -> None:
-        for screen in self._shown(AppScreen):
-            screen.changed()
+    def show_changes(self) -> None:
+        for screen in self._screens_of_type(AppScreen):
+            screen.show_changes()
 
-    def evaluation_failed(self, error: Exception) -> None:
-        """Say why to who waits for it; who asks for the ranking later will be told."""
+    def show_evaluation_error(self, error: Exception) -> None:
+        """Show the error if the ranking is open; else it appears once the ranking is opened."""
         from srs_eval.tui.screens.ranking import RunScreen
 
-        if rankings := self._shown(RunScreen):
-            if self.screen in rankings and not self.session.models.run.results():
+        rankings = self._screens_of_type(RunScreen)
+        if rankings:
+            if self.screen in rankings and not self.session.models.run.results_by_name():
                 self.pop_screen()
-            self.refuse("Can't evaluate this", error, "Back", "")
+            self.show_error("Can't evaluate this", error, "Back", "")
 
-    def _shown(self, kind: type[_Kind]) -> list[_Kind]:
+    def _screens_of_type(self, kind: type[_Kind]) -> list[_Kind]:
         return [
             screen for screen in self.screen_stack if isinstance(screen, kind) and screen.is_mounted
         ]
 
 
 def run_app(path: Path | None = None, **options: Any) -> int:
-    """Run the app until it is left; returns the exit code (0, or 130 after an interrupt).
+    """Run the app until the user leaves it; return the exit code (0, or 130 if interrupted).
 
-    `path` is opened at once; without it, the first screen offers files. `options` are those of
-    `tui.session.Options`, as of `srs-eval run`. Raises InputError for models that do not exist.
+    `path` is opened at once; without it, the first screen offers files. `options` are the fields
+    of `tui.session.AppOptions`, as for `srs-eval run`.
+
+    Raises:
+        InputError: A model does not exist.
     """
-    how = Options(**options)
-    if (how.models, how.protocol) != (Options.models, Protocol()):
-        from srs_eval.models.configurations import resolve
+    app_options = AppOptions(**options)
+    is_default = app_options.models == AppOptions.models and app_options.protocol == Protocol()
+    if not is_default:
+        from srs_eval.models.configurations import resolve_configurations
 
-        resolve(how.models, how.protocol)  # refuse unknown names before the app takes the terminal
-    app = SrsEvalApp(path, how)
+        # Refuse unknown names before the app takes the terminal.
+        resolve_configurations(app_options.models, app_options.protocol)
+    app = SrsEvalApp(path, app_options)
     try:
         code = app.run()
     finally:

@@ -1,11 +1,12 @@
-"""Users x configurations over worker processes; a stream of events, no output.
+"""Evaluate users x configurations in worker processes; yield events and print nothing.
 
 A task is one user with all configurations that are missing, so that they share the
 prepared trials. Workers compute; this process alone writes, one unit at a time
 (`srs_eval.benchmark.store`).
 
-What runs on a device (`Context.device`, `Model.uses_device`) is a task of its own, in a lane of
-its own: one worker, so that the device's memory holds one learner, whatever the number of jobs.
+Configurations that run on a device (`Context.device`, `Model.uses_device`) form separate tasks in
+a separate pool: one worker, so that the device's memory holds one learner, whatever the number of
+jobs.
 """
 
 from __future__ import annotations
@@ -20,57 +21,56 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from srs_eval.benchmark.plan import (
+    Backend,
     BatchEvent,
     CheckingModels,
     Ended,
-    Place,
+    PendingUnits,
     Tasks,
-    ToDo,
-    error_of,
-    open_place,
-    survey,
+    find_error,
+    open_backend,
+    survey_dataset,
 )
-from srs_eval.benchmark.setup import check_name, labelled, make_setup, without_label
-from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audits
-from srs_eval.data.dataset_hub import load_possible
+from srs_eval.benchmark.setup import add_label, check_name, make_setup, remove_label
+from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audit_folder
+from srs_eval.data.dataset_hub import load_plausible
 from srs_eval.data.datasets import Dataset
-from srs_eval.data.errors import InputError, NotEnoughData, missing
+from srs_eval.data.errors import InputError, NotEnoughData, install_hint
 from srs_eval.data.paths import file_digest, refuse_nested
-from srs_eval.data.readers.features import read_features, with_features
-from srs_eval.data.readers.predictions import of_user, refuse_unusable
+from srs_eval.data.readers.features import add_features, read_features
+from srs_eval.data.readers.predictions import check_prediction_file, read_user_predictions
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import attempt, in_words
-from srs_eval.engine.own_models import unchecked
+from srs_eval.engine.evaluate import describe_failure, evaluate_safely
+from srs_eval.engine.own_models import list_unchecked
 from srs_eval.engine.run import Failed, Finished, Skipped
-from srs_eval.engine.session import Result, Session
-from srs_eval.engine.shared import two_on_shared_reviews
+from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.shared import restrict_both_to_shared_reviews
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
     WorkerDied,
     WorkerPool,
     WorkersCannotStart,
-    cores,
+    count_cores,
     send,
 )
 from srs_eval.models import all_models
-from srs_eval.models.configurations import Configuration, Names, meant_by
-from srs_eval.models.given import OF_FILE
+from srs_eval.models.configurations import Configuration, NamingYear, find_meaning
+from srs_eval.models.given import FILE_PREDICTIONS
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
-_PUBLISH_SECONDS = 30.0
-_TRIED_USERS = 10  # of whom one has predictions, as a rule
-_LOST_DEVICE = 70  # exit code of a worker whose device does not answer any more
+_PUBLISH_INTERVAL_SECONDS = 30.0
+_USERS_TO_CHECK = 10  # one of them has predictions, as a rule
+_LOST_DEVICE_EXIT_CODE = 70  # exit code of a worker whose device no longer answers
 
 
-_Keeper = Callable[[Session, Configuration, int, Result], bytes]
-"""Makes a file of a unit (configuration and user); a function of a module, for workers run it."""
-_SessionMaker = Callable[[ReviewLog], Session]
-"""`Session`, or what evaluates on other reviews; a class of a module."""
+_FileMaker = Callable[[LearnerSession, Configuration, int, Result], bytes]
+"""Makes a file for a unit (configuration and user); a module's function, since workers run it."""
+_SessionFactory = Callable[[ReviewLog], LearnerSession]
+"""`LearnerSession`, or a module's class that evaluates on other reviews."""
 
 
 def run_batch(
@@ -81,106 +81,131 @@ def run_batch(
     users: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     jobs: int | None = None,
     engine: str = "local",
-    keep: Mapping[str, _Keeper] | None = None,
+    file_makers: Mapping[str, _FileMaker] | None = None,
     fresh: bool = False,
     redo: Collection[str] | None = None,
     merge: Sequence[Path] = (),
     context: Context | None = None,
-    names: Names = "2025",
-    publish_seconds: float = _PUBLISH_SECONDS,
-    session: _SessionMaker | _Others = Session,
+    names: NamingYear = "2025",
+    publish_seconds: float = _PUBLISH_INTERVAL_SECONDS,
+    session: _SessionFactory | _PredictionFile = LearnerSession,
 ) -> Generator[BatchEvent, None, None]:
-    """Evaluate what is missing in `out` of users x configurations.
+    """Evaluate the units of users x configurations that `out` lacks.
 
-    Yields Planned, a UnitDone for each unit, and Ended; first of all CheckingModels, where models
-    of the person's own are checked for reading the future. The files in `out` do not depend on
-    `jobs`, on interruptions or on the order of events (`timing/` apart). Closing the iterator, or
-    an exception such as KeyboardInterrupt, ends all workers; what they had finished is kept.
-    `users` are the same for all configurations, or by their names. `merge` names batch folders with
-    the same set-up, whose units are taken over first. `engine` is that of `plan.open_place`.
-    `redo` names configurations whose results are deleted first, `fresh` deletes all.
-    `keep` makes files of units besides their figures, by kind, also of units that were done
-    without. `names` is how the files are spelled. `session` makes what evaluates a user, or brings
-    what others predicted. Raises InputError for an unusable set-up or device.
+    Yields Planned, a UnitDone for each unit, and Ended; before them CheckingModels if user-supplied
+    models are checked for reading the future. The files in `out` do not depend on `jobs`, on
+    interruptions or on the order of events (`timing/` apart). Closing the iterator, or an exception
+    such as KeyboardInterrupt, ends all workers; the units that they had finished are kept.
+
+    `users` are the same for all configurations, or given by configuration name. `merge` names batch
+    folders with the same set-up, whose units are taken over first. `engine` is an engine of
+    `plan.open_backend`. `redo` names configurations whose results are deleted first; `fresh`
+    deletes all results. `file_makers`, by kind, make files of units besides their figures, also for
+    units that were done without these files. `names` is the spelling of the result files' names.
+    `session` makes the session that evaluates a user, or is a file of external predictions. Raises
+    InputError for an unusable set-up or device.
     """
-    context, makers, happenings = context or Context(), keep or {}, TaskEvents()
-    _refuse_unusable(out, dataset, context)
-    if isinstance(session, _Others):
-        session.refuse_other_reviews(dataset, users)
-    jobs = cores() if jobs is None else max(1, jobs)
-    fingerprint, sizes = survey(dataset)
-    given = session.digests(configurations) if isinstance(session, _Others) else {}
-    if names_of_models := unchecked(configurations, context.features):
-        yield CheckingModels(names_of_models)
-    setup = {**make_setup(dataset, fingerprint, configurations, context, given), "names": names}
-    on_device = _on_device(configurations, context)
+    context = context or Context()
+    file_makers = file_makers or {}
+    events = TaskEvents()
+    _check_batch_inputs(out, dataset, context)
+    if isinstance(session, _PredictionFile):
+        session.check_reviews(dataset, users)
+    jobs = count_cores() if jobs is None else max(1, jobs)
+    fingerprint, sizes = survey_dataset(dataset)
+    digests = {}
+    if isinstance(session, _PredictionFile):
+        digests = session.digests(configurations)
+    unchecked_models = list_unchecked(configurations, context.features)
+    if unchecked_models:
+        yield CheckingModels(unchecked_models)
+    setup = make_setup(dataset, fingerprint, configurations, context, digests)
+    setup["names"] = names
+    device_names = _device_configurations(configurations, context)
     with (
         # The device is tried before the folder is touched.
-        _lane(context, happenings) if on_device and engine == "local" else nullcontext() as lane,
+        _open_device_pool(context, events)
+        if device_names and engine == "local"
+        else nullcontext() as device_pool,
         ResultStore(out, setup, fresh=fresh, redo=redo) as store,
         ExitStack() as stack,
     ):
         try:
-            for other in merge:
-                store.take_over(other)
-            wanted = dataset.users if users is None else users
-            todo = ToDo(store, dataset, sizes, configurations, wanted, makers)
-            there, others = _divided(todo.tasks, on_device, jobs == 1 and lane is not None)
-            opening = open_place(
-                engine,
-                min(jobs - bool(there), len(others)),
-                dataset.folder,
-                all_models,  # so that what is missing is told once and not for each user
-                happenings.put,
-                lane=lane if there else None,
-                gpus=bool(there),
+            for other_folder in merge:
+                store.merge_from(other_folder)
+            batch_users = dataset.users if users is None else users
+            pending = PendingUnits(store, dataset, sizes, configurations, batch_users, file_makers)
+            one_process = jobs == 1 and device_pool is not None
+            device_tasks, cpu_tasks = _split_tasks_by_device(
+                pending.tasks, device_names, one_process
             )
-            place = stack.enter_context(opening) if todo.tasks else None
-            yield todo.planned(fingerprint, place, others, there, engine)
-            if place is not None:
-                user_tasks = _UserTasks(
-                    place, happenings, dataset, configurations, context, makers, session
+            cpu_jobs = jobs
+            if device_tasks:
+                cpu_jobs -= 1
+            backend = None
+            if pending.tasks:
+                opening = open_backend(
+                    engine,
+                    min(cpu_jobs, len(cpu_tasks)),
+                    dataset.folder,
+                    all_models,  # so that what is missing is reported once, not for each user
+                    events.put,
+                    device_pool=device_pool if device_tasks else None,
+                    use_gpus=bool(device_tasks),
                 )
-                due = time.monotonic() + publish_seconds
+                backend = stack.enter_context(opening)
+            yield pending.make_plan(fingerprint, backend, cpu_tasks, device_tasks, engine)
+            if backend is not None:
+                runner = _TaskRunner(
+                    backend, events, dataset, configurations, context, file_makers, session
+                )
+                next_publication = time.monotonic() + publish_seconds
                 try:
-                    for unit in user_tasks.units(others, there):
-                        done = todo.store(unit)
-                        if (begun := time.monotonic()) >= due:
+                    for unit in runner.run(cpu_tasks, device_tasks):
+                        done = pending.record(unit)
+                        start = time.monotonic()
+                        if start >= next_publication:
                             store.publish()
-                            took = time.monotonic() - begun  # a small share of the time, at most
-                            due = begun + took + max(publish_seconds, 20 * took)
+                            # Publishing takes at most a small share of the time.
+                            seconds = time.monotonic() - start
+                            next_publication = start + seconds + max(publish_seconds, 20 * seconds)
                         yield done
                 finally:
                     stack.close()
-                    for unit in user_tasks.left_over():
-                        todo.store(unit)
-            yield Ended(**todo.counts)
+                    for unit in runner.collect_finished():
+                        pending.record(unit)
+            yield Ended(**pending.counts)
         finally:
             store.publish(everything=True)
 
 
-def _refuse_unusable(out: Path, dataset: Dataset, context: Context) -> None:
-    refuse_audits(out)
+def _check_batch_inputs(out: Path, dataset: Dataset, context: Context) -> None:
+    refuse_audit_folder(out)
     refuse_nested(out, dataset.folder)
     if context.features is not None:
-        read_features(context.features, -1, of_users=True)
+        read_features(context.features, -1, needs_user_id=True)
 
 
-def _on_device(configurations: Sequence[Configuration], context: Context) -> frozenset[str]:
-    """Names of those that run on another device than the processor."""
+def _device_configurations(
+    configurations: Sequence[Configuration], context: Context
+) -> frozenset[str]:
+    """Return the names of the configurations that run on a device other than the processor."""
     if context.device == "cpu":
         return frozenset()
     return frozenset(
-        each.name
-        for each in configurations
-        if each.model.uses_device and not missing(each.model.needs)
+        configuration.name
+        for configuration in configurations
+        if configuration.model.uses_device and not install_hint(configuration.model.needs)
     )
 
 
 @contextmanager
-def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
-    """A worker process for the device, which has tried it. Raises InputError."""
-    with WorkerPool(1, initializer=all_models, on_message=happenings.put) as pool:
+def _open_device_pool(context: Context, events: TaskEvents) -> Iterator[WorkerPool]:
+    """Open a worker process for the device and test the device in it.
+
+    Raises InputError if the device cannot be used.
+    """
+    with WorkerPool(1, initializer=all_models, on_message=events.put) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
@@ -190,107 +215,131 @@ def _lane(context: Context, happenings: TaskEvents) -> Iterator[WorkerPool]:
         yield pool
 
 
-def _divided(tasks: Tasks, on_device: frozenset[str], one_process: bool) -> tuple[Tasks, Tasks]:
-    """What runs on the device, and the rest; all on the device where `one_process` does both."""
-    parts: tuple[Tasks, Tasks] = [], []
+def _split_tasks_by_device(
+    tasks: Tasks, device_names: frozenset[str], one_process: bool
+) -> tuple[Tasks, Tasks]:
+    """Split tasks into those for the device and the rest; `one_process` does both on the device."""
+    device_tasks: Tasks = []
+    cpu_tasks: Tasks = []
     for user, names in tasks:
-        for part, there in zip(parts, (True, False), strict=True):
-            if some := tuple(name for name in names if (name in on_device) == there):
-                part.append((user, some))
-    if one_process and all(parts):
+        on_device = tuple(name for name in names if name in device_names)
+        on_cpu = tuple(name for name in names if name not in device_names)
+        if on_device:
+            device_tasks.append((user, on_device))
+        if on_cpu:
+            cpu_tasks.append((user, on_cpu))
+    if one_process and device_tasks and cpu_tasks:
         return tasks, []
-    return parts
+    return device_tasks, cpu_tasks
 
 
 # --- tasks ---------------------------------------------------------------------
 
 
 @dataclass
-class _Task:
+class _UserTask:
     """A user's configurations that have no unit yet."""
 
     user: int
     names: list[str]
-    place: Place
-    again: bool = False  # a worker has died over it, or over more than it
+    backend: Backend
+    is_retry: bool = False  # a worker has died over it, or over the task it was split from
 
 
 @dataclass
-class _UserTasks:
-    """Runs tasks on an executor and makes units of what comes."""
+class _TaskRunner:
+    """Runs tasks on an executor and collects their units."""
 
-    place: Place
-    happenings: TaskEvents
+    backend: Backend
+    events: TaskEvents
     dataset: Dataset
     configurations: Sequence[Configuration]
     context: Context
-    keep: Mapping[str, _Keeper] = field(default_factory=dict)
-    session: _SessionMaker = Session
-    tasks: dict[Future[list[Unit]], _Task] = field(default_factory=dict)  # at work
+    file_makers: Mapping[str, _FileMaker] = field(default_factory=dict)
+    session_factory: _SessionFactory = LearnerSession
+    running_tasks: dict[Future[list[Unit]], _UserTask] = field(default_factory=dict)  # running
 
-    def units(self, tasks: Tasks, on_device: Tasks) -> Iterator[Unit]:
-        """Units in the order in which they are finished.
+    def run(self, tasks: Tasks, device_tasks: Tasks) -> Iterator[Unit]:
+        """Yield units in the order in which they finish.
 
-        Neither kind of tasks waits for the other: each has its own place and its own turn.
+        Neither kind of task waits for the other: each has its own backend and its own queue.
         """
-        lanes = {
-            place: deque(_Task(user, list(names), place) for user, names in some)
-            for place, some in ((self.place, tasks), (self.place.for_device, on_device))
-            if place is not None
-        }
-        suspects: deque[_Task] = deque()
-        while any(lanes.values()) or suspects or self.tasks:
-            for place, waiting in lanes.items():
-                while waiting and self._at(place) < place.ahead:
-                    self._submit(waiting.popleft())
-            if suspects and not self.tasks:
+        queues = {self.backend: _queue_tasks(tasks, self.backend)}
+        if self.backend.device_backend is not None:
+            device_queue = _queue_tasks(device_tasks, self.backend.device_backend)
+            queues[self.backend.device_backend] = device_queue
+        suspects: deque[_UserTask] = deque()
+        while any(queues.values()) or suspects or self.running_tasks:
+            for backend, queue in queues.items():
+                while queue and self._count_running(backend) < backend.queue_length:
+                    self._submit(queue.popleft())
+            if suspects and not self.running_tasks:
                 self._submit(suspects.popleft())
-            happening = self.happenings.next(timeout=0.5)
-            if happening is None:
+            event = self.events.next_event(timeout=0.5)
+            if event is None:
                 continue
-            future, message = happening
+            future, message = event
             if message is not DONE:
-                yield from self._missing(self.tasks[future], [message])
+                yield from self._take_missing(self.running_tasks[future], [message])
                 continue
-            task = self.tasks.pop(future)
-            error = error_of(future)
+            task = self.running_tasks.pop(future)
+            error = find_error(future)
             if error is None:
-                yield from self._missing(task, future.result())
+                yield from self._take_missing(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
                 raise error
-            elif task.again:
-                reason, detail = in_words(error)
+            elif task.is_retry:
+                reason, detail = describe_failure(error)
                 for name in task.names:
                     yield Unit(name, task.user, "failed", reason=reason, detail=detail)
-            else:  # what it was is found one by one; a death of another cause costs nothing
-                place = task.place
-                parts = (_Task(task.user, [name], place, again=True) for name in task.names)
-                (suspects if place.blames_bystanders else lanes[place]).extendleft(parts)
+            else:  # one by one, the retries find the cause; a death by another cause costs nothing
+                backend = task.backend
+                queue = suspects if backend.loses_whole_queue else queues[backend]
+                for name in task.names:
+                    queue.appendleft(_UserTask(task.user, [name], backend, is_retry=True))
 
-    def left_over(self) -> Iterator[Unit]:
-        """After the executor's end: what tasks had finished and nobody had read."""
-        while (happening := self.happenings.next(timeout=0)) is not None:
-            future, message = happening
+    def collect_finished(self) -> Iterator[Unit]:
+        """Yield the units that tasks had finished and that were unread when the executor ended."""
+        while True:
+            event = self.events.next_event(timeout=0)
+            if event is None:
+                return
+            future, message = event
             if message is not DONE:
-                yield from self._missing(self.tasks[future], [message])
-            elif error_of(future) is None:
-                yield from self._missing(self.tasks[future], future.result())
+                yield from self._take_missing(self.running_tasks[future], [message])
+            elif find_error(future) is None:
+                yield from self._take_missing(self.running_tasks[future], future.result())
 
-    def _at(self, place: Place) -> int:
-        return sum(task.place is place for task in self.tasks.values())
+    def _count_running(self, backend: Backend) -> int:
+        return sum(task.backend is backend for task in self.running_tasks.values())
 
-    def _submit(self, task: _Task) -> None:
-        chosen = [each for each in self.configurations if each.name in task.names]
-        folder = self.dataset.folder.absolute()  # a cluster's workers may have begun elsewhere
-        given = folder, task.user, chosen, self.context, self.keep, self.session
-        future = self.happenings.submit(task.place.executor, _evaluate_user, *given)
-        self.tasks[future] = task
+    def _submit(self, task: _UserTask) -> None:
+        configurations = [
+            configuration
+            for configuration in self.configurations
+            if configuration.name in task.names
+        ]
+        future = self.events.submit(
+            task.backend.executor,
+            _evaluate_user,
+            self.dataset.folder.absolute(),  # a cluster's workers may start in another folder
+            task.user,
+            configurations,
+            self.context,
+            self.file_makers,
+            self.session_factory,
+        )
+        self.running_tasks[future] = task
 
-    def _missing(self, task: _Task, units: Sequence[Unit]) -> Iterator[Unit]:
+    def _take_missing(self, task: _UserTask, units: Sequence[Unit]) -> Iterator[Unit]:
         for unit in units:
             if unit.configuration in task.names:
                 task.names.remove(unit.configuration)
                 yield unit
+
+
+def _queue_tasks(tasks: Tasks, backend: Backend) -> deque[_UserTask]:
+    return deque(_UserTask(user, list(names), backend) for user, names in tasks)
 
 
 def _evaluate_user(
@@ -298,83 +347,101 @@ def _evaluate_user(
     user: int,
     configurations: Sequence[Configuration],
     context: Context,
-    keep: Mapping[str, _Keeper],
-    make_session: _SessionMaker = Session,
+    file_makers: Mapping[str, _FileMaker],
+    session_factory: _SessionFactory = LearnerSession,
 ) -> list[Unit]:
-    """All units of one user, with what `keep` makes; a task of any executor.
+    """Evaluate all units of one user, with the files of `file_makers`; a task of any executor.
 
-    Configurations that share a preparation come one after the other, and what they share goes
-    before the next is made: that halves the memory that the largest users take. On its way it
-    sends each unit.
+    Configurations that share a preparation run one after the other, and the preparation is
+    released before the next one is made: that halves the memory that the largest users take. Each
+    unit is sent as soon as it is done.
     """
     try:
-        session = make_session(
-            with_features(load_possible(_dataset(folder), user), context.features)
-        )
+        log = load_plausible(_open_dataset(folder), user)
+        session = session_factory(add_features(log, context.features))
     except Exception as error:
-        status: Status = "skipped" if isinstance(error, NotEnoughData) else "failed"
-        reason, detail = (str(error), "") if status == "skipped" else in_words(error)
+        status: Status
+        if isinstance(error, NotEnoughData):
+            status = "skipped"
+            reason = str(error)
+            detail = ""
+        else:
+            status = "failed"
+            reason, detail = describe_failure(error)
         return [
-            Unit(each.name, user, status, reason=reason, detail=detail) for each in configurations
+            Unit(configuration.name, user, status, reason=reason, detail=detail)
+            for configuration in configurations
         ]
-    on_device = _on_device(configurations, context)
+    device_names = _device_configurations(configurations, context)
+    user_context = replace(context, user=user)
     units = []
-    preparations = [session.preparation(each.protocol) for each in configurations]
-    for preparation in dict.fromkeys(preparations):
-        for configuration, its in zip(configurations, preparations, strict=True):
-            if its == preparation:
-                own = replace(context, user=user)
-                units.append(_evaluate_unit(session, configuration, user, own, keep))
-                send(units[-1])
-                if configuration.name in on_device and not release_device(context):
-                    os._exit(_LOST_DEVICE)  # another process takes this one's place
-        session.forget(preparation)
+    keys = [session.preparation_key(configuration.protocol) for configuration in configurations]
+    for preparation_key in dict.fromkeys(keys):
+        for configuration, key in zip(configurations, keys, strict=True):
+            if key != preparation_key:
+                continue
+            unit = _evaluate_unit(session, configuration, user, user_context, file_makers)
+            units.append(unit)
+            send(unit)
+            if configuration.name in device_names and not release_device(context):
+                os._exit(_LOST_DEVICE_EXIT_CODE)  # another process takes this one's place
+        session.discard_trials(preparation_key)
     return units
 
 
 @cache
-def _dataset(folder: Path) -> Dataset:
+def _open_dataset(folder: Path) -> Dataset:
     return Dataset(folder)
 
 
 def _evaluate_unit(
-    session: Session,
+    session: LearnerSession,
     configuration: Configuration,
     user: int,
     context: Context,
-    keep: Mapping[str, _Keeper],
+    file_makers: Mapping[str, _FileMaker],
 ) -> Unit:
-    _forget_peak()
-    start, cpu_start = time.perf_counter(), time.process_time()
-    match attempt(session, configuration, context):
+    _reset_peak_memory()
+    start = time.perf_counter()
+    cpu_start = time.process_time()
+    match evaluate_safely(session, configuration, context):
         case Finished(result=result):
-            counts = {"lacks": result.lacks, "unused": result.unused}
-            of_file = {name: count for name, count in counts.items() if count}
+            line = {**result.to_upstream(), "user": user}
+            if result.missing_predictions:
+                line["lacks"] = result.missing_predictions
+            if result.unused_predictions:
+                line["unused"] = result.unused_predictions
             return Unit(
-                *(configuration.name, user, "done"),
-                line={**result.to_upstream(), "user": user, **of_file},
+                configuration.name,
+                user,
+                "done",
+                line=line,
                 seconds=time.perf_counter() - start,
                 cpu_seconds=time.process_time() - cpu_start,
-                peak_mb=_peak_mb(),
+                peak_mb=_read_peak_mb(),
                 notes=tuple(result.notes),
-                kept={
-                    kind: make(session, configuration, user, result) for kind, make in keep.items()
+                files={
+                    kind: make_file(session, configuration, user, result)
+                    for kind, make_file in file_makers.items()
                 },
             )
-        case Skipped(reason=reason, lacked=lacked):
+        case Skipped(reason=reason, missing_module=lacked):
             return Unit(configuration.name, user, "skipped", reason=reason, lacked=lacked)
         case Failed(reason=reason, detail=detail):
             return Unit(configuration.name, user, "failed", reason=reason, detail=detail)
 
 
-def _forget_peak() -> None:
-    """Linux can start its record of the highest memory use anew."""
+def _reset_peak_memory() -> None:
+    """Reset the record of the highest memory use, on Linux only."""
     with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
 
-def _peak_mb() -> float:
-    """Highest resident memory in MB, since `_forget_peak` on Linux, else since the start."""
+def _read_peak_mb() -> float:
+    """Return the highest resident memory in MB.
+
+    It counts since `_reset_peak_memory` on Linux, else since the start of the process.
+    """
     with suppress(OSError), open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
     with suppress(ImportError):  # Windows has none
@@ -385,91 +452,117 @@ def _peak_mb() -> float:
     return 0.0
 
 
-# --- predictions that were made elsewhere, of many users: result lines as of any model
+# --- external predictions of many users: result lines like those of any model
 #
-# They may lack reviews. So what they are held against is evaluated twice: on all reviews, and as
-# `NAME-on-THEIRS` on those that they have.
+# External predictions may lack reviews. So each configuration that is compared with them is
+# evaluated twice: on all reviews, and as `NAME-on-THEIRS` on the reviews that they cover.
 
 
 @dataclass(frozen=True)
-class _Others:
-    """Predictions of a file under a name; makes the sessions of a batch that know them."""
+class _PredictionFile:
+    """Predictions in a file, under a name; calling it makes a batch's session that knows them."""
 
     path: Path
     name: str
     digest: str  # of the file
-    of_file: Configuration
+    file_configuration: Configuration
 
-    def __call__(self, log: ReviewLog) -> Session:
-        return _WithOthers(log, self)
+    def __call__(self, log: ReviewLog) -> LearnerSession:
+        return _SessionWithPredictions(log, self)
 
-    def beside(self, configurations: Sequence[Configuration]) -> list[Configuration]:
-        """Themselves, and the others, each also on the reviews that they have."""
-        return [self.of_file, *(one for each in configurations for one in self._twice(each))]
-
-    def _twice(self, configuration: Configuration) -> Iterator[Configuration]:
-        yield configuration
-        plain = without_label(configuration.name, configuration.label)
-        label = f"{configuration.label} on {self.name}".lstrip()
-        yield labelled(replace(configuration, name=plain), label)
+    def add_comparisons(self, configurations: Sequence[Configuration]) -> list[Configuration]:
+        """Return the file's configuration and the others, each also on the reviews it covers."""
+        compared = [self.file_configuration]
+        for configuration in configurations:
+            compared.append(configuration)
+            plain_name = remove_label(configuration.name, configuration.label)
+            label = f"{configuration.label} on {self.name}".lstrip()
+            compared.append(add_label(replace(configuration, name=plain_name), label))
+        return compared
 
     def digests(self, configurations: Sequence[Configuration]) -> dict[str, str]:
-        """The file's digest by the name of each whose figures depend on it."""
-        return {each.name: self.digest for each in configurations if self.concerns(each)}
+        """Return the file's digest by the name of each configuration that depends on the file."""
+        return {
+            configuration.name: self.digest
+            for configuration in configurations
+            if self.affects(configuration)
+        }
 
-    def refuse_other_reviews(
+    def check_reviews(
         self, dataset: Dataset, users: Sequence[int] | Mapping[str, Sequence[int]] | None
     ) -> None:
-        """Raise InputError where the file predicts other reviews of the first users that it has.
+        """Raise InputError if the file's first user has other reviews in the file than in the data.
 
-        Most mistakes concern all users: a batch need not begin then. Of later users the unit fails.
+        Most mistakes concern all users, so a batch need not begin then. For later users, the unit
+        fails.
         """
-        if isinstance(users, Mapping):
-            users = sorted({user for some in users.values() for user in some})
-        for user in (dataset.users if users is None else users)[:_TRIED_USERS]:
+        if users is None:
+            users = dataset.users
+        elif isinstance(users, Mapping):
+            users = sorted(set().union(*users.values()))
+        for user in users[:_USERS_TO_CHECK]:
             try:
-                log = load_possible(dataset, user)
+                log = load_plausible(dataset, user)
             except (InputError, NotEnoughData):
-                continue  # it is told when the user's turn comes
-            if of_user(log, self.path, self.name).count is not None:
+                continue  # reported when the user's turn comes
+            if read_user_predictions(log, self.path, self.name).file_count is not None:
                 return
 
-    def concerns(self, configuration: Configuration) -> bool:
-        """Whether its figures depend on the file."""
-        on_theirs = f" {configuration.label}".endswith(f" on {self.name}")
-        return configuration.model.name == OF_FILE or on_theirs
+    def affects(self, configuration: Configuration) -> bool:
+        """Return whether the configuration's figures depend on the file."""
+        if configuration.model.name == FILE_PREDICTIONS:
+            return True
+        return f" {configuration.label}".endswith(f" on {self.name}")
 
 
-def others_in(path: Path | None, name: str, of_file: Configuration) -> _Others:
-    """What a file holds; `of_file` is the configuration of OF_FILE. Raises InputError."""
+def open_prediction_file(
+    path: Path | None, name: str, file_configuration: Configuration
+) -> _PredictionFile:
+    """Return the predictions in a file under a name, after checking both.
+
+    `file_configuration` is the configuration of FILE_PREDICTIONS. Raises InputError.
+    """
     if path is None or not name:
         raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
     check_name("--name", name)
-    if meant_by(name):
-        raise InputError(f"--name {name}: {meant_by(name)} is computed here; take another name.")
-    refuse_unusable(path)
-    named = of_file.name.replace(OF_FILE, name, 1)
-    return _Others(path.absolute(), name, file_digest(path), replace(of_file, name=named))
+    if find_meaning(name):
+        raise InputError(
+            f"--name {name}: {find_meaning(name)} is computed here; take another name."
+        )
+    check_prediction_file(path)
+    named = file_configuration.name.replace(FILE_PREDICTIONS, name, 1)
+    return _PredictionFile(
+        path.absolute(), name, file_digest(path), replace(file_configuration, name=named)
+    )
 
 
-class _WithOthers(Session):
-    def __init__(self, log: ReviewLog, others: _Others) -> None:
+class _SessionWithPredictions(LearnerSession):
+    def __init__(self, log: ReviewLog, predictions: _PredictionFile) -> None:
         super().__init__(log)
-        self._others = others
-        self._last: tuple[str, Result] | None = None  # it is wanted once more, as a rule next
+        self._predictions = predictions
+        self._last_result: tuple[str, Result] | None = None  # usually wanted again right afterwards
 
     def run(
-        self, configuration: Configuration, context: Context | None = None, **how: Any
+        self,
+        configuration: Configuration,
+        context: Context | None = None,
+        *,
+        use_cache: bool = False,
     ) -> Result:
-        others = self._others
-        if configuration.model.name == OF_FILE and not self.log.given:
-            given = of_user(self.log, others.path, others.name)
-            self.log = replace(self.log, given={OF_FILE: given})
-        if configuration.model.given or not others.concerns(configuration):
-            self._last = configuration.name, super().run(configuration, context, **how)
-            return self._last[1]
-        name = without_label(configuration.name, f"on {others.name}")
-        known = self._last and self._last[0] == name and self._last[1]
-        mine = known or self.run(replace(configuration, name=name, label=""), context, **how)
-        theirs = self.run(replace(others.of_file, protocol=configuration.protocol), context)
-        return two_on_shared_reviews(mine, theirs)[0]
+        file = self._predictions
+        if configuration.model.name == FILE_PREDICTIONS and not self.log.external_predictions:
+            predictions = read_user_predictions(self.log, file.path, file.name)
+            self.log = replace(self.log, external_predictions={FILE_PREDICTIONS: predictions})
+        if configuration.model.given or not file.affects(configuration):
+            result = super().run(configuration, context, use_cache=use_cache)
+            self._last_result = (configuration.name, result)
+            return result
+        plain_name = remove_label(configuration.name, f"on {file.name}")
+        if self._last_result is not None and self._last_result[0] == plain_name:
+            result = self._last_result[1]
+        else:
+            plain = replace(configuration, name=plain_name, label="")
+            result = self.run(plain, context, use_cache=use_cache)
+        file_configuration = replace(file.file_configuration, protocol=configuration.protocol)
+        file_result = self.run(file_configuration, context)
+        return restrict_both_to_shared_reviews(result, file_result)[0]

@@ -46,9 +46,9 @@ SHARED_REQUIRED = os.environ.get("SRS_EVAL_REQUIRE_SHARED") == "1"
 os.environ.setdefault("NUMBA_CACHE_DIR", str(REPOSITORY / ".cache" / "numba"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(REPOSITORY / ".cache" / "python"))
-_places = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
+_folders = tempfile.TemporaryDirectory(prefix="srs-eval-tests-")
 for _name in ("CACHE", "CONFIG", "DATA", "STATE"):
-    os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_places.name) / _name.lower())
+    os.environ[f"SRS_EVAL_{_name}_DIR"] = str(Path(_folders.name) / _name.lower())
 
 # Weights of RWKV are a person's own: tests of them name the file, all others find none.
 RWKV_WEIGHTS = os.environ.get("SRS_EVAL_RWKV_WEIGHTS", "")
@@ -114,7 +114,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def made_collection(folders: pytest.TempPathFactory, seed: int, reviews: int) -> Path:
+def write_simulated_collection(folders: pytest.TempPathFactory, seed: int, reviews: int) -> Path:
     """A simulated learner's collection in a folder of its own."""
     path = folders.mktemp("collection") / "collection.anki2"
     write_collection(simulate_learner(seed, reviews), path)
@@ -137,7 +137,7 @@ def simulated_collection(
     return path
 
 
-def simulated_users() -> dict[int, SimulatedLearner]:
+def make_simulated_users() -> dict[int, SimulatedLearner]:
     """Small users, the odd ones too."""
     missing = simulate_learner(6, 1000)
     random = np.random.default_rng(6)
@@ -162,7 +162,7 @@ def simulated_users() -> dict[int, SimulatedLearner]:
 def simulated_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in the layout of anki-revlogs-10k with `simulated_users`."""
     folder = tmp_path_factory.mktemp("dataset")
-    write_dataset(simulated_users(), folder)
+    write_dataset(make_simulated_users(), folder)
     return folder
 
 
@@ -171,9 +171,9 @@ def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Made-up weights of RWKV, found as a person's own."""
     from safetensors.numpy import save_file
 
-    from benchmarks.rwkv import TINY, made_weights
+    from benchmarks.rwkv import TINY, make_weights
 
     path = tmp_path / "mine.safetensors"
-    save_file(made_weights(TINY), path)
+    save_file(make_weights(TINY), path)
     monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", str(path))
     return path

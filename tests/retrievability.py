@@ -12,7 +12,7 @@ FSRS = "search_stats_fsrs_review_retrievability"
 Row = tuple[int, float, str, int, str, int]
 SCHEMA = "revlog_id, prediction, source, updated_at, sample_role, fold_index"
 _ROLES = "'final_fit', 'test_fold', 'validation_fold', 'post_optimization'"
-_AS_THE_FORK = "; ".join(
+_FORK_SCHEMA = "; ".join(
     f"create table {table} (revlog_id integer not null, prediction real not null "
     "check (prediction >= 0 and prediction <= 1), source text not null, "
     "updated_at integer not null, sample_role text not null default 'final_fit' "
@@ -23,7 +23,7 @@ _AS_THE_FORK = "; ".join(
 
 
 def make_cache(
-    collection: Path, tables: Mapping[str, Iterable[Row]], schema: str = _AS_THE_FORK
+    collection: Path, tables: Mapping[str, Iterable[Row]], schema: str = _FORK_SCHEMA
 ) -> Path:
     """Beside a collection, with the rows of its tables: (id, p, source, time, role, fold)."""
     path = collection.with_suffix(".retrievability-cache.sqlite")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.training.compile import _VIEWS
+from srs_eval.training.compile import _VIEW_PACKAGES
 from tests.conftest import PATIENCE, REPOSITORY
 
 PACKAGE = REPOSITORY / "srs_eval"
@@ -149,7 +149,9 @@ def test_arrows_go_down(module: str) -> None:
     assert not found
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if entry_of(name) not in _VIEWS])
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if entry_of(name) not in _VIEW_PACKAGES]
+)
 def test_only_views_draw_and_print(module: str) -> None:
     assert not {name for name in imports(module) if name.split(".")[0] == "textual"}
     tree = _tree(MODULES[module])
@@ -194,7 +196,7 @@ def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
             print([name for name in ("numpy", "srs_eval.engine.run") if name in sys.modules])
         async def main():
             app = SrsEvalApp(state_folder=Path({str(tmp_path)!r}), profiles=lambda: [])
-            app.first_screen_is_there = loaded
+            app.preload_after_first_screen = loaded
             async with app.run_test() as pilot:
                 await pilot.pause()
         asyncio.run(main())

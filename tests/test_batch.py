@@ -27,25 +27,25 @@ from srs_eval import batch, metrics
 from srs_eval.batch import _evaluate_user, run_batch
 from srs_eval.benchmark import plan as places
 from srs_eval.benchmark import setup
-from srs_eval.benchmark.check import check
-from srs_eval.benchmark.leaderboard import compare
-from srs_eval.benchmark.plan import Ended, Place, Planned, is_engine
+from srs_eval.benchmark.check import check_folder
+from srs_eval.benchmark.leaderboard import compare_files
+from srs_eval.benchmark.plan import Backend, Ended, Planned, is_engine
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import with_labels
+from srs_eval.benchmark.setup import add_labels
 from srs_eval.benchmark.store import Unit
-from srs_eval.data.dataset_hub import check as verify
-from srs_eval.data.datasets import absent_users, open_dataset, select_users, shard_of
+from srs_eval.data.dataset_hub import check_users as verify
+from srs_eval.data.datasets import find_missing_id_ranges, open_dataset, select_shard, select_users
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.workers import TaskEvents
 from srs_eval.models import all_models
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report.console import BatchProgress
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tests.conftest import PATIENCE
 from tests.helpers.golden import golden_dataset, golden_folder
 from tools.simulated import simulate_learner, write_dataset
@@ -96,7 +96,7 @@ def here(
 ) -> subprocess.CompletedProcess[str]:
     """The same without processes, for what is not about them."""
     there = ("--dataset", dataset, "--out", out, "--models", models)
-    return main_here("batch", *there, *more)
+    return run_in_process("batch", *there, *more)
 
 
 def results(out: Path) -> dict[str, bytes]:
@@ -121,7 +121,7 @@ def undisturbed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def test_files_of_a_batch(undisturbed: Path) -> None:
-    names = [each.name for each in resolve(MODELS)]
+    names = [each.name for each in resolve_configurations(MODELS)]
     assert sorted(path.stem for path in (undisturbed / "result").iterdir()) == sorted(names)
     for name in names:
         result = lines(undisturbed / "result" / f"{name}.jsonl")
@@ -147,7 +147,7 @@ def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) ->
     timing = lines(tmp_path / "timing" / "AVG.jsonl")
     assert timing[1]["time_ms"] == pytest.approx(1000 * timing[1]["seconds"])
     assert timing[1]["cpu_seconds"] >= 0
-    assert check(tmp_path) == []
+    assert check_folder(tmp_path) == []
     (folder,) = read_folders([tmp_path])
     assert {each.name for each in folder.files} == {"AVG", "FSRS-6-dry-run"}
     again = here(dataset, tmp_path, *chosen[:3], "2025", models="FSRS-6-dry-run,AVG")
@@ -421,13 +421,13 @@ def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
 def test_a_worker_that_differs_is_said_before_it_works(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     here = {**places.environment(), "folder": str(tmp_path)}
-    assert places._checked(here, int, ("3",), {}) == 3
+    assert places._run_checked(here, int, ("3",), {}) == 3
     for name, part in (("code", "another srs-eval"), ("numpy", "numpy 1.0.0")):
         with pytest.raises(InputError, match=part):
-            places._checked({**here, name: "1.0.0"}, pytest.fail, (), {})
-    assert places._checked({**here, "simd": "MMX"}, int, ("3",), {}) == 3, "another processor"
+            places._run_checked({**here, name: "1.0.0"}, pytest.fail, (), {})
+    assert places._run_checked({**here, "simd": "MMX"}, int, ("3",), {}) == 3, "another processor"
     with pytest.raises(InputError, match="no folder"):
-        places._checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
+        places._run_checked({**here, "folder": str(tmp_path / "gone")}, pytest.fail, (), {})
 
 
 def test_a_batch_goes_on_with_another_processor(
@@ -445,7 +445,7 @@ def test_a_batch_goes_on_with_another_processor(
     found = json.loads((tmp_path / "setup.json").read_text("utf-8"))
     assert found["environment"] == elsewhere
     assert found["more_environments"] == [setup.environment()]
-    assert "nothing is wrong" in main_here("results", "check", tmp_path).stdout
+    assert "nothing is wrong" in run_in_process("results", "check", tmp_path).stdout
 
 
 def test_a_set_up_names_vector_features_and_pandas_for_own_models(
@@ -585,11 +585,11 @@ def test_one_preparation_at_a_time_is_in_memory(
     dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the order of the configurations, and with the same results."""
-    configurations = resolve("AVG,AVG-short-secs,90%,SM2-short,MOVING-AVG,SM2")
+    configurations = resolve_configurations("AVG,AVG-short-secs,90%,SM2-short,MOVING-AVG,SM2")
     held: list[int] = []
     evaluated = batch._evaluate_unit
 
-    def watched(session: Session, *more: Any) -> Unit:
+    def watched(session: LearnerSession, *more: Any) -> Unit:
         unit = evaluated(session, *more)
         held.append(len(session._trials))
         return unit
@@ -641,13 +641,13 @@ def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:
 
 def test_shards_divide_the_users() -> None:
     users = list(range(10, 33))
-    parts = [shard_of(users, f"{k}/4") for k in range(1, 5)]
+    parts = [select_shard(users, f"{k}/4") for k in range(1, 5)]
     assert sorted(user for part in parts for user in part) == users
     assert {len(part) for part in parts} <= {5, 6}
     for wrong in ("0/4", "5/4", "3", "a/b", "1/0"):
         with pytest.raises(InputError, match="--shard"):
-            shard_of(users, wrong)
-    assert shard_of([1, 2], "3/3") == []
+            select_shard(users, wrong)
+    assert select_shard([1, 2], "3/3") == []
 
 
 def test_a_shard_without_users_is_no_mistake(dataset: Path, tmp_path: Path) -> None:
@@ -679,7 +679,9 @@ def test_another_set_up_is_refused(dataset: Path, undisturbed: Path, tmp_path: P
 
 
 def test_online_models_that_fit_something_follow_the_flags() -> None:
-    found = with_labels(resolve("STATE-1,MOVING-AVG,FSRS-6-dry-run", Protocol(gamma=0.5)), "")
+    found = add_labels(
+        resolve_configurations("STATE-1,MOVING-AVG,FSRS-6-dry-run", Protocol(gamma=0.5)), ""
+    )
     assert {each.name: each.protocol.gamma for each in found} == {
         "STATE-1-gamma-0.5": 0.5, "MOVING-AVG": 1.0, "FSRS-6-dry-run": 1.0
     }  # fmt: skip
@@ -706,7 +708,10 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
     )
     assert {plain} != set(others) == {others[0]}
     # From Python names are as they are given, whatever the set-up.
-    old, configurations = tmp_path / "old", resolve("FSRS-6-recency", Protocol(gamma=0.5))
+    old, configurations = (
+        tmp_path / "old",
+        resolve_configurations("FSRS-6-recency", Protocol(gamma=0.5)),
+    )
     list(run_batch(open_dataset(dataset), configurations, old, users=[1], jobs=1))
     read = read_folders([sweep, old])
     assert sorted(file.label for folder in read for file in folder.files) == [
@@ -718,9 +723,9 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         "FSRS-6 recency weak pull",
         "average",
     ]
-    said = main_here("report", sweep, "--md", "-").stdout
+    said = run_in_process("report", sweep, "--md", "-").stdout
     assert "FSRS-6 recency weak pull: gamma 0.5" in said
-    assert "nothing is wrong" in main_here("results", "check", sweep).stdout
+    assert "nothing is wrong" in run_in_process("results", "check", sweep).stdout
     for label, words in (("a/b", "--label takes letters"), ("dry-run", "means something else")):
         refused = here(dataset, sweep, "--label", label, models="FSRS-6-recency")
         assert refused.returncode == 2
@@ -760,15 +765,15 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
     assert mine[1] == whole[1]
     assert mine[2]["size"] + mine[2]["lacks"] == whole[2]["size"]
     assert 3 not in mine
-    alike, of_all = compare(read_folders([some])[0].files)
+    alike, of_all = compare_files(read_folders([some])[0].files)
     assert alike.users.tolist() == [1, 2]
     assert {file.label for file in alike.files} == {
         *("Mine", "FSRS-6 defaults on Mine", "average on Mine"),
     }
     assert {file.label for file in of_all.files} == {"FSRS-6 defaults", "average"}
-    said = main_here("report", some, "--md", "-").stdout
+    said = run_in_process("report", some, "--md", "-").stdout
     assert f"Mine: no prediction for {mine[2]['lacks']} reviews of 1 user" in said
-    assert "nothing is wrong" in main_here("results", "check", some).stdout
+    assert "nothing is wrong" in run_in_process("results", "check", some).stdout
     changed = here(
         *(dataset, some, "--predictions", tmp_path / "file.full", "--name", "Mine"), models="90%"
     )
@@ -831,7 +836,7 @@ def test_predictions_that_are_not_used_are_counted(dataset: Path, tmp_path: Path
     unused = sum(line["unused"] for line in mine.values())
     words = f"Mine: {unused:,} predictions of 2 users are for reviews that are not evaluated"
     assert words in " ".join(done.stdout.split())
-    report = main_here("report", tmp_path / "out", "--md", "-").stdout
+    report = run_in_process("report", tmp_path / "out", "--md", "-").stdout
     assert words in report
     heads, _, *rows = (each.split("|") for each in report.splitlines() if each.startswith("|"))
     row = next(row for row in rows if row[1] == " Mine ")
@@ -861,7 +866,7 @@ def test_predictions_that_cannot_be_used(
     pandas.read_csv(csv, dtype=kinds).to_parquet(parquet)
     for file in (csv,) if "fields" in words else (csv, parquet):
         flags = ("--predictions", file, "--name", name)
-        refused = main_here("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
+        refused = run_in_process("batch", "--dataset", dataset, "--out", tmp_path / "out", *flags)
         assert refused.returncode == 2
         assert words in refused.stderr
         assert not (tmp_path / "out").exists()
@@ -945,7 +950,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
     found = {
-        each.user: [finding.partition("data.parquet: ")[2] for finding in each.findings]
+        each.user: [finding.partition("data.parquet: ")[2] for finding in each.problems]
         for each in verify(data, data.users)
     }
     rejected = {user: stated for user, stated in found.items() if stated}
@@ -981,14 +986,16 @@ def test_a_broken_link_is_one_users_misfortune(tmp_path: Path) -> None:
 
 def test_events(dataset: Path, tmp_path: Path) -> None:
     events = list(
-        run_batch(open_dataset(dataset), resolve("AVG,90%"), tmp_path, users=[1, 2], jobs=5)
+        run_batch(
+            open_dataset(dataset), resolve_configurations("AVG,90%"), tmp_path, users=[1, 2], jobs=5
+        )
     )
     plan, *units, end = events
     assert isinstance(plan, Planned)
     assert (plan.users, plan.units, plan.jobs) == (2, 4, 2)
     assert plan.expected_seconds > 0
-    assert [unit.finished for unit in units] == [1, 2, 3, 4]
-    shares = [unit.share for unit in units]
+    assert [unit.finished_units for unit in units] == [1, 2, 3, 4]
+    shares = [unit.fraction_done for unit in units]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     assert isinstance(end, Ended)
@@ -1006,7 +1013,7 @@ def planned(dataset: Path, chosen: list[Configuration], out: Path, jobs: int) ->
 def test_the_plan_counts_what_a_model_needs_however_few_reviews(
     dataset: Path, tmp_path: Path
 ) -> None:
-    chosen = resolve("LSTM,LSTM-fixed")
+    chosen = resolve_configurations("LSTM,LSTM-fixed")
     plan = planned(dataset, chosen, tmp_path, 1)
     assert plan.expected_seconds > sum(each.model.seconds_besides for each in chosen) + 1
 
@@ -1019,8 +1026,8 @@ def test_the_plan_tells_of_compiling(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("srs_eval.engine.session.kernels_there", lambda name: there)
-    chosen = resolve("AVG,HLR,HLR-short,DASH[MCM]")
+    monkeypatch.setattr("srs_eval.engine.session.has_kernels", lambda name: there)
+    chosen = resolve_configurations("AVG,HLR,HLR-short,DASH[MCM]")
     plan = planned(dataset, chosen, tmp_path, 3)
     BatchProgress().show(plan)
     said = capsys.readouterr().err
@@ -1038,9 +1045,11 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
     """Without the pool's messages too: everything is in what a task returns."""
     data, names = open_dataset(dataset), MODELS.split(",")
     with ThreadPoolExecutor(2) as threads:
-        place = Place(threads, jobs=2, ahead=3)
-        tasks = batch._UserTasks(place, TaskEvents(), data, resolve(names), Context())
-        units = list(tasks.units([(user, names) for user in data.users], []))
+        place = Backend(threads, jobs=2, queue_length=3)
+        tasks = batch._TaskRunner(
+            place, TaskEvents(), data, resolve_configurations(names), Context()
+        )
+        units = list(tasks.run([(user, names) for user in data.users], []))
     done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
     assert len(units) == len(data.users) * len(names)
     for unit in units:
@@ -1053,7 +1062,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
 def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it, a later batch knows when to try again (`ResultStore.statuses`)."""
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: module != "torch")
-    networks, average = resolve("LSTM"), resolve("AVG")
+    networks, average = resolve_configurations("LSTM"), resolve_configurations("AVG")
     units = _evaluate_user(dataset, 1, [*networks, *average], Context(), {})
     assert [(each.status, each.lacked) for each in units] == [("skipped", "torch"), ("done", "")]
     (tiny,) = _evaluate_user(dataset, TINY, average, Context(), {})
@@ -1061,7 +1070,9 @@ def test_a_unit_says_what_was_not_installed(dataset: Path, monkeypatch: pytest.M
 
 
 def test_closing_the_iterator_keeps_what_is_done(dataset: Path, tmp_path: Path) -> None:
-    events = run_batch(open_dataset(dataset), resolve("AVG"), tmp_path, users=[1, 2, 3], jobs=1)
+    events = run_batch(
+        open_dataset(dataset), resolve_configurations("AVG"), tmp_path, users=[1, 2, 3], jobs=1
+    )
     next(events)
     next(events)
     events.close()
@@ -1100,7 +1111,7 @@ def test_select_users_refuses(ranges: str) -> None:
     ],
 )
 def test_absent_users(ranges: str, highest: int | None, expected: list[tuple[int, int]]) -> None:
-    assert absent_users([1, 2, 5, 9], ranges, highest) == expected
+    assert find_missing_id_ranges([1, 2, 5, 9], ranges, highest) == expected
 
 
 def test_users_that_are_not_there_are_said(dataset: Path, tmp_path: Path) -> None:

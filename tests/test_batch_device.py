@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.benchmark.plan import open_place
+from srs_eval.benchmark.plan import open_backend
 from srs_eval.data.errors import InputError
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tests.conftest import PATIENCE
 from tests.test_batch import command, lines, needs_proc
 from tools.simulated import simulate_learner, write_dataset
@@ -104,18 +104,18 @@ def test_what_goes_wrong_on_the_device_costs_one_unit(dataset: Path, tmp_path: P
 
 def test_a_device_that_is_not_there_is_said_before_anything(dataset: Path, tmp_path: Path) -> None:
     some = ("batch", "--dataset", dataset, "--out", tmp_path, "--models", "AVG")
-    assert main_here(*some, "--users", "1-3").returncode == 0
+    assert run_in_process(*some, "--users", "1-3").returncode == 0
     before = results(tmp_path)
-    refused = main_here(*some[:-1], "AVG,LSTM", "--device", "cuda:999", "--fresh")
+    refused = run_in_process(*some[:-1], "AVG,LSTM", "--device", "cuda:999", "--fresh")
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
     assert "The device 'cuda:999' cannot be used" in refused.stderr
     for name in ("gpu", "cuda:x", "cuda:"):
-        unknown = main_here(*some, "--device", name)
+        unknown = run_in_process(*some, "--device", name)
         assert unknown.returncode == 2
         assert "--device takes" in unknown.stderr
     assert results(tmp_path) == before
-    unused = main_here(*some, "--device", "cuda:999", "--fresh", "--users", "1")
+    unused = run_in_process(*some, "--device", "cuda:999", "--fresh", "--users", "1")
     assert unused.returncode == 0, unused.stderr
 
 
@@ -146,17 +146,17 @@ def dask_cluster(*resources: dict[str, int]) -> Iterator[str]:
 @pytest.mark.slow
 def test_on_dask_the_workers_with_a_gpu_get_what_runs_on_it(tmp_path: Path) -> None:
     def place(address: str, lane: bool):  # type: ignore[no-untyped-def]
-        return open_place(address, 1, tmp_path, int, lambda *_: None, gpus=lane)
+        return open_backend(address, 1, tmp_path, int, lambda *_: None, use_gpus=lane)
 
     with dask_cluster({"GPU": 1}, {}) as address, place(address, lane=True) as everywhere:
-        on_gpu = everywhere.for_device
+        on_gpu = everywhere.device_backend
         assert on_gpu is not None
         assert (everywhere.jobs, on_gpu.jobs) == (2, 1)
         futures = [on_gpu.executor.submit(os.getpid) for _ in range(8)]
         assert len({each.result() for each in futures}) == 1
     with dask_cluster({}) as address:
         with place(address, lane=False) as everywhere:
-            assert everywhere.for_device is None
+            assert everywhere.device_backend is None
         with (
             pytest.raises(InputError, match="has the resource GPU"),
             place(address, lane=True),

@@ -12,11 +12,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from srs_eval.data.dataset_hub import _impossible
+from srs_eval.data.dataset_hub import _find_impossible_values
 from srs_eval.data.datasets import open_dataset
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
 from tools.simulated import simulate_learner, write_dataset
 
@@ -45,10 +45,10 @@ def _benchmarks_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+def session(tmp_path_factory: pytest.TempPathFactory) -> LearnerSession:
     folder = tmp_path_factory.mktemp("learner")
     write_dataset({1: simulate_learner(3, 1_200)}, folder)
-    return Session(open_dataset(folder).load(1))
+    return LearnerSession(open_dataset(folder).load(1))
 
 
 def module(name: str) -> ModuleType:
@@ -121,7 +121,9 @@ def test_verdicts_go_on_where_they_were_interrupted(
         verdicts.Situation(0.0, 0.5, 0.4, (300,)),
         verdicts.Situation(0.0, 0.5, 0.4, (300,), 2),
     ]
-    monkeypatch.setattr(verdicts, "tasks", lambda options: [(1, 0, each) for each in situations])
+    monkeypatch.setattr(
+        verdicts, "make_tasks", lambda options: [(1, 0, each) for each in situations]
+    )
     monkeypatch.setattr(verdicts, "ProcessPoolExecutor", ThreadPoolExecutor)
     arguments = ["--jobs", "1", "--results", str(tmp_path / "results.jsonl")]
     assert verdicts.main(arguments) == 0
@@ -136,14 +138,14 @@ def test_verdicts_go_on_where_they_were_interrupted(
 
 def test_intervals_that_hold_the_mean_of_the_others() -> None:
     verdicts = module("verdicts")
-    assert verdicts.covered([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]) == pytest.approx(1 / 3)
+    assert verdicts.compute_coverage([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_loop_gives_our_figure(name: str, session: Session) -> None:
+def test_loop_gives_our_figure(name: str, session: LearnerSession) -> None:
     pytest.importorskip("torch")
     loops = module("_torch_loops")
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     trials = session.trials(configuration.protocol)
     ours = session.run(configuration).metrics.log_loss
     theirs = loops.run_loop(name, trials)
@@ -152,9 +154,9 @@ def test_loop_gives_our_figure(name: str, session: Session) -> None:
 
 
 @pytest.mark.slow
-def test_our_time_counts_features_and_is_of_the_same_predictions(session: Session) -> None:
+def test_our_time_counts_features_and_is_of_the_same_predictions(session: LearnerSession) -> None:
     speed = module("speed")
-    (configuration,) = resolve("HLR")
+    (configuration,) = resolve_configurations("HLR")
     trials = session.trials(configuration.protocol)
     seconds, p = speed.our_seconds(configuration, trials, 1)
     assert seconds > 0
@@ -190,7 +192,7 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     make = module("make_dataset")
     monkeypatch.setattr(make, "LEARNERS", 2)
     monkeypatch.setattr(make, "REVIEWS", 1_000)
-    sizes = make.sizes_of(9_999, 1, 12_500, 200, 500_000)
+    sizes = make.draw_sizes(9_999, 1, 12_500, 200, 500_000)
     assert sizes.min() == 200
     assert sizes.max() == 500_000
     assert np.median(sizes) == pytest.approx(12_500, rel=0.01)
@@ -199,7 +201,7 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     assert tenth / 12_500 == pytest.approx(2_354 / 12_500, rel=0.02)
     assert ninetieth / 12_500 == pytest.approx(89_759 / 12_500, rel=0.02)
     for folder in (tmp_path / "one", tmp_path / "two"):
-        pool = make.templates(1)
+        pool = make.make_templates(1)
         assert make.write_user(folder, 7, 3_000, pool, 1) == 3_000
         make.write_user(folder, 8, 200, pool, 1)
     one, two = (open_dataset(tmp_path / name) for name in ("one", "two"))
@@ -208,8 +210,8 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
     rows = one.load(7).rows
     assert rows is not None
     assert len(rows) == 3_000
-    assert _impossible(rows) == []
-    assert one.load(7).knows_decks
+    assert _find_impossible_values(rows) == []
+    assert one.load(7).has_decks
     order = np.argsort(rows.card_id, kind="stable")
     card, day = rows.card_id[order], rows.day_offset[order]
     again = card[1:] == card[:-1]
@@ -222,7 +224,7 @@ def test_what_many_learners_would_cost_follows_from_what_was_run(
 ) -> None:
     """Units that take 10 ms and 2 s a million reviews: the table says so."""
     scale = module("scale")
-    count = len(resolve(scale.CONFIGURATIONS))
+    count = len(resolve_configurations(scale.CONFIGURATIONS))
     sizes = np.repeat(np.array([1_000.0, 20_000.0, 300_000.0]), count)
     seconds = 0.010 + 2e-6 * sizes
     large = scale.Run(

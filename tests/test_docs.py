@@ -17,10 +17,10 @@ import pytest
 
 import srs_eval
 from srs_eval import models
-from srs_eval.advice.questions import REGISTRY, heading_of
-from srs_eval.engine.conformance import findings
+from srs_eval.advice.questions import QUESTION_REGISTRY, findings_heading
+from srs_eval.engine.conformance import find_mistakes
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tests.conftest import REPOSITORY
 from tests.test_architecture import ORDER
 from tools.simulated import simulate_learner, write_dataset
@@ -79,23 +79,23 @@ def test_example_models_work_as_files_of_ones_own(
 
     files = ("--model-file", str(mine), "--model-file", str(tmp_path / "recurrent.py"))
     models = ("--models", "FIRST-GRADE,FIRST-GRADE-preset,GROWING,AVG", "--jobs", "2")
-    done = main_here("run", str(simulated_collection), *files, *models, "--json", "-")
+    done = run_in_process("run", str(simulated_collection), *files, *models, "--json", "-")
     assert done.returncode == 0, done.stderr
     found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
     assert set(found) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
-    said = main_here("models", "FIRST-GRADE", "--model-file", str(mine))
+    said = run_in_process("models", "FIRST-GRADE", "--model-file", str(mine))
     assert str(mine) in said.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
-    assert main_here(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
+    assert run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
     # Of the same size and time, as bytecode would not notice.
     before = mine.stat()
     mine.write_text(plain.replace("4650", "36501").replace("3650", "3651"), encoding="utf-8")
     os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert mine.stat().st_size == before.st_size
-    changed = main_here(*batch, *files[:2], "--models", "FIRST-GRADE")
+    changed = run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE")
     assert changed.returncode == 2
     assert "FIRST-GRADE had model file" in changed.stderr
 
@@ -104,10 +104,10 @@ def test_example_models_work_as_files_of_ones_own(
     beside.write_text("HORIZON = 4650\n")
     mine.write_text(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport beside\n{plain}")
     second = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "second"))
-    assert main_here(*second, *files[:2], "--models", "FIRST-GRADE").returncode == 0
+    assert run_in_process(*second, *files[:2], "--models", "FIRST-GRADE").returncode == 0
     del sys.modules["beside"]
     beside.write_text("HORIZON = 36501\n")
-    changed = main_here(*second, *files[:2], "--models", "FIRST-GRADE")
+    changed = run_in_process(*second, *files[:2], "--models", "FIRST-GRADE")
     del sys.modules["beside"]
     assert changed.returncode == 2
     assert "FIRST-GRADE had model file" in changed.stderr
@@ -125,7 +125,7 @@ def test_example_models_work_as_files_of_ones_own(
     ):
         if content is not None:
             (tmp_path / name).write_text(content, encoding="utf-8")
-        wrong = main_here("models", "--model-file", str(tmp_path / name))
+        wrong = run_in_process("models", "--model-file", str(tmp_path / name))
         assert wrong.returncode == 2
         assert words in wrong.stderr
         assert "Traceback" not in wrong.stderr
@@ -161,7 +161,7 @@ def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words
     (model,) = models.load_model_file(file)
     try:
         assert model.name == EXAMPLES[number]
-        assert list(findings([model], words)) == []
+        assert list(find_mistakes([model], words)) == []
     finally:
         del models.all_models()[model.name]
 
@@ -224,8 +224,8 @@ def test_models_name_their_year() -> None:
 def test_every_question_of_the_app_is_explained() -> None:
     page = (REPOSITORY / "docs" / "findings.md").read_text(encoding="utf-8")
     assert "# Findings\n" in page
-    for question in REGISTRY:
-        assert f"\n## {heading_of(question)}\n" in page
+    for question in QUESTION_REGISTRY:
+        assert f"\n## {findings_heading(question)}\n" in page
 
 
 def test_architecture_names_every_package() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srs_eval import metrics
-from srs_eval.data.trials import rmse_bin_ids
-from srs_eval.stats.intervals import _wilson_interval, calibration_graph
+from srs_eval.data.trials import compute_rmse_bin_ids
+from srs_eval.stats.intervals import _wilson_interval, compute_calibration_graph
 from tests.helpers.golden import golden_file, golden_folder, golden_lines, is_bundled
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -55,12 +55,14 @@ def learner(seed: int, n: int, decimals: int | None = None) -> Pair:
 
 def in_one_bin(y: Any, p: Any) -> metrics.Metrics:
     """All metrics, reviews being in one bin."""
-    return metrics.summary(y, p, np.zeros(len(y), np.int64))
+    return metrics.compute_metrics(y, p, np.zeros(len(y), np.int64))
 
 
 def curve(p: Any, y: Any) -> NDArray[np.float64]:
     """LOWESS of y on sorted p, at each p."""
-    knots = metrics.lowess_knots(np.asarray(p, float), np.asarray(y, float), mean_of_ties=True)
+    knots = metrics.compute_lowess_knots(
+        np.asarray(p, float), np.asarray(y, float), mean_of_ties=True
+    )
     return np.interp(p, *knots)
 
 
@@ -176,7 +178,7 @@ INTERVALS = st.one_of(
     )
 )
 def test_bins_are_the_references(rows: list[tuple[float, int, int]]) -> None:
-    ids = rmse_bin_ids(*(np.array(column) for column in zip(*rows, strict=True)))
+    ids = compute_rmse_bin_ids(*(np.array(column) for column in zip(*rows, strict=True)))
     assert ids.dtype == np.int64
     labels = [reference_bin(*row) for row in rows]
     assert len(set(zip(ids.tolist(), labels, strict=True))) == len(set(labels))
@@ -188,9 +190,15 @@ def test_every_usual_bin() -> None:
     days, count = np.arange(36_501.0), np.arange(1, 3000)
     one_day, once = np.ones_like(days), np.ones_like(count)
     for ids, labels in (
-        (rmse_bin_ids(days, one_day, 0 * days), [reference_bin(x, 1, 0) for x in days.tolist()]),
-        (rmse_bin_ids(once, count, 0 * count), [reference_bin(1, c, 0) for c in count.tolist()]),
-        (rmse_bin_ids(once, once, count), [reference_bin(1, 1, c) for c in count.tolist()]),
+        (
+            compute_rmse_bin_ids(days, one_day, 0 * days),
+            [reference_bin(x, 1, 0) for x in days.tolist()],
+        ),
+        (
+            compute_rmse_bin_ids(once, count, 0 * count),
+            [reference_bin(1, c, 0) for c in count.tolist()],
+        ),
+        (compute_rmse_bin_ids(once, once, count), [reference_bin(1, 1, c) for c in count.tolist()]),
     ):
         # A new bin begins where the reference's label changes, and nowhere else.
         changes = [a != b for a, b in pairwise(labels)]
@@ -198,10 +206,10 @@ def test_every_usual_bin() -> None:
 
 
 def test_bins_refuse_what_has_no_bin() -> None:
-    assert len(rmse_bin_ids([], [], [])) == 0
+    assert len(compute_rmse_bin_ids([], [], [])) == 0
     for delta_t, i, lapses in [(-1, 1, 0), (math.nan, 1, 0), (1, 0, 0), (1, 1, -1)]:
         with pytest.raises(ValueError, match="bins need"):
-            rmse_bin_ids([delta_t], [i], [lapses])
+            compute_rmse_bin_ids([delta_t], [i], [lapses])
 
 
 def test_rmse_bins_by_hand() -> None:
@@ -291,7 +299,7 @@ def test_order_is_stable(pair: Pair) -> None:
     _, p = pair
     for forecast in (p, np.round(p, 1)):
         np.testing.assert_array_equal(
-            metrics.ascending(forecast), np.argsort(forecast, kind="stable")
+            metrics.argsort_ascending(forecast), np.argsort(forecast, kind="stable")
         )
 
 
@@ -352,7 +360,7 @@ def test_smece_tells_calibrated_from_biased() -> None:
 @given(predictions(), st.sampled_from([1, 2, 10, 40, 100]))
 def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     y, p = pair
-    graph = calibration_graph(y, p, bins)
+    graph = compute_calibration_graph(y, p, bins)
     filled = graph.count > 0
     assert len(graph.count) == bins == len(graph.edges) - 1
     assert graph.count.sum() == len(y)
@@ -375,7 +383,7 @@ def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
 
 def test_edges_of_a_calibration_graph() -> None:
     edges = np.linspace(0, 1, 11)
-    graph = calibration_graph(np.ones(11), edges, bins=10)
+    graph = compute_calibration_graph(np.ones(11), edges, bins=10)
     assert graph.count.tolist() == [1] * 9 + [2]
     assert (graph.high == 1).all()
 
@@ -396,7 +404,7 @@ def test_wilson_interval_is_scipys(recalled: int, count: int) -> None:
 def test_summary_is_its_parts() -> None:
     y, p = learner(1, 1500)
     ids = np.arange(1500) % 17
-    found = metrics.summary(y, p, ids)
+    found = metrics.compute_metrics(y, p, ids)
     assert found.size == 1500
     assert found.log_loss == metrics.log_loss(y, p)
     assert found.rmse_bins == metrics.rmse_bins(y, p, ids)
@@ -419,7 +427,7 @@ def test_summary_is_its_parts() -> None:
 @given(predictions())
 def test_summary_is_finite_for_any_predictions(pair: Pair) -> None:
     y, p = pair
-    line = metrics.summary(y, p, np.zeros(len(y), np.int64)).to_upstream()
+    line = metrics.compute_metrics(y, p, np.zeros(len(y), np.int64)).to_upstream()
     assert all(math.isfinite(x) for key, x in line.items() if x is not None)
     assert (line["AUC"] is None) == (len(set(y.tolist())) == 1)
 
@@ -438,17 +446,17 @@ def test_summary_is_finite_for_any_predictions(pair: Pair) -> None:
     ],
 )
 def test_bad_input_is_refused(y: Any, p: Any, message: str) -> None:
-    for metric in (metrics.log_loss, metrics.auc, calibration_graph):
+    for metric in (metrics.log_loss, metrics.auc, compute_calibration_graph):
         with pytest.raises(ValueError, match=message):
             metric(y, p)
     with pytest.raises(ValueError, match=message):
-        metrics.summary(y, p, np.zeros(len(y)))
+        metrics.compute_metrics(y, p, np.zeros(len(y)))
 
 
 def test_summary_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from srs_eval.metrics import summary;"
-        "summary([1, 0, 1], [.9, .8, .7], [0, 0, 1]);"
+        "import sys; from srs_eval.metrics import compute_metrics;"
+        "compute_metrics([1, 0, 1], [.9, .8, .7], [0, 0, 1]);"
         "heavy = {'sklearn', 'scipy', 'pandas', 'numba', 'torch', 'statsmodels'};"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
@@ -480,7 +488,7 @@ def golden_features(name: str) -> dict[int, dict[str, NDArray[Any]]]:
         ]
     )
     column = {name: table[name].to_numpy() for name in columns[:6]}
-    ids = rmse_bin_ids(column["delta_t"], column["i"], lapses)
+    ids = compute_rmse_bin_ids(column["delta_t"], column["i"], lapses)
     users = {}
     for user in np.unique(column["user_id"]).tolist():
         own = column["user_id"] == user
@@ -631,7 +639,7 @@ def test_golden_to_six_decimals(configuration: str, predict: Any) -> None:
     for line in lines.values():
         rows = golden_features("other")[line["user"]]
         p = predict(rows)
-        found = metrics.summary(rows["y"], p, rows["bins"])
+        found = metrics.compute_metrics(rows["y"], p, rows["bins"])
         assert found.size == line["size"]
         figures = found.to_upstream()
         for key, expected in line["metrics"].items():

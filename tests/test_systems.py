@@ -22,7 +22,7 @@ from srs_eval.data.readers import files
 from srs_eval.engine import workers
 from srs_eval.tui import background
 from srs_eval.tui.widgets import plot
-from tests.conftest import PATIENCE, REPOSITORY, made_collection
+from tests.conftest import PATIENCE, REPOSITORY, write_simulated_collection
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cores_without_a_set_of_them(windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
-    assert workers.cores() == 6
+    assert workers.count_cores() == 6
 
 
 def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +53,8 @@ def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.Monke
         return opened(file, *rest, **named)
 
     monkeypatch.setattr(builtins, "open", without_proc)
-    batch._forget_peak()
-    assert batch._peak_mb() == 0.0
+    batch._reset_peak_memory()
+    assert batch._read_peak_mb() == 0.0
 
 
 @pytest.mark.parametrize("refusals", [2, 100])
@@ -85,9 +85,9 @@ def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
 def test_a_copy_without_its_lock_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process that is killed on Windows leaves it, where a lock goes before its folder."""
     monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / f"{files._FOLDER}left"
+    left = tmp_path / f"{files._FOLDER_PREFIX}left"
     left.mkdir()
-    (left / files._COLLECTION).touch()
+    (left / files._COLLECTION_NAME).touch()
     files.sweep_abandoned_copies()
     assert not left.exists()
 
@@ -97,7 +97,7 @@ def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
     collection = tmp_path / "Collection.anki2"
     collection.touch()
     with pytest.raises(InputError, match="is read, and is not overwritten"):
-        paths._refuse_what_is_read(tmp_path / "collection.ANKI2", [collection], "file")
+        paths._refuse_input(tmp_path / "collection.ANKI2", [collection], "file")
 
 
 _TELLING = ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY", "TERM", "WT_SESSION", "TERM_PROGRAM")
@@ -128,7 +128,7 @@ def test_the_clipboard_of_each_system(
     platform: str, variables: dict[str, str], programs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _pretend(background, platform, variables, monkeypatch)
-    assert [words[0] for words in background._clipboards()] == programs
+    assert [words[0] for words in background._clipboard_commands()] == programs
     monkeypatch.setattr(background.shutil, "which", lambda _: None)
     assert not background.copy_to_system("w = 0.2, 1.3")
 
@@ -149,8 +149,8 @@ def test_graphs_without_braille_are_drawn_in_blocks(
 ) -> None:
     _pretend(plot, platform, variables, monkeypatch)
     axis = plot.Axis(0.0, 1.0)
-    marks = (plot.Mark([0.0, 1.0], [0.0, 1.0], ""), plot.Mark([0.5], [0.5], "", "●"))
-    drawn = plot.draw(plot.Graph(marks, axis, axis, ""), 17, 7)
+    marks = (plot.GraphMark([0.0, 1.0], [0.0, 1.0], ""), plot.GraphMark([0.5], [0.5], "", "●"))
+    drawn = plot.draw_graph(plot.PlotGraph(marks, axis, axis, ""), 17, 7)
     letters = set(drawn.plain) - set("\n │└─●")
     assert letters
     assert all("\u2800" <= letter < "\u2900" for letter in letters) == has
@@ -160,7 +160,7 @@ def test_graphs_without_braille_are_drawn_in_blocks(
 def test_a_program_without_signals_of_posix(
     windows: None, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture
 ) -> None:
-    collection = made_collection(tmp_path_factory, 3, 300)
+    collection = write_simulated_collection(tmp_path_factory, 3, 300)
     assert main(["run", str(collection), "--models", "AVG", "--json"]) == 0
     assert '"AVG"' in capsys.readouterr().out
 

@@ -1,10 +1,10 @@
-"""Build the wheel and the sdist, twice, and see that both times the same bytes come out.
+"""Build the wheel and the sdist twice and check that both builds have the same bytes.
 
     python tools/build.py                  # into dist/
-    python tools/build.py --tag v1.0.0     # also: version, changelog and citation are of this tag
+    python tools/build.py --tag v1.0.0     # also: version, changelog and citation match the tag
 
-The second time is from the unpacked sdist, in another folder: what is published can be built anew
-by anybody. Dates are that of the last commit (SOURCE_DATE_EPOCH). Needs hatchling.
+The second build is made from the unpacked sdist, in another folder, so that anyone can rebuild
+what is published. Dates are that of the last commit (SOURCE_DATE_EPOCH). Needs hatchling.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def build(source: Path, out: Path, epoch: str) -> dict[str, str]:
-    """Names and SHA-256 of what is built."""
+    """Build the wheel and the sdist; return SHA-256 digests by file name."""
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
     subprocess.run(command, cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
-    made = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made}
+    paths = sorted(path for path in out.iterdir() if path.suffix in (".whl", ".gz"))
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
-def last_commit(source: Path) -> str:
-    """Its time in seconds, as SOURCE_DATE_EPOCH has it, unless that is set."""
-    if chosen := os.environ.get("SOURCE_DATE_EPOCH"):
+def find_commit_time(source: Path) -> str:
+    """Return the last commit's time in seconds, or SOURCE_DATE_EPOCH if that is set."""
+    chosen = os.environ.get("SOURCE_DATE_EPOCH")
+    if chosen:
         return chosen
-    asked = ["git", "log", "-1", "--format=%ct"]
-    return subprocess.check_output(asked, cwd=source, text=True).strip()
+    command = ["git", "log", "-1", "--format=%ct"]
+    return subprocess.check_output(command, cwd=source, text=True).strip()
 
 
-def differences(first: Path, again: dict[str, str], once: dict[str, str]) -> list[str]:
-    """What was not built alike."""
+def find_differences(first: Path, again: dict[str, str], once: dict[str, str]) -> list[str]:
+    """Return a line for each file that differs between the two builds."""
     names = sorted({*once, *again})
     return [
         f"{first / name}: the second build differs"
@@ -49,39 +50,39 @@ def differences(first: Path, again: dict[str, str], once: dict[str, str]) -> lis
     ]
 
 
-def unready(tag: str) -> list[str]:
-    """What does not yet say the version of a tag."""
+def find_unready_files(tag: str) -> list[str]:
+    """Return a line for each file that does not yet have the version of a tag."""
     paths = (REPOSITORY / "srs_eval" / "data" / "paths.py").read_text(encoding="utf-8")
     version = re.search(r'^VERSION = "([^"]+)"', paths, re.M)[1]
-    wrong = [] if tag == f"v{version}" else [f"The tag is {tag}, VERSION is {version}."]
+    problems = [] if tag == f"v{version}" else [f"The tag is {tag}, VERSION is {version}."]
     changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changes, re.M):
-        wrong.append(f'CHANGELOG.md has no "## [{version}] - YYYY-MM-DD".')
+        problems.append(f'CHANGELOG.md has no "## [{version}] - YYYY-MM-DD".')
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     if f"\nversion: {version}\n" not in citation:
-        wrong.append(f'CITATION.cff has no "version: {version}".')
-    return wrong
+        problems.append(f'CITATION.cff has no "version: {version}".')
+    return problems
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=REPOSITORY / "dist")
     parser.add_argument("--tag", help="of the release, vX.Y.Z")
-    asked = parser.parse_args()
-    wrong = unready(asked.tag) if asked.tag else []
-    epoch = last_commit(REPOSITORY)
-    shutil.rmtree(asked.out, ignore_errors=True)
-    once = build(REPOSITORY, asked.out, epoch)
+    options = parser.parse_args()
+    problems = find_unready_files(options.tag) if options.tag else []
+    epoch = find_commit_time(REPOSITORY)
+    shutil.rmtree(options.out, ignore_errors=True)
+    once = build(REPOSITORY, options.out, epoch)
     with tempfile.TemporaryDirectory() as folder:
-        (sdist,) = asked.out.glob("*.tar.gz")
+        (sdist,) = options.out.glob("*.tar.gz")
         shutil.unpack_archive(sdist, folder)
         (source,) = Path(folder).iterdir()
-        wrong += differences(asked.out, build(source, Path(folder) / "dist", epoch), once)
+        problems += find_differences(options.out, build(source, Path(folder) / "dist", epoch), once)
     for name, digest in once.items():
         print(f"{digest}  {name}")
-    for each in wrong:
-        print(each, file=sys.stderr)
-    return 1 if wrong else 0
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

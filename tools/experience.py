@@ -1,9 +1,9 @@
-"""What published users gained: the table behind `srs_eval.advice.population`.
+"""Make the table of published users' gains behind `srs_eval.advice.population`.
 
     python tools/experience.py PUBLISHED [OUT]
 
 PUBLISHED holds per-user result files of srs-benchmark (`FSRS-5.jsonl.gz`, ...: one JSON line a
-user). Of each user the table keeps the number of evaluated reviews and figures to five decimals,
+user). The table keeps each user's number of evaluated reviews and metrics to five decimals, but
 not the user's number.
 """
 
@@ -35,34 +35,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("published", type=Path)
     parser.add_argument("out", type=Path, nargs="?", default=OUT)
     options = parser.parse_args(arguments)
-    columns = table(options.published)
+    columns = build_table(options.published)
     with options.out.open("wb") as file:
         np.savez_compressed(file, **columns)
     print(f"{options.out}: {len(columns['reviews']):,} users, {options.out.stat().st_size:,} bytes")
 
 
-def table(published: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Columns (users,), uint32: reviews, and figures times 100,000, ordered by reviews."""
-    files = {name: results(published / f"{file}.jsonl.gz") for name, file in LOSSES.items()}
-    users = sorted(set.intersection(*(set(each) for each in files.values())))
-    fsrs = [files["optimized"][user] for user in users]
-    columns = {"reviews": np.array([each["size"] for each in fsrs], np.uint32)}
-    for name, found in files.items():
-        columns[name] = scaled([found[user]["metrics"]["LogLoss"] for user in users])
+def build_table(published: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Return columns (users,), uint32: reviews, and metrics times 100,000, ordered by reviews."""
+    files = {name: read_results(published / f"{file}.jsonl.gz") for name, file in LOSSES.items()}
+    users = sorted(set.intersection(*(set(results) for results in files.values())))
+    fsrs_results = [files["optimized"][user] for user in users]
+    columns = {"reviews": np.array([result["size"] for result in fsrs_results], np.uint32)}
+    for name, results in files.items():
+        columns[name] = scale([results[user]["metrics"]["LogLoss"] for user in users])
     for name, metric in {"rmse_bins": "RMSE(bins)", "auc": "AUC"}.items():
-        columns[name] = scaled([each["metrics"][metric] for each in fsrs])
+        columns[name] = scale([result["metrics"][metric] for result in fsrs_results])
     order = np.lexsort((columns["optimized"], columns["reviews"]))
     return {name: column[order] for name, column in columns.items()}
 
 
-def results(path: Path) -> dict[int, dict[str, Any]]:
+def read_results(path: Path) -> dict[int, dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return {each["user"]: each for each in map(json.loads, lines)}
+        return {result["user"]: result for result in map(json.loads, lines)}
 
 
-def scaled(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
+def scale(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
     return np.array(
-        [UNKNOWN if each is None else round(each * SCALE) for each in values], np.uint32
+        [UNKNOWN if value is None else round(value * SCALE) for value in values], np.uint32
     )
 
 

@@ -1,11 +1,11 @@
-"""What an installation weighs and whose licences it carries, by package.
+"""List the packages of an installation with their sizes and licences.
 
     python tools/installed.py                     # of the environment that runs it
     python tools/installed.py .venv/bin/python    # of another one
     python tools/installed.py --licences          # as a table of Markdown
     python tools/installed.py --most 700          # fails above 700 MB
 
-Bytes are those of files on disk, compiled bytecode included where it is there (pip writes it, uv
+Sizes are those of files on disk, including compiled bytecode if there is any (pip writes it, uv
 does not). Python itself is left out. Needs nothing but the standard library.
 """
 
@@ -22,49 +22,55 @@ _INSTALLERS = ("pip", "setuptools", "wheel")
 MB = 1e6
 
 
-def bytes_of(distribution: Distribution) -> int:
-    """What a package's files weigh; their bytecode counts once, whoever lists it."""
+def count_bytes(distribution: Distribution) -> int:
+    """Return the size of a package's files in bytes; bytecode counts once, even if listed, too."""
     paths = {
         Path(str(distribution.locate_file(file))).resolve() for file in distribution.files or ()
     }
-    compiled = {
-        each
-        for path in paths
-        if path.suffix == ".py"
-        for each in path.parent.joinpath("__pycache__").glob(f"{path.stem}.*.pyc")
-    }
+    compiled: set[Path] = set()
+    for path in paths:
+        if path.suffix == ".py":
+            compiled.update(path.parent.joinpath("__pycache__").glob(f"{path.stem}.*.pyc"))
     return sum(path.stat().st_size for path in paths | compiled if path.is_file())
 
 
-def licence_of(distribution: Distribution) -> str:
-    """As the package declares it: an SPDX expression, a classifier, or the first line of a text."""
+def find_licence(distribution: Distribution) -> str:
+    """Return the declared licence: an SPDX expression, a classifier, or a text's first line."""
     declared = distribution.metadata
-    if expression := declared.get("License-Expression"):
+    expression = declared.get("License-Expression")
+    if expression:
         return str(expression)
-    classified = [
-        each.rpartition(" :: ")[2]
-        for each in declared.get_all("Classifier") or ()
-        if each.startswith("License :: OSI Approved :: ")
+    licences = [
+        classifier.rpartition(" :: ")[2]
+        for classifier in declared.get_all("Classifier") or ()
+        if classifier.startswith("License :: OSI Approved :: ")
     ]
-    return " and ".join(classified) or (declared.get("License") or "not declared").splitlines()[0]
+    if licences:
+        return " and ".join(licences)
+    text = declared.get("License") or "not declared"
+    return text.splitlines()[0]
 
 
-def found() -> list[tuple[str, str, int, str]]:
-    """Name, version, bytes and licence of each package of this environment, heaviest first."""
-    here = {each.metadata["Name"]: each for each in distributions() if each.metadata["Name"]}
+def list_packages() -> list[tuple[str, str, int, str]]:
+    """Return name, version, bytes and licence of this environment's packages, heaviest first."""
+    by_name = {
+        distribution.metadata["Name"]: distribution
+        for distribution in distributions()
+        if distribution.metadata["Name"]
+    }
     rows = [
-        (name, each.version, bytes_of(each), licence_of(each))
-        for name, each in here.items()
+        (name, distribution.version, count_bytes(distribution), find_licence(distribution))
+        for name, distribution in by_name.items()
         if name.lower() not in _INSTALLERS
     ]
     return sorted(rows, key=lambda row: (-row[2], row[0].lower()))
 
 
-def _of(python: str | None) -> list[tuple[str, str, int, str]]:
+def _list_packages_of(python: str | None) -> list[tuple[str, str, int, str]]:
     if python is None:
-        return found()
-    asked = [python, "-I", "-S", "-c", _ASK, str(Path(__file__).resolve().parent)]
-    return [tuple(row) for row in json.loads(subprocess.check_output(asked, text=True))]
+        return list_packages()
+    command = [python, "-I", "-S", "-c", _ASK, str(Path(__file__).resolve().parent)]
+    return [tuple(row) for row in json.loads(subprocess.check_output(command, text=True))]
 
 
 _ASK = """
@@ -72,7 +78,7 @@ import json, site, sys
 site.main()
 sys.path.insert(0, sys.argv[1])
 import installed
-print(json.dumps(installed.found()))
+print(json.dumps(installed.list_packages()))
 """
 
 
@@ -81,9 +87,9 @@ def main() -> int:
     parser.add_argument("python", nargs="?", help="of the environment; this one if left out")
     parser.add_argument("--licences", action="store_true", help="a table of licences in Markdown")
     parser.add_argument("--most", type=float, metavar="MB", help="fail where all of it weighs more")
-    asked = parser.parse_args()
-    rows = _of(asked.python)
-    if asked.licences:
+    options = parser.parse_args()
+    rows = _list_packages_of(options.python)
+    if options.licences:
         print("| package | licence |\n|---|---|")
         for name, _, _, licence in sorted(rows, key=lambda row: row[0].lower()):
             print(f"| {name} | {licence} |")
@@ -92,8 +98,8 @@ def main() -> int:
         print(f"{size / MB:8.1f} MB  {name} {version}")
     total = sum(size for _, _, size, _ in rows) / MB
     print(f"{total:8.1f} MB  in all, {len(rows)} packages")
-    if asked.most is not None and total > asked.most:
-        print(f"This is more than {asked.most:g} MB.", file=sys.stderr)
+    if options.most is not None and total > options.most:
+        print(f"This is more than {options.most:g} MB.", file=sys.stderr)
         return 1
     return 0
 

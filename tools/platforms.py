@@ -1,4 +1,4 @@
-"""Whether srs-eval can be installed from wheels alone on every system that it is for.
+"""Check that srs-eval installs from wheels alone on every supported system.
 
     python tools/platforms.py    # needs uv and a package index; about a minute
 
@@ -32,12 +32,13 @@ _SHOWN = ("numba", "numpy", "pyarrow", "torch")
 
 
 def resolve(system: str, python: str) -> tuple[bool, str]:
-    """Whether wheels are there, and the versions of some packages or uv's reason."""
-    asked = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
-    asked += ["--only-binary", ":all:", "--prerelease", "disallow"]
-    asked += ["--python-platform", SYSTEMS[system], "--python-version", python]
-    asked += [word for extra in EXTRAS for word in ("--extra", extra)]
-    run = subprocess.run([*asked, str(_PROJECT)], capture_output=True, text=True)
+    """Return whether wheels exist, with the versions of some packages or else uv's reason."""
+    command = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    command += ["--only-binary", ":all:", "--prerelease", "disallow"]
+    command += ["--python-platform", SYSTEMS[system], "--python-version", python]
+    for extra in EXTRAS:
+        command += ["--extra", extra]
+    run = subprocess.run([*command, str(_PROJECT)], capture_output=True, text=True)
     if run.returncode:
         return False, run.stderr.strip()
     lines = run.stdout.splitlines()
@@ -48,14 +49,14 @@ def resolve(system: str, python: str) -> tuple[bool, str]:
 def main() -> int:
     wrong = 0
     for system, python in product(SYSTEMS, PYTHONS):
-        found, words = resolve(system, python)
+        has_wheels, words = resolve(system, python)
         reason = NONE.get((system, python))
-        if found == (reason is None):
+        if has_wheels == (reason is None):
             words = reason or words
         else:
             wrong += 1
             words = f"WRONG: {words}" if reason is None else f"WRONG: no longer so: {reason}"
-        print(f"{system:20} {python:5} {'wheels' if found else 'none':7} {words}", flush=True)
+        print(f"{system:20} {python:5} {'wheels' if has_wheels else 'none':7} {words}", flush=True)
     return 1 if wrong else 0
 
 

@@ -1,8 +1,8 @@
-"""Makes the documentation site (`make site`, or python -m tools.website) in build/website/html.
+"""Make the documentation site (`make site`, or python -m tools.website) in build/website/html.
 
-README and docs/ are taken as they are; the reference and a page for each model are made from
+README and docs/ are used as they are; the reference and a page for each model are made from
 typer's options, docstrings, the registry and predictions for the demo's learner. A warning is an
-error, and so is a link inside that leads nowhere.
+error, and so is a broken link within the site.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ SECTIONS = {
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),
     "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),
 }
-CLASSES = """report.notebook.Results advice.findings.Finding advice.workload.estimate.Question
-models.Model data.trials.Trials data.protocol.Protocol"""
+CLASSES = """report.notebook.Results advice.findings.Finding
+advice.workload.estimate.WorkloadQuestion models.Model data.trials.Trials data.protocol.Protocol"""
 SETTINGS = {
-    **dict.fromkeys(("project", "html_title"), "srs-eval"),
+    "project": "srs-eval",
+    "html_title": "srs-eval",
     "html_theme": "furo",
-    **dict.fromkeys(("html_show_sourcelink", "html_show_copyright"), False),
+    "html_show_sourcelink": False,
+    "html_show_copyright": False,
     "extensions": ["myst_parser", "sphinx.ext.autodoc"],
     "myst_heading_anchors": 4,
     "autodoc_typehints": "none",
@@ -47,8 +49,11 @@ def plain(name: str) -> str:
 
 
 def table(*rows: Any) -> str:
-    head, *others = [[re.sub(r"([|<])", r"\\\1", str(each)) for each in row] for row in rows]
-    lines = [" | ".join(line) for line in (head, ["---"] * len(head), *others)]
+    escaped_rows = []
+    for row in rows:
+        escaped_rows.append([re.sub(r"([|<])", r"\\\1", str(cell)) for cell in row])
+    escaped_rows.insert(1, ["---"] * len(escaped_rows[0]))
+    lines = [" | ".join(cells) for cells in escaped_rows]
     return "".join(f"| {' '.join(line.split())} |\n" for line in lines) + "\n"
 
 
@@ -56,8 +61,8 @@ def toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
-def reference(folder: Path) -> None:
-    """The command line, as `typer utils docs` has it, and the Python interface."""
+def write_reference(folder: Path) -> None:
+    """Write the reference of the command line (by `typer utils docs`) and the Python interface."""
     import typer
     from typer.cli import get_docs_for_click
 
@@ -67,8 +72,9 @@ def reference(folder: Path) -> None:
     group = typer.main.get_group(app)
     for command in group.commands.values():
         command.short_help = (command.help or "").partition("\n")[0]  # whole, not cut at 45
-    said = {"ctx": typer.Context(group), "name": "srs-eval", "title": "Command line"}
-    text = get_docs_for_click(obj=group, **said)
+    text = get_docs_for_click(
+        obj=group, ctx=typer.Context(group), name="srs-eval", title="Command line"
+    )
     (folder / "cli.md").write_text(text, "utf-8")
     public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
     public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES.split()]
@@ -76,21 +82,21 @@ def reference(folder: Path) -> None:
     (folder / "python.md").write_text(text, "utf-8")
 
 
-def published() -> dict[str, list[tuple[str, ...]]]:
-    """Rows of the table in docs/fidelity.md, by model."""
+def read_published() -> dict[str, list[tuple[str, ...]]]:
+    """Read the rows of the table in docs/fidelity.md, by model."""
     text = (DOCS / "fidelity.md").read_text("utf-8").split("## Published in")[1]
-    found: dict[str, list[tuple[str, ...]]] = {}
+    rows_by_model: dict[str, list[tuple[str, ...]]] = {}
     for line in re.findall(r"^\|([A-Z].*)\|$", text.partition("\n## ")[0], re.M):
-        name, later, bins, auc, _, whole, *_ = line.split("|")
+        name, later, bins, auc, _, all_reviews, *_ = line.split("|")
         name = {"GRU": "GRU-503", "LSTM": "(another network)"}.get(name, name)
         model = re.split(r" (?!v\d|Reg)|,|-short", name)[0]
-        found.setdefault(plain(model), []).append((name, later, bins, auc, whole))
-    return found
+        rows_by_model.setdefault(plain(model), []).append((name, later, bins, auc, all_reviews))
+    return rows_by_model
 
 
-def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
-    """What registry, module and notes say of a model."""
-    from srs_eval.report.console import INPUTS
+def collect_facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
+    """Collect what registry, module and notes say about a model."""
+    from srs_eval.report.console import INPUT_MEANINGS
 
     first = of_model[0]
     module = import_module(first["file"].removesuffix(".py").replace("/", "."))
@@ -98,57 +104,69 @@ def facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
         ("model", name),
         ("year", year),
         ("source", first["source"]),
-        ("inputs", ", ".join(INPUTS.get(each, each) for each in first["inputs"].split(", "))),
+        (
+            "inputs",
+            ", ".join(INPUT_MEANINGS.get(code, code) for code in first["inputs"].split(", ")),
+        ),
         ("parameters", f"{first['parameters']:,}"),
         ("evaluated on", first["evaluated_on"]),
-        ("configurations", ", ".join(f"`{each['configuration']}`" for each in of_model)),
+        ("configurations", ", ".join(f"`{entry['configuration']}`" for entry in of_model)),
         ("code", f"[{first['file']}](../{first['file']})"),
     )
-    stems = [plain(each) for each in (name, Path(first["file"]).stem, name.split("-")[0])]
-    notes = [note for stem in stems for note in NOTES if plain(note) == stem]
+    stems = [plain(title) for title in (name, Path(first["file"]).stem, name.split("-")[0])]
+    notes = []
+    for stem in stems:
+        notes += [note for note in NOTES if plain(note) == stem]
     for note in notes[:1]:
         text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
     functions = filter(inspect.isfunction, vars(module).values())
     steps = [step for step in map(inspect.getsource, functions) if "w: Value) ->" in step]
     code = "\n\n```python\n" + "\n\n".join(steps) + "```\n\n</details>\n\n"
     text += f"## What it is\n\n{module.__doc__}\n\n"
-    return text + f"<details><summary>As code</summary>{code}" * bool(steps)
+    if steps:
+        text += f"<details><summary>As code</summary>{code}"
+    return text
 
 
-def models(folder: Path) -> None:
-    """A page for each model, and one of all."""
+def write_model_pages(folder: Path) -> None:
+    """Write a page for each model, and an overview of all."""
     import srs_eval
     from srs_eval.data.paths import DEMO_FILE
     from srs_eval.models import all_models
     from srs_eval.report.document import Picture
-    from srs_eval.report.export import models_document
-    from srs_eval.report.pictures import SMALL, calibration, svg
-    from srs_eval.stats.intervals import calibration_graph
+    from srs_eval.report.export import build_models_document
+    from srs_eval.report.pictures import SMALL_SIZE, calibration_chart, render_svg
+    from srs_eval.stats.intervals import compute_calibration_graph
 
     more = [each.name for each in all_models().values() if each.extra and not each.given]
     results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
-    rows, means = [("model", "log loss", "year", "parameters")], published()
-    listed = models_document(all_models())["models"]
+    rows = [("model", "log loss", "year", "parameters")]
+    means = read_published()
+    listed = build_models_document(all_models())["models"]
     for name in all_models():
         of_model = [each for each in listed if each["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
         year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
-        text = facts(name, of_model, year) + "## How well it predicts\n\n"
+        text = collect_facts(name, of_model, year) + "## How well it predicts\n\n"
         names = (each["configuration"] for each in of_model)
         done = {each: results[each] for each in names if each in results}
         if done:
             text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n"
             figures = [(key, *map(p.metrics.to_upstream().get, FIGURES)) for key, p in done.items()]
             text += table(("", *FIGURES), *figures) + f"![Recalled by predicted]({page}.svg)\n\n"
-            graphs = [(each, calibration_graph(p.y, p.p)) for each, p in [*done.items()][:1]]
-            drawn, _ = svg(Picture(page, page, calibration(graphs, SMALL)))
+            graphs = [
+                (each, compute_calibration_graph(p.y, p.p)) for each, p in [*done.items()][:1]
+            ]
+            drawn, _ = render_svg(Picture(page, page, calibration_chart(graphs, SMALL_SIZE)))
             drawn = drawn.replace(b"<svg ", b'<svg style="background:#fff" ', 1)
             (folder / f"{page}.svg").write_bytes(drawn)
-        if of_means := means.get(plain(name), []):
+        of_means = means.get(plain(name), [])
+        if of_means:
             text += "srs-benchmark, August 2026, means by users on later days, last on all reviews "
             text += "([more](../docs/fidelity.md#published-in-2026)):\n\n"
             text += table(("", *FIGURES, "LogLoss, all"), *of_means)
-        text += "" if done or of_means else "It needs weights or predictions of your own.\n"
+        if not done and not of_means:
+            text += "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
         loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
         rows.append((f"[{name}]({page}.md)", loss, year, of_model[0]["parameters"]))
@@ -158,45 +176,63 @@ def models(folder: Path) -> None:
     (folder / "index.md").write_text(text, "utf-8")
 
 
-def lost_links(site: Path) -> list[str]:
-    """ "page: link" of what leads nowhere inside the site."""
+def find_broken_links(site: Path) -> list[str]:
+    """Find broken links within the site, as "page: link"."""
     pages = {path.resolve(): path.read_text("utf-8") for path in site.rglob("*.html")}
     anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
-    lost = []
+    broken = []
     for path, text in pages.items():
         for link in sorted(set(re.findall(r'\b(?:href|src)="(?!\w+:|//)([^"]+)"', text))):
             file, _, anchor = unquote(link).partition("#")
-            at = (path.parent / file.partition("?")[0]).resolve() if file else path
-            if not at.is_file() or (anchor and at in pages and anchor not in anchors[at]):
-                lost.append(f"{path.name}: {link} leads nowhere")
-    return lost
+            target = (path.parent / file.partition("?")[0]).resolve() if file else path
+            if not target.is_file() or (
+                anchor and target in pages and anchor not in anchors[target]
+            ):
+                broken.append(f"{path.name}: {link} leads nowhere")
+    return broken
 
 
 def main() -> int:
     from sphinx.application import Sphinx
 
-    folder, out = ROOT / "build" / "website" / "source", ROOT / "build" / "website" / "html"
+    folder = ROOT / "build" / "website" / "source"
+    out = ROOT / "build" / "website" / "html"
     shutil.rmtree(folder.parent, ignore_errors=True)
     left_out = shutil.ignore_patterns(".git", ".venv*", ".cache", "build", "tests")
     shutil.copytree(ROOT, folder, ignore=left_out)
     for path in (*folder.glob("docs/*.md"), folder / "addon" / "README.md"):
         text = re.sub(r"```mermaid\n.*?```\n", "", path.read_text("utf-8"), flags=re.S)
         path.write_text(text.replace("(../README.md", "(../index.md"), "utf-8")
-    for make in (reference, models):
-        (folder / make.__name__).mkdir()
-        make(folder / make.__name__)
+    for name, write_pages in (("reference", write_reference), ("models", write_model_pages)):
+        (folder / name).mkdir()
+        write_pages(folder / name)
     text = (folder / "README.md").rename(folder / "index.md").read_text("utf-8")
-    known = {each for pages in SECTIONS.values() for each in pages}
-    others = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in known)
+    listed: set[str] = set()
+    for pages in SECTIONS.values():
+        listed.update(pages)
+    unlisted = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in listed)
     for section, pages in SECTIONS.items():
-        text += toctree(section, [f"/docs/{page}".rpartition("//")[2] for page in pages or others])
+        paths = [f"/docs/{page}".rpartition("//")[2] for page in pages or unlisted]
+        text += toctree(section, paths)
     (folder / "index.md").write_text(text, "utf-8")
-    paths = (str(folder), None, str(out), str(out.with_name("doctrees")))
-    site = Sphinx(*paths, "html", SETTINGS, status=None, warningiserror=True, freshenv=True)
+    site = Sphinx(
+        srcdir=str(folder),
+        confdir=None,
+        outdir=str(out),
+        doctreedir=str(out.with_name("doctrees")),
+        buildername="html",
+        confoverrides=SETTINGS,
+        status=None,
+        warningiserror=True,
+        freshenv=True,
+    )
     site.build()
-    lost = lost_links(out)
-    print(*lost, sep="\n", end="\n" * bool(lost))
-    return site.statuscode or bool(lost)
+    broken_links = find_broken_links(out)
+    for link in broken_links:
+        print(link)
+    if broken_links:
+        return 1
+    return site.statuscode
 
 
 if __name__ == "__main__":

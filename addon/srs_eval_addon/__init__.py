@@ -1,4 +1,4 @@
-"""srs-eval in Anki: Tools > srs-eval. Reads the open collection, never writes to it."""
+"""Add Tools > srs-eval to Anki, which reads the open collection and never writes to it."""
 
 from aqt import mw
 from aqt.qt import QAction, qconnect

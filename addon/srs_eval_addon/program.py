@@ -1,6 +1,6 @@
-"""The program srs-eval: where it is, a run of it on a collection, an end to that run.
+"""Find the program srs-eval, run it on a collection, and end that run.
 
-Knows nothing of Anki, and works with Python 3.9 and newer.
+Does not depend on Anki, and works with Python 3.9 and newer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-# A program that is started from a desktop does not know the PATH of a terminal.
+# A program that is started from a desktop does not have the PATH of a terminal.
 _USUAL = (
     "~/.local/bin",
     "~/.cargo/bin",
@@ -21,15 +21,15 @@ _USUAL = (
     "/usr/local/bin",
 )
 _PYTHONS = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What Anki may have set for itself; another Python must not see it."""
+"""Variables that Anki may have set for itself; another Python must not see them."""
 
 
 class NotFound(Exception):
-    """There is no program that could evaluate; `str(error)` says what to do."""
+    """No program is available for the evaluation; `str(error)` says what to do."""
 
 
 def find(command: list[str], source: str) -> tuple[list[str], bool]:
-    """The words that start srs-eval, and whether uv has to fetch it. Raises NotFound."""
+    """Return the words that start srs-eval, and whether uv has to fetch it. Raises NotFound."""
     if command:
         if _which(command[0]) is None:
             raise NotFound(f'There is no program "{command[0]}", which the settings name.')
@@ -49,18 +49,21 @@ def _which(name: str) -> str | None:
 
 
 class Evaluation:
-    """`srs-eval export` on a collection, which it only reads; the page goes to `page`."""
+    """A run of `srs-eval export` on a collection, which it only reads; the page goes to `page`."""
 
     def __init__(self, program: list[str], collection: Path, page: Path, options: list[str]):
         self.page = page
-        self.said: list[str] = []  # lines of progress and words
+        self.said: list[str] = []  # lines of progress and messages
         self.cancelled = False
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._command = [*program, "export", str(collection), "--html", str(page), *options]
 
     def run(self) -> bool:
-        """Blocks until the page is there or not. Raises OSError where nothing can be started."""
+        """Run until the page exists or the run fails. Raises OSError if the program cannot start.
+
+        Returns whether the page was made.
+        """
         with self._lock:
             if self.cancelled:
                 return False
@@ -80,7 +83,7 @@ class Evaluation:
         return self._process.wait() == 0 and self.page.is_file() and not self.cancelled
 
     def cancel(self) -> None:
-        """End it and what it has started; `run` returns soon."""
+        """End the run and its child processes; `run` returns soon."""
         with self._lock:
             self.cancelled = True
             if self._process is not None and self._process.poll() is None:
@@ -93,7 +96,7 @@ def _environment() -> dict[str, str]:
 
 
 def _apart() -> dict[str, object]:
-    """A group of processes of its own, so that all of it can be ended; no window on Windows."""
+    """Return options for a separate process group that can be ended whole; no window on Windows."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NO_WINDOW}
     return {"start_new_session": True}

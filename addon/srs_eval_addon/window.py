@@ -1,4 +1,4 @@
-"""What Anki shows: progress with Cancel, then the report."""
+"""Show an evaluation in Anki: progress with Cancel, then the report."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from aqt.webview import AnkiWebView
 from .program import Evaluation, NotFound, find
 
 _REPORT = "srs-eval-report"
-_open: list[Window] = []  # one at a time; kept here so that it is not collected
+_open: list[Window] = []  # at most one; kept here so that it is not garbage-collected
 
 
 def evaluate(package: str) -> Window | None:
-    """Evaluate the open collection in the background; its window, None where that cannot be."""
+    """Evaluate the open collection in the background; return the window, or None if that fails."""
     if _open:
         _open[0].activateWindow()
         return _open[0]
@@ -53,7 +53,7 @@ def evaluate(package: str) -> Window | None:
 
 
 class Window(QDialog):
-    """First progress and Cancel, then the report in Anki's web view."""
+    """Window that shows progress and Cancel first, then the report in Anki's web view."""
 
     def __init__(self, program: list[str], collection: Path, options: list[str]) -> None:
         super().__init__(mw, Qt.WindowType.Window)
@@ -67,7 +67,7 @@ class Window(QDialog):
         self._words.setWordWrap(True)
         self._words.setTextFormat(Qt.TextFormat.PlainText)
         self._bar = QProgressBar()
-        self._bar.setRange(0, 0)  # how long it takes is not known
+        self._bar.setRange(0, 0)  # duration unknown
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel)
         qconnect(self._buttons.rejected, self.reject)
         layout = QVBoxLayout(self)
@@ -85,7 +85,7 @@ class Window(QDialog):
         self._words.setText(f"{said[0]}\n{time.monotonic() - self._began:.0f} s")
 
     def _done(self, future: Future) -> None:
-        if self.evaluation.cancelled:  # and this window is gone
+        if self.evaluation.cancelled:  # the window is gone by now
             self._tidy()
             return
         self._timer.stop()
@@ -116,14 +116,14 @@ class Window(QDialog):
         opens = self._buttons.button(buttons.Open)
         opens.setText("Open in browser")
         qconnect(opens.clicked, lambda: openLink(page))
-        # As Anki's own pages are shown: links within it work, others open in the browser.
+        # Shown like Anki's own pages: links within it work, others open in the browser.
         self.web.setHtml(self.evaluation.page.read_text(encoding="utf-8"))
         self.web.set_bridge_command(lambda word: self.close() if word == "close" else None, self)
         self.resize(1000, 800)
         restoreGeom(self, _REPORT)
 
     def done(self, result: int) -> None:
-        """Closed by whatever way: a run is ended, what is temporary goes."""
+        """End a running evaluation and delete temporary files, however the window was closed."""
         gui_hooks.profile_will_close.remove(self.close)
         self._timer.stop()
         if self in _open:

@@ -1,1 +1,1 @@
-"""What should the learner change?"""
+"""Suggest what a learner should change, and estimate how likely it is to help."""

@@ -1,13 +1,13 @@
-"""Buttons: am I misusing Hard, which learning steps, and what would the buttons show?
+"""Assess how the learner uses the Hard button, which learning steps fit, and what buttons show.
 
-FSRS takes Hard as remembered. Where it is pressed for what was forgotten, recall after it is
+FSRS counts Hard as remembered. If a learner presses it for forgotten cards, recall after it is
 lower than FSRS expects, and later reviews are predicted better if it counts as Again in their
-histories. What is evaluated stays the same: Hard is remembered.
+histories. The evaluated outcomes stay the same: Hard is remembered.
 
-For steps, answers are told apart by what came before: a first Again, Hard or Good, Again and then
+For steps, answers are grouped by the answer before: a first Again, Hard or Good, Again and then
 Good, or a lapse; these are the situations that the steps of a preset decide on
-(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). Counted is the next answer
-to the card on the same day. Its recall follows FSRS's forgetting curve with the preset's decay;
+(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). The next answer to the
+card on the same day is counted. Its recall follows FSRS's forgetting curve with the preset's decay;
 the stability, here in minutes, is fitted by maximum likelihood. Its interval is that of a mean
 over days of the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth
 Berkeley Symposium 1).
@@ -26,49 +26,66 @@ from numpy.typing import NDArray
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.workload.simulator import Memory
-from srs_eval.advice.workload.today import Today, memory_state, todays_cards
+from srs_eval.advice.workload.today import TodaysCards, collect_todays_cards, compute_memory_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FILTERED, REVIEW, FloatArray, IntArray, Preset, Rows
 from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
-from srs_eval.models.own_parameters import as_anki_runs, fault_of
-from srs_eval.stats.intervals import FEWEST_DAYS, Interval, mean_interval
+from srs_eval.models.own_parameters import find_fault, normalize_as_anki
+from srs_eval.stats.intervals import MIN_DAYS, Interval, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
-_AGAIN, _HARD, _GOOD = 1, 2, 3
-_REVIEW = (REVIEW + 1, FILTERED + 1)  # states of a card
-_SELDOM = 0.01  # of all answers to reviews; below it nothing can go wrong with Hard
+_AGAIN = 1
+_HARD = 2
+_GOOD = 3
+_REVIEW_STATES = (REVIEW + 1, FILTERED + 1)  # states of a card
+_SELDOM_SHARE = 0.01  # of all answers to reviews; below it Hard can do no harm
 
 
-def am_i_misusing_hard(learner: Learner) -> f.Finding:
-    """One finding over all presets, for buttons are a habit of the person."""
-    ratings = review_ratings(learner)
+def assess_hard_button(learner: Learner) -> f.Finding:
+    """Return one finding over all presets, because buttons are a habit of the person."""
+    ratings = select_review_ratings(learner)
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
-    found = f.Finding("hard", "all presets", reviews=len(ratings))
-    if share < _SELDOM:
-        return replace(found, evidence=f.Hard("seldom", share))
-    difference = _what_if_again(learner)
-    evidence = f.Hard(_SAYS.get(learner.verdict(difference), "no"), share, expected_after(learner))
-    lacks = learner.missing(difference) if evidence.says == f.OPEN else None
-    found = replace(found, interval=difference, reviews=difference.reviews, missing=lacks)
-    return replace(found, evidence=evidence)
+    if share < _SELDOM_SHARE:
+        evidence = f.HardButton("seldom", share)
+        return f.Finding("hard", "all presets", reviews=len(ratings), evidence=evidence)
+    difference = _compare_hard_as_again(learner)
+    evidence = f.HardButton(
+        _HARD_CONCLUSIONS.get(learner.verdict(difference), "no"),
+        share,
+        measure_recall_after_buttons(learner),
+    )
+    missing = None
+    if evidence.conclusion == f.CANT_TELL:
+        missing = learner.missing_data(difference)
+    return f.Finding(
+        "hard",
+        "all presets",
+        interval=difference,
+        reviews=difference.reviews,
+        missing=missing,
+        evidence=evidence,
+    )
 
 
-def review_ratings(learner: Learner) -> IntArray:
-    """The answers to reviews, those in steps left out."""
+def select_review_ratings(learner: Learner) -> IntArray:
+    """Return the ratings of reviews, without answers in learning and relearning steps."""
     rows = learner.session.rows(learner.trials.protocol)
-    return rows.rating[np.isin(rows.state, _REVIEW)]
+    return rows.rating[np.isin(rows.state, _REVIEW_STATES)]
 
 
-_SAYS: Mapping[str, Literal["yes", "can't tell"]] = {"better": "yes", "can't tell yet": f.OPEN}
+_HARD_CONCLUSIONS: Mapping[str, Literal["yes", "can't tell"]] = {
+    "better": "yes",
+    "can't tell yet": f.CANT_TELL,
+}
 
 
-def _what_if_again(learner: Learner) -> Interval:
-    """Log loss of optimized FSRS-6 if Hard of the past had meant Again, minus as it is.
+def _compare_hard_as_again(learner: Learner) -> Interval:
+    """Return the log loss of optimized FSRS-6 with past Hard counted as Again, minus as it is.
 
-    Outcomes are as they are in training and evaluating. (Reviews answered Hard must not be left
-    out instead: that would choose reviews by their outcome.)
+    Outcomes stay as they are in training and evaluation. (Reviews answered Hard must not be
+    excluded instead: that would select reviews by their outcome.)
     """
     index = learner.trials.test_index
     configuration = learner.configuration("optimized")
@@ -82,55 +99,59 @@ def _what_if_again(learner: Learner) -> Interval:
     return learner.interval(learner.losses(p, index) - learner.held_out_losses("optimized"), index)
 
 
-def expected_after(learner: Learner) -> tuple[f.AfterButton, ...]:
-    """By the last button: share recalled, and what optimized FSRS-6 expects above it.
+def measure_recall_after_buttons(learner: Learner) -> tuple[f.RecallAfterButton, ...]:
+    """Return, by last button, the share recalled and what optimized FSRS-6 expects above it.
 
-    Of held-out reviews whose review before was on an earlier day too.
+    Only held-out reviews are used whose previous review was on an earlier day too.
     """
     trials = learner.trials
     index = trials.test_index
-    p = learner.held_out("optimized")
-    last = trials.history_rating[trials.history_end[index] - 1]
+    p = learner.held_out_predictions("optimized")
+    last_button = trials.history_rating[trials.history_end[index] - 1]
     on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
-    found = []
+    recall_by_button = []
     for button, name in _BUTTONS.items():
-        mine = (last == button) & on_later_day
-        if mine.any():
-            bias: FloatArray = p[mine] - trials.y[index[mine]]
-            recalled = float(trials.y[index[mine]].mean())
-            found.append(f.AfterButton(name, recalled, learner.interval(bias, index[mine])))
-    return tuple(found)
+        selected = (last_button == button) & on_later_day
+        if selected.any():
+            y = trials.y[index[selected]]
+            bias: FloatArray = p[selected] - y
+            interval = learner.interval(bias, index[selected])
+            recall_by_button.append(f.RecallAfterButton(name, float(y.mean()), interval))
+    return tuple(recall_by_button)
 
 
 # Learning steps
 
 _SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
-_FEWEST_ANSWERS = 100
-_LEAST_SPREAD = 3.0  # the 90 % quantile of the delays over the 10 % one: else they hardly vary
-_TWO_HALVES = 2.24  # standard errors beyond which one of two is by chance in 5 %
-_LONGEST_MIN = 100 * 1440.0
+_MIN_ANSWERS = 100
+_MIN_DELAY_RATIO = 3.0  # 90 % quantile of the delays over the 10 % one; below, they hardly vary
+_HALVES_CRITICAL_Z = 2.24
+"""Standard errors that one of two halves exceeds by chance in 5 % of cases."""
+_MAX_DELAY_MIN = 100 * 1440.0
 _EPSILON = 1e-9
+
+_StepsConclusion = Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
 
 
 @dataclass(frozen=True, eq=False)
 class _NextAnswers:
-    """Answers (k,) to cards answered before on the same day."""
+    """Answers (k,) to cards that were answered earlier on the same day."""
 
-    situation: IntArray  # place in _SITUATIONS, of the answer before
-    minutes: FloatArray  # since then
+    situation: IntArray  # index into _SITUATIONS, of the answer before
+    minutes: FloatArray  # since the answer before
     recalled: FloatArray  # 1.0 or 0.0
     day: IntArray
     preset: IntArray
 
-    def __getitem__(self, keep: NDArray[np.bool_]) -> _NextAnswers:
-        return _NextAnswers(**{name: column[keep] for name, column in self.__dict__.items()})
+    def __getitem__(self, mask: NDArray[np.bool_]) -> _NextAnswers:
+        return _NextAnswers(**{name: column[mask] for name, column in self.__dict__.items()})
 
     def __len__(self) -> int:
         return len(self.minutes)
 
 
 @dataclass(frozen=True)
-class _Forgetting:
+class _ForgettingCurve:
     """A fitted forgetting curve R(t) = (1 + factor t/S)^-decay with R(S) = 0.9."""
 
     log_stability: Interval  # of S in minutes
@@ -140,268 +161,325 @@ class _Forgetting:
         return _recall(minutes, math.exp(self.log_stability.estimate), self.decay)
 
     def delay(self, retention: float) -> tuple[float, float, float]:
-        """Minutes after which recall is `retention`, and the bounds of their interval."""
-        ratio = (retention ** (-1 / self.decay) - 1) / _factor(self.decay)
+        """Return the minutes after which recall is `retention`, and their interval's bounds."""
+        ratio = (retention ** (-1 / self.decay) - 1) / _curve_factor(self.decay)
         log_s = self.log_stability
-        ends = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)
-        estimate, low, high = (ratio * math.exp(each) for each in ends)
+        bounds = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)
+        estimate, low, high = (ratio * math.exp(bound) for bound in bounds)
         return estimate, low, high
 
 
-def which_steps(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One finding for each preset."""
+def assess_steps(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
+    """Yield one finding for each preset."""
     rows = learner.session.rows(learner.trials.protocol)
-    answers = _next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
+    answers = _collect_next_answers(rows, learner.log.preset_of(learner.log.deck_of(rows.card_id)))
     for group in groups:
-        yield _of_preset(learner, group, answers[answers.preset == group])
+        yield _assess_preset_steps(learner, group, answers[answers.preset == group])
 
 
-def _next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
-    """From rows in order of review, with the preset of each (n,)."""
+def _collect_next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
+    """Collect the next answers from rows in review order, with the preset of each (n,)."""
     order = np.argsort(rows.card_id, kind="stable")
-    card, rating, state = rows.card_id[order], rows.rating[order], rows.state[order]
-    first = np.ones(len(card), np.bool_)
-    first[1:] = card[1:] != card[:-1]
-    before_first = np.roll(first, 1)  # the row before is its card's first
+    card = rows.card_id[order]
+    rating = rows.rating[order]
+    state = rows.state[order]
+    elapsed_days = rows.elapsed_days[order]
+    elapsed_seconds = rows.elapsed_seconds[order]
+    is_first = np.ones(len(card), np.bool_)
+    is_first[1:] = card[1:] != card[:-1]
+    follows_first = np.roll(is_first, 1)  # the row before is its card's first
     rating_before = np.roll(rating, 1)
     situation = np.full(len(card), -1)
-    for place, button in enumerate((_AGAIN, _HARD, _GOOD)):
-        situation[first & (rating == button)] = place
-    again_good = ~first & before_first & (rating_before == _AGAIN) & (rating == _GOOD)
-    situation[again_good & (rows.elapsed_days[order] == 0)] = 3
+    for number, button in enumerate((_AGAIN, _HARD, _GOOD)):
+        situation[is_first & (rating == button)] = number
+    again_good = ~is_first & follows_first & (rating_before == _AGAIN) & (rating == _GOOD)
+    situation[again_good & (elapsed_days == 0)] = 3
     in_review = (state == REVIEW + 1) | (state == FILTERED + 1)
-    situation[~first & in_review & (rating == _AGAIN)] = 4
-    of_next = np.full(len(card), -1)
-    of_next[1:] = situation[:-1]
-    same_day = ~first & (rows.elapsed_days[order] == 0) & (rows.elapsed_seconds[order] > 0)
-    kept = np.flatnonzero(same_day & (of_next >= 0))
-    minutes, recalled = rows.elapsed_seconds[order][kept] / 60, (rating[kept] > 1).astype(float)
-    day, preset = rows.day_offset[order][kept], preset[order][kept]
-    return _NextAnswers(of_next[kept], minutes, recalled, day, preset)
+    situation[~is_first & in_review & (rating == _AGAIN)] = 4
+    situation_before = np.full(len(card), -1)
+    situation_before[1:] = situation[:-1]
+    same_day = ~is_first & (elapsed_days == 0) & (elapsed_seconds > 0)
+    selected = np.flatnonzero(same_day & (situation_before >= 0))
+    return _NextAnswers(
+        situation=situation_before[selected],
+        minutes=elapsed_seconds[selected] / 60,
+        recalled=(rating[selected] > 1).astype(float),
+        day=rows.day_offset[order][selected],
+        preset=preset[order][selected],
+    )
 
 
-def _fitted_forgetting(answers: _NextAnswers, decay: float) -> _Forgetting:
-    """The curve under which the answers are likeliest."""
+def _fit_forgetting_curve(answers: _NextAnswers, decay: float) -> _ForgettingCurve:
+    """Fit the forgetting curve by maximum likelihood."""
 
     def loss(log_s: float) -> float:
         r = np.clip(_recall(answers.minutes, math.exp(log_s), decay), _EPSILON, 1 - _EPSILON)
         return -float(np.log(np.where(answers.recalled == 1, r, 1 - r)).sum())
 
-    low, high = math.log(1 / 60), math.log(_LONGEST_MIN)
+    low = math.log(1 / 60)
+    high = math.log(_MAX_DELAY_MIN)
     while high - low > 1e-9:
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, right) if loss(left) < loss(right) else (left, high)
+        first_third = low + (high - low) / 3
+        second_third = high - (high - low) / 3
+        if loss(first_third) < loss(second_third):
+            high = second_third
+        else:
+            low = first_third
     log_s = (low + high) / 2
     s = math.exp(log_s)
     r = np.clip(_recall(answers.minutes, s, decay), _EPSILON, 1 - _EPSILON)
-    ratio = _factor(decay) * answers.minutes / s
+    ratio = _curve_factor(decay) * answers.minutes / s
     slope = decay * r * ratio / (1 + ratio)  # of R along log S
     score = (answers.recalled - r) / (r * (1 - r)) * slope
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
-    return _Forgetting(replace(spread, estimate=log_s), decay)
+    return _ForgettingCurve(replace(spread, estimate=log_s), decay)
 
 
-def follows(curve: _Forgetting, answers: _NextAnswers) -> bool:
-    """Whether recall at the shorter and at the longer half of the delays is the curve's."""
+def follows_curve(curve: _ForgettingCurve, answers: _NextAnswers) -> bool:
+    """Return True if the curve fits recall in both the shorter and the longer half of delays."""
     expected = curve.recall(answers.minutes)
     bias = answers.recalled - expected
-    short = answers.minutes <= np.median(answers.minutes)
-    for half in (short, ~short):
+    is_short = answers.minutes <= np.median(answers.minutes)
+    for half in (is_short, ~is_short):
         if half.any():
-            found = mean_interval(bias[half], answers.day[half])
-            # Where nearly all are recalled, days say too little of how far chance goes.
+            mean_bias = mean_interval(bias[half], answers.day[half])
+            # If nearly all answers are recalled, days say too little about how far chance goes.
             variance = float((expected[half] * (1 - expected[half])).mean())
-            chance = _TWO_HALVES * math.sqrt(variance / found.reviews)
-            if abs(found.estimate) > max(found.half_width, chance):
+            chance = _HALVES_CRITICAL_Z * math.sqrt(variance / mean_bias.reviews)
+            if abs(mean_bias.estimate) > max(mean_bias.half_width, chance):
                 return False
     return True
 
 
-def _steps_now(preset: Preset | None) -> dict[str, float | None]:
-    """The delay in minutes that a preset's steps set in each situation; None: none within a day."""
+def _current_delays(preset: Preset | None) -> dict[str, float | None]:
+    """Return the minutes that a preset's steps set in each situation; None: none within a day."""
     if preset is None:
         return {}
-    learning, relearning = preset.learning_steps, preset.relearning_steps
-    first, hard = (learning[0], _hard_step(learning)) if learning else (None, None)
+    learning = preset.learning_steps
+    relearning = preset.relearning_steps
     second = learning[1] if len(learning) > 1 else None
-    lapse = relearning[0] if relearning else None
-    return dict(zip(_SITUATIONS, (first, hard, second, second, lapse), strict=True))
+    return {
+        "first Again": learning[0] if learning else None,
+        "first Hard": _hard_step_minutes(learning) if learning else None,
+        "first Good": second,
+        "Again, then Good": second,
+        "lapse": relearning[0] if relearning else None,
+    }
 
 
-def _hard_step(steps: Sequence[float]) -> float:
-    """Minutes that Hard on the first step waits: for the mean of the first two, or half as long
-    again as the only one (ankitects/anki: rslib/src/scheduler/states/steps.rs)."""
-    return sum(steps[:2]) / 2 if len(steps) > 1 else min(1.5 * steps[0], steps[0] + 1440)
+def _hard_step_minutes(steps: Sequence[float]) -> float:
+    """Return the minutes until a card answered Hard on its first step comes again.
+
+    These are the mean of the first two steps, or one and a half times the only one, but at most
+    a day more than it (ankitects/anki: rslib/src/scheduler/states/steps.rs).
+    """
+    if len(steps) > 1:
+        return sum(steps[:2]) / 2
+    return min(1.5 * steps[0], steps[0] + 1440)
 
 
-def _of_preset(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding:
+def _assess_preset_steps(learner: Learner, group: int, answers: _NextAnswers) -> f.Finding:
     preset = learner.log.presets.get(group)
-    desired = (preset and preset.desired_retention) or 0.9
-    stored = () if preset is None else preset.parameters_in_force
-    decay = fsrs6.DEFAULT[20]  # also for FSRS-7, whose curve has no one decay
-    if stored and not fault_of(stored):
-        decay = as_anki_runs(stored)[20]
-    now = _steps_now(preset)
-    steps = tuple(
-        _step(situation, mine, decay, desired, now.get(situation))
-        for place, situation in enumerate(_SITUATIONS)
-        if len(mine := answers[answers.situation == place])
-    )
-    known = {each.says for each in steps if each.says != f.OPEN}
-    says = "see each step" if len(known) > 1 else next(iter(known), f.OPEN)
-    evidence = f.Steps(says, desired, steps)
-    return f.Finding("steps", learner.name_of(group), reviews=len(answers), evidence=evidence)
+    desired = 0.9
+    stored: Sequence[float] = ()
+    if preset is not None:
+        desired = preset.desired_retention or 0.9
+        stored = preset.active_parameters
+    decay = fsrs6.DEFAULT[20]  # also for FSRS-7, whose curve has no single decay
+    if stored and not find_fault(stored):
+        decay = normalize_as_anki(stored)[20]
+    delays = _current_delays(preset)
+    steps = []
+    for number, situation in enumerate(_SITUATIONS):
+        in_situation = answers[answers.situation == number]
+        if len(in_situation):
+            step = delays.get(situation)
+            steps.append(_assess_step(situation, in_situation, decay, desired, step))
+    conclusions = {step.conclusion for step in steps if step.conclusion != f.CANT_TELL}
+    conclusion: _StepsConclusion = f.CANT_TELL
+    if len(conclusions) > 1:
+        conclusion = "see each step"
+    elif conclusions:
+        conclusion = next(iter(conclusions))
+    evidence = f.StepTimings(conclusion, desired, tuple(steps))
+    return f.Finding("steps", learner.group_name(group), reviews=len(answers), evidence=evidence)
 
 
-def _step(
+def _assess_step(
     situation: str, answers: _NextAnswers, decay: float, desired: float, step: float | None
-) -> f.Step:
+) -> f.StepTiming:
     recalled = mean_interval(answers.recalled, answers.day)
-    usual = float(np.median(answers.minutes))
-    found = f.Step(situation, f.OPEN, len(answers), usual, recalled, step)
-    if len(answers) < _FEWEST_ANSWERS or recalled.days < FEWEST_DAYS:
-        return replace(found, unknown="few")
+    usual_minutes = float(np.median(answers.minutes))
+    timing = f.StepTiming(situation, f.CANT_TELL, len(answers), usual_minutes, recalled, step)
+    if len(answers) < _MIN_ANSWERS or recalled.days < MIN_DAYS:
+        return replace(timing, unknown_reason="few")
     short, long = np.quantile(answers.minutes, (0.1, 0.9))
-    if long < _LEAST_SPREAD * short:
-        return replace(found, unknown="alike")
-    curve = _fitted_forgetting(answers, decay)
-    if not follows(curve, answers):
-        return replace(found, unknown="no curve")
+    if long < _MIN_DELAY_RATIO * short:
+        return replace(timing, unknown_reason="alike")
+    curve = _fit_forgetting_curve(answers, decay)
+    if not follows_curve(curve, answers):
+        return replace(timing, unknown_reason="no curve")
     estimate, low, high = curve.delay(desired)
     shortest, longest = np.quantile(answers.minutes, (0.05, 0.95)).tolist()
-    says: Literal["longer", "shorter", "as it is", "can't tell"] = f.OPEN
-    if step is not None and high < shortest:
-        says = "shorter" if step >= shortest else f.OPEN
-    elif step is not None and low > longest:
-        says = "longer" if step <= longest else f.OPEN
-    elif step is not None:
-        says = "longer" if step < low else "shorter" if step > high else "as it is"
-    return replace(found, says=says, delay=(estimate, low, high), seen=(shortest, longest))
+    conclusion: Literal["longer", "shorter", "as it is", "can't tell"] = f.CANT_TELL
+    if step is None:
+        conclusion = f.CANT_TELL
+    elif high < shortest:
+        if step >= shortest:
+            conclusion = "shorter"
+    elif low > longest:
+        if step <= longest:
+            conclusion = "longer"
+    elif step < low:
+        conclusion = "longer"
+    elif step > high:
+        conclusion = "shorter"
+    else:
+        conclusion = "as it is"
+    return replace(
+        timing,
+        conclusion=conclusion,
+        delay=(estimate, low, high),
+        observed_delays=(shortest, longest),
+    )
 
 
 def _recall(minutes: FloatArray, stability: float, decay: float) -> FloatArray:
-    found: FloatArray = np.power(1 + _factor(decay) * minutes / stability, -decay)
-    return found
+    recall: FloatArray = np.power(1 + _curve_factor(decay) * minutes / stability, -decay)
+    return recall
 
 
-def _factor(decay: float) -> float:
-    """Such that R(S) is 0.9."""
+def _curve_factor(decay: float) -> float:
+    """Return the factor for which R(S) is 0.9."""
     return float(0.9 ** (-1 / decay)) - 1
 
 
-# What the buttons would show. Rules: ankitects/anki, rslib/src/scheduler/states/{review,learning,
-# steps}.rs. Steps come first where there are any; after Again a learned card goes through
-# relearning; Good is a day longer than Hard at least, Easy than Good; an interval that would grow
-# is a day longer than the last one at least, and fuzz alone does not make it shorter. Anki then
-# moves longer intervals a little at random (fuzz), which is said and not drawn.
+# Intervals above the buttons. Rules: ankitects/anki, rslib/src/scheduler/states/{review,learning,
+# steps}.rs. Steps come first if there are any; after Again a learned card goes through
+# relearning; Good is at least a day longer than Hard, Easy than Good; an interval that would grow
+# is at least a day longer than the last one, and fuzz alone does not make it shorter. Anki then
+# moves longer intervals a little at random (fuzz); the screens mention this, it is not simulated.
 
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
-_NO_FUZZ = 2.5  # days: shorter intervals are not fuzzed
+_FUZZ_MIN_DAYS = 2.5  # days: shorter intervals are not fuzzed
 _DAY_S = 86_400.0
 
 
-def what_buttons_show(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One answer for each preset: the parameters in force, optimized ones and the defaults.
+def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
+    """Yield one finding per preset, for its active parameters, optimized ones and the defaults.
 
-    None where the file does not tell what its cards are scheduled by, where FSRS is off, and for
-    presets that run FSRS-7: the rules here are Anki's.
+    There is none if the file does not say how its cards are scheduled, if FSRS is off, and for
+    presets that run FSRS-7, because the rules here are Anki's.
     """
     for group in groups:
         preset = learner.log.presets.get(group)
-        if learner.is_off or preset is None or preset.desired_retention is None:
+        if learner.is_fsrs_off or preset is None or preset.desired_retention is None:
             continue
         if preset.runs_fsrs7:
             continue
         try:
-            today = todays_cards(learner.log, group)
+            today = collect_todays_cards(learner.log, group)
         except InputError:
             continue
-        stored = preset.parameters_in_force
-        made = {"the parameters in force": as_anki_runs(stored)} if stored else {}
-        fitted, retention = learner.fitted(f.RECENCY, group), preset.desired_retention
-        made |= {"optimized ones": fitted} if fitted else {}
-        made |= {"the defaults": as_anki_runs(())}
-        cards = (tuple(cards_by(each, today, preset, retention)) for each in made.values())
-        evidence = f.Buttons(retention, tuple(zip(made, cards, strict=True)))
-        yield f.Finding("buttons", learner.name_of(group), evidence=evidence)
+        retention = preset.desired_retention
+        stored = preset.active_parameters
+        optimized = learner.fit_parameters(f.RECENCY, group)
+        candidates: dict[str, Sequence[float]] = {}
+        if stored:
+            candidates["the parameters in force"] = normalize_as_anki(stored)
+        if optimized:
+            candidates["optimized ones"] = optimized
+        candidates["the defaults"] = normalize_as_anki(())
+        by_candidate = []
+        for name, parameters in candidates.items():
+            cards = tuple(preview_typical_cards(parameters, today, preset, retention))
+            by_candidate.append((name, cards))
+        evidence = f.ButtonPreview(retention, tuple(by_candidate))
+        yield f.Finding("buttons", learner.group_name(group), evidence=evidence)
 
 
-def cards_by(
-    parameters: Sequence[float], today: Today, preset: Preset, retention: float
-) -> Iterator[f.Card]:
-    """By FSRS-6 parameters: a new card, and a young and a mature one if the preset has any."""
+def preview_typical_cards(
+    parameters: Sequence[float], today: TodaysCards, preset: Preset, retention: float
+) -> Iterator[f.TypicalCard]:
+    """Yield a new card, and a young and a mature one if the preset has any, for FSRS-6."""
     memory = Memory("FSRS-6", tuple(parameters))
-    yield f.Card("new", 0, _new_card(memory, preset, retention))
-    state = memory_state(today, memory)
-    for kind, chosen in (
-        ("young", (today.interval > 0) & (today.interval < _MATURE_DAYS)),
-        ("mature", today.interval >= _MATURE_DAYS),
-    ):
-        if chosen.any():
-            s, d = np.median(state[:, chosen], axis=1).tolist()
-            days = round(float(np.median(today.interval[chosen])))
-            yield f.Card(kind, days, _learned_card(memory, preset, retention, (s, d), days))
+    yield f.TypicalCard("new", 0, _new_card_seconds(memory, preset, retention))
+    state = compute_memory_state(today, memory)
+    masks = {
+        "young": (today.interval > 0) & (today.interval < _MATURE_DAYS),
+        "mature": today.interval >= _MATURE_DAYS,
+    }
+    for kind, mask in masks.items():
+        if mask.any():
+            s, d = np.median(state[:, mask], axis=1).tolist()
+            days = round(float(np.median(today.interval[mask])))
+            seconds = _learned_card_seconds(memory, preset, retention, (s, d), days)
+            yield f.TypicalCard(kind, days, seconds)
 
 
-def _interval(memory: Memory, s: float, retention: float) -> float:
-    """Days until R falls to the desired retention: FSRS-6's curve, solved for t."""
+def _next_interval(memory: Memory, s: float, retention: float) -> float:
+    """Return the days until R falls to the desired retention: FSRS-6's curve, solved for t."""
     decay = memory.parameters[20]
     return s * math.expm1(-math.log(retention) / decay) / math.expm1(-math.log(0.9) / decay)
 
 
-def _new_card(memory: Memory, preset: Preset, retention: float) -> tuple[float, ...]:
+def _new_card_seconds(memory: Memory, preset: Preset, retention: float) -> tuple[float, ...]:
     w = memory.values
-    first = [memory.recurrent.first(float(rating), w) for rating in range(1, 5)]
-    days = [_whole(_interval(memory, float(s), retention), preset) for s, _ in first]
-    easy = max(days[3], min(days[2] + 1, _longest(preset)))
+    days = []
+    for rating in range(1, 5):
+        s, _ = memory.recurrent.first(float(rating), w)
+        days.append(_round_interval(_next_interval(memory, float(s), retention), preset))
+    days[3] = max(days[3], min(days[2] + 1, _maximum_interval(preset)))
     steps = preset.learning_steps
     if not steps:
-        return (*(_DAY_S * each for each in days[:3]), _DAY_S * easy)
-    hard = 60 * _hard_step(steps)
+        return tuple(_DAY_S * interval for interval in days)
+    hard = 60 * _hard_step_minutes(steps)
     if hard > _DAY_S:
         hard = _DAY_S * round(hard / _DAY_S)
     good = 60 * steps[1] if len(steps) > 1 else _DAY_S * days[2]
-    return 60 * steps[0], hard, good, _DAY_S * easy
+    return 60 * steps[0], hard, good, _DAY_S * days[3]
 
 
-def _learned_card(
+def _learned_card_seconds(
     memory: Memory, preset: Preset, retention: float, state: tuple[float, float], interval: int
 ) -> tuple[float, ...]:
-    """A card with a state that is answered on the day it is due."""
-    w, model, t = memory.values, memory.recurrent, float(interval)
+    """Return the seconds by button for a card in a given state, answered on its due day."""
+    w = memory.values
+    model = memory.recurrent
+    t = float(interval)
     failed = model.failure(state, t, 1.0, w)
-    after: list[FloatArray] = [model.success(state, t, float(rating), w) for rating in range(2, 5)]
-    longest = _longest(preset)
+    longest = _maximum_interval(preset)
     days: list[int] = []
-    for s, _ in after:
-        raw = _interval(memory, float(s), retention)
-        least = 1
-        if round(raw) > interval:
-            least = interval + 1
-        elif interval <= round(raw + _fuzz(raw)):
-            least = interval
+    for rating in range(2, 5):
+        s, _ = model.success(state, t, float(rating), w)
+        exact = _next_interval(memory, float(s), retention)
+        shortest = 1
+        if round(exact) > interval:
+            shortest = interval + 1
+        elif interval <= round(exact + _max_fuzz(exact)):
+            shortest = interval
         if days:
-            least = max(least, days[-1] + 1)
-        days.append(min(max(_whole(raw, preset), least), longest))
-    again = _DAY_S * _whole(_interval(memory, float(failed[0]), retention), preset)
+            shortest = max(shortest, days[-1] + 1)
+        days.append(min(max(_round_interval(exact, preset), shortest), longest))
+    again = _DAY_S * _round_interval(_next_interval(memory, float(failed[0]), retention), preset)
     if preset.relearning_steps:
         again = 60 * preset.relearning_steps[0]
-    return again, *(_DAY_S * each for each in days)
+    return again, *(_DAY_S * interval for interval in days)
 
 
-def _fuzz(days: float) -> float:
-    """By how much Anki moves an interval at most (rslib/src/scheduler/states/fuzz.rs)."""
-    if days < _NO_FUZZ:
+def _max_fuzz(days: float) -> float:
+    """Return the most days by which Anki moves an interval (rslib/src/scheduler/states/fuzz.rs)."""
+    if days < _FUZZ_MIN_DAYS:
         return 0.0
-    parts = ((_NO_FUZZ, 7.0, 0.15), (7.0, 20.0, 0.1), (20.0, math.inf, 0.05))
-    return 1.0 + sum(share * max(min(days, end) - start, 0.0) for start, end, share in parts)
+    ranges = ((_FUZZ_MIN_DAYS, 7.0, 0.15), (7.0, 20.0, 0.1), (20.0, math.inf, 0.05))
+    return 1.0 + sum(share * max(min(days, end) - start, 0.0) for start, end, share in ranges)
 
 
-def _whole(days: float, preset: Preset) -> int:
-    return int(min(max(round(days), 1), _longest(preset)))
+def _round_interval(days: float, preset: Preset) -> int:
+    return int(min(max(round(days), 1), _maximum_interval(preset)))
 
 
-def _longest(preset: Preset) -> int:
+def _maximum_interval(preset: Preset) -> int:
     return preset.maximum_interval or 36_500

@@ -1,7 +1,7 @@
-"""What was found: the numbers that a question returns, from which `advice.shown` makes English.
+"""Hold the results of each question as numbers and codes, which `advice.shown` puts into words.
 
-A finding says what it recommends and how sure that is; its evidence holds the figures behind it, in
-a dataclass of the question's own.
+A finding has a recommendation and its probability; its evidence holds the figures behind it, in a
+dataclass for that question.
 """
 
 from __future__ import annotations
@@ -14,28 +14,36 @@ from typing import Literal, TypeVar
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
-OPTIMIZED, RECENCY, DEFAULTS, AVERAGE = "optimized", "recency", "defaults", "average"
-TOGETHER, ALONE = "one line", "alone"  # fitted as POOLED is, but sharing all or nothing
-NOW, POOLED, SM2 = "now", "pooled", "sm2"
-ACTS = {RECENCY: "optimize", POOLED: "pooled", TOGETHER: "one line", DEFAULTS: "defaults"}
-"""What a person can do, by the candidate whose parameters the preset then has."""
+# Candidates
+OPTIMIZED = "optimized"
+RECENCY = "recency"
+DEFAULTS = "defaults"
+AVERAGE = "average"
+CURRENT = "now"
+SM2 = "sm2"
+POOLED = "pooled"
+SHARED = "one line"  # fitted like POOLED, but presets share everything
+SEPARATE = "alone"  # fitted like POOLED, but presets share nothing
+RECOMMENDATIONS = {RECENCY: "optimize", POOLED: "pooled", SHARED: "one line", DEFAULTS: "defaults"}
+"""Recommendations by the candidate whose parameters the preset then has."""
 KEEP = "keep"
-SURE, LIKELY = 0.95, 0.8
-ALL_REVIEWS = "all reviews"  # the subject of findings on these
-OPEN: Literal["can't tell"] = "can't tell"
-FEWEST_SHOWN, FEWEST_DAYS_SHOWN = 300, 10
-"""Below either no log loss is shown by itself; nor, below these days, an interval of a part."""
+SURE = 0.95
+LIKELY = 0.8
+ALL_REVIEWS = "all reviews"  # subject of findings on all reviews
+CANT_TELL: Literal["can't tell"] = "can't tell"
+MIN_REVIEWS_SHOWN = 300  # for showing a log loss by itself
+MIN_DAYS_SHOWN = 10  # likewise, and for the interval of a recall group
 
 
 class Evidence:
-    """What the evidence of every question inherits: saved findings name its subclass."""
+    """Base class of the evidence for every question; saved findings name the subclass."""
 
-    says: str  # a code: what was found where no act is recommended; OPEN where that can't be told
+    conclusion: str  # code of the result if nothing is recommended; CANT_TELL if inconclusive
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What is known of a candidate's difference in log loss over the coming reviews."""
+    """Belief about a candidate's difference in log loss on the coming reviews."""
 
     probability: float  # that the candidate is better
     gain: float  # expected reduction of log loss, nats
@@ -44,101 +52,104 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Missing:
-    """What has to be added until it can be told; None: not known, or not what is missing."""
+class MissingData:
+    """Data still needed for a verdict; None if unknown, or if this is not what is missing."""
 
     reviews: int | None = None
     days: int | None = None
-    date: str | None = None  # when it will be there, at the learner's pace
+    date: str | None = None  # when it will be available, at the learner's pace
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found on one question about one preset, or about all of them."""
+    """Result of one question about one preset, or about all of them."""
 
-    question: str  # of the registry
+    question: str  # key of QUESTION_REGISTRY
     subject: str  # the preset's name, "all presets", ...
-    act: str = ""  # a code: what is recommended, "keep", say; "" where no act hangs on it
-    probability: float | None = None  # that the act does no worse than none, on coming reviews
-    gain: float | None = None  # expected reduction of log loss by the act, nats
-    interval: Interval | None = None  # the learner's own paired difference that it rests on
-    parameters: tuple[float, ...] | None = None  # to paste, where that is likely to help
-    reviews: int = 0  # that it rests on
-    missing: Missing | None = None
-    probabilities: Mapping[str, float] | None = None  # by candidate, of "parameters" only
+    recommendation: str = ""  # code, such as "keep"; "" if there is nothing to recommend
+    probability: float | None = None  # that following it is no worse than not, on coming reviews
+    gain: float | None = None  # expected reduction of log loss by the recommendation, nats
+    interval: Interval | None = None  # learner's own paired difference behind the finding
+    parameters: tuple[float, ...] | None = None  # to paste, if that is likely to help
+    reviews: int = 0  # number of reviews behind the finding
+    missing: MissingData | None = None
+    probabilities: Mapping[str, float] | None = None  # by candidate, for "parameters" only
     evidence: Evidence | None = None
-    equivalence: float = intervals.EQUIVALENT  # differences in log loss within it counted as none
+    equivalence: float = intervals.EQUIVALENCE_MARGIN
+    """Smaller differences in log loss count as none."""
 
     def __repr__(self) -> str:
-        return f"Finding({self.question!r}, {self.subject!r}, says={self.says!r})"
+        return f"Finding({self.question!r}, {self.subject!r}, says={self.conclusion!r})"
 
     @property
-    def says(self) -> str:
-        """The act, or what was found where none hangs on it, as a code."""
-        return self.act or ("" if self.evidence is None else self.evidence.says)
+    def conclusion(self) -> str:
+        """Return the code of the recommendation, or of the result if there is none."""
+        if self.recommendation or self.evidence is None:
+            return self.recommendation
+        return self.evidence.conclusion
 
 
 @dataclass(frozen=True)
 class Unanswered(Evidence):
-    """That a question could not be answered."""
+    """Reason why a question could not be answered."""
 
     reason: str
-    says: str = "no answer"
+    conclusion: str = "no answer"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What reviews could be predicted with, parameters that a preset could have, say."""
+    """Possible predictor of reviews, such as parameters that a preset could have."""
 
     name: str
-    log_loss: Interval | None = None  # on reviews that it had not seen
+    log_loss: Interval | None = None  # on reviews after its training
     difference: Interval | None = None  # on these, minus the current parameters
     verdict: Verdict | None = None
-    belief: Belief | None = None  # of the coming reviews; None where it is not recommended
+    belief: Belief | None = None  # about the coming reviews; None if never recommended
 
 
 @dataclass(frozen=True)
-class OfPreset(Evidence):
-    """What is known of a preset's parameters."""
+class PresetParameters(Evidence):
+    """Evidence on a preset's parameters."""
 
-    stored: bool  # whether it was fitted once; the defaults are in force otherwise
-    known: bool  # whether the file says which parameters are in force
+    is_fitted: bool  # False if the defaults are active
+    is_known: bool  # whether the file says which parameters are active
     fsrs_is_off: bool
     candidates: tuple[Candidate, ...]  # the current parameters first
-    held_out: tuple[Candidate, ...]  # on all held-out reviews, beside OPTIMIZED
-    about: str = RECENCY  # the act, or what the current parameters were kept against
-    search: str | None = None  # what Anki optimizes the preset on, where that is not all of it
-    gone: str = ""  # "suspended" or "deleted": most of what was reviewed, where nothing is left
-    says: str = ""
+    held_out: tuple[Candidate, ...]  # on all held-out reviews, compared with OPTIMIZED
+    compared_candidate: str = RECENCY  # candidate recommended, or rejected in favour of the current
+    search: str | None = None  # Anki's search for training reviews, if it is not the whole preset
+    excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
+    conclusion: str = ""
 
 
 @dataclass(frozen=True)
-class OfAll(Evidence):
-    """The presets by act, and candidates on the held-out reviews of all."""
+class ParameterSummary(Evidence):
+    """Presets by recommendation, and candidates on the held-out reviews of all presets."""
 
-    by_act: tuple[tuple[str, tuple[str, ...]], ...]
+    by_recommendation: tuple[tuple[str, tuple[str, ...]], ...]
     held_out: tuple[Candidate, ...]
-    says: str = "see each preset"
+    conclusion: str = "see each preset"
 
 
 @dataclass(frozen=True)
-class LeftOut(Evidence):
-    """Why Anki does not run a preset's stored parameters."""
+class UnsupportedParameters(Evidence):
+    """Sentence that explains why Anki does not run a preset's stored parameters."""
 
     sentence: str
-    says: str = ""
+    conclusion: str = ""
 
 
 RUNS_FSRS_7 = "FSRS-7"
-"""Says that presets run FSRS-7, of which it is not told whether they can share parameters."""
+"""Conclusion for presets that run FSRS-7; whether these can share parameters is not assessed."""
 Decision = Literal["keep shared", "split", "can't tell"]
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Log loss of some presets' (or decks') reviews: parameters of one kind minus shared ones."""
+class SharingDifference:
+    """Log loss on reviews of presets (or decks), by one kind of parameters minus shared ones."""
 
-    of: str  # the preset's name, or "all"
+    subject: str  # the preset's name, or "all"
     parameters: str  # "split" or "pooled"
     difference: Interval
     decision: Decision
@@ -146,20 +157,20 @@ class Difference:
 
 @dataclass(frozen=True)
 class Sharing(Evidence):
-    """What parameters of their own are worth to presets, or to the decks of one."""
+    """Benefit of separate parameters for presets, or for the decks of one preset."""
 
-    part: str  # "preset" or "deck"
-    parts: int
-    differences: tuple[Difference, ...] = ()  # none: too few reviews
-    # Parameters of the first on the second's reviews, minus the second's own:
+    unit: str  # "preset" or "deck"
+    unit_count: int
+    differences: tuple[SharingDifference, ...] = ()  # none: too few reviews
+    # Log loss of the first's parameters on the second's reviews, minus the second's own:
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
-    groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by these
-    says: str = "too few"  # where no act is recommended
+    groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by the pairs
+    conclusion: str = "too few"  # if nothing is recommended
 
 
 @dataclass(frozen=True)
-class Part:
-    """Some reviews: the share recalled, and what the parameters in force expected of them."""
+class RecallGroup:
+    """Group of reviews: the share recalled, and the share that the active parameters expected."""
 
     name: str  # "all", "young cards", "2024-10", "88–92 %"
     recalled: Interval
@@ -168,30 +179,31 @@ class Part:
 
 @dataclass(frozen=True)
 class Retention(Evidence):
-    """What is recalled of a preset's reviews of later days, and what was desired."""
+    """Share recalled in a preset's reviews of later days, and the desired retention."""
 
-    says: Literal["below", "above", "no matter", "can't tell", "not asked for"]
-    parts: tuple[Part, ...]  # all reviews first
-    desired: float | None  # None: not known, or none while FSRS is off
+    conclusion: Literal["below", "above", "no matter", "can't tell", "not asked for"]
+    groups: tuple[RecallGroup, ...]  # all reviews first
+    desired: float | None  # None if unknown, and while FSRS is off
     fsrs_is_off: bool
-    timing: Interval  # expected of the reviews when they were done, minus what is desired
-    expecting: Interval  # recalled, minus that; the two add up to recalled minus desired
+    timing_gap: Interval  # recall expected when the reviews were done, minus desired retention
+    expectation_gap: Interval  # recalled minus expected; both gaps add up to recalled minus desired
 
 
 @dataclass(frozen=True)
 class Calibration(Evidence):
-    """What is recalled of the reviews of which the parameters in force say about the same."""
+    """Share recalled among reviews for which the active parameters predict about the same."""
 
-    says: Literal["below", "above", "no matter", "can't tell"]
-    near: Part | None  # of which they say about 90 %, or what is nearest to it
-    whole: Part
-    bins: tuple[Part, ...]
+    conclusion: Literal["below", "above", "no matter", "can't tell"]
+    nearest_bin: RecallGroup | None
+    """Predictions of about 90 %, or the nearest to it with enough reviews."""
+    overall: RecallGroup
+    bins: tuple[RecallGroup, ...]
     fsrs_is_off: bool
 
 
 @dataclass(frozen=True)
 class Month:
-    """The held-out reviews of a calendar month, or of 30 days where there are no dates."""
+    """Held-out reviews of a calendar month, or of 30 days if there are no dates."""
 
     name: str  # "2024-10", "days 31-60"
     recalled: Interval  # share
@@ -205,23 +217,23 @@ class Month:
 
 @dataclass(frozen=True)
 class Months(Evidence):
-    """FSRS-6 month by month; `says`: where the last one's log loss lies beside those before."""
+    """FSRS-6 by month; `conclusion` compares the last month's log loss with the months before."""
 
-    says: Literal["below", "above", "no matter", "can't tell"]
+    conclusion: Literal["below", "above", "no matter", "can't tell"]
     months: tuple[Month, ...]
 
 
 @dataclass(frozen=True)
-class Habit(Evidence):
-    """What knowing how the day goes, its hour or the session would be worth."""
+class DayEffect(Evidence):
+    """Benefit of knowing how the day goes, the time of day or the session."""
 
-    says: Literal["matters", "hardly matters", "does not matter", "can't tell", "unknown"]
+    conclusion: Literal["matters", "hardly matters", "does not matter", "can't tell", "unknown"]
     worth: Interval | None = None  # share of FSRS-6's log loss
 
 
 @dataclass(frozen=True)
 class DayState:
-    """How a day went: `state` is what it adds to the logits of recall, 95 % band."""
+    """Recall on one day; `state` is what the day adds to the logits of recall, 95 % band."""
 
     name: str  # "2024-10-01", "day 12"
     recalled: float
@@ -230,48 +242,49 @@ class DayState:
 
 
 @dataclass(frozen=True)
-class Days(Evidence):
-    """Every day with held-out reviews; what is said of the last one holds `since` a day."""
+class DayStates(Evidence):
+    """Every day with held-out reviews; the direction of the last one has held `since` a day."""
 
-    says: Literal["as usual", "more forgotten", "less forgotten"]
+    conclusion: Literal["as usual", "more forgotten", "less forgotten"]
     since: str
     days: tuple[DayState, ...]
 
 
 @dataclass(frozen=True)
-class Against:
-    """FSRS-6 fitted to earlier reviews against another prediction of the same reviews."""
+class Rival:
+    """Comparison of FSRS-6, fitted to earlier reviews, with a rival on the same reviews."""
 
     name: str
     kind: Literal["older scheduler", "average", "brought along", "FSRS"]
-    log_loss: Interval  # of the other
-    difference: Interval  # FSRS-6 minus it
+    log_loss: Interval  # of the rival
+    difference: Interval  # FSRS-6 minus the rival
     verdict: Verdict | Literal[""]
-    saved: Interval  # the share of its log loss that FSRS-6 saves
+    saved: Interval  # share of the rival's log loss that FSRS-6 saves
 
 
 @dataclass(frozen=True)
 class Fit(Evidence):
-    """How well FSRS-6 predicts, and whether to change to it."""
+    """Quality of FSRS-6's predictions, and whether to switch to it."""
 
-    says: Literal["well", "a little", "no better", "worse", "can't tell"]
-    by: Literal["stored", "defaults", "optimized"]  # the parameters that `says` is of
-    saved: Interval  # the share of the average's log loss that these save
+    conclusion: Literal["well", "a little", "no better", "worse", "can't tell"]
+    parameter_source: Literal["stored", "defaults", "optimized"]
+    """The parameters that `conclusion` is about."""
+    saved: Interval  # share of the average's log loss that these save
     log_loss: Interval  # of FSRS-6, fitted to earlier reviews
-    against: tuple[Against, ...]
+    rivals: tuple[Rival, ...]
     fsrs_is_off: bool
-    now: Against | None = None  # what schedules in place of FSRS
-    defaults: Verdict | None = None  # FSRS's defaults against that
-    would_run_fsrs7: bool = False  # a fork of Anki, once FSRS is on
+    current_scheduler: Rival | None = None  # scheduler in use instead of FSRS
+    defaults_verdict: Verdict | None = None  # FSRS's defaults compared with it
+    would_run_fsrs7: bool = False  # by a fork of Anki, once FSRS is on
 
-    def of(self, kind: str) -> list[Against]:
-        """Those of a kind."""
-        return [each for each in self.against if each.kind == kind]
+    def rivals_of_kind(self, kind: str) -> list[Rival]:
+        """Return the rivals of one kind."""
+        return [rival for rival in self.rivals if rival.kind == kind]
 
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """Anki's: both ratios to what is usual, and what they may be at most."""
+    """Anki's health check: both ratios to the usual figures, and their limits."""
 
     version: str
     log_loss: float
@@ -288,64 +301,67 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Health(Evidence):
-    """FSRS-6 against the older scheduler, and Anki's own check."""
+    """Comparison of FSRS-6 with the older scheduler, and Anki's own health check."""
 
-    older: Against | None
+    sm2: Rival | None
     check: HealthCheck | None
-    runs_fsrs7: bool = False  # so that Anki's check, which is of FSRS-6, is not made
+    runs_fsrs7: bool = False  # Anki's check is then skipped, because it is for FSRS-6
     fsrs_is_off: bool = False
-    says: str = "can't tell"  # with nothing held out
+    conclusion: str = "can't tell"  # if no reviews are held out
 
 
 @dataclass(frozen=True)
-class Model(Candidate):
-    """A model's figures on the held-out reviews; its difference is from optimized FSRS-6."""
+class ComparedModel(Candidate):
+    """Figures of a model on the held-out reviews; its difference is from optimized FSRS-6."""
 
     rmse_bins: float = math.nan
     auc: float | None = None
-    is_own: bool = False  # parameters or predictions that a person brought along
+    is_own: bool = False  # parameters or predictions supplied by the user
 
 
 @dataclass(frozen=True)
-class Models(Evidence):
-    """Models, the best first; `says` is its name."""
+class ModelComparison(Evidence):
+    """Compared models, the best first; `conclusion` is the name of the best."""
 
-    says: str
-    models: tuple[Model, ...]
-    left_out: int  # held-out reviews without a prediction by every model
-    unused: Mapping[str, int] = field(default_factory=dict)
-    """Predictions of a file that are for no held-out review, by model."""
+    conclusion: str
+    models: tuple[ComparedModel, ...]
+    excluded_reviews: int  # held-out reviews without a prediction by every model
+    unused_predictions: Mapping[str, int] = field(default_factory=dict)
+    """Number of predictions in a file that belong to no held-out review, by model."""
 
 
 @dataclass(frozen=True)
-class Often(Evidence):
-    """What optimizing less often than at every +2 % costs; `act`: how often is enough."""
+class OptimizationFrequency(Evidence):
+    """Cost of optimizing less often than at every +2 % reviews.
 
-    says: Literal["as good", "safe"]  # known of this learner, or safe for everybody
+    The finding's `recommendation` says how often is enough.
+    """
+
+    conclusion: Literal["as good", "safe"]  # shown for this learner, or safe for everyone
     costs: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A fitted parameter, and its standard deviations had days gone otherwise, and of learners."""
+class ParameterSpread:
+    """Fitted parameter with its standard deviations: over resampled days, and between learners."""
 
     fitted: float
-    over_days: float
-    of_learners: float
+    day_sd: float
+    learner_sd: float
     is_noise: bool
 
 
 @dataclass(frozen=True)
-class Noise(Evidence):
-    """The parameters that move by more than half of what learners differ by."""
+class ParameterNoise(Evidence):
+    """Parameters with their spread; noisy ones move by over half of the spread between learners."""
 
-    says: str  # "3 of 21"
-    parameters: tuple[Spread, ...] = ()
+    conclusion: str  # "3 of 21"
+    parameters: tuple[ParameterSpread, ...] = ()
 
 
 @dataclass(frozen=True)
-class AfterButton:
-    """Of reviews after a button: the share recalled, and what FSRS expects above it."""
+class RecallAfterButton:
+    """Share recalled at reviews after a button, and what FSRS expects above it."""
 
     button: str
     recalled: float
@@ -353,82 +369,85 @@ class AfterButton:
 
 
 @dataclass(frozen=True)
-class Hard(Evidence):
-    """Whether Hard behaves like Again; the finding's interval is of counting it as Again."""
+class HardButton(Evidence):
+    """Evidence on whether Hard behaves like Again.
 
-    says: Literal["yes", "no", "seldom", "can't tell"]
+    The finding's interval is the change in log loss if Hard counts as Again.
+    """
+
+    conclusion: Literal["yes", "no", "seldom", "can't tell"]
     share: float  # of the answers to reviews
-    after: tuple[AfterButton, ...] = ()
+    after: tuple[RecallAfterButton, ...] = ()
 
 
 @dataclass(frozen=True)
-class Step:
-    """Next answers on the same day after one situation, and when recall is what is desired."""
+class StepTiming:
+    """Next answers on the same day after one situation, and when recall reaches the desired one."""
 
     situation: str
-    says: Literal["longer", "shorter", "as it is", "can't tell"]
+    conclusion: Literal["longer", "shorter", "as it is", "can't tell"]
     answers: int
-    usual: float  # minutes, the median
+    usual_minutes: float  # median delay, minutes
     recalled: Interval
-    step: float | None  # minutes; None: none within a day, or not known
-    delay: tuple[float, float, float] | None = None  # minutes and its bounds
-    seen: tuple[float, float] | None = None  # minutes between which nearly all delays lie
-    unknown: Literal["", "few", "alike", "no curve"] = ""  # why there is no delay
+    step: float | None  # minutes; None if none is within a day, or unknown
+    delay: tuple[float, float, float] | None = None  # minutes, with lower and upper bound
+    observed_delays: tuple[float, float] | None = None  # minutes, the range of nearly all delays
+    unknown_reason: Literal["", "few", "alike", "no curve"] = ""  # why there is no delay
 
 
 @dataclass(frozen=True)
-class Steps(Evidence):
-    """Within a day, when recall falls to what is `desired`."""
+class StepTimings(Evidence):
+    """Times within a day at which recall falls to the `desired` retention, by situation."""
 
-    says: Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
+    conclusion: Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
     desired: float
-    steps: tuple[Step, ...]
+    steps: tuple[StepTiming, ...]
 
 
 @dataclass(frozen=True)
-class Card:
-    """A typical card and what the buttons give it."""
+class TypicalCard:
+    """Typical card, with its time to the next review by button."""
 
     kind: str  # "new", "young" or "mature"
     interval: int  # days
-    seconds: tuple[float, ...]  # until it comes again, by button
+    seconds: tuple[float, ...]  # until the card comes again, by button
 
 
 @dataclass(frozen=True)
-class Buttons(Evidence):
-    """What the buttons of a preset would give."""
+class ButtonPreview(Evidence):
+    """Next intervals that the buttons of a preset would show, by candidate parameters."""
 
     retention: float
-    by_candidate: tuple[tuple[str, tuple[Card, ...]], ...]  # by whose parameters
-    says: str = "see figures"
+    by_candidate: tuple[tuple[str, tuple[TypicalCard, ...]], ...]  # by name of the parameters
+    conclusion: str = "see figures"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The share of published learners like one whose figure is worse; where all of theirs lie."""
+class Percentile:
+    """Share of similar published learners with a worse figure, and quantiles of their figures."""
 
     metric: str
     figure: float
     share_worse: float
-    quantiles: tuple[tuple[float, float], ...]  # shares of learners, theirs below which they lie
+    quantiles: tuple[tuple[float, float], ...]  # (share of learners, figure below which they lie)
 
     @property
-    def of_100(self) -> int:
-        """How many of 100 have a worse figure."""
+    def people_worse_of_100(self) -> int:
+        """Number of people out of 100 with a worse figure."""
         return round(100 * self.share_worse)
 
 
 @dataclass(frozen=True)
-class Standings(Evidence):
-    """By metric, where a learner's figure lies among those of published learners like them."""
+class Percentiles(Evidence):
+    """Learner's figures among those of similar published learners, by metric."""
 
-    says: str  # "better than 61 of 100"
-    metrics: tuple[Standing, ...]  # log loss first
+    conclusion: str  # "better than 61 of 100"
+    metrics: tuple[Percentile, ...]  # log loss first
 
 
 @dataclass(frozen=True)
 class Leech:
-    """A card forgotten more often than is usual; `chance`: of so many lapses or more."""
+    """Card forgotten unusually often; `chance` is that of so many lapses or more."""
 
     card_id: int
     reviews: int
@@ -437,65 +456,72 @@ class Leech:
     chance: float
 
 
-Level = Literal["look", "fine", "not yet"]
+CheckLevel = Literal["look", "fine", "not yet"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, and whether something is wrong with it; shares are from 0 to 1."""
+    """One check and whether it found a problem; shares are from 0 to 1."""
 
     name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
-    level: Level
+    level: CheckLevel
     count: int = 0  # of cards or answers; the longest gap in days
-    of: int = 0  # the cards or answers among which these are
-    minutes: float | None = None  # that overdue cards take; the best step
-    since: str | None = None  # of days and overdue cards: the last review's, if none came for long
-    until: str | None = None  # the day on which the longest gap ended, if dates are known
-    recalled: Interval | None = None  # of old cards, or at the review after a button
-    expected: float | None = None  # of these, by FSRS
-    subject: str = ""  # the preset, of old cards and steps
-    says: str = ""  # what is wrong, as a code; "few": too few reviews to say
+    total: int = 0  # all cards or answers
+    minutes: float | None = None  # minutes that overdue cards take, or the best step
+    last_review_date: str | None = None  # for gap and overdue: day of the last review, if long ago
+    gap_end_date: str | None = None  # day on which the longest gap ended, if dates are known
+    recalled: Interval | None = None  # for old cards, or at the review after a button
+    expected: float | None = None  # recall expected by FSRS
+    subject: str = ""  # the preset, for old cards and steps
+    problem: str = ""  # code of the problem; "few": too few reviews to tell
     leeches: tuple[Leech, ...] = ()  # the worst ones
 
 
 @dataclass(frozen=True)
 class Checks(Evidence):
-    """Whether anything is wrong: all checks, worst first, that the source allows."""
+    """All checks that the source allows, worst first."""
 
-    says: Literal["look", "fine", "can't tell"]
+    conclusion: Literal["look", "fine", "can't tell"]
     checks: tuple[Check, ...]
 
 
-E = TypeVar("E", bound=Evidence)
+EvidenceT = TypeVar("EvidenceT", bound=Evidence)
 
 
-def of(finding: Finding, kind: type[E]) -> E:
-    """Its evidence, which is of that kind."""
+def get_evidence(finding: Finding, kind: type[EvidenceT]) -> EvidenceT:
+    """Return the finding's evidence, which must be of the given type."""
     assert isinstance(finding.evidence, kind)
     return finding.evidence
 
 
-def unanswered(question: str, reason: str) -> Finding:
-    """What stands for the findings on a question that has none."""
+def make_unanswered(question: str, reason: str) -> Finding:
+    """Return a finding that stands for a question without an answer."""
     return Finding(question, ALL_REVIEWS, evidence=Unanswered(reason))
 
 
-def missing(difference: Interval, margin: float = intervals.EQUIVALENT) -> Missing:
-    """What has to be added to a difference of which nothing can be told; `margin` hardly matters.
+def estimate_missing_data(
+    difference: Interval, margin: float = intervals.EQUIVALENCE_MARGIN
+) -> MissingData:
+    """Return the data still needed for a verdict on an inconclusive difference.
 
-    Nothing where reviews are not what is missing, or over 20 times as many as there are.
+    Differences within `margin` hardly matter. The result is empty if more reviews would not help,
+    or if over 20 times as many as now would be needed.
     """
-    if not intervals.enough_to_tell(difference):
-        return missing_of(difference.reviews, difference.days)
-    return Missing(intervals.more_reviews(difference, equivalence=margin))
+    if not intervals.has_enough_data(difference):
+        return count_missing_data(difference.reviews, difference.days)
+    return MissingData(intervals.estimate_more_reviews(difference, equivalence=margin))
 
 
-def missing_of(
+def count_missing_data(
     reviews: int,
     days: int,
-    fewest: int = intervals.FEWEST_REVIEWS,
-    fewest_days: int = intervals.FEWEST_DAYS,
-) -> Missing:
-    """What so many reviews of so many days lack; by default, of those that any verdict needs."""
-    lack, lack_days = fewest - reviews, fewest_days - days
-    return Missing(lack if lack > 0 else None, lack_days if lack_days > 0 else None)
+    fewest: int = intervals.MIN_REVIEWS,
+    fewest_days: int = intervals.MIN_DAYS,
+) -> MissingData:
+    """Return the reviews and days missing from the minimum, by default that of any verdict."""
+    missing_reviews = fewest - reviews
+    missing_days = fewest_days - days
+    return MissingData(
+        reviews=missing_reviews if missing_reviews > 0 else None,
+        days=missing_days if missing_days > 0 else None,
+    )

@@ -1,4 +1,4 @@
-"""Where a model errs: recall against what it expected, by what is known before a review."""
+"""Break down a model's errors by what is known before a review: recall against expectation."""
 
 from __future__ import annotations
 
@@ -11,172 +11,204 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Result, losses
+from srs_eval.engine.session import Result, review_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.hyperparameters import Context
 
 _RATINGS = ("Again", "Hard", "Good", "Easy")
-_DAYS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
-_REVIEWS = (1, 2, 3, 5, 8, 12, 20)
-_LAPSES = (0, 1, 2, 3, 5, 8)
+_DAY_STEPS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
+_REVIEW_STEPS = (1, 2, 3, 5, 8, 12, 20)
+_LAPSE_STEPS = (0, 1, 2, 3, 5, 8)
 _STABILITIES = {0: "0-3 d", 3: "3-10 d", 10: "10-30 d", 30: "30-100 d", 100: "100 d and more"}
-_HOURS = (0, 4, 8, 12, 16, 20)
-_MOST_DECKS = 12
+_HOUR_STEPS = (0, 4, 8, 12, 16, 20)
+_MAX_DECKS = 12
 _HOUR_S = 3_600
 
 
 @dataclass(frozen=True)
-class Errors:
-    """What a model expected of some reviews, and what was recalled."""
+class ErrorGroup:
+    """Share recalled in a group of reviews, and the share that a model expected."""
 
-    of: str  # a deck, a rating; "" where these are told by the range alone
-    first: int  # of the range
-    last: int | None  # None: and more
-    days: float  # since the review before, the mean
+    label: str  # a deck or a rating; "" if the range alone names the group
+    first: int  # start of the range
+    last: int | None  # end of the range; None if open
+    mean_days: float  # mean interval since the previous review
     recalled: Interval
     expected: float
     bias: Interval  # recalled minus expected
     log_loss: float
 
     @property
-    def is_enough(self) -> bool:
-        """Of fewer neither an interval nor a point is shown: six passes of six vary too little."""
+    def has_enough_reviews(self) -> bool:
+        """Return True if there are enough reviews to show an interval and a point.
+
+        With fewer there may be too little variation, such as six passes of six.
+        """
         return self.recalled.reviews >= 30
 
 
 @dataclass(frozen=True)
-class Where:
-    """Where a model errs, by what is known before a review, and its parameters."""
+class ModelErrors:
+    """Errors of a model by what is known before a review, and its parameters."""
 
     model: str
-    by: Mapping[str, tuple[Errors, ...]]  # "days", "reviews", "lapses", ...; those there are
-    decks: int  # with evaluated reviews
-    is_own: bool  # the parameters are stored in Anki, not those of the last fold
-    parts: str  # "none", "preset" or "deck": who has parameters of their own
+    by_feature: Mapping[str, tuple[ErrorGroup, ...]]  # "days", "reviews", "lapses", ... if known
+    deck_count: int  # number of decks with evaluated reviews
+    is_own: bool  # the parameters are those stored in Anki, not those of the last fold
+    partitions: str  # "none", "preset" or "deck": unit with its own parameters
     defaults: tuple[float, ...]
-    parameters: tuple[tuple[str, tuple[float, ...]], ...]  # by name of these
+    parameters: tuple[tuple[str, tuple[float, ...]], ...]  # by name of the unit
 
 
 @dataclass(frozen=True, eq=False)
-class _Reviews:
-    """What was evaluated (k,)."""
+class _ReviewErrors:
+    """Evaluated reviews (k,) with their losses and intervals."""
 
     result: Result
     losses: FloatArray
-    days: IntArray  # since the review before
+    days: IntArray  # since the previous review
 
-    def errors(
-        self, chosen: IntArray, of: str = "", first: int = 0, last: int | None = None
-    ) -> Errors:
-        y, p, day = self.result.y[chosen], self.result.p[chosen], self.result.day[chosen]
-        means = (float(each.mean()) for each in (self.days[chosen], p, self.losses[chosen]))
-        days, expected, loss = means
-        bias = mean_interval(y - p, day)
-        found = Errors(of, first, last, days, mean_interval(y, day), expected, bias, loss)
-        without = replace(found.bias, half_width=math.nan)
-        return found if found.is_enough else replace(found, bias=without)
+    def summarize(
+        self, positions: IntArray, label: str = "", first: int = 0, last: int | None = None
+    ) -> ErrorGroup:
+        y = self.result.y[positions]
+        p = self.result.p[positions]
+        day = self.result.day[positions]
+        group = ErrorGroup(
+            label=label,
+            first=first,
+            last=last,
+            mean_days=float(self.days[positions].mean()),
+            recalled=mean_interval(y, day),
+            expected=float(p.mean()),
+            bias=mean_interval(y - p, day),
+            log_loss=float(self.losses[positions].mean()),
+        )
+        if not group.has_enough_reviews:
+            group = replace(group, bias=replace(group.bias, half_width=math.nan))
+        return group
 
-    def by(
+    def summarize_by_range(
         self,
         values: IntArray,
-        steps: Sequence[int],
-        of: str = "",
-        where: NDArray[np.bool_] | None = None,
-    ) -> Iterator[Errors]:
-        """By ranges that begin at `steps`; what lies below the first is in it."""
-        place = np.maximum(np.searchsorted(steps, values, "right") - 1, 0)
-        firsts = (min(steps[0], int(values.min())), *steps[1:])
-        lasts = (*(each - 1 for each in steps[1:]), None)
+        range_starts: Sequence[int],
+        label: str = "",
+        mask: NDArray[np.bool_] | None = None,
+    ) -> Iterator[ErrorGroup]:
+        """Yield errors by ranges that begin at `range_starts`; the first includes all below it."""
+        range_index = np.maximum(np.searchsorted(range_starts, values, "right") - 1, 0)
+        firsts = [min(range_starts[0], int(values.min())), *range_starts[1:]]
+        lasts: list[int | None] = [start - 1 for start in range_starts[1:]]
+        lasts.append(None)
         for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
-            chosen = np.flatnonzero((place == number) & (True if where is None else where))
-            if len(chosen):
-                yield self.errors(chosen, of, first, last)
+            in_range = range_index == number
+            if mask is not None:
+                in_range = in_range & mask
+            positions = np.flatnonzero(in_range)
+            if len(positions):
+                yield self.summarize(positions, label, first, last)
 
 
 def model_evidence(
     log: ReviewLog, trials: Trials, configuration: Configuration, result: Result
-) -> Where:
-    """Errors by interval, reviews, lapses, hour, deck, first rating and stability; parameters.
+) -> ModelErrors:
+    """Compute errors by interval, reviews, lapses, hour, deck, first rating and stability.
 
-    `trials` are those that the result was evaluated on (`engine.Session.trials` of the
-    configuration's protocol). What the source does not know (hours, decks) is left out. Raises
-    ValueError where the two do not belong together.
+    The parameters are returned with them. `trials` are those on which the result was evaluated
+    (`engine.LearnerSession.trials` of the configuration's protocol). Groups that the source does
+    not support (hours, decks) are omitted. Raises ValueError if trials and result do not match.
     """
     index = trials.test_index
     if not np.array_equal(trials.review_th[index], result.review_th):
         raise ValueError(f"{configuration.name} was not evaluated on these trials")
     days = trials.elapsed_days[index]
-    reviews = _Reviews(result, losses(result), days)
-    deck = _decks(log, trials.card_id[index])
-    known, count = np.unique(deck[deck != MISSING], return_counts=True)
-    largest = known[np.lexsort((known, -count))][:_MOST_DECKS].tolist()
+    reviews = _ReviewErrors(result, review_losses(result), days)
+    deck = _deck_of_cards(log, trials.card_id[index])
+    deck_ids, review_count = np.unique(deck[deck != MISSING], return_counts=True)
+    largest_decks = deck_ids[np.lexsort((deck_ids, -review_count))][:_MAX_DECKS].tolist()
+    by_deck = []
+    for deck_id in largest_decks:
+        name = _part_name(log.decks, deck_id, "deck")
+        by_deck.append(reviews.summarize(np.flatnonzero(deck == deck_id), name))
     # The learner's day begins at 4:00 by default: hour 0 is from 4 to 5 o'clock.
     seconds = trials.history_time_of_day_s[trials.history_end[index]]
-    of_hours = [] if (seconds == MISSING).any() else reviews.by(seconds // _HOUR_S, _HOURS)
+    by_hour: Iterable[ErrorGroup] = ()
+    if not (seconds == MISSING).any():
+        by_hour = reviews.summarize_by_range(seconds // _HOUR_S, _HOUR_STEPS)
     first_rating = np.where(trials.i[index] == 2, trials.first_rating[index], MISSING)
-    # By what FSRS-6's defaults take for the stability before: the same for all models.
+    # The stability before the review by FSRS-6's defaults, so that it is the same for all models.
     p = fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context())
-    stability = _stability(np.maximum(days, 1), p, fsrs6.DEFAULT[20])
-    place = np.searchsorted([*_STABILITIES], stability, "right") - 1
+    stability = _stability_from_recall(np.maximum(days, 1), p, fsrs6.DEFAULT[20])
+    stability_range = np.searchsorted([*_STABILITIES], stability, "right") - 1
 
-    def curves(names: Iterable[tuple[int, str]], group: IntArray) -> Iterator[Errors]:
+    def summarize_curves(names: Iterable[tuple[int, str]], group: IntArray) -> Iterator[ErrorGroup]:
         for number, name in names:
-            yield from reviews.by(days, _DAYS, name, group == number)
+            yield from reviews.summarize_by_range(days, _DAY_STEPS, name, group == number)
 
-    by = {
-        "days": reviews.by(days, _DAYS),
-        "reviews": reviews.by(trials.i[index] - 1, _REVIEWS),
-        "lapses": reviews.by(trials.bin_lapses[index], _LAPSES),
-        "hours": of_hours,
-        "deck": (
-            reviews.errors(np.flatnonzero(deck == each), _name_of(log.decks, each, "deck"))
-            for each in largest
-        ),
-        "first rating": curves(enumerate(_RATINGS, start=1), first_rating),
-        "stability": curves(enumerate(_STABILITIES.values()), place),
+    by_feature: dict[str, Iterable[ErrorGroup]] = {
+        "days": reviews.summarize_by_range(days, _DAY_STEPS),
+        "reviews": reviews.summarize_by_range(trials.i[index] - 1, _REVIEW_STEPS),
+        "lapses": reviews.summarize_by_range(trials.bin_lapses[index], _LAPSE_STEPS),
+        "hours": by_hour,
+        "deck": by_deck,
+        "first rating": summarize_curves(enumerate(_RATINGS, start=1), first_rating),
+        "stability": summarize_curves(enumerate(_STABILITIES.values()), stability_range),
     }
-    found = {name: tuple(each) for name, each in by.items()}
-    found = {name: each for name, each in found.items() if each}
-    own = configuration.fit == "own"
-    parts = "preset" if own else configuration.protocol.partitions
-    parameters = tuple(_parameters(log, parts, result))
-    model, defaults = configuration.model.name, _defaults(configuration)
-    return Where(model, found, len(known), own, parts, defaults, parameters)
+    groups_by_feature = {}
+    for feature, groups in by_feature.items():
+        groups_of_feature = tuple(groups)
+        if groups_of_feature:
+            groups_by_feature[feature] = groups_of_feature
+    is_own = configuration.fit == "own"
+    partitions = "preset" if is_own else configuration.protocol.partitions
+    return ModelErrors(
+        model=configuration.model.name,
+        by_feature=groups_by_feature,
+        deck_count=len(deck_ids),
+        is_own=is_own,
+        partitions=partitions,
+        defaults=_default_parameters(configuration),
+        parameters=tuple(_parameters_by_part(log, partitions, result)),
+    )
 
 
-def _decks(log: ReviewLog, card: IntArray) -> IntArray:
-    """The decks of cards; of deleted ones MISSING."""
+def _deck_of_cards(log: ReviewLog, card: IntArray) -> IntArray:
+    """Return the deck of each card; MISSING for deleted cards."""
     cards = log.cards
     if not len(cards.card_id):
         return np.full(len(card), MISSING)
-    place = np.minimum(np.searchsorted(cards.card_id, card), len(cards.card_id) - 1)
-    return np.where(cards.card_id[place] == card, cards.deck_id[place], MISSING)
+    position = np.minimum(np.searchsorted(cards.card_id, card), len(cards.card_id) - 1)
+    return np.where(cards.card_id[position] == card, cards.deck_id[position], MISSING)
 
 
-def _stability(days: IntArray, p: FloatArray, decay: float) -> FloatArray:
-    """Days until recall falls to 90 %, of who recalls p after some days: FSRS-6's curve, solved."""
+def _stability_from_recall(days: IntArray, p: FloatArray, decay: float) -> FloatArray:
+    """Return the days until recall falls to 90 %, from recall p after `days`, by FSRS-6's curve."""
     return days * np.expm1(-math.log(0.9) / decay) / np.expm1(-np.log(p) / decay)
 
 
-def _parameters(
-    log: ReviewLog, parts: str, result: Result
+def _parameters_by_part(
+    log: ReviewLog, partitions: str, result: Result
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
-    """By preset or deck, "" where all reviews are one part."""
-    known = log.presets if parts == "preset" else log.decks
-    for part, values in (result.parameters or {}).items():
-        name = "" if parts == "none" else _name_of(known, part, parts)
+    """Yield the parameters by name of the preset or deck; the name is "" for all reviews."""
+    units = log.presets if partitions == "preset" else log.decks
+    for unit_id, values in (result.parameters or {}).items():
+        name = "" if partitions == "none" else _part_name(units, unit_id, partitions)
         yield name, tuple(map(float, values))
 
 
-def _name_of(known: Mapping[int, Deck] | Mapping[int, Preset], part: int, kind: str) -> str:
-    return known[part].name if part in known else f"{kind} {part}"
+def _part_name(units: Mapping[int, Deck] | Mapping[int, Preset], unit_id: int, kind: str) -> str:
+    return units[unit_id].name if unit_id in units else f"{kind} {unit_id}"
 
 
-def _defaults(configuration: Configuration) -> tuple[float, ...]:
-    """() where the model's are no list."""
+def _default_parameters(configuration: Configuration) -> tuple[float, ...]:
+    """Return the model's default parameters; () if they are no list."""
     model = configuration.model
-    of_defaults = (model.default_secs if configuration.protocol.secs else None) or model.default
-    usual = of_defaults(Context())
-    return tuple(map(float, usual)) if isinstance(usual, (list, tuple, np.ndarray)) else ()
+    make_default = model.default
+    if configuration.protocol.secs and model.default_secs:
+        make_default = model.default_secs
+    values = make_default(Context())
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return tuple(map(float, values))
+    return ()

@@ -1,6 +1,6 @@
-"""What a learner wants to know first: answers as they come, and each of them in one line.
+"""Answer all questions about a learner in the background, and summarize each answer in one line.
 
-The questions are answered in worker processes, those whose answers share fits in one task.
+Worker processes answer the questions; questions that share fits are in one task.
 """
 
 from __future__ import annotations
@@ -16,377 +16,416 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.candidates import evaluated_by_preset, has_no_cards, knows_presets, too_few
-from srs_eval.advice.checks import together
-from srs_eval.advice.findings import Evidence, Finding, unanswered
-from srs_eval.advice.over_time import MODEL
+from srs_eval.advice.candidates import (
+    can_evaluate_by_preset,
+    explain_too_few,
+    has_known_presets,
+    has_no_cards,
+)
+from srs_eval.advice.checks import merge_checks
+from srs_eval.advice.findings import Evidence, Finding, make_unanswered
+from srs_eval.advice.over_time import STATE_MODEL
 from srs_eval.advice.questions import (
+    CHECKS,
     COSTS,
     MODELS,
-    OF_PRESETS,
-    REGISTRY,
-    WRONG,
-    Asked,
+    PARAMETERS,
+    QUESTION_REGISTRY,
+    QuestionContext,
     ask,
-    tasks_of,
+    tasks_for,
 )
-from srs_eval.advice.sentences import FirstScreen, month_in_words
-from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.sentences import FirstScreen, format_month
+from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.paths import content_of, state_dir, write_atomically
+from srs_eval.data.paths import read_regular_file, state_dir, write_atomically
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import in_words as reason_of
+from srs_eval.engine.evaluate import describe_failure as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
-from srs_eval.models.configurations import resolve
-from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from srs_eval.training.hyperparameters import Cancelled, Context
 
-_MOST_BESIDE = 6  # presets, those with the most reviews
-NEEDED = f"FSRS-6,{MODEL}"  # configurations that nearly all questions rest on
-
-
-CANT_TELL = "open"  # the line of what can't be told yet
+_MAX_EVIDENCE_PRESETS = 6  # the presets with the most reviews
+NEEDED_CONFIGURATIONS = f"FSRS-6,{STATE_MODEL}"  # configurations behind nearly all answers
+INCONCLUSIVE_LINE = "open"  # the line of inconclusive answers
 
 
 @dataclass(frozen=True)
-class Line:
-    """Answers that belong together: those on a question, or on a preset."""
+class AnswerLine:
+    """Answers that belong together: to one question, or about one preset."""
 
     question: str
-    title: str  # the preset's name, or the question in few words
-    answers: tuple[Finding, ...]  # the evidence; () while the question is open
+    title: str  # the preset's name, or the question in a few words
+    answers: tuple[Finding, ...]  # the evidence; () until the question is answered
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
-        """To paste into Anki, where that is the answer."""
-        return next((each.parameters for each in self.answers if each.parameters), None)
+        """Parameters to paste into Anki, if the answers have any."""
+        for answer in self.answers:
+            if answer.parameters:
+                return answer.parameters
+        return None
 
 
 @dataclass
 class Overview:
-    """The answers so far."""
+    """Answers that have arrived so far, and the questions still waiting."""
 
-    rows: str  # which reviews they rest on: "anki" or "benchmark"
-    gone: str = ""  # what is said where nearly all that was reviewed is no longer Anki's to take
-    earlier: bool = False  # whether answers of an earlier day stand for those to come
+    rows: str  # the reviews behind the answers: "anki" or "benchmark"
+    excluded_note: str = ""  # sentence for a log whose reviewed cards are nearly all gone
+    is_from_earlier: bool = False  # answers of an earlier day are shown until new ones arrive
     waiting: list[str] = field(default_factory=list)  # questions without an answer yet
     answers: list[Finding] = field(default_factory=list)
 
     @staticmethod
-    def begun(log: ReviewLog) -> Overview:
-        """Before the first answer."""
-        by_preset, gone = evaluated_by_preset(log), ""
+    def start(log: ReviewLog) -> Overview:
+        """Create an overview before the first answer."""
+        by_preset = can_evaluate_by_preset(log)
+        note = ""
         if has_no_cards(log):
-            gone = "This collection has no cards left."
-        elif knows_presets(log) and not by_preset:
-            gone = "Nearly all your cards are suspended or deleted."
-        waiting = [each for task in tasks_of(log) for each in task]
-        return Overview("anki" if by_preset else "benchmark", gone=gone, waiting=waiting)
+            note = "This collection has no cards left."
+        elif has_known_presets(log) and not by_preset:
+            note = "Nearly all your cards are suspended or deleted."
+        waiting: list[str] = []
+        for questions in tasks_for(log):
+            waiting += questions
+        return Overview("anki" if by_preset else "benchmark", excluded_note=note, waiting=waiting)
 
     @staticmethod
-    def answered(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
-        """Of all answers."""
-        found = replace(Overview.begun(log), waiting=[])
-        found.add(answers)
-        return found
+    def from_answers(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
+        """Create an overview from all answers."""
+        overview = replace(Overview.start(log), waiting=[])
+        overview.add(answers)
+        return overview
 
-    def add(self, found: Sequence[Finding], questions: Sequence[str] = ()) -> None:
-        """Take answers in, of two to the same the later one; `questions` are settled: what was
-        said of them before is dropped."""
-        known = {_about(each): each for each in found}
-        self.answers = [
-            each
-            for each in self.answers
-            if each.question not in questions and _about(each) not in known
-        ] + list(known.values())
-        self.waiting = [each for each in self.waiting if each not in questions]
+    def add(self, new_answers: Sequence[Finding], settled_questions: Sequence[str] = ()) -> None:
+        """Add answers; a new answer replaces the earlier one about the same thing.
 
-    def of(self, question: str) -> tuple[Finding, ...]:
-        return tuple(each for each in self.answers if each.question == question)
+        Earlier answers to the settled questions are dropped.
+        """
+        new_by_key = {_answer_key(answer): answer for answer in new_answers}
+        answers = []
+        for answer in self.answers:
+            if answer.question not in settled_questions and _answer_key(answer) not in new_by_key:
+                answers.append(answer)
+        self.answers = [*answers, *new_by_key.values()]
+        self.waiting = [question for question in self.waiting if question not in settled_questions]
+
+    def find_answers(self, question: str) -> tuple[Finding, ...]:
+        return tuple(answer for answer in self.answers if answer.question == question)
 
     @property
-    def failed(self) -> bool:
-        """Whether a question has no answer: it is worth asking again."""
-        return any(isinstance(each.evidence, f.Unanswered) for each in self.answers)
+    def has_failed(self) -> bool:
+        """Return True if a question could not be answered, so that asking again is worthwhile."""
+        return any(isinstance(answer.evidence, f.Unanswered) for answer in self.answers)
 
     @property
     def first_screen(self) -> FirstScreen:
-        """The answers as five panes."""
-        waiting = () if self.earlier else tuple(self.waiting)
-        checks = together(self.answers)
-        return first_screen(self.answers, waiting, checks, rows=self.rows, gone=self.gone)
+        """Answers as five panes."""
+        waiting = () if self.is_from_earlier else tuple(self.waiting)
+        checks = merge_checks(self.answers)
+        return build_first_screen(
+            self.answers, waiting, checks, rows=self.rows, excluded_note=self.excluded_note
+        )
 
     @property
-    def lines(self) -> list[Line]:
-        """Presets first, then the other questions.
+    def lines(self) -> list[AnswerLine]:
+        """Lines of the presets first, then of the other questions.
 
-        One line where none can be answered, for one and the same reason.
+        There is a single line if no question can be answered, all for the same reason.
         """
-        reasons = {
-            each.evidence if isinstance(each.evidence, f.Unanswered) else None
-            for each in self.answers
-            if each.question != WRONG  # which has always an answer
-        }
-        if not self.waiting and len(self.answers) > 1 and len(reasons) == 1 and None not in reasons:
-            return [Line("fit", "All questions", (self.answers[0],))]
-        return [*self._of_presets(), *_open_at_the_end(list(self._of_questions()))]
+        if not self.waiting and len(self.answers) > 1 and self._has_single_reason():
+            return [AnswerLine("fit", "All questions", (self.answers[0],))]
+        return [*self._preset_lines(), *_merge_inconclusive(list(self._question_lines()))]
 
-    def _of_presets(self) -> list[Line]:
-        beside = [each for each in self.answers if REGISTRY[each.question].is_beside]
-        found = []
-        for each in self.of(OF_PRESETS):
-            if isinstance(each.evidence, f.Unanswered):
-                found.append(Line(OF_PRESETS, "Your presets", (each,)))
-            elif each.subject != "all presets":
-                more = (other for other in beside if other.subject == each.subject)
-                found.append(Line(OF_PRESETS, each.subject, (each, *more)))
-        if OF_PRESETS in self.waiting and not found:
-            return [Line(OF_PRESETS, "Your presets", ())]
-        return found
-
-    def _of_questions(self) -> Iterator[Line]:
-        for question, about in REGISTRY.items():
-            answers = self.of(question)
-            if not about.line or not (answers or question in self.waiting):
+    def _has_single_reason(self) -> bool:
+        """Return True if no question could be answered, and all for the same reason."""
+        reasons = set()
+        for answer in self.answers:
+            if answer.question == CHECKS:  # which always has an answer
                 continue
-            title = about.line
-            if answers and question in ("health", MODELS):  # "fit" tells it, too
-                answers = (*self.of("fit"), *answers)
+            if not isinstance(answer.evidence, f.Unanswered):
+                return False
+            reasons.add(answer.evidence)
+        return len(reasons) == 1
+
+    def _preset_lines(self) -> list[AnswerLine]:
+        only_evidence = [
+            answer for answer in self.answers if QUESTION_REGISTRY[answer.question].is_evidence_only
+        ]
+        lines = []
+        for answer in self.find_answers(PARAMETERS):
+            if isinstance(answer.evidence, f.Unanswered):
+                lines.append(AnswerLine(PARAMETERS, "Your presets", (answer,)))
+            elif answer.subject != "all presets":
+                about_preset = [other for other in only_evidence if other.subject == answer.subject]
+                lines.append(AnswerLine(PARAMETERS, answer.subject, (answer, *about_preset)))
+        if PARAMETERS in self.waiting and not lines:
+            return [AnswerLine(PARAMETERS, "Your presets", ())]
+        return lines
+
+    def _question_lines(self) -> Iterator[AnswerLine]:
+        for question, definition in QUESTION_REGISTRY.items():
+            answers = self.find_answers(question)
+            title = definition.line_title
+            if not title or not (answers or question in self.waiting):
+                continue
+            if answers and question in ("health", MODELS):  # "fit" also answers these
+                answers = (*self.find_answers("fit"), *answers)
             elif answers and question == "time" and isinstance(answers[0].evidence, f.Months):
-                month = answers[0].subject  # "this" only while it lasts
-                is_now = month == time.strftime("%Y-%m")
-                title = "This month" if is_now else month_in_words(month)
-            yield Line(question, title, answers)
+                month = answers[0].subject
+                is_current = month == time.strftime("%Y-%m")
+                title = "This month" if is_current else format_month(month)
+            yield AnswerLine(question, title, answers)
 
 
-def _about(finding: Finding) -> tuple[str, str, str]:
-    """What no two answers are about; of one preset its decks are asked about, too."""
-    part = finding.evidence.part if isinstance(finding.evidence, f.Sharing) else ""
-    return finding.question, finding.subject, part
+def _answer_key(finding: Finding) -> tuple[str, str, str]:
+    """Return a key that no two answers share; a preset's decks have a separate answer."""
+    unit = finding.evidence.unit if isinstance(finding.evidence, f.Sharing) else ""
+    return finding.question, finding.subject, unit
 
 
-def _open_at_the_end(lines: Sequence[Line]) -> list[Line]:
-    """Those of which nothing can be told are one line, the last: no act hangs on them."""
-    told: list[Line] = []
-    untold: list[Finding] = []
+def _merge_inconclusive(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
+    """Merge inconclusive answers into one last line; they recommend nothing."""
+    merged: list[AnswerLine] = []
+    inconclusive: list[Finding] = []
     for line in lines:
-        own = [each for each in line.answers if each.question == line.question]
-        if not line.answers or any(each.says != f.OPEN for each in own):
-            told.append(line)
+        answers = [answer for answer in line.answers if answer.question == line.question]
+        if not line.answers or any(answer.conclusion != f.CANT_TELL for answer in answers):
+            merged.append(line)
         else:
-            untold += own
-    if untold:
-        told.append(Line(CANT_TELL, "Can't tell yet", tuple(untold)))
-    return told
+            inconclusive += answers
+    if inconclusive:
+        merged.append(AnswerLine(INCONCLUSIVE_LINE, "Can't tell yet", tuple(inconclusive)))
+    return merged
 
 
 # The work
 
 
-def overview(
+def stream_answers(
     log: ReviewLog,
     *,
     jobs: int = 0,
     context: Context | None = None,
     cancel: threading.Event | None = None,
-    equivalence: float = EQUIVALENT,
+    equivalence: float = EQUIVALENCE_MARGIN,
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
-    """Answers as they come, with the questions that are settled by them.
+    """Yield answers as they arrive, with the questions that they settle.
 
-    `jobs` worker processes; 0 works in this process. Setting `cancel`, or closing the iterator,
-    ends the work. What cannot be answered has an answer that says why. Differences in log loss
-    within `equivalence` count as none.
+    `jobs` is the number of worker processes; with 0, this process does the work. Setting `cancel`,
+    or closing the iterator, ends the work. A question that cannot be answered has an answer that
+    says why. Differences in log loss within `equivalence` count as none.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
-    tasks = tasks_of(log)
+    tasks = tasks_for(log)
     if jobs <= 0:
-        yield from _in_this_process(_asked(log, context, equivalence), tasks, cancel)
+        yield from _answer_in_process(_make_context(log, context, equivalence), tasks, cancel)
         return
     events = TaskEvents()
-    shared = log, replace(context, tick=Context().tick), equivalence
+    worker_context = replace(context, tick=Context().tick)
     pool = WorkerPool(
-        min(jobs, len(tasks)), initializer=_share, initargs=shared, on_message=events.put
+        min(jobs, len(tasks)),
+        initializer=_initialize_worker,
+        initargs=(log, worker_context, equivalence),
+        on_message=events.put,
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
-        for k, task in enumerate(_to_compile_side_by_side(tasks, jobs)):
-            if k == 1 and jobs > 1 and must_compile(resolve(MODEL)[0]):
-                working[events.submit(pool, _compile_beside)] = ()
-            working[events.submit(pool, _answer_shared, task)] = task
+        for k, task in enumerate(_order_for_compilation(tasks, jobs)):
+            if k == 1 and jobs > 1 and must_compile(resolve_configurations(STATE_MODEL)[0]):
+                working[events.submit(pool, _compile_kernels)] = ()
+            working[events.submit(pool, _answer_task, task)] = task
         for future, message in events.until_done(cancel):
             if message is not DONE:
                 yield (message,), ()
                 continue
             task = working.pop(future)
             try:
-                found = future.result()
+                answers = future.result()
             except InputError:
                 raise
             except Exception as error:
-                found = [unanswered(question, reason_of(error)[0]) for question in task]
-            yield tuple(found), task
+                answers = [make_unanswered(question, reason_of(error)[0]) for question in task]
+            yield tuple(answers), task
     finally:
         pool.terminate_workers()
 
 
-def _in_this_process(
-    asked: Asked, tasks: Sequence[tuple[str, ...]], cancel: threading.Event
+def _answer_in_process(
+    question_context: QuestionContext, tasks: Sequence[tuple[str, ...]], cancel: threading.Event
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
-    context = asked.context or Context()
+    context = question_context.context or Context()
 
     def tick(fraction: float) -> None:
         context.tick(fraction)
         if cancel.is_set():
             raise Cancelled
 
-    asked = replace(asked, context=replace(context, tick=tick))
+    question_context = replace(question_context, context=replace(context, tick=tick))
     with suppress(Cancelled):
         for task in tasks:
-            yield tuple(_answers(asked, task)), task
+            yield tuple(_answer_all(question_context, task)), task
 
 
-def _to_compile_side_by_side(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
-    """Costs (or the day) come second where kernels are missing that no other question needs.
+def _order_for_compilation(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
+    """Move costs (or the day) to second place if kernels are missing that only they need.
 
-    One worker then compiles them while another compiles FSRS-6's; in the usual order, several
-    would compile FSRS-6's at once and these after it.
+    One worker then compiles these while another compiles those of FSRS-6; in the usual order,
+    several workers would compile FSRS-6's kernels at once and the others afterwards.
     """
-    early = [each for each in tasks if each in ((COSTS,), ("day",))][:1] if jobs > 1 else []
-    if not early or not any(map(must_compile, resolve(MODEL))):
+    if jobs <= 1:
         return list(tasks)
-    return [tasks[0], *early, *(each for each in tasks[1:] if each not in early)]
+    early = next((task for task in tasks if task in ((COSTS,), ("day",))), None)
+    if early is None or not any(map(must_compile, resolve_configurations(STATE_MODEL))):
+        return list(tasks)
+    later = [task for task in tasks[1:] if task != early]
+    return [tasks[0], early, *later]
 
 
-def _asked(log: ReviewLog, context: Context, equivalence: float) -> Asked:
-    return Asked(log, context, equivalence, most_beside=_MOST_BESIDE)
+def _make_context(log: ReviewLog, context: Context, equivalence: float) -> QuestionContext:
+    return QuestionContext(log, context, equivalence, max_evidence_presets=_MAX_EVIDENCE_PRESETS)
 
 
-_shared: Asked | None = None
-"""What all tasks of a worker ask, so that it prepares and fits for all of them once."""
+_worker_context: QuestionContext | None = None
+"""Context shared by all tasks of a worker, so that it prepares and fits only once for all."""
 
 
-def _share(log: ReviewLog, context: Context, equivalence: float) -> None:
-    global _shared
-    _shared = _asked(log, context, equivalence)
+def _initialize_worker(log: ReviewLog, context: Context, equivalence: float) -> None:
+    global _worker_context
+    _worker_context = _make_context(log, context, equivalence)
 
 
-def _answer_shared(questions: tuple[str, ...]) -> list[Finding]:
-    assert _shared is not None
-    found = []
-    for answer in _answers(_shared, questions):
-        found.append(answer)
+def _answer_task(questions: tuple[str, ...]) -> list[Finding]:
+    assert _worker_context is not None
+    answers = []
+    for answer in _answer_all(_worker_context, questions):
+        answers.append(answer)
         send(answer)
-    return found
+    return answers
 
 
-def _compile_beside() -> list[Finding]:
-    """Kernels that the first answer needs, while another worker compiles those of its fit."""
-    assert _shared is not None
+def _compile_kernels() -> list[Finding]:
+    """Compile kernels for the first answer while another worker compiles those of its fit."""
+    assert _worker_context is not None
     with suppress(NotEnoughData):
-        learner = _shared.learner
+        learner = _worker_context.learner
         for candidate in (f.DEFAULTS, f.SM2):
             learner.held_out_losses(candidate)
     return []
 
 
-def _answers(asked: Asked, questions: tuple[str, ...]) -> Iterator[Finding]:
-    """One after another."""
+def _answer_all(question_context: QuestionContext, questions: tuple[str, ...]) -> Iterator[Finding]:
+    """Answer the questions one after another."""
     for question in questions:
-        yield from answers_to(question, asked)
+        yield from answer_or_explain(question, question_context)
 
 
-def answers_to(question: str, asked: Asked) -> Iterator[Finding]:
-    """The answers to a question, or one that says why there is none."""
+def answer_or_explain(question: str, question_context: QuestionContext) -> Iterator[Finding]:
+    """Yield the answers to a question, or one that explains why there is none."""
     try:
-        yield from ask(question, asked)
+        yield from ask(question, question_context)
     except NotEnoughData as reason:
-        why = too_few(asked.log, reason) if evaluated_by_preset(asked.log) else str(reason)
-        yield unanswered(question, f"too little data, {why}")
+        explanation = str(reason)
+        if can_evaluate_by_preset(question_context.log):
+            explanation = explain_too_few(question_context.log, reason)
+        yield make_unanswered(question, f"too little data, {explanation}")
 
 
-# The last findings about a file, by its path
+# Saved findings about a file, by its path
 
-_MOST = 20  # files whose findings are kept
-_MOST_BYTES = 64 << 20
+_MAX_SAVED_FILES = 20  # files with saved findings
+_MAX_FILE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Findings of an earlier day.
+class SavedAnswers:
+    """Findings saved on an earlier day.
 
-    A file opens with them while new ones are worked out: as they were where neither the reviews,
-    the presets nor the program has changed, and as of their day otherwise.
+    A file opens with them while new ones are computed. They are shown as current if the reviews,
+    the presets and the program are unchanged, otherwise as findings of their day.
     """
 
     findings: tuple[Finding, ...]
-    basis: str  # `basis` of what they rest on
-    entries: int  # that the file held
-    at: float  # Unix seconds
+    inputs_digest: str  # `answers_digest` of the inputs behind the findings
+    entry_count: int  # in the file
+    saved_at_s: float  # Unix seconds
 
 
-def basis(log: ReviewLog, context: Context, equivalence: float) -> str:
-    """A digest of everything that findings depend on: reviews, settings, program."""
-    from srs_eval.training.compile import program_digest
+def answers_digest(log: ReviewLog, context: Context, equivalence: float) -> str:
+    """Return a digest of everything that findings depend on: reviews, settings, program."""
+    from srs_eval.training.compile import compute_program_digest
 
-    known = log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid
-    maps = (sorted(each.items()) for each in (log.presets, log.decks, context.settings()))
-    parts = [log.fingerprint(), program_digest(), *map(repr, (*maps, known, equivalence))]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    anki_facts = (log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid)
+    inputs = [
+        log.fingerprint(),
+        compute_program_digest(),
+        repr(sorted(log.presets.items())),
+        repr(sorted(log.decks.items())),
+        repr(sorted(context.settings().items())),
+        repr(anki_facts),
+        repr(equivalence),
+    ]
+    return hashlib.sha256("\n".join(inputs).encode()).hexdigest()
 
 
-def keep(path: str, kept: Kept, folder: Path | None = None) -> None:
-    """Write atomically; where that is not possible nothing is kept."""
+def save_answers(path: str, saved: SavedAnswers, folder: Path | None = None) -> None:
+    """Save answers atomically; if that is impossible, save nothing."""
     import msgspec
 
-    place = _place(path, folder)
-    findings = [_tagged(each) for each in kept.findings]
+    file = _answers_path(path, folder)
+    findings = [_encode_finding(finding) for finding in saved.findings]
     content = msgspec.msgpack.encode(
-        {**vars(kept), "findings": findings},
+        {**vars(saved), "findings": findings},
         enc_hook=lambda value: value.item(),  # numpy's numbers
     )
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, hashlib.sha256(content).digest() + content)
-        files = sorted(place.parent.iterdir(), key=lambda each: -each.stat().st_mtime)
-        for old in files[_MOST:]:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, hashlib.sha256(content).digest() + content)
+        newest_first = sorted(file.parent.iterdir(), key=lambda other: -other.stat().st_mtime)
+        for old in newest_first[_MAX_SAVED_FILES:]:
             old.unlink(missing_ok=True)
 
 
-def last(path: str, folder: Path | None = None) -> Kept | None:
-    """What was kept for a path; None where nothing is, or not a byte is as it was written."""
+def load_answers(path: str, folder: Path | None = None) -> SavedAnswers | None:
+    """Return the answers saved for a path; None if there are none or the file is damaged."""
     import msgspec
 
     try:
-        found = content_of(_place(path, folder), _MOST_BYTES)
-        digest, content = found[:32], found[32:]
+        stored = read_regular_file(_answers_path(path, folder), _MAX_FILE_BYTES)
+        digest = stored[:32]
+        content = stored[32:]
         if digest != hashlib.sha256(content).digest():
             return None
-        kept = msgspec.msgpack.decode(content, type=Kept, dec_hook=_untagged)
-    except (OSError, InputError, msgspec.MsgspecError):  # damaged: as good as none
+        saved = msgspec.msgpack.decode(content, type=SavedAnswers, dec_hook=_decode_evidence)
+    except (OSError, InputError, msgspec.MsgspecError):  # a damaged file counts as none
         return None
-    return replace(kept, at=min(kept.at, time.time()))
+    return replace(saved, saved_at_s=min(saved.saved_at_s, time.time()))
 
 
-def _tagged(finding: Finding) -> dict[str, Any]:
-    """Its evidence with the name of its kind."""
+def _encode_finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding's fields, its evidence together with the name of its class."""
     return {**vars(finding), "evidence": (type(finding.evidence).__name__, finding.evidence)}
 
 
-def _untagged(expected: type, found: tuple[str, Any]) -> Evidence | None:
-    """The evidence; ValueError for a kind that there is not."""
+def _decode_evidence(expected: type, tagged: tuple[str, Any]) -> Evidence | None:
+    """Return the evidence. Raises ValueError for an unknown class name."""
     import msgspec
 
-    kinds = {each.__name__: each for each in Evidence.__subclasses__()}
-    name, content = found
+    evidence_types = {
+        evidence_type.__name__: evidence_type for evidence_type in Evidence.__subclasses__()
+    }
+    name, content = tagged
     if content is None:
         return None
-    if expected is not Evidence or name not in kinds:
+    if expected is not Evidence or name not in evidence_types:
         raise ValueError(name)
-    return msgspec.convert(content, kinds[name])
+    return msgspec.convert(content, evidence_types[name])
 
 
-def _place(path: str, folder: Path | None) -> Path:
+def _answers_path(path: str, folder: Path | None) -> Path:
     name = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
     return (folder or state_dir()) / "answers" / name

@@ -1,12 +1,12 @@
-"""Are my parameters good? What there is to change, how likely it is to help, how often to do it.
+"""Assess a preset's parameters: what to change, how likely it is to help, how often to optimize.
 
 Candidates are compared with the current parameters on reviews that neither has seen: those since
-the parameters were last changed, or all held-out ones where the defaults are in force. Candidates
-are fitted anew before each of five blocks of these, as by somebody who optimizes now and then.
-What that says is joined with what other people gained (`srs_eval.advice.population`).
+the parameters were last changed, or all held-out ones if the defaults are active. Candidates are
+fitted again before each of five blocks of these reviews, as if the learner optimized now and then.
+The result is combined with the gains of other people (`srs_eval.advice.population`).
 
-How often to optimize is told by log loss against the age of the parameters. A parameter is noise
-if other days would move it far.
+The cost of optimizing less often is the log loss that older parameters add. A parameter is noise if
+it would move far with other days.
 """
 
 from __future__ import annotations
@@ -25,151 +25,185 @@ from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
     Learner,
-    evaluated_by_preset,
-    mostly_gone,
+    can_evaluate_by_preset,
+    find_excluded_majority,
 )
-from srs_eval.advice.split import one_is_enough_for
+from srs_eval.advice.split import find_shareable_presets
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.data.trials import Fold, recency_weights
+from srs_eval.data.trials import Fold, compute_recency_weights
 from srs_eval.models import fsrs6, fsrs7
-from srs_eval.models.own_parameters import why_left_out
+from srs_eval.models.own_parameters import explain_left_out_presets
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
 _RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, "one for all presets", f.POOLED)
-"""Verdicts on these are one question: the first is tested first, the others by Holm after it."""
+"""Rivals whose verdicts are one question: the first is tested first, then the others by Holm."""
 OTHER_MODELS = (f.AVERAGE, f.SM2)
-"""On all held-out reviews FSRS against these is one question wherever it is told, and tested apart
-from what FSRS could be fitted to."""
-_HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.TOGETHER)
-_FEWEST, _FEWEST_DAYS = 100, 5  # reviews that say something of a preset
-_FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves nearly all as it is
-_SURE_OF_FEW = 0.9  # at most, that few reviews need no other parameters
-_FITTED = 400  # reviews from which on a fit is the learner's own
+"""Models compared with FSRS on all held-out reviews. Their comparison is one question wherever it
+appears, tested separately from the other ways of fitting FSRS."""
+_HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
+_MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said of a preset
+_MIN_DAYS = 5
+_MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer changes almost nothing
+_MAX_CERTAINTY_OF_FEW = 0.9  # maximum probability that few reviews need no other parameters
+_OWN_FIT_REVIEWS = 400  # reviews from which a fit reflects the learner
 
 
 @dataclass(frozen=True, eq=False)
-class _Compared:
-    """Candidates on the same reviews (k,), and their differences from one of them."""
+class _CandidateComparison:
+    """Candidates evaluated on the same reviews (k,), and their differences from a reference."""
 
     index: IntArray  # positions in the trials
     log_loss: Mapping[str, Interval]
-    difference: Mapping[str, Interval]  # of each but the reference; negative: better than it
-    says: Mapping[str, Verdict]
+    difference: Mapping[str, Interval]  # of each but the reference; negative: better
+    verdicts: Mapping[str, Verdict]
 
     @property
     def ordered(self) -> list[str]:
-        """The candidates' names, the lowest log loss first."""
+        """Names of the candidates, the lowest log loss first."""
         return sorted(self.log_loss, key=lambda name: self.log_loss[name].estimate)
 
     def candidates(self) -> tuple[f.Candidate, ...]:
         return tuple(
-            f.Candidate(name, self.log_loss[name], self.difference.get(name), self.says.get(name))
+            f.Candidate(
+                name=name,
+                log_loss=self.log_loss[name],
+                difference=self.difference.get(name),
+                verdict=self.verdicts.get(name),
+            )
             for name in self.ordered
         )
 
 
-def compared(
+def compare_candidates(
     learner: Learner,
     losses: Mapping[str, FloatArray],
     index: IntArray,
     reference: str = f.OPTIMIZED,
     *,
-    asked: Sequence[str] | None = None,
-    first: Collection[str],
-) -> _Compared:
-    """Intervals of all candidates, verdicts on those `asked` (default: all but the reference).
+    tested: Sequence[str] | None = None,
+    tested_separately: Collection[str],
+) -> _CandidateComparison:
+    """Compute intervals of all candidates, and verdicts on those `tested` against the reference.
 
-    `losses` are nats (k,) on the reviews at the positions (k,). Candidates that are tested `first`
-    are a question of their own, and not held back by the others.
+    By default all but the reference are tested. `losses` are nats (k,) on the reviews at the
+    positions (k,). Candidates `tested_separately` are a separate question, so that the number of
+    the others does not make their test stricter.
     """
+    log_loss = {name: learner.interval(values, index) for name, values in losses.items()}
     difference = {
-        name: learner.interval(each - losses[reference], index)
-        for name, each in losses.items()
+        name: learner.interval(values - losses[reference], index)
+        for name, values in losses.items()
         if name != reference
     }
-    wanted = {name: difference[name] for name in (asked or tuple(difference)) if name in difference}
-    alone = {name: each for name, each in wanted.items() if name in first}
-    others = {name: each for name, each in wanted.items() if name not in first}
-    log_loss = {name: learner.interval(each, index) for name, each in losses.items()}
-    says = learner.verdicts(alone) | learner.verdicts(others)
-    return _Compared(index, log_loss, difference, says)
+    separately = {}
+    together = {}
+    for name in tested or tuple(difference):
+        if name not in difference:
+            continue
+        if name in tested_separately:
+            separately[name] = difference[name]
+        else:
+            together[name] = difference[name]
+    verdicts = learner.verdicts(separately) | learner.verdicts(together)
+    return _CandidateComparison(index, log_loss, difference, verdicts)
 
 
-def are_my_parameters_good(
+def assess_parameters(
     learner: Learner,
     groups: Sequence[int],
-    lines: Mapping[str, Sequence[float]],
-    given: Mapping[str, FloatArray],
+    parameter_sets: Mapping[str, Sequence[float]],
+    predictions: Mapping[str, FloatArray],
 ) -> Iterator[f.Finding]:
-    """One finding for each preset, as it is known, then one over all.
+    """Yield a finding for each preset as soon as it is known, then one over all presets.
 
-    `lines` are parameters of one's own, by name; `given` others' predictions for the held-out
-    reviews.
+    `parameter_sets` are the user's own parameters, by name; `predictions` are external predictions
+    for the held-out reviews.
     """
     index = learner.trials.test_index
-    own = {name: learner.with_parameters(values, index) for name, values in lines.items()}
-    losses = {name: learner.losses(p, index) for name, p in {**own, **given}.items()}
-    everything = _held_out(learner, losses)
-    sharing = _that_can_share(learner, groups)
-    findings = []
+    external = {
+        name: learner.predict_with_parameters(values, index)
+        for name, values in parameter_sets.items()
+    }
+    external |= predictions
+    external_losses = {name: learner.losses(p, index) for name, p in external.items()}
+    held_out = _compare_held_out(learner, external_losses)
+    shareable = _find_shareable_fsrs6_presets(learner, groups)
+    by_recommendation: dict[str, list[str]] = {}
     for group in groups:
-        findings.append(_of_preset(learner, group, everything.get(group), group in sharing))
-        yield findings[-1]
+        finding = _assess_preset(learner, group, held_out.get(group), group in shareable)
+        yield finding
+        recommendation = finding.recommendation if finding.parameters else f.KEEP
+        by_recommendation.setdefault(recommendation, []).append(finding.subject)
     if len(groups) > 1:
-        by_act: dict[str, list[str]] = {}
-        for each in findings:
-            by_act.setdefault(each.act if each.parameters else f.KEEP, []).append(each.subject)
-        found, acts = everything[None], tuple((act, tuple(by_act[act])) for act in by_act)
-        evidence = f.OfAll(acts, found.candidates())
-        yield f.Finding("parameters", "all presets", reviews=len(found.index), evidence=evidence)
+        over_all = held_out[None]
+        evidence = f.ParameterSummary(
+            tuple((code, tuple(names)) for code, names in by_recommendation.items()),
+            over_all.candidates(),
+        )
+        yield f.Finding("parameters", "all presets", reviews=len(over_all.index), evidence=evidence)
 
 
-def _that_can_share(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
-    """The presets that can have one line: of those that run FSRS-6, for it is FSRS-6's."""
-    others = learner.without_fsrs7()
-    if others is None:
+def _find_shareable_fsrs6_presets(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
+    """Return the presets that can share parameters, among those that run FSRS-6."""
+    fsrs6_learner = learner.without_fsrs7()
+    if fsrs6_learner is None:
         return frozenset()
-    return one_is_enough_for(others, [group for group in groups if group in others.groups])
+    fsrs6_groups = [group for group in groups if group in fsrs6_learner.groups]
+    return find_shareable_presets(fsrs6_learner, fsrs6_groups)
 
 
-def what_is_left_out(log: ReviewLog) -> list[f.Finding]:
-    """A finding for each preset whose stored parameters Anki does not run."""
-    return [
-        f.Finding("parameters", log.name_of_preset(key), "left out", evidence=f.LeftOut(sentence))
-        for key, sentence in why_left_out(log).items()
-    ]
+def find_unsupported_parameters(log: ReviewLog) -> list[f.Finding]:
+    """Return a finding for each preset whose stored parameters Anki does not run."""
+    findings = []
+    for preset, sentence in explain_left_out_presets(log).items():
+        evidence = f.UnsupportedParameters(sentence)
+        name = log.preset_name(preset)
+        findings.append(f.Finding("parameters", name, "left out", evidence=evidence))
+    return findings
 
 
-def _held_out(learner: Learner, given: Mapping[str, FloatArray]) -> dict[int | None, _Compared]:
-    """All candidates but the current parameters on the held-out reviews of the five folds.
+def _compare_held_out(
+    learner: Learner, external_losses: Mapping[str, FloatArray]
+) -> dict[int | None, _CandidateComparison]:
+    """Compare all candidates but the current parameters on the five folds' held-out reviews.
 
-    By preset, None for all. `given` are others' losses for these reviews (k,).
+    The result is by preset; None stands for all. `external_losses` are losses of external
+    predictions for these reviews (k,).
     """
     index = learner.trials.test_index
-    names = (*_possible(_HELD_OUT, learner), *learner.sm2)
-    losses = {**{name: learner.held_out_losses(name) for name in names}, **given}
-    found: dict[int | None, _Compared] = {}
-    for group in (None, *learner.groups):
-        if group is not None and learner.runs_fsrs7(group):
-            of_fsrs7 = _held_out_by_fsrs7(learner, group, given)
-            if of_fsrs7 is not None:
-                found[group] = of_fsrs7
+    partition = learner.trials.partition[index]
+    names = (*_select_candidates(_HELD_OUT, learner), *learner.sm2_candidates)
+    losses = {name: learner.held_out_losses(name) for name in names}
+    losses |= external_losses
+    comparisons: dict[int | None, _CandidateComparison] = {}
+    if len(index):
+        comparisons[None] = compare_candidates(
+            learner, losses, index, tested_separately=OTHER_MODELS
+        )
+    for group in learner.groups:
+        if learner.runs_fsrs7(group):
+            comparison = _compare_held_out_fsrs7(learner, group, external_losses)
+            if comparison is not None:
+                comparisons[group] = comparison
             continue
-        mine = learner.trials.partition[index] == group if group is not None else slice(None)
-        if len(index[mine]):
-            here = {name: each[mine] for name, each in losses.items()}
-            found[group] = compared(learner, here, index[mine], first=OTHER_MODELS)
-    return found
+        in_preset = partition == group
+        if in_preset.any():
+            preset_losses = {name: values[in_preset] for name, values in losses.items()}
+            comparisons[group] = compare_candidates(
+                learner, preset_losses, index[in_preset], tested_separately=OTHER_MODELS
+            )
+    return comparisons
 
 
-def _held_out_by_fsrs7(
-    learner: Learner, group: int, given: Mapping[str, FloatArray]
-) -> _Compared | None:
-    """The same of a preset that runs FSRS-7: its fits and defaults; None for no such reviews."""
-    index = learner.trials.test_index
-    mine = learner.trials.partition[index] == group
+def _compare_held_out_fsrs7(
+    learner: Learner, group: int, external_losses: Mapping[str, FloatArray]
+) -> _CandidateComparison | None:
+    """Compare FSRS-7's fits and defaults on a preset's held-out reviews; None if it has none."""
+    test_index = learner.trials.test_index
+    in_preset = learner.trials.partition[test_index] == group
+    index = test_index[in_preset]
     folds = []
     for fold in learner.trials.folds:
         test = fold.test[learner.trials.partition[fold.test] == group]
@@ -177,277 +211,342 @@ def _held_out_by_fsrs7(
             folds.append(replace(fold, test=test))
     if not folds:
         return None
-    names = (f.OPTIMIZED, f.RECENCY, f.DEFAULTS)
-    losses = {
-        name: learner.losses(learner.refitted(name, group, folds), index[mine]) for name in names
-    }
-    for name in (f.AVERAGE, *learner.sm2):
-        losses[name] = learner.held_out_losses(name)[mine]
-    losses |= {name: each[mine] for name, each in given.items()}
-    return compared(learner, losses, index[mine], first=OTHER_MODELS)
+    losses = {}
+    for name in (f.OPTIMIZED, f.RECENCY, f.DEFAULTS):
+        p = learner.predict_refitted(name, group, folds)
+        losses[name] = learner.losses(p, index)
+    for name in (f.AVERAGE, *learner.sm2_candidates):
+        losses[name] = learner.held_out_losses(name)[in_preset]
+    losses |= {name: values[in_preset] for name, values in external_losses.items()}
+    return compare_candidates(learner, losses, index, tested_separately=OTHER_MODELS)
 
 
-def _possible(candidates: Sequence[str], learner: Learner, group: int | None = None) -> list[str]:
-    """Without what the learner has no configuration for, or what needs several presets.
+def _select_candidates(
+    candidates: Sequence[str], learner: Learner, group: int | None = None
+) -> list[str]:
+    """Return the candidates that the learner can have.
 
-    Nor, of a preset that runs FSRS-7, what is FSRS-6's.
+    Candidates without a configuration are omitted, as are those that need several presets if there
+    is one, and FSRS-6's own for a preset that runs FSRS-7.
     """
-    single = len(learner.groups) == 1
-    known = {*learner.configurations, f.POOLED, f.TOGETHER, f.SM2}
+    available = {*learner.configurations, f.POOLED, f.SHARED, f.SM2}
     if group is not None and learner.runs_fsrs7(group):
-        known = {f.OPTIMIZED, f.RECENCY, f.DEFAULTS, f.SM2}
-    return [
-        name for name in candidates if name in known and not (single and name in ACROSS_PRESETS)
-    ]
+        available = {f.OPTIMIZED, f.RECENCY, f.DEFAULTS, f.SM2}
+    if len(learner.groups) == 1:
+        available -= {*ACROSS_PRESETS}
+    return [name for name in candidates if name in available]
 
 
-def _since_optimized(learner: Learner, group: int) -> _Compared | None:
-    """Candidates on the reviews that the current parameters had not seen; None for too few."""
+def _compare_since_optimized(learner: Learner, group: int) -> _CandidateComparison | None:
+    """Compare candidates on reviews unseen by the current parameters; None for too few."""
     index = learner.since_optimized(group)
-    if index is None or len(index) < _FEWEST or learner.days_of(index) < _FEWEST_DAYS:
+    if index is None or len(index) < _MIN_REVIEWS or learner.count_days(index) < _MIN_DAYS:
         return None
-    folds = learner.renewed(index)
-    losses = {f.NOW: learner.losses(learner.predict(f.NOW, folds), index)}
-    for name in _possible((*_RIVALS, f.TOGETHER, f.SM2), learner, group):
+    folds = learner.rolling_folds(index)
+    losses = {f.CURRENT: learner.losses(learner.predict(f.CURRENT, folds), index)}
+    for name in _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group):
         with suppress(NotEnoughData):
-            losses[name] = learner.losses(learner.refitted(name, group, folds), index)
-    return compared(learner, losses, index, f.NOW, asked=_RIVALS, first=(f.RECENCY,))
+            losses[name] = learner.losses(learner.predict_refitted(name, group, folds), index)
+    return compare_candidates(
+        learner, losses, index, f.CURRENT, tested=_RIVALS, tested_separately=(f.RECENCY,)
+    )
 
 
-def _of_preset(
-    learner: Learner, group: int, held_out: _Compared | None, can_share: bool
+def _assess_preset(
+    learner: Learner, group: int, held_out: _CandidateComparison | None, can_share: bool
 ) -> f.Finding:
     preset = learner.log.presets.get(group)
     unseen = learner.since_optimized(group)
-    since = _since_optimized(learner, group)
+    comparison = _compare_since_optimized(learner, group)
     count = len(learner.positions(group))
     stored = bool(learner.stored(group))
     growth = None
     if stored and unseen is not None:
-        # A fit to few reviews is as good as none: it stays where it began.
-        growth = len(unseen) / max(count - len(unseen), _FITTED)
-    candidates = [f.Candidate(f.NOW, None if since is None else since.log_loss[f.NOW])]
-    found = {each.name: each for each in since.candidates()} if since else {}
-    names = _possible((*f.ACTS, f.OPTIMIZED, "one for all presets", f.SM2), learner, group)
-    for name in names:
-        prior = _prior(name, stored, growth, max(count * 5 // 6, 1))
-        each = found.get(name, f.Candidate(name))
-        if prior is not None:
-            each = replace(each, belief=population.belief(each.difference, prior))
-        candidates.append(each)
-    candidates += [each for name, each in found.items() if name not in {c.name for c in candidates}]
-    worth = learner.equivalence / 2  # to gain by a change, and by pasting over the button
-    best = _best(candidates, can_share, worth)
-    if best.name == f.POOLED and learner.fitted(f.POOLED, group) == learner.fitted(
-        f.TOGETHER, group
-    ):
-        # Presets that hardly differ are drawn all the way.
-        best = next(each for each in candidates if each.name == f.TOGETHER)
+        # A fit to few reviews counts as none: it stays near its start.
+        growth = len(unseen) / max(count - len(unseen), _OWN_FIT_REVIEWS)
+    evaluated = max(count * 5 // 6, 1)
+    candidates = _collect_candidates(learner, group, comparison, growth, evaluated)
+    min_gain = learner.equivalence / 2  # by a change, and by pasting over the button
+    best = _choose_best(candidates, can_share, min_gain)
+    if best.name == f.POOLED:
+        pooled = learner.fit_parameters(f.POOLED, group)
+        if pooled == learner.fit_parameters(f.SHARED, group):
+            # Presets that hardly differ are shrunk fully to the shared parameters.
+            best = next(candidate for candidate in candidates if candidate.name == f.SHARED)
     belief = best.belief
     assert belief is not None
-    is_change = belief.gain >= worth and count >= _FEWEST_TO_FIT
+    is_change = belief.gain >= min_gain and count >= _MIN_REVIEWS_TO_FIT
     if not is_change:
-        prior = _prior(best.name, stored, growth, max(count * 5 // 6, 1))
-        if prior is None or count < _FEWEST_TO_FIT:
-            prior = population.refit(0.0)
-        belief = population.belief(best.difference, prior, -learner.equivalence)
-    own, chance = best.difference, belief.probability
-    if not is_change:  # of few reviews of one's own nothing but other people's experience is sure
-        chance = min(1 - chance, 1.0 if count >= f.FEWEST_SHOWN else _SURE_OF_FEW)
-    gone = "" if evaluated_by_preset(learner.log) else mostly_gone(learner.log)[1]
-    is_change = is_change and not gone
-    # Where FSRS is turned on, it has to begin with some parameters.
-    is_worth = is_change and (learner.is_off or chance >= f.LIKELY)
-    fitted = learner.fitted(best.name, group) if is_worth else None
-    evidence = f.OfPreset(
-        stored=stored,
-        known=preset is not None and preset.is_told,
-        fsrs_is_off=learner.is_off,
-        candidates=tuple(each for each in candidates if each.name != f.SM2 or learner.sm2),
+        prior = _choose_prior(best.name, stored, growth, evaluated)
+        if prior is None or count < _MIN_REVIEWS_TO_FIT:
+            prior = population.refit_prior(0.0)
+        belief = population.compute_belief(best.difference, prior, -learner.equivalence)
+    probability = belief.probability
+    if not is_change:  # with few own reviews, only other people's experience can be sure
+        limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
+        probability = min(1 - probability, limit)
+    excluded_majority = ""
+    if not can_evaluate_by_preset(learner.log):
+        excluded_majority = find_excluded_majority(learner.log)[1]
+    is_change = is_change and not excluded_majority
+    # If FSRS is to be turned on, it has to start with some parameters.
+    parameters = None
+    if is_change and (learner.is_fsrs_off or probability >= f.LIKELY):
+        parameters = learner.fit_parameters(best.name, group)
+    missing = None
+    if best.difference is not None and intervals.has_enough_data(best.difference):
+        missing = learner.missing_data_if_open(best.difference)
+    probabilities = {}
+    for candidate in candidates:
+        if candidate.belief:
+            probabilities[candidate.name] = candidate.belief.probability
+        elif candidate.name == f.DEFAULTS:
+            probabilities[candidate.name] = 0.0
+    evidence = f.PresetParameters(
+        is_fitted=stored,
+        is_known=preset is not None and preset.has_settings,
+        fsrs_is_off=learner.is_fsrs_off,
+        candidates=tuple(
+            candidate
+            for candidate in candidates
+            if candidate.name != f.SM2 or learner.sm2_candidates
+        ),
         held_out=() if held_out is None else held_out.candidates(),
-        about=best.name,
+        compared_candidate=best.name,
         search=None if preset is None else preset.search,
-        gone=gone,
+        excluded_majority=excluded_majority,
     )
     return f.Finding(
         "parameters",
-        learner.name_of(group),
-        f.ACTS[best.name] if is_change else f.KEEP,
-        probability=None if gone else chance,
+        learner.group_name(group),
+        f.RECOMMENDATIONS[best.name] if is_change else f.KEEP,
+        probability=None if excluded_majority else probability,
         gain=belief.gain if is_change else 0.0,
-        interval=own,
-        parameters=None if fitted is None else tuple(fitted),
-        reviews=0 if since is None else len(since.index),
-        missing=learner.still_missing(own) if own and intervals.enough_to_tell(own) else None,
-        probabilities={
-            each.name: 0.0 if each.belief is None else each.belief.probability
-            for each in candidates
-            if each.belief or each.name == f.DEFAULTS
-        },
+        interval=best.difference,
+        parameters=None if parameters is None else tuple(parameters),
+        reviews=0 if comparison is None else len(comparison.index),
+        missing=missing,
+        probabilities=probabilities,
         evidence=evidence,
     )
 
 
-def _prior(
-    candidate: str, stored: bool, growth: float | None, reviews: int
-) -> population.Prior | None:
-    """What other people's experience says of a candidate against the parameters in force.
+def _collect_candidates(
+    learner: Learner,
+    group: int,
+    comparison: _CandidateComparison | None,
+    growth: float | None,
+    evaluated: int,
+) -> list[f.Candidate]:
+    """Return a preset's candidates with beliefs, the current parameters first."""
+    log_loss = None if comparison is None else comparison.log_loss[f.CURRENT]
+    candidates = [f.Candidate(f.CURRENT, log_loss)]
+    compared = {}
+    if comparison is not None:
+        compared = {candidate.name: candidate for candidate in comparison.candidates()}
+    names = _select_candidates(
+        (*f.RECOMMENDATIONS, f.OPTIMIZED, "one for all presets", f.SM2), learner, group
+    )
+    stored = bool(learner.stored(group))
+    for name in names:
+        candidate = compared.get(name, f.Candidate(name))
+        prior = _choose_prior(name, stored, growth, evaluated)
+        if prior is not None:
+            belief = population.compute_belief(candidate.difference, prior)
+            candidate = replace(candidate, belief=belief)
+        candidates.append(candidate)
+    collected = {candidate.name for candidate in candidates}
+    for name, candidate in compared.items():
+        if name not in collected:
+            candidates.append(candidate)
+    return candidates
 
-    Those that are `stored` stand for a fit of earlier; otherwise the defaults are in force, and
-    nothing is said of these against themselves.
+
+def _choose_prior(
+    candidate: str, stored: bool, growth: float | None, reviews: int
+) -> population.GainPrior | None:
+    """Choose the prior from other people's gains by a candidate over the active parameters.
+
+    `stored` parameters stand for an earlier fit; otherwise the defaults are active. The result is
+    None for the defaults compared with themselves.
     """
     match candidate, stored:
         case "sm2", _:
-            return population.published("sm2", "optimized" if stored else "defaults", reviews)
+            return population.published_prior("sm2", "optimized" if stored else "defaults", reviews)
         case "defaults", _:
-            return population.published("defaults", "optimized", reviews) if stored else None
+            return population.published_prior("defaults", "optimized", reviews) if stored else None
         case _, True:
-            return population.refit(growth)
+            return population.refit_prior(growth)
         case "recency", False:
-            return population.published("recency", "defaults", reviews)
-    return population.published("optimized", "defaults", reviews)
+            return population.published_prior("recency", "defaults", reviews)
+    return population.published_prior("optimized", "defaults", reviews)
 
 
-def _best(candidates: Sequence[f.Candidate], can_share: bool, worth: float) -> f.Candidate:
-    """The change with the least expected loss.
+def _choose_best(
+    candidates: Sequence[f.Candidate], can_share: bool, min_gain: float
+) -> f.Candidate:
+    """Choose the change with the lowest expected loss.
 
-    The button comes first, for it is no work: anything else has to gain more than it, and to be
-    as likely to. Where presets can share one line, that goes before a line for each.
+    Anki's Optimize button comes first because it takes no work: any other change has to gain more
+    by `min_gain`, and be at least as likely to help. If presets can share one set of parameters,
+    that is preferred to pooled ones for each.
     """
-    beliefs = {each.name: each.belief for each in candidates if each.belief}
+    beliefs = {candidate.name: candidate.belief for candidate in candidates if candidate.belief}
     button = beliefs[f.RECENCY].probability
-    gains = {
-        name: each.gain
-        for name, each in beliefs.items()
-        if name in f.ACTS and (name != f.TOGETHER or can_share) and each.probability >= button
-    }
-    if can_share and f.TOGETHER in gains:
+    gains = {}
+    for name, belief in beliefs.items():
+        if name == f.SHARED and not can_share:
+            continue
+        if name in f.RECOMMENDATIONS and belief.probability >= button:
+            gains[name] = belief.gain
+    if can_share and f.SHARED in gains:
         gains.pop(f.POOLED, None)
-    chosen = max(gains, key=lambda name: gains[name] - worth * (name != f.RECENCY))
-    return next(each for each in candidates if each.name == chosen)
+    for name in gains:
+        if name != f.RECENCY:
+            gains[name] -= min_gain
+    best = max(gains, key=lambda name: gains[name])
+    return next(candidate for candidate in candidates if candidate.name == best)
 
 
 # How often, and which numbers are noise?
 
-_GROWTHS = (0.02, 0.10, 0.25, 0.50, 1.00)
-"""Optimizing again whenever there are so many more reviews; the first is the yardstick."""
-_NEVER = "once, then never"
-_START = 6  # the first fit has a sixth of the reviews, as the first of five folds has
-_SAFE = "+10 %"  # for everybody: its mean cost was 0.0001 to 0.0006 in simulations
-_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
+_GROWTH_STEPS = (0.02, 0.10, 0.25, 0.50, 1.00)
+"""Growth in reviews after which to optimize again; the first is the reference."""
+_NEVER_AGAIN = "once, then never"
+_FIRST_FIT_DIVISOR = 6  # the first fit has a sixth of the reviews, like the first of five folds
+_SAFE_GROWTH = "+10 %"  # for everyone: its mean cost was 0.0001 to 0.0006 in simulations
+_OPTIMIZER_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 
 
-def how_often(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One finding for each preset."""
+def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
+    """Yield one finding on how often to optimize for each preset."""
     for group in groups:
-        evaluated = len(_evaluated(learner, group))
-        act, evidence = f"every {_SAFE}", f.Often("safe")
-        if evaluated >= intervals.FEWEST_REVIEWS:
+        evaluated = len(_positions_after_first_fit(learner, group))
+        recommendation = f"every {_SAFE_GROWTH}"
+        evidence = f.OptimizationFrequency("safe")
+        if evaluated >= intervals.MIN_REVIEWS:
             cost = _staleness_of(learner, group)
-            says = learner.verdicts(cost)
-            costs = [f.Candidate(name, difference=cost[name], verdict=says[name]) for name in cost]
-            # The first that costs something ends the search: what passes after it is chance.
-            enough = list(takewhile(lambda each: each.verdict in ("as good", "better"), costs[:-1]))
-            act = enough[-1].name if enough else act
-            evidence = f.Often("as good" if enough else "safe", tuple(costs))
-        yield f.Finding("often", learner.name_of(group), act, reviews=evaluated, evidence=evidence)
+            verdicts = learner.verdicts(cost)
+            costs = [
+                f.Candidate(name, difference=cost[name], verdict=verdicts[name]) for name in cost
+            ]
+            # The first that costs something ends the search: any that pass later do so by chance.
+            enough = list(
+                takewhile(lambda candidate: candidate.verdict in ("as good", "better"), costs[:-1])
+            )
+            if enough:
+                recommendation = enough[-1].name
+            evidence = f.OptimizationFrequency("as good" if enough else "safe", tuple(costs))
+        yield f.Finding(
+            "often",
+            learner.group_name(group),
+            recommendation,
+            reviews=evaluated,
+            evidence=evidence,
+        )
 
 
-def _refits(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
-    """Fits at a sixth of the positions and whenever these have grown; None: never again."""
-    sizes = [len(index) // _START]
+def _make_refit_folds(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
+    """Make folds that fit at a sixth of the positions and after each growth; None: never again."""
+    sizes = [len(index) // _FIRST_FIT_DIVISOR]
     while growth is not None:
         larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
         if larger >= len(index):
             break
         sizes.append(larger)
+    ends = [*sizes[1:], len(index)]
     return tuple(
         Fold(train=index[:begin], test=index[begin:end])
-        for begin, end in zip(sizes, [*sizes[1:], len(index)], strict=True)
+        for begin, end in zip(sizes, ends, strict=True)
     )
 
 
 def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
-    """What optimizing a preset less often than at every 2 % costs, in log loss."""
+    """Return the cost in log loss of optimizing a preset less often than every +2 % reviews."""
     index = learner.positions(group)
-    evaluated = _evaluated(learner, group)
-    often = learner.refitted(_CANDIDATE, group, _refits(index, _GROWTHS[0]))
-    always = learner.losses(often, evaluated)
-    found = {}
-    for growth in (*_GROWTHS[1:], None):
-        name = _NEVER if growth is None else f"every +{100 * growth:.0f} %"
-        p = learner.refitted(_CANDIDATE, group, _refits(index, growth))
-        found[name] = learner.interval(learner.losses(p, evaluated) - always, evaluated)
-    return found
+    evaluated = _positions_after_first_fit(learner, group)
+    reference_folds = _make_refit_folds(index, _GROWTH_STEPS[0])
+    p = learner.predict_refitted(_OPTIMIZER_CANDIDATE, group, reference_folds)
+    reference_losses = learner.losses(p, evaluated)
+    costs = {}
+    for growth in (*_GROWTH_STEPS[1:], None):
+        name = _NEVER_AGAIN if growth is None else f"every +{100 * growth:.0f} %"
+        folds = _make_refit_folds(index, growth)
+        p = learner.predict_refitted(_OPTIMIZER_CANDIDATE, group, folds)
+        losses = learner.losses(p, evaluated)
+        costs[name] = learner.interval(losses - reference_losses, evaluated)
+    return costs
 
 
-def _evaluated(learner: Learner, group: int) -> IntArray:
-    """Positions of the reviews after the first fit."""
+def _positions_after_first_fit(learner: Learner, group: int) -> IntArray:
+    """Return the positions of the reviews after the first fit."""
     index = learner.positions(group)
-    return index[len(index) // _START :]
+    return index[len(index) // _FIRST_FIT_DIVISOR :]
 
 
 # Which numbers are noise?
 
-_DRAWS = 20
-_NOISE = 0.5
-"""A parameter is noise where it moves by more than this share of what learners differ by."""
+_BOOTSTRAP_DRAWS = 20
+_NOISE_RATIO = 0.5
+"""Share of the spread between learners beyond which a parameter's own spread makes it noise."""
 
 
-def which_numbers_are_noise(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One finding for each preset."""
+def assess_parameter_noise(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
+    """Yield one finding on noisy parameters for each preset."""
     for group in groups:
-        name = learner.name_of(group)
+        name = learner.group_name(group)
         index = learner.positions(group)
-        lacks = f.missing_of(len(index), learner.days_of(index))
-        if lacks != f.Missing():
-            evidence = f.Noise(f.OPEN)
-            yield f.Finding("noise", name, reviews=len(index), missing=lacks, evidence=evidence)
+        missing = f.count_missing_data(len(index), learner.count_days(index))
+        if missing != f.MissingData():
+            evidence = f.ParameterNoise(f.CANT_TELL)
+            yield f.Finding("noise", name, reviews=len(index), missing=missing, evidence=evidence)
             continue
-        deviation: Sequence[float]
+        learner_sds: Sequence[float]
         if learner.runs_fsrs7(group):
-            fitted, by_days = _fits_of_fsrs7(learner, group)
-            deviation = fsrs7.DEVIATION
+            parameters, draws = _fit_fsrs7_draws(learner, group)
+            learner_sds = fsrs7.DEVIATION
         else:
-            fitted, by_days = _fitted(learner, index), _by_days(learner, index)
-            deviation = fsrs6.DEVIATION
-        columns = fitted, by_days.std(axis=0, ddof=1).tolist(), deviation
-        spreads = tuple(
-            f.Spread(value, spread, usual, spread > _NOISE * usual)
-            for value, spread, usual in zip(*columns, strict=True)
-        )
-        says = f"{sum(each.is_noise for each in spreads)} of {len(spreads)}"
-        yield f.Finding("noise", name, reviews=len(index), evidence=f.Noise(says, spreads))
+            parameters = _fit_like_anki(learner, index)
+            draws = _by_days(learner, index)
+            learner_sds = fsrs6.DEVIATION
+        day_sds = draws.std(axis=0, ddof=1).tolist()
+        spreads = []
+        for value, day_sd, learner_sd in zip(parameters, day_sds, learner_sds, strict=True):
+            is_noise = day_sd > _NOISE_RATIO * learner_sd
+            spreads.append(f.ParameterSpread(value, day_sd, learner_sd, is_noise))
+        noisy = [spread for spread in spreads if spread.is_noise]
+        evidence = f.ParameterNoise(f"{len(noisy)} of {len(spreads)}", tuple(spreads))
+        yield f.Finding("noise", name, reviews=len(index), evidence=evidence)
 
 
 def _by_days(learner: Learner, index: IntArray) -> FloatArray:
-    """Fits (20, 21) to the reviews at the positions, their days drawn anew with replacement."""
-    return _drawn_fits(learner.trials.day[index], index, partial(_fitted, learner))
+    """Fit the reviews at the positions 20 times (20, 21), with days drawn with replacement."""
+    return _fit_bootstrap_days(learner.trials.day[index], index, partial(_fit_like_anki, learner))
 
 
-def _fitted(learner: Learner, train: IntArray) -> list[float]:
-    """As Anki's optimizer fits, newer reviews weighing more."""
-    return fsrs6.fit(learner.trials, train, recency_weights(len(train)), learner.context)
+def _fit_like_anki(learner: Learner, train: IntArray) -> list[float]:
+    """Fit like Anki's optimizer, with more weight on newer reviews."""
+    return fsrs6.fit(learner.trials, train, compute_recency_weights(len(train)), learner.context)
 
 
-def _fits_of_fsrs7(learner: Learner, group: int) -> tuple[list[float], FloatArray]:
-    """FSRS-7 fitted to a preset's reviews, and (20, 34) to these with their days drawn anew."""
-    trials = learner.fractional.trials
+def _fit_fsrs7_draws(learner: Learner, group: int) -> tuple[list[float], FloatArray]:
+    """Fit FSRS-7 to a preset's reviews, and 20 times (20, 34) with their days drawn again."""
+    trials = learner.fractional_trials.trials
     index = np.flatnonzero(trials.partition == group)
 
-    def fitted(train: IntArray) -> list[float]:
-        weights = fsrs7.recency_weights(len(train))
+    def fit(train: IntArray) -> list[float]:
+        weights = fsrs7.compute_fsrs7_recency_weights(len(train))
         return fsrs7.fit(trials, train, weights, learner.context)
 
-    return fitted(index), _drawn_fits(trials.day[index], index, fitted)
+    return fit(index), _fit_bootstrap_days(trials.day[index], index, fit)
 
 
-def _drawn_fits(
+def _fit_bootstrap_days(
     day: IntArray, index: IntArray, fit: Callable[[IntArray], list[float]]
 ) -> FloatArray:
-    """Fits (20, parameters) to the positions of reviews whose days (k,) are drawn anew."""
-    days, place = np.unique(day, return_inverse=True)
+    """Fit the reviews at the positions (20, parameters), each time with days (k,) drawn again."""
+    days, day_index = np.unique(day, return_inverse=True)
     draws = np.random.default_rng(0).multinomial(
-        len(days), np.full(len(days), 1 / len(days)), _DRAWS
+        len(days), np.full(len(days), 1 / len(days)), _BOOTSTRAP_DRAWS
     )
-    return np.array([fit(np.repeat(index, draw[place])) for draw in draws])
+    return np.array([fit(np.repeat(index, draw[day_index])) for draw in draws])

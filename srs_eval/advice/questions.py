@@ -1,6 +1,6 @@
-"""Should I change anything? The questions, how each is asked, and their answers.
+"""Register the questions that srs-eval answers about a learner, and answer them.
 
-Where presets are known, answers rest on the reviews that Anki's optimizer takes, else on the
+If presets are known, answers rest on the reviews that Anki's optimizer uses, otherwise on the
 benchmark's.
 """
 
@@ -11,317 +11,414 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srs_eval.advice import buttons, fsrs, over_time, population
 from srs_eval.advice import parameters as presets
-from srs_eval.advice.candidates import WHOLE, Learner, evaluated_by_preset, refuse_without_presets
-from srs_eval.advice.checks import is_anything_wrong
-from srs_eval.advice.findings import Finding, Missing, Month
-from srs_eval.advice.model_evidence import model_evidence as model_evidence  # asked by views
-from srs_eval.advice.split import split_or_merge
-from srs_eval.advice.workload.estimate import COSTS, at_a_glance, workload
+from srs_eval.advice.candidates import (
+    ALL_REVIEWS_PROTOCOL,
+    Learner,
+    can_evaluate_by_preset,
+    require_presets,
+)
+from srs_eval.advice.checks import run_checks
+from srs_eval.advice.findings import Finding, MissingData, Month
+from srs_eval.advice.model_evidence import model_evidence as model_evidence  # used by views
+from srs_eval.advice.split import assess_sharing
+from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.shared import with_file
-from srs_eval.models.configurations import meant_by
-from srs_eval.models.own_parameters import as_run
-from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.engine.shared import add_predictions_file
+from srs_eval.models.configurations import find_meaning
+from srs_eval.models.own_parameters import normalize_parameters
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.session import Result
 
-MODELS = "models"  # the question of `compare` that can be asked where presets are not known
-STANDING = "standing"  # asked of a log whole, whether presets are known or not
-WRONG = "wrong"  # so is this
-NEEDS_NO_PRESETS = {MODELS, STANDING, WRONG}
-DAYS = ("day", "today", "hour", "session")  # the first one is asked, all are told
-OF_PRESETS = "parameters"  # the question with a line for each preset
+MODELS = "models"  # the question of `compare` that needs no presets
+PERCENTILES = "standing"  # answered for the whole log, with or without presets
+CHECKS = "wrong"  # likewise
+NEEDS_NO_PRESETS = {MODELS, PERCENTILES, CHECKS}
+DAY_QUESTIONS = ("day", "today", "hour", "session")  # answering the first answers all
+PARAMETERS = "parameters"  # the question with a line for each preset
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """What questions are asked of and with.
+class QuestionContext:
+    """Inputs shared by all questions.
 
-    What their answers rest on is fitted once for all questions that are asked of one object.
+    Fits are computed once for all questions that use the same object.
     """
 
     log: ReviewLog
     context: Context | None = None
-    equivalence: float = EQUIVALENT  # differences in log loss within it count as none
-    lines: Mapping[str, Sequence[float]] | None = None  # parameters of one's own, by name
-    most_beside: int | None = None
-    """How many presets, those with the most reviews, questions that are evidence beside a preset's
-    line (`Question.is_beside`) are asked about; None for all."""
+    equivalence: float = EQUIVALENCE_MARGIN  # smaller differences in log loss count as none
+    parameter_sets: Mapping[str, Sequence[float]] | None = None  # the user's own, by name
+    max_evidence_presets: int | None = None
+    """Number of presets (with the most reviews) for which to answer questions that are only
+    evidence behind a preset's line (`QuestionDefinition.is_evidence_only`); None for all."""
 
     @cached_property
     def learner(self) -> Learner:
-        """By preset. Raises NotEnoughData."""
+        """Learner by preset. Raises NotEnoughData."""
         return Learner.of(self.log, self.context, equivalence=self.equivalence)
 
     @cached_property
-    def whole(self) -> Learner:
-        """On the benchmark's rows, presets aside. Raises NotEnoughData."""
-        return Learner.of(self.log, self.context, WHOLE, self.equivalence)
+    def learner_without_presets(self) -> Learner:
+        """Learner on the benchmark's rows, without presets. Raises NotEnoughData."""
+        return Learner.of(self.log, self.context, ALL_REVIEWS_PROTOCOL, self.equivalence)
 
     @property
-    def over_all(self) -> Learner:
-        """On Anki's rows where they are there to be evaluated, else on the benchmark's."""
-        return self.learner if evaluated_by_preset(self.log) else self.whole
+    def default_learner(self) -> Learner:
+        """Return the learner on Anki's rows if they can be evaluated, else on the benchmark's."""
+        return self.learner if can_evaluate_by_preset(self.log) else self.learner_without_presets
 
     @property
-    def presets(self) -> list[int]:
-        """The presets with reviews, those with the most reviews first."""
-        return list(self.over_all.groups)
+    def preset_ids(self) -> list[int]:
+        """Ids of the presets with reviews, the preset with the most reviews first."""
+        return list(self.default_learner.groups)
 
-    def dated(self, finding: Finding) -> Finding:
-        """With the date by which what is missing will be there, at the learner's pace."""
-        lacks = finding.missing
-        if lacks is None or lacks == Missing():
+    def with_due_date(self, finding: Finding) -> Finding:
+        """Add the date when enough reviews will exist, at the learner's current pace."""
+        missing = finding.missing
+        if missing is None or missing == MissingData():
             return finding
-        with contextlib.suppress(NotEnoughData):  # no preset's parameters are run, say
-            return replace(finding, missing=self.over_all.dated(lacks, finding.subject))
+        with contextlib.suppress(NotEnoughData):  # if Anki runs no preset's parameters, for example
+            dated = self.default_learner.with_due_date(missing, finding.subject)
+            return replace(finding, missing=dated)
         return finding
 
-    def refuse_lost(self, learner: Learner) -> bool:
-        """Whether a file's predictions, if there is one, cover all held-out reviews.
+    def check_coverage(self, learner: Learner) -> bool:
+        """Return True if a file's predictions, if any, cover all held-out reviews.
 
-        Raises InputError where they cover none.
+        Raises InputError if they cover none.
         """
-        place = learner.source_place[learner.trials.test_index]
-        of_file = {
-            name: np.isfinite(each.p[place])
-            for name, each in self.log.given.items()
-            if not meant_by(name)
-        }
-        for name, there in of_file.items():
-            if not there.any():
+        entry = learner.entry_index[learner.trials.test_index]
+        covers_all = True
+        for name, external in self.log.external_predictions.items():
+            if find_meaning(name):
+                continue
+            is_predicted = np.isfinite(external.p[entry])
+            if not is_predicted.any():
                 raise InputError(
-                    f'The predictions of "{name}" cover 0 of the {len(place):,} held-out reviews '
+                    f'The predictions of "{name}" cover 0 of the {len(entry):,} held-out reviews '
                     f"(--rows {learner.trials.protocol.rows}, five folds)."
                 )
-        return all(there.all() for there in of_file.values())
+            if not is_predicted.all():
+                covers_all = False
+        return covers_all
 
-    def _costs(self) -> Iterator[Finding]:
-        with contextlib.suppress(InputError):  # nobody knows how the cards are scheduled
-            yield from at_a_glance(self.log, self.context)
+    def _answer_costs(self) -> Iterator[Finding]:
+        with contextlib.suppress(InputError):  # it is unknown how the cards are scheduled
+            yield from estimate_at_a_glance(self.log, self.context)
 
-    def _workload(self) -> Iterator[Finding]:
-        with contextlib.closing(workload(self.log, context=self.context)) as coming:
-            yield from (each.finding for each in coming)
+    def _answer_workload(self) -> Iterator[Finding]:
+        with contextlib.closing(workload(self.log, context=self.context)) as estimates:
+            for estimate in estimates:
+                yield estimate.finding
 
-    def _days(self) -> Iterator[Finding]:
-        protocol = Protocol(rows="anki" if evaluated_by_preset(self.log) else "benchmark")
-        yield from over_time.learner_state(self.log, protocol, self.context, self.equivalence)
+    def _answer_days(self) -> Iterator[Finding]:
+        protocol = Protocol(rows="anki" if can_evaluate_by_preset(self.log) else "benchmark")
+        yield from over_time.assess_learner_state(
+            self.log, protocol, self.context, self.equivalence
+        )
 
-    def _standing(self) -> Iterator[Finding]:
-        yield from population.where_do_i_stand(self.log, self.context or Context())
+    def _answer_percentiles(self) -> Iterator[Finding]:
+        yield from population.assess_percentiles(self.log, self.context or Context())
 
-    def _hard(self) -> Iterator[Finding]:
-        yield buttons.am_i_misusing_hard(self.learner)
+    def _answer_hard(self) -> Iterator[Finding]:
+        yield buttons.assess_hard_button(self.learner)
 
-    def _wrong(self) -> Iterator[Finding]:
+    def _answer_checks(self) -> Iterator[Finding]:
         try:
-            yield is_anything_wrong(self.log, self.over_all)
+            yield run_checks(self.log, self.default_learner)
         except NotEnoughData:
-            yield is_anything_wrong(self.log, None)
+            yield run_checks(self.log, None)
 
-    def _parameters(self) -> Iterator[Finding]:
-        learner = self.over_all
-        given = fsrs.given_to(learner, self.lines or ()).items()
-        whole = {name: p for name, p in given if np.isfinite(p).all()}
-        yield from presets.what_is_left_out(self.log)
-        lines, predicted = self.lines or {}, fsrs.brought_along(learner) | whole
-        yield from presets.are_my_parameters_good(learner, self.presets, lines, predicted)
+    def _answer_parameters(self) -> Iterator[Finding]:
+        learner = self.default_learner
+        parameter_sets = self.parameter_sets or {}
+        external = fsrs.external_predictions(learner, parameter_sets)
+        predictions = fsrs.source_predictions(learner)
+        predictions |= {name: p for name, p in external.items() if np.isfinite(p).all()}
+        yield from presets.find_unsupported_parameters(self.log)
+        yield from presets.assess_parameters(learner, self.preset_ids, parameter_sets, predictions)
 
-    def _models(self) -> Iterator[Finding]:
-        given = fsrs.brought_along(self.whole) | fsrs.given_to(self.whole, self.lines or ())
-        yield from fsrs.which_predicts_best(self.whole, self.lines or {}, given)
-
-
-_Of = Callable[[Learner, Sequence[int]], Iterator[Finding]]
-
-
-def _each(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
-    return lambda asked: answers(asked.learner, asked.presets)
+    def _answer_models(self) -> Iterator[Finding]:
+        learner = self.learner_without_presets
+        parameter_sets = self.parameter_sets or {}
+        predictions = fsrs.source_predictions(learner)
+        predictions |= fsrs.external_predictions(learner, parameter_sets)
+        yield from fsrs.compare_models(learner, parameter_sets, predictions)
 
 
-def _beside(answers: _Of) -> Callable[[Asked], Iterator[Finding]]:
-    return lambda asked: answers(asked.learner, asked.presets[: asked.most_beside])
+_AnswerByPreset = Callable[[Learner, Sequence[int]], Iterator[Finding]]
 
 
-def _whole(answer: Callable[[Learner], Finding]) -> Callable[[Asked], Iterator[Finding]]:
-    return lambda asked: iter((answer(asked.over_all),))
+def _for_each_preset(answer: _AnswerByPreset) -> Callable[[QuestionContext], Iterator[Finding]]:
+    return lambda context: answer(context.learner, context.preset_ids)
+
+
+def _for_largest_presets(answer: _AnswerByPreset) -> Callable[[QuestionContext], Iterator[Finding]]:
+    return lambda context: answer(
+        context.learner, context.preset_ids[: context.max_evidence_presets]
+    )
+
+
+def _for_all_reviews(
+    answer: Callable[[Learner], Finding],
+) -> Callable[[QuestionContext], Iterator[Finding]]:
+    return lambda context: iter((answer(context.default_learner),))
 
 
 @dataclass(frozen=True)
-class Question:
-    """All that is known of a question besides its answers."""
+class QuestionDefinition:
+    """Title of a question, the function that answers it, and its line in the app."""
 
-    title: str  # as a question, or what stands above its evidence
-    ask: Callable[[Asked], Iterator[Finding]] | None = None  # None: another's answers tell it, too
-    line: str = ""  # the heading of its line in the app, if it has one
-    is_beside: bool = False  # it has no line of its own: it is evidence of a preset's
+    title: str  # a question, or the heading above its evidence
+    answer: Callable[[QuestionContext], Iterator[Finding]] | None = None
+    """None if another question answers it."""
+    line_title: str = ""  # the heading of its line in the app, if it has one
+    is_evidence_only: bool = False  # without a line of its own: evidence for a preset's line
 
 
-REGISTRY: Mapping[str, Question] = {
-    "fit": Question("How well does FSRS predict me?", _whole(fsrs.how_well)),
-    OF_PRESETS: Question("Are my parameters good?", Asked._parameters),
-    "health": Question("Is FSRS right for me?", _each(fsrs.is_fsrs_right_for_me), "FSRS for you?"),
-    MODELS: Question("Which model predicts best?", Asked._models, "FSRS for you?"),
-    STANDING: Question("Where do I stand?", Asked._standing, "Where you stand"),
-    "split": Question("Split or merge presets?", _each(split_or_merge), "Split or merge?"),
-    COSTS: Question("What does a desired retention cost?", Asked._costs, "Reviews a day"),
-    "often": Question(
-        "How often should I optimize?", _each(presets.how_often), "Optimize how often?"
+QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
+    "fit": QuestionDefinition("How well does FSRS predict me?", _for_all_reviews(fsrs.assess_fit)),
+    PARAMETERS: QuestionDefinition("Are my parameters good?", QuestionContext._answer_parameters),
+    "health": QuestionDefinition(
+        "Is FSRS right for me?", _for_each_preset(fsrs.compare_with_sm2), "FSRS for you?"
     ),
-    "retention": Question(
+    MODELS: QuestionDefinition(
+        "Which model predicts best?", QuestionContext._answer_models, "FSRS for you?"
+    ),
+    PERCENTILES: QuestionDefinition(
+        "Where do I stand?", QuestionContext._answer_percentiles, "Where you stand"
+    ),
+    "split": QuestionDefinition(
+        "Split or merge presets?", _for_each_preset(assess_sharing), "Split or merge?"
+    ),
+    COSTS: QuestionDefinition(
+        "What does a desired retention cost?", QuestionContext._answer_costs, "Reviews a day"
+    ),
+    "often": QuestionDefinition(
+        "How often should I optimize?",
+        _for_each_preset(presets.assess_optimization_frequency),
+        "Optimize how often?",
+    ),
+    "retention": QuestionDefinition(
         "Do I remember as much as I asked for?",
-        _each(over_time.do_i_remember_enough),
+        _for_each_preset(over_time.assess_retention),
         "Remembered in all",
     ),
-    "says": Question(
+    "says": QuestionDefinition(
         "When FSRS says 90 %, do I recall 90 %?",
-        _whole(over_time.does_it_mean_it),
+        _for_all_reviews(over_time.assess_calibration),
         "When FSRS says",
     ),
-    "time": Question(
-        "Was I predictable lately?", _whole(over_time.was_i_predictable), "Latest month"
+    "time": QuestionDefinition(
+        "Was I predictable lately?",
+        _for_all_reviews(over_time.assess_predictability),
+        "Latest month",
     ),
-    "day": Question("How much is your day?", Asked._days, "Your day"),
-    "today": Question("How are you doing?"),
-    "hour": Question("Does the time of day matter?"),
-    "session": Question("Does the length of a session matter?"),
-    "hard": Question("Am I misusing Hard?", Asked._hard, "Hard"),
-    "steps": Question("Which learning steps?", _each(buttons.which_steps)),
-    "noise": Question(
-        "Which numbers are noise?", _beside(presets.which_numbers_are_noise), is_beside=True
+    "day": QuestionDefinition("How much is your day?", QuestionContext._answer_days, "Your day"),
+    "today": QuestionDefinition("How are you doing?"),
+    "hour": QuestionDefinition("Does the time of day matter?"),
+    "session": QuestionDefinition("Does the length of a session matter?"),
+    "hard": QuestionDefinition("Am I misusing Hard?", QuestionContext._answer_hard, "Hard"),
+    "steps": QuestionDefinition("Which learning steps?", _for_each_preset(buttons.assess_steps)),
+    "noise": QuestionDefinition(
+        "Which numbers are noise?",
+        _for_largest_presets(presets.assess_parameter_noise),
+        is_evidence_only=True,
     ),
-    "buttons": Question(
-        "What the buttons would show", _beside(buttons.what_buttons_show), is_beside=True
+    "buttons": QuestionDefinition(
+        "What the buttons would show",
+        _for_largest_presets(buttons.preview_buttons),
+        is_evidence_only=True,
     ),
-    WRONG: Question("Anything wrong?", Asked._wrong, "Anything wrong?"),
-    "workload": Question("What does a desired retention cost?", Asked._workload),
+    CHECKS: QuestionDefinition(
+        "Anything wrong?", QuestionContext._answer_checks, "Anything wrong?"
+    ),
+    "workload": QuestionDefinition(
+        "What does a desired retention cost?", QuestionContext._answer_workload
+    ),
 }
-"""By name, in the order of the app's lines."""
-QUESTIONS = (OF_PRESETS, "split", "often", "health", "hard", "steps", "noise", "retention")
-"""What `compare` answers of presets, in this order."""
-TASKS = (
-    *(("fit", WRONG), (OF_PRESETS, "split"), ("retention",), (COSTS,), ("hard", "steps")),
-    *((STANDING,), ("often",), ("says",), ("time",), ("health",), ("day",), ("buttons", "noise")),
+"""Questions by name, in the order of the app's lines."""
+COMPARE_QUESTIONS = (PARAMETERS, "split", "often", "health", "hard", "steps", "noise", "retention")
+"""Questions about presets that `compare` answers, in this order."""
+TASKS_WITH_PRESETS = (
+    ("fit", CHECKS),
+    (PARAMETERS, "split"),
+    ("retention",),
+    (COSTS,),
+    ("hard", "steps"),
+    (PERCENTILES,),
+    ("often",),
+    ("says",),
+    ("time",),
+    ("health",),
+    ("day",),
+    ("buttons", "noise"),
 )
-"""What the app answers, in the order in which it is begun, what the first screen shows before all
-else; a task's questions share their fits."""
+"""Questions that the app answers, in the order in which they start: the first screen's come before
+all others. The questions of a task share their fits."""
 TASKS_WITHOUT_PRESETS = (
-    *(("fit", WRONG), (OF_PRESETS,), (MODELS,), ("time",), ("day",), (STANDING,)),
+    ("fit", CHECKS),
+    (PARAMETERS,),
+    (MODELS,),
+    ("time",),
+    ("day",),
+    (PERCENTILES,),
 )
-FIRST = (
-    *("fit", WRONG, OF_PRESETS, "split", "retention", COSTS, "hard", "steps", "says", "time"),
-    STANDING,
+FIRST_SCREEN_QUESTIONS = (
+    "fit",
+    CHECKS,
+    PARAMETERS,
+    "split",
+    "retention",
+    COSTS,
+    "hard",
+    "steps",
+    "says",
+    "time",
+    PERCENTILES,
 )
-"""What the first screen rests on."""
-OVER_ALL = ("fit", OF_PRESETS, "says", "time", STANDING)  # those of a report that need no presets
-NOT_WAITED_FOR = {COSTS, *(name for name, each in REGISTRY.items() if each.is_beside)}
-"""Questions that models need not wait for: evidence, and what compiles for long on a first run."""
+"""Questions behind the first screen."""
+REPORT_QUESTIONS_WITHOUT_PRESETS = ("fit", PARAMETERS, "says", "time", PERCENTILES)
+"""Questions in reports on a log without presets."""
+NON_BLOCKING_QUESTIONS = {COSTS} | {
+    name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only
+}
+"""Questions for which models need not wait: evidence, and costs, which compile long at first."""
 
 
-def heading_of(question: str) -> str:
-    """Under what docs/findings.md, the page Findings, explains a question of REGISTRY."""
-    return REGISTRY["day" if question in DAYS else question].title
+def findings_heading(question: str) -> str:
+    """Return the heading in docs/findings.md (the page Findings) that explains a question."""
+    if question in DAY_QUESTIONS:
+        question = "day"
+    return QUESTION_REGISTRY[question].title
 
 
-def ask(question: str, asked: Asked) -> Iterator[Finding]:
-    """The answers to one question of REGISTRY as they are known. Raises NotEnoughData."""
-    answers = REGISTRY[question].ask
-    found = iter(()) if answers is None else answers(asked)
-    return (asked.dated(replace(each, equivalence=asked.equivalence)) for each in found)
+def ask(question: str, question_context: QuestionContext) -> Iterator[Finding]:
+    """Yield the answers to one question of QUESTION_REGISTRY. Raises NotEnoughData."""
+    answer = QUESTION_REGISTRY[question].answer
+    findings = iter(()) if answer is None else answer(question_context)
+    return (
+        question_context.with_due_date(replace(finding, equivalence=question_context.equivalence))
+        for finding in findings
+    )
 
 
-def tasks_of(log: ReviewLog) -> Sequence[tuple[str, ...]]:
-    """What the app answers of a log."""
-    return TASKS if evaluated_by_preset(log) else TASKS_WITHOUT_PRESETS
+def tasks_for(log: ReviewLog) -> Sequence[tuple[str, ...]]:
+    """Return the tasks that the app runs for a log."""
+    return TASKS_WITH_PRESETS if can_evaluate_by_preset(log) else TASKS_WITHOUT_PRESETS
 
 
-def answering(
+def answer_questions(
     log: ReviewLog,
     *,
     questions: Iterable[str] | None = None,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: Path | None = None,
-    equivalence: float = EQUIVALENT,
+    equivalence: float = EQUIVALENCE_MARGIN,
     context: Context | None = None,
 ) -> Iterator[Finding]:
-    """Answers to questions about a learner's presets, from the reviews that Anki would take.
+    """Yield answers to questions about a learner's presets, from the reviews that Anki would use.
 
-    Without `questions` those of `questions_for`; of a log without presets, or with rows that
-    Anki's rule did not choose, only OF_PRESETS, MODELS, STANDING and WRONG can be answered, on
-    the benchmark's rows. Each answer comes as soon as it is known: question by question in the
-    order of QUESTIONS, preset by preset, those with the most reviews first. Before them each is
-    named whose stored parameters Anki does not run, an answer to "parameters" whatever is asked of
-    presets: it is left out of all of them. Closing the iterator ends the work between two answers;
-    `context.tick` is called more often and may raise Cancelled.
+    Without `questions`, those of `default_questions` are answered; for a log without presets, or
+    with rows that Anki's rule did not select, only PARAMETERS, MODELS, PERCENTILES and CHECKS can
+    be answered, on the benchmark's rows. Each answer comes as soon as it is known: question by
+    question in the order of COMPARE_QUESTIONS, preset by preset, those with the most reviews first.
+    Presets whose stored parameters Anki does not run are left out of all answers; each is named
+    first, as an answer to "parameters", if any question about presets is asked. Closing the
+    iterator ends the work between two answers; `context.tick` is called more often and may raise
+    Cancelled.
 
-    `log` may be narrowed to some decks or presets first. `parameters` are lists of one's own,
-    by name, 17, 19 or 21 values each, or FSRS-7's 34; `predictions` a file with others' predictions
-    (`srs_eval.data.readers.predictions`); where these lack reviews, MODELS is answered, too, on
-    those that all have. Differences in log loss within `equivalence` count as
-    none. Raises, before the first answer, NotEnoughData for too few reviews and InputError for
-    an unknown question and for one that needs presets where there are none.
+    `log` may be restricted to some decks or presets first. `parameters` are the user's own lists by
+    name, with 17, 19 or 21 values each, or FSRS-7's 34; `predictions` is a file with external
+    predictions (`srs_eval.data.readers.predictions`). If these lack some reviews, MODELS is
+    answered too, on the reviews that all models have. Differences in log loss within `equivalence`
+    count as none. Raises, before the first answer, NotEnoughData for too few reviews and InputError
+    for an unknown question, or for one that needs presets if there are none.
     """
-    every = (*QUESTIONS, MODELS, STANDING, WRONG)
-    log = with_file(log, predictions)
-    wanted = set(questions_for(log, context) if questions is None else questions)
-    for question in sorted(wanted.difference(every)):
-        raise InputError(f'There is no question "{question}": choose among {", ".join(every)}.')
-    of_presets = wanted - NEEDS_NO_PRESETS
-    if of_presets - {OF_PRESETS}:
-        refuse_without_presets(log)
-    lines = {name: as_run(values) for name, values in (parameters or {}).items()}
-    asked = Asked(log, context, equivalence, lines)
-    if of_presets:
-        whole = asked.refuse_lost(asked.over_all)
-        wanted |= set() if whole else {MODELS}
-    if MODELS in wanted:
-        asked.refuse_lost(asked.whole)
+    available = (*COMPARE_QUESTIONS, MODELS, PERCENTILES, CHECKS)
+    log = add_predictions_file(log, predictions)
+    chosen = set(default_questions(log, context) if questions is None else questions)
+    for question in sorted(chosen.difference(available)):
+        raise InputError(f'There is no question "{question}": choose among {", ".join(available)}.')
+    about_presets = chosen - NEEDS_NO_PRESETS
+    if about_presets - {PARAMETERS}:
+        require_presets(log)
+    parameter_sets = {
+        name: normalize_parameters(values) for name, values in (parameters or {}).items()
+    }
+    question_context = QuestionContext(log, context, equivalence, parameter_sets)
+    if about_presets and not question_context.check_coverage(question_context.default_learner):
+        chosen.add(MODELS)
+    if MODELS in chosen:
+        question_context.check_coverage(question_context.learner_without_presets)
 
-    def answers() -> Iterator[Finding]:
-        if of_presets and OF_PRESETS not in wanted:
-            yield from presets.what_is_left_out(log)
-        for question in every:
-            if question in wanted:
-                yield from ask(question, asked)
+    def answer() -> Iterator[Finding]:
+        if about_presets and PARAMETERS not in chosen:
+            yield from presets.find_unsupported_parameters(log)
+        for question in available:
+            if question in chosen:
+                yield from ask(question, question_context)
 
-    return answers()
+    return answer()
 
 
-def questions_for(log: ReviewLog, context: Context | None = None) -> tuple[str, ...]:
-    """What is answered unless a person asks for something else.
+def default_questions(log: ReviewLog, context: Context | None = None) -> tuple[str, ...]:
+    """Return the questions that are answered unless others are chosen.
 
-    MODELS where presets are not known, and where there is more to compare than FSRS: others'
-    predictions, or weights of RWKV that are named.
+    MODELS is among them if presets are unknown, and if there is more to compare than FSRS: external
+    predictions, or RWKV weights that were named.
     """
-    usual = QUESTIONS if evaluated_by_preset(log) else (OF_PRESETS, MODELS)
-    more = [each for each in log.given.values() if not each.is_empty]
-    models = (MODELS,) if more or (context and context.weights) else ()
-    return tuple(dict.fromkeys((*usual, *models, WRONG)))
+    questions = [PARAMETERS, MODELS]
+    if can_evaluate_by_preset(log):
+        questions = list(COMPARE_QUESTIONS)
+    has_predictions = any(not external.is_empty for external in log.external_predictions.values())
+    has_weights = context is not None and bool(context.weights)
+    if (has_predictions or has_weights) and MODELS not in questions:
+        questions.append(MODELS)
+    questions.append(CHECKS)
+    return tuple(questions)
 
 
-def compare(log: ReviewLog, **options: Any) -> list[Finding]:
-    """All that `answering` has to say; the options and what it raises are its."""
-    return list(answering(log, **options))
-
-
-def rows_of(log: ReviewLog, questions: Iterable[str]) -> str:
-    """Which reviews the findings on some questions rest on: "anki" or "benchmark"."""
-    return (
-        "anki" if evaluated_by_preset(log) and set(questions) - {MODELS, STANDING} else "benchmark"
+def compare(
+    log: ReviewLog,
+    *,
+    questions: Iterable[str] | None = None,
+    parameters: Mapping[str, Sequence[float]] | None = None,
+    predictions: Path | None = None,
+    equivalence: float = EQUIVALENCE_MARGIN,
+    context: Context | None = None,
+) -> list[Finding]:
+    """Return all answers of `answer_questions`, with the same options and exceptions."""
+    answers = answer_questions(
+        log,
+        questions=questions,
+        parameters=parameters,
+        predictions=predictions,
+        equivalence=equivalence,
+        context=context,
     )
+    return list(answers)
 
 
-def months_of(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:
-    """The figures of any model by month, in order of time."""
-    return over_time.months(result, over_time.dates(log, protocol))
+def rows_behind(log: ReviewLog, questions: Iterable[str]) -> str:
+    """Return "anki" or "benchmark": the rows behind the findings on some questions."""
+    about_presets = set(questions) - {MODELS, PERCENTILES}
+    if can_evaluate_by_preset(log) and about_presets:
+        return "anki"
+    return "benchmark"
+
+
+def result_months(log: ReviewLog, protocol: Protocol, result: Result) -> list[Month]:
+    """Return the figures of any model by month, in chronological order."""
+    return over_time.monthly_figures(result, over_time.make_date_formatter(log, protocol))

@@ -1,4 +1,4 @@
-"""What findings say, for whatever view: figures in words, tables of them, and panes."""
+"""Format findings for all views: figures in words, tables, and panes of the first screen."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.cells import cell_len, set_cell_size
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.findings import Finding, Missing
-from srs_eval.data.errors import InputError, counted, require
-from srs_eval.models.own_parameters import as_run
-from srs_eval.stats.intervals import TOO_MANY_MORE, Interval
+from srs_eval.advice.findings import Finding, MissingData
+from srs_eval.data.errors import InputError, format_count, require
+from srs_eval.models.own_parameters import normalize_parameters
+from srs_eval.stats.intervals import MAX_MORE_FACTOR, Interval
 
 if TYPE_CHECKING:
     import pandas
@@ -23,74 +23,89 @@ if TYPE_CHECKING:
 # Figures in words
 
 
-def signed(value: float, places: int = 4) -> str:
-    """ "+0.0021", "−0.0021"; of log loss take `better_by`, which tells what is good."""
+def format_signed(value: float, places: int = 4) -> str:
+    """Format a number with its sign: "+0.0021", "−0.0021".
+
+    For log loss use `format_difference`, which says which direction is better.
+    """
     return f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")
 
 
-def better_by(difference: float, places: int = 4) -> str:
-    """ "0.0021 better": how a difference in log loss is told; in three places, ".002 better"."""
-    return f"{_size(difference, places)} {_side(difference, places)}".rstrip()
+def format_difference(difference: float, places: int = 4) -> str:
+    """Format a difference in log loss: "0.0021 better", with three places ".002 better"."""
+    return f"{_format_size(difference, places)} {_better_or_worse(difference, places)}".rstrip()
 
 
-def _span(interval: Interval, places: int = 4) -> str:
-    """ "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse": both ends of a difference."""
-    low, high = (_side(end, places) for end in (interval.low, interval.high))
-    first, last = interval.low, interval.high
-    if low and high and low != high:
-        return f"{better_by(first, places)} to {better_by(last, places)}"
+def _format_range(interval: Interval, places: int = 4) -> str:
+    """Format both ends of a difference.
+
+    Examples: "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse".
+    """
+    first = interval.low
+    last = interval.high
+    first_word = _better_or_worse(first, places)
+    last_word = _better_or_worse(last, places)
+    if first_word and last_word and first_word != last_word:
+        return f"{format_difference(first, places)} to {format_difference(last, places)}"
     if abs(last) < abs(first):
         first, last = last, first
-    return f"{_size(first, places)} to {better_by(last, places)}"
+    return f"{_format_size(first, places)} to {format_difference(last, places)}"
 
 
-def difference_in_words(interval: Interval, places: int = 4) -> str:
-    """ "0.0021 better (0.0008 to 0.0034)": a difference with both ends, if it has any."""
-    said = better_by(interval.estimate, places)
-    if _is_open(interval):
-        return said
-    word = _side(interval.estimate, places)
-    ends = _span(interval, places)
-    if len(ends.split()) == 4:  # both are on one side, and so is what lies between
+def format_difference_with_range(interval: Interval, places: int = 4) -> str:
+    """Format a difference with its ends, if it has any: "0.0021 better (0.0008 to 0.0034)"."""
+    estimate = format_difference(interval.estimate, places)
+    if _has_no_bounds(interval):
+        return estimate
+    word = _better_or_worse(interval.estimate, places)
+    ends = _format_range(interval, places)
+    if len(ends.split()) == 4:  # both ends, and all between them, are on one side
         ends = ends.removesuffix(f" {word}")
-    return f"{said} ({ends})"
+    return f"{estimate} ({ends})"
 
 
-def _size(difference: float, places: int) -> str:
-    shown = f"{abs(difference):.{places}f}"
-    return shown if places > 3 else shown.removeprefix("0")
+def _format_size(difference: float, places: int) -> str:
+    size = f"{abs(difference):.{places}f}"
+    if places <= 3:
+        return size.removeprefix("0")
+    return size
 
 
-def _side(difference: float, places: int) -> str:
-    """Whether it is better or worse, as far as so many places show it."""
+def _better_or_worse(difference: float, places: int) -> str:
+    """Return "better", "worse", or "" if the rounded difference is zero."""
     if float(f"{abs(difference):.{places}f}") == 0:
         return ""
     return "better" if difference < 0 else "worse"
 
 
-def sure(interval: Interval) -> str:
-    """ "(95 %: 0.0008 to 0.0034 better)"."""
-    return "(one day has no interval)" if _is_open(interval) else f"(95 %: {_span(interval)})"
+def format_interval(interval: Interval) -> str:
+    """Format the interval of a difference: "(95 %: 0.0008 to 0.0034 better)"."""
+    if _has_no_bounds(interval):
+        return "(one day has no interval)"
+    return f"(95 %: {_format_range(interval)})"
 
 
-def _is_open(interval: Interval) -> bool:
+def _has_no_bounds(interval: Interval) -> bool:
     return not math.isfinite(interval.half_width)
 
 
-def capital(said: str) -> str:
-    """Beginning with a capital letter."""
-    return said[:1].upper() + said[1:]
+def capitalize(text: str) -> str:
+    """Return the text with its first letter capitalized."""
+    return text[:1].upper() + text[1:]
 
 
-def listed(names: Sequence[str]) -> str:
-    """ "A", "A and B", "A, B and C"."""
+def join_names(names: Sequence[str]) -> str:
+    """Join names as a list in English: "A", "A and B", "A, B and C"."""
     if len(names) < 2:
         return "".join(names)
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def by_when(missing: Missing | None) -> str:
-    """ "by about 15 December at your pace", "after 1,200 more reviews"; "" where nothing is."""
+def format_due_date(missing: MissingData | None) -> str:
+    """Format when enough data will exist; "" if nothing is missing.
+
+    Examples: "by about 15 December at your pace", "after about 1,200 more reviews".
+    """
     if missing is None:
         return ""
     if missing.date is not None:
@@ -98,157 +113,176 @@ def by_when(missing: Missing | None) -> str:
         year = f" {day.year}" if day.year != date.today().year else ""
         return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
     if missing.reviews:
-        return f"after about {counted(missing.reviews, 'more review')}"
-    return f"after {counted(missing.days or 0, 'more day')}"
+        return f"after about {format_count(missing.reviews, 'more review')}"
+    return f"after {format_count(missing.days or 0, 'more day')}"
 
 
-def where_to_paste(answer: Finding) -> str:
-    """Where the answer's parameters go."""
-    if answer.subject == f.ALL_REVIEWS:  # whose presets are not known, or are none of Anki's
+def explain_where_to_paste(answer: Finding) -> str:
+    """Return the sentence that says where to paste the answer's parameters."""
+    if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
         return "Paste it into the field for FSRS parameters (in Anki: deck options, FSRS)."
-    into, preset = "", f", preset {answer.subject}"
-    if answer.question != "parameters":
-        into, preset = " into the presets whose own lines say so", ""
+    if answer.question == "parameters":
+        target = ""
+        preset = f", preset {answer.subject}"
+    else:
+        target = " into the presets whose own lines say so"
+        preset = ""
     return (
-        f"Paste it in Anki{into}: deck options{preset}, FSRS parameters "
+        f"Paste it in Anki{target}: deck options{preset}, FSRS parameters "
         "(newer Anki: click that field 3 times first)."
     )
 
 
-def lacks(missing: Missing | None, is_short: bool = False) -> str:
-    """ "needs 213 more reviews", "needs 3 more days"; "too few reviews" if that `is_short`.
+def format_missing_data(missing: MissingData | None, is_short: bool = False) -> str:
+    """Format the data still needed: "needs 213 more reviews", "needs 3 more days".
 
-    How many each of several presets lacks is told by its own evidence.
+    With `is_short` it is "too few reviews": for several presets, the evidence of each has the
+    numbers.
     """
-    if missing is None or missing == Missing():
+    if missing is None or missing == MissingData():
         return "more won't tell soon"
     if is_short:
         return "too few reviews" if missing.reviews else "too few days"
-    of_each = (missing.reviews, "more review"), (missing.days, "more day")
-    return f"needs {' on '.join(counted(count, what) for count, what in of_each if count)}"
+    amounts = []
+    if missing.reviews:
+        amounts.append(format_count(missing.reviews, "more review"))
+    if missing.days:
+        amounts.append(format_count(missing.days, "more day"))
+    return f"needs {' on '.join(amounts)}"
 
 
-def what_lacks(missing: Missing | None) -> str:
-    """The same as a sentence."""
-    if missing is None or missing == Missing():
-        return f"More reviews won't tell soon: over {TOO_MANY_MORE} times as many are needed."
-    return f"About {lacks(missing).removeprefix('needs ')} like these would tell."
+def missing_data_sentence(missing: MissingData | None) -> str:
+    """Format the data still needed as a sentence."""
+    if missing is None or missing == MissingData():
+        return f"More reviews won't tell soon: over {MAX_MORE_FACTOR} times as many are needed."
+    return f"About {format_missing_data(missing).removeprefix('needs ')} like these would tell."
 
 
-def overdue(cards: int, minutes: float, of: int = 0, then: str = "") -> str:
-    """ "94 of 396 cards overdue: 16 minutes", without "of 396" where that is 0."""
-    hours, few = f"{minutes / 60:,.0f} hours", counted(max(round(minutes), 1), "minute")
-    among = f"{cards:,} of {counted(of, 'card')}" if of else counted(cards, "card")
-    return f"{among} overdue{then}: {hours if minutes >= 120 else few}"
+def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:
+    """Format overdue cards: "94 of 396 cards overdue: 16 minutes"; no "of 396" if `total` is 0."""
+    if minutes >= 120:
+        duration = f"{minutes / 60:,.0f} hours"
+    else:
+        duration = format_count(max(round(minutes), 1), "minute")
+    amount = format_count(cards, "card")
+    if total:
+        amount = f"{cards:,} of {format_count(total, 'card')}"
+    return f"{amount} overdue{suffix}: {duration}"
 
 
-def in_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """ "better: A (.01 to .03 better); can't tell yet: B": what is said, and of what."""
-    return "; ".join(f"{says}: {_together(names)}" for says, names in subjects.items())
+def format_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Format subjects by verdict: "better: A (.01 to .03 better); can't tell yet: B"."""
+    return "; ".join(f"{verdict}: {_format_group(group)}" for verdict, group in subjects.items())
 
 
-def _together(subjects: Sequence[tuple[str, str]]) -> str:
-    """ "A (.01 to .03 better), B and C (too few reviews)": names with what is said of them."""
+def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
+    """Join names with their reasons: "A (.01 to .03 better), B and C (too few reviews)"."""
     by_reason: dict[str, list[str]] = {}
-    for name, why in subjects:
-        by_reason.setdefault(why, []).append(name)
-    said = [f"{listed(names)} {why}".rstrip() for why, names in by_reason.items()]
-    return listed(said) if len(subjects) == len(said) else ", ".join(said)
+    for name, reason in subjects:
+        by_reason.setdefault(reason, []).append(name)
+    groups = [f"{join_names(names)} {reason}".rstrip() for reason, names in by_reason.items()]
+    if len(groups) == len(subjects):
+        return join_names(groups)
+    return ", ".join(groups)
 
 
-def figures(difference: Interval, on: str = "", than: str = "") -> str:
-    """ "log loss 0.0021 better than it on 1,000 reviews (95 %: …)", reviews named by `on`."""
-    of = f" on {counted(difference.reviews, on)}" if on else ""
-    return f"log loss {better_by(difference.estimate)}{than}{of} {sure(difference)}"
+def format_log_loss_difference(difference: Interval, on: str = "", than: str = "") -> str:
+    """Format a log loss difference: "log loss 0.0021 better than it on 1,000 reviews (95 %: …)".
+
+    `on` names the reviews.
+    """
+    size = format_difference(difference.estimate)
+    reviews = f" on {format_count(difference.reviews, on)}" if on else ""
+    return f"log loss {size}{than}{reviews} {format_interval(difference)}"
 
 
-def percent(share: float, places: int = 1) -> str:
-    """ "84.7 %"."""
+def format_percent(share: float, places: int = 1) -> str:
+    """Format a share in per cent: "84.7 %"."""
     return f"{100 * share:.{places}f} %"
 
 
-def share_bounds(share: Interval, places: int) -> tuple[str, str]:
-    """The bounds of a share in per cent, within 0 and 100."""
-    return percent(max(share.low, 0.0), places), percent(min(share.high, 1.0), places)
+def format_share_bounds(share: Interval, places: int) -> tuple[str, str]:
+    """Format the bounds of a share in per cent, limited to 0 and 100."""
+    return format_percent(max(share.low, 0.0), places), format_percent(min(share.high, 1.0), places)
 
 
-def share_range(share: Interval) -> str:
-    """ "86 to 90 %"."""
-    low, high = share_bounds(share, 0)
+def format_share_range(share: Interval) -> str:
+    """Format the range of a share: "86 to 90 %"."""
+    low, high = format_share_bounds(share, 0)
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def has_a_figure(found: Interval) -> bool:
-    """Whether a log loss rests on so much that it is shown where nothing beside it tells."""
-    return found.reviews >= f.FEWEST_SHOWN and found.days >= f.FEWEST_DAYS_SHOWN
+def has_enough_to_show(log_loss: Interval) -> bool:
+    """Return True if there are enough reviews to show a log loss without context."""
+    return log_loss.reviews >= f.MIN_REVIEWS_SHOWN and log_loss.days >= f.MIN_DAYS_SHOWN
 
 
-_NAME = 20  # columns of a preset's name in a sentence
+_MAX_NAME_WIDTH = 20  # maximum width of a preset's name in a sentence
 
 
-def quoted(name: str) -> str:
-    """ "“Vocabulary”": a preset's name, cut where it is long."""
-    if cell_len(name) > _NAME:
-        name = f"{set_cell_size(name, _NAME - 1).rstrip()}…"
+def quote_name(name: str) -> str:
+    """Quote a preset's name, shortened if it is long: "“Vocabulary”"."""
+    if cell_len(name) > _MAX_NAME_WIDTH:
+        name = f"{set_cell_size(name, _MAX_NAME_WIDTH - 1).rstrip()}…"
     return f"“{name}”"
 
 
-def whole_of_100(share: float) -> str:
-    """ "79" for 0.79."""
+def format_per_hundred(share: float) -> str:
+    """Format a share as a number out of 100: "79" for 0.79."""
     return f"{100 * share:.0f}"
 
 
-# How sure
+# Certainty
 
-_DOTS = 5
+_DOT_COUNT = 5
 
 
-def sureness(probability: float) -> str:
-    """ "sure", "likely" or "could go either way"."""
+def describe_certainty(probability: float) -> str:
+    """Describe a probability as "sure", "likely" or "could go either way"."""
     if probability >= f.SURE:
         return "sure"
     return "likely" if probability >= f.LIKELY else "could go either way"
 
 
-def dots(probability: float) -> str:
-    """ "●●●●○": how sure, from a coin's toss on."""
-    full = round(_DOTS * max(2 * probability - 1, 0.0))
-    return "●" * full + "○" * (_DOTS - full)
+def format_dots(probability: float) -> str:
+    """Draw a probability as dots, "●●●●○"; 50 % or less has none."""
+    full = round(_DOT_COUNT * max(2 * probability - 1, 0.0))
+    return "●" * full + "○" * (_DOT_COUNT - full)
 
 
-def times_in_100(probability: float) -> int:
-    """Rounded down: 95 are "sure", and nothing below is."""
+def round_down_percent(probability: float) -> int:
+    """Round a probability down to a number out of 100, so that nothing below 95 % reads 95."""
     return math.floor(100 * probability + 1e-9)
 
 
-def of_100(probability: float) -> str:
-    """ "likely, 88 of 100"."""
-    return f"{sureness(probability)}, {times_in_100(probability)} of 100"
+def format_certainty(probability: float) -> str:
+    """Format a probability in words and numbers: "likely, 88 of 100"."""
+    return f"{describe_certainty(probability)}, {round_down_percent(probability)} of 100"
 
 
-# Parameters as a person writes them
+# Parameters in the form that users write
 
 
-def parsed_parameters(text: str) -> list[float]:
-    """A parameter line as Anki shows it: numbers separated by commas or blanks."""
+def parse_parameters(text: str) -> list[float]:
+    """Parse a parameter line as Anki shows it: numbers separated by commas or blanks."""
     try:
-        values = [float(each) for each in text.replace(",", " ").strip(" []").split()]
+        values = [float(number) for number in text.replace(",", " ").strip(" []").split()]
     except ValueError:
         raise InputError(
             f'"{text[:40]}" is no list of FSRS parameters: give numbers separated by commas.'
         ) from None
     if not values:
         raise InputError("--params is empty: give 17, 19 or 21 numbers, or FSRS-7's 34.")
-    return as_run(values)
+    return normalize_parameters(values)
 
 
-def parameter_line(values: Sequence[float]) -> str:
-    """A list as it can be pasted into Anki's deck options."""
+def format_parameters(values: Sequence[float]) -> str:
+    """Format parameters to be pasted into Anki's deck options."""
     return ", ".join(f"{value:.4f}" for value in values)
 
 
-def month_in_words(month: str) -> str:
-    """ "October 2024" for "2024-10"; what is no calendar month as it is."""
+def format_month(month: str) -> str:
+    """Format a calendar month: "October 2024" for "2024-10"; other text is unchanged."""
     year, _, number = month.partition("-")
     if not (year.isdigit() and number.isdigit()):
         return month
@@ -257,18 +291,18 @@ def month_in_words(month: str) -> str:
 
 # Tables of figures behind a finding
 
-SHARES = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
+SHARE_COLUMNS = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
 Cell = str | int | float | Interval | None
 
 
-def is_difference(column: str) -> bool:
-    """Whether it holds differences: shown with their sign, and held against zero."""
+def is_difference_column(column: str) -> bool:
+    """Return True for a column of differences, which have a sign and are compared with zero."""
     return column.startswith("minus")
 
 
 @dataclass(frozen=True)
-class Table:
-    """Figures behind an answer; an Interval is log loss in nats unless the column says other."""
+class FindingTable:
+    """Figures behind an answer; Intervals are log loss in nats unless the column says otherwise."""
 
     title: str
     columns: tuple[str, ...]
@@ -276,132 +310,134 @@ class Table:
 
     @property
     def heading(self) -> str:
-        """The title; of differences in log loss it says which sign is better."""
+        """Return the title; for differences in log loss it says which sign is better."""
         for column in self.columns:
-            if is_difference(column) and column not in ("minus expected", "minus recalled"):
+            if is_difference_column(column) and column not in ("minus expected", "minus recalled"):
                 return f"{self.title} ({column}: log loss, below zero is better)"
         return self.title
 
     def verdict(self, row: tuple[Cell, ...]) -> str | None:
-        """That on a row, "" where it has none; None where rows of the table have no verdicts."""
+        """Return a row's verdict, "" if it has none; None if the table has no verdicts."""
         for column, cell in zip(self.columns, row, strict=True):
             if column in ("verdict", "decision"):
                 return "can't tell yet" if cell == "can't tell" else str(cell or "")
         return None
 
     def frame(self) -> pandas.DataFrame:
-        """One row for each row; an Interval becomes estimate, low and high."""
+        """Return the rows as a data frame; an Interval becomes estimate, low and high."""
         require("pandas", "A frame")
         import pandas as pd
 
         return pd.DataFrame(self.records())
 
     def records(self) -> list[dict[str, Any]]:
-        """Rows by column name, as JSON has them; what is not known is None."""
-        made = []
+        """Return the rows by column name, as in JSON; unknown values are None."""
+        records = []
         for row in self.rows:
             record: dict[str, Any] = {}
             for column, cell in zip(self.columns, row, strict=True):
                 if isinstance(cell, Interval):
-                    record[column] = _known(cell.estimate)
-                    record[f"{column} low"] = _known(cell.low)
-                    record[f"{column} high"] = _known(cell.high)
+                    record[column] = _finite_or_none(cell.estimate)
+                    record[f"{column} low"] = _finite_or_none(cell.low)
+                    record[f"{column} high"] = _finite_or_none(cell.high)
+                elif isinstance(cell, float):
+                    record[column] = _finite_or_none(cell)
                 else:
-                    record[column] = _known(cell) if isinstance(cell, float) else cell
-            made.append(record)
-        return made
+                    record[column] = cell
+            records.append(record)
+        return records
 
 
-def _known(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
 class Renderer:
-    """What evidence of one kind says; without a line of its own, the first sentence."""
+    """Functions that format one type of evidence; without `line`, the first sentence is used."""
 
     sentences: Callable[[Finding], Sequence[str]]
     line: Callable[[Sequence[Finding]], str] | None = None
-    tables: Callable[[Finding], Sequence[Table]] = lambda _: ()
+    tables: Callable[[Finding], Sequence[FindingTable]] = lambda _: ()
 
 
 # Panes
 
-Level = f.Level | Literal[""]
-"""How it is painted: green only for what is fine, yellow for what to look at, grey for what is
-not known yet."""
+LineLevel = f.CheckLevel | Literal[""]
+"""Level that sets the colour: green only for what is fine, yellow for what needs a look, grey for
+what is not known yet."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """A sentence; `mark` stands before it, `right` at the end of its line."""
+class PaneLine:
+    """Sentence, with `symbol` before it and `right_text` at the end of its line."""
 
     text: str
-    level: Level = ""
-    mark: str = ""
-    right: str = ""
-    key: str = ""  # what a key of the app does with it; at the end of its line
-    spare: int = 0  # how early it goes for want of room; 0 stays
+    level: LineLevel = ""
+    symbol: str = ""
+    right_text: str = ""
+    key_hint: str = ""  # hint about a key of the app, at the end of the line
+    drop_order: int = 0  # how early it is dropped if room is short; 0 stays
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with its figures: up to `share` of its length, a range up to `until`, a mark."""
+    """Bar with its figures: filled up to `share`, a range up to `range_end`, and a `marker`."""
 
     label: str
     figures: tuple[str, ...]
     share: float
-    until: float = 0.0
-    tick: float | None = None
+    range_end: float = 0.0
+    marker: float | None = None
     note: str = ""
-    level: Level = ""
-    spare: int = 0
+    level: LineLevel = ""
+    drop_order: int = 0
 
 
 @dataclass(frozen=True)
 class Heading:
-    """What stands above the figures of bars."""
+    """Heading above the figures of bars."""
 
     label: str
     figures: tuple[str, ...]
-    spare: int = 0
+    drop_order: int = 0
 
 
 @dataclass(frozen=True)
-class Row:
-    """A preset: its name, what is remembered, what to do."""
+class PresetRow:
+    """Row of a preset: its name, the share remembered, what to do."""
 
     cells: tuple[str, ...]
-    level: Level = ""
-    spare: int = 0
+    level: LineLevel = ""
+    drop_order: int = 0
 
 
 @dataclass(frozen=True)
-class ByMonth:
-    """Of 100 reviews of a month, so many remembered; the latest last."""
+class MonthBars:
+    """Reviews remembered out of 100 by month, the latest last."""
 
     months: tuple[tuple[str, int], ...]
-    spare: int = 0
+    drop_order: int = 0
 
 
-Item = Line | Bar | Heading | Row | ByMonth
+PaneItem = PaneLine | Bar | Heading | PresetRow | MonthBars
 
 
 @dataclass(frozen=True)
 class Pane:
-    """A question with its answer; `short` is all of it where there is one line of room."""
+    """Question with its answer; `summary` stands for it if there is only one line of room."""
 
     title: str
-    short: Line
-    items: tuple[Item, ...]
-    questions: tuple[str, ...]  # whose findings it rests on, the first one's foremost
-    subject: str = ""  # of the finding foremost, where there are several
+    summary: PaneLine
+    items: tuple[PaneItem, ...]
+    questions: tuple[str, ...]  # questions whose findings it shows, the main one first
+    subject: str = ""  # subject of the main finding, if there are several
 
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """All of it: five panes and what stands in grey below them."""
+    """First screen: five panes and the grey lines below them."""
 
     panes: tuple[Pane, ...]
-    below: tuple[Line, ...]
-    copied: Finding | None = None  # whose parameters pane 1 speaks of
+    footer: tuple[PaneLine, ...]
+    copyable: Finding | None = None  # the finding whose parameters pane 1 is about

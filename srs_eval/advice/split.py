@@ -1,12 +1,12 @@
-"""Split or merge? Parameters for each preset against one set for all of them.
+"""Compare separate parameters for each preset with one set for all of them.
 
-Separate parameters have to prove themselves, and so has sharing; in doubt presets get pooled ones,
-which cost next to nothing where they forget alike. The presets that could share
-theirs are found by what one's parameters predict of another's reviews, never by how far apart the
-parameters themselves lie, which says little (many parameters hardly matter).
+Separate parameters have to prove themselves, and so does sharing; in doubt presets get pooled
+parameters, which cost next to nothing if the presets forget alike. Presets that could share
+parameters are found by how well the parameters of one predict the reviews of another, never by the
+distance between the parameters themselves, which says little (many parameters hardly matter).
 
-All that is compared here is fitted in one way, that of `srs_eval.advice.pooling`: differences
-are then those that sharing makes. Fits by FSRS-6's own training differ by its chances, too.
+Everything compared here is fitted in one way, that of `srs_eval.advice.pooling`, so that the
+differences come from sharing only. Fits by FSRS-6's own training also differ by chance.
 """
 
 from __future__ import annotations
@@ -25,72 +25,80 @@ from srs_eval.models import fsrs6
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
-_CANDIDATES = {"split": f.ALONE, "pooled": f.POOLED}
-_MOST_IN_MATRIX = 6  # presets, those with the most reviews
-_NO_LOSS = 0.0005  # nats: what nobody would call a loss
-_NEVER = 1e6  # nats: so far apart are presets that cannot share
+_CANDIDATES = {"split": f.SEPARATE, "pooled": f.POOLED}
+_MAX_PRESETS_IN_MATRIX = 6  # the presets with the most reviews
+_NEGLIGIBLE_LOSS = 0.0005  # nats: too small to count as a loss
+_UNMERGEABLE_DISTANCE = 1e6  # nats: distance of presets that cannot share
 _KEEP_SHARED: Final = "keep shared"
 
 
-def _decided(learner: Learner, differences: Mapping[str, Interval]) -> dict[str, f.Decision]:
-    """From (split - shared) in log loss, which are one question."""
+def _decide_sharing(learner: Learner, differences: Mapping[str, Interval]) -> dict[str, f.Decision]:
+    """Decide on differences (split - shared) in log loss that are one question."""
 
-    def decide(difference: Interval, says: Verdict) -> f.Decision:
-        if not intervals.enough_to_tell(difference):
+    def decide(difference: Interval, verdict: Verdict) -> f.Decision:
+        if not intervals.has_enough_data(difference):
             return "can't tell"
         if difference.low >= -learner.equivalence:
             return "keep shared"
-        return "split" if says == "better" else "can't tell"
+        return "split" if verdict == "better" else "can't tell"
 
-    says = learner.verdicts(differences)
-    return {name: decide(each, says[name]) for name, each in differences.items()}
+    verdicts = learner.verdicts(differences)
+    return {name: decide(difference, verdicts[name]) for name, difference in differences.items()}
 
 
-def over_all_presets(learner: Learner) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
-    """Of separate ("split") and of pooled parameters: log loss minus that of shared ones, and
-    what follows."""
-    shared = learner.held_out_losses(f.TOGETHER)
+def compare_over_all_presets(learner: Learner) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
+    """Compare separate ("split") and pooled parameters with shared ones, in log loss.
+
+    Returns the differences from shared parameters, and the decisions on them.
+    """
+    shared = learner.held_out_losses(f.SHARED)
     index = learner.trials.test_index
     overall = {
-        words: learner.interval(learner.held_out_losses(candidate) - shared, index)
-        for words, candidate in _CANDIDATES.items()
+        name: learner.interval(learner.held_out_losses(candidate) - shared, index)
+        for name, candidate in _CANDIDATES.items()
     }
-    return overall, _decided(learner, overall)
+    return overall, _decide_sharing(learner, overall)
 
 
-def _of_each_preset(
+def _compare_each_preset(
     learner: Learner, groups: Sequence[int]
 ) -> dict[int, tuple[Interval, f.Decision]]:
-    """Of those with held-out reviews: log loss of separate minus shared parameters, decided."""
+    """Return separate minus shared log loss, and the decision, of presets with held-out reviews."""
     index = learner.trials.test_index
     partition = learner.trials.partition[index]
-    change = learner.held_out_losses(f.ALONE) - learner.held_out_losses(f.TOGETHER)
-    found = {}
+    change = learner.held_out_losses(f.SEPARATE) - learner.held_out_losses(f.SHARED)
+    differences = {}
     for group in groups:
-        mine = partition == group
-        if mine.any():
-            found[str(group)] = learner.interval(change[mine], index[mine])
-    decisions = _decided(learner, found)
-    return {int(group): (each, decisions[group]) for group, each in found.items()}
+        in_preset = partition == group
+        if in_preset.any():
+            differences[str(group)] = learner.interval(change[in_preset], index[in_preset])
+    decisions = _decide_sharing(learner, differences)
+    return {int(group): (difference, decisions[group]) for group, difference in differences.items()}
 
 
-def one_is_enough_for(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
-    """The presets that can have the parameters that all share: whose own reviews show it.
+def find_shareable_presets(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
+    """Return the presets whose own reviews show that they can use the shared parameters.
 
-    None unless these are enough over all presets.
+    There are none unless shared parameters suffice over all presets.
     """
-    if len(groups) < 2 or recommended(*over_all_presets(learner)) != _KEEP_SHARED:
+    if len(groups) < 2:
         return frozenset()
-    by_preset = _of_each_preset(learner, groups)
-    return frozenset(group for group, (_, each) in by_preset.items() if each == _KEEP_SHARED)
+    overall, decisions = compare_over_all_presets(learner)
+    if choose_sharing(overall, decisions) != _KEEP_SHARED:
+        return frozenset()
+    by_preset = _compare_each_preset(learner, groups)
+    return frozenset(
+        group for group, (_, decision) in by_preset.items() if decision == _KEEP_SHARED
+    )
 
 
-def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]) -> str:
-    """In doubt "pooled": these save 0.0049 where presets differ, and cost 0.0003 where they do not.
+def choose_sharing(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]) -> str:
+    """Choose "keep shared", "split" or, in doubt, "pooled".
 
-    "keep shared" where both differences show it; "split" where separate parameters are ahead of
-    pooled ones and by a standard error of shared ones (benchmarks/verdicts.py: what is recommended
-    so loses 0.0004 to the best, and one pair in 300 is split that forgets alike).
+    Pooled parameters save 0.0049 if presets differ, and cost 0.0003 if they do not. The choice is
+    "keep shared" if both differences show it, and "split" if separate parameters are ahead of
+    pooled ones, and of shared ones by a standard error (benchmarks/verdicts.py: the choice loses
+    0.0004 to the best one, and splits one pair in 300 that forgets alike).
     """
     separate = overall["split"]
     is_ahead = separate.estimate < overall["pooled"].estimate
@@ -99,130 +107,160 @@ def recommended(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decis
     return _KEEP_SHARED if set(decisions.values()) == {_KEEP_SHARED} else "pooled"
 
 
-def split_or_merge(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """One finding over all presets, then one for each preset with several decks.
+def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
+    """Yield one finding over all presets, then one for each preset with several decks.
 
-    Of presets that run FSRS-6: what is shared are its parameters.
+    Only presets that run FSRS-6 are assessed, because its parameters are the ones to share.
     """
-    others = learner.without_fsrs7()
-    of_fsrs6 = [] if others is None else [group for group in groups if group in others.groups]
+    fsrs6_learner = learner.without_fsrs7()
+    fsrs6_groups = []
+    if fsrs6_learner is not None:
+        fsrs6_groups = [group for group in groups if group in fsrs6_learner.groups]
     if len(groups) < 2:
-        evidence = f.Sharing("preset", 1, says="one preset")
-        yield f.Finding("split", learner.name_of(groups[0]), evidence=evidence)
-    elif others is None or len(of_fsrs6) < 2:
-        evidence = f.Sharing("preset", len(groups), says=f.RUNS_FSRS_7)
+        evidence = f.Sharing("preset", 1, conclusion="one preset")
+        yield f.Finding("split", learner.group_name(groups[0]), evidence=evidence)
+    elif fsrs6_learner is None or len(fsrs6_groups) < 2:
+        evidence = f.Sharing("preset", len(groups), conclusion=f.RUNS_FSRS_7)
         yield f.Finding("split", "all presets", evidence=evidence)
     else:
-        yield _of_presets(others, of_fsrs6)
-    for group in of_fsrs6:
-        assert others is not None
-        decks = others.by_deck(group)
+        yield _compare_presets(fsrs6_learner, fsrs6_groups)
+    for group in fsrs6_groups:
+        assert fsrs6_learner is not None
+        decks = fsrs6_learner.split_preset_by_deck(group)
         if decks is not None and len(decks.groups) > 1:
-            yield _found(others.name_of(group), decks, "deck")
+            yield _make_finding(fsrs6_learner.group_name(group), decks, "deck")
 
 
-def _found(subject: str, learner: Learner, part: str) -> f.Finding:
-    """Over all presets, or over the decks of one; a learner's reviews are by these."""
-    parts, count = len(learner.groups), len(learner.trials.test_index)
-    if count < f.FEWEST_SHOWN:
-        lacks, evidence = f.missing_of(count, 0), f.Sharing(part, parts)
-        return f.Finding("split", subject, reviews=count, missing=lacks, evidence=evidence)
-    overall, decisions = over_all_presets(learner)
-    act = recommended(overall, decisions)
-    if part == "deck" and decisions["split"] != "split":
-        act = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
-    if act == "pooled" and all(
-        learner.fitted(f.POOLED, group) == learner.fitted(f.TOGETHER, group)
+def _make_finding(subject: str, learner: Learner, unit: str) -> f.Finding:
+    """Make the finding over all presets, or over one preset's decks, which group the learner."""
+    unit_count = len(learner.groups)
+    review_count = len(learner.trials.test_index)
+    if review_count < f.MIN_REVIEWS_SHOWN:
+        return f.Finding(
+            "split",
+            subject,
+            reviews=review_count,
+            missing=f.count_missing_data(review_count, 0),
+            evidence=f.Sharing(unit, unit_count),
+        )
+    overall, decisions = compare_over_all_presets(learner)
+    recommendation = choose_sharing(overall, decisions)
+    if unit == "deck" and decisions["split"] != "split":
+        recommendation = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
+    if recommendation == "pooled" and all(
+        learner.fit_parameters(f.POOLED, group) == learner.fit_parameters(f.SHARED, group)
         for group in learner.groups
     ):
-        act = _KEEP_SHARED  # they are drawn all the way to one set
-    evaluated = "split" if act == "split" else "pooled"
-    is_shared, own = act == _KEEP_SHARED, overall[evaluated]
-    margin = -learner.equivalence if is_shared else _NO_LOSS
-    belief = population.belief(own, population.sharing(), margin)
-    differences = (f.Difference("all", *each, decisions[each[0]]) for each in overall.items())
+        recommendation = _KEEP_SHARED  # they are shrunk fully to one set
+    difference = overall["split" if recommendation == "split" else "pooled"]
+    differences = [
+        f.SharingDifference("all", name, overall_difference, decisions[name])
+        for name, overall_difference in overall.items()
+    ]
+    is_shared = recommendation == _KEEP_SHARED
+    margin = -learner.equivalence if is_shared else _NEGLIGIBLE_LOSS
+    belief = population.compute_belief(difference, population.sharing_prior(), margin)
+    if is_shared:
+        probability = 1 - belief.probability
+        gain = 0.0
+    else:
+        probability = belief.probability
+        gain = max(belief.gain, 0.0)
     return f.Finding(
-        *("split", subject, act),
-        probability=1 - belief.probability if is_shared else belief.probability,
-        gain=0.0 if is_shared else max(belief.gain, 0.0),
-        interval=own,
-        reviews=count,
-        missing=learner.still_missing(own),
-        evidence=f.Sharing(part, parts, tuple(differences)),
+        "split",
+        subject,
+        recommendation,
+        probability=probability,
+        gain=gain,
+        interval=difference,
+        reviews=review_count,
+        missing=learner.missing_data_if_open(difference),
+        evidence=f.Sharing(unit, unit_count, tuple(differences)),
     )
 
 
-def _of_presets(learner: Learner, groups: Sequence[int]) -> f.Finding:
-    found = _found("all presets", learner, "preset")
-    evidence = f.of(found, f.Sharing)
+def _compare_presets(learner: Learner, groups: Sequence[int]) -> f.Finding:
+    finding = _make_finding("all presets", learner, "preset")
+    evidence = f.get_evidence(finding, f.Sharing)
     if not evidence.differences:
-        return found
-    by_preset = _of_each_preset(learner, groups)
-    several = list(by_preset)[:_MOST_IN_MATRIX]
-    differences = _parameters_on_reviews(learner, several)
-    says = learner.verdicts({f"{a} {b}": each for (a, b), each in differences.items()})
-    name = learner.name_of
-    shared = learner.fitted(f.TOGETHER, groups[0]) if found.act == _KEEP_SHARED else None
-    own = (f.Difference(name(group), "split", *each) for group, each in by_preset.items())
-    pairs = ((name(a), name(b), each, says[f"{a} {b}"]) for (a, b), each in differences.items())
-    proposed = _proposed_groups(several, differences, learner.equivalence)
+        return finding
+    name = learner.group_name
+    by_preset = _compare_each_preset(learner, groups)
+    differences = list(evidence.differences)
+    for group, (difference, decision) in by_preset.items():
+        differences.append(f.SharingDifference(name(group), "split", difference, decision))
+    largest = list(by_preset)[:_MAX_PRESETS_IN_MATRIX]
+    across = _compare_across_presets(learner, largest)
+    verdicts = learner.verdicts({f"{a} {b}": difference for (a, b), difference in across.items()})
+    pairs = []
+    for (a, b), difference in across.items():
+        pairs.append((name(a), name(b), difference, verdicts[f"{a} {b}"]))
+    proposed = _propose_groups(largest, across, learner.equivalence)
     evidence = replace(
         evidence,
-        differences=(*evidence.differences, *own),
+        differences=tuple(differences),
         pairs=tuple(pairs),
-        groups=tuple(tuple(map(name, each)) for each in proposed),
+        groups=tuple(tuple(map(name, members)) for members in proposed),
     )
-    return replace(found, parameters=tuple(shared) if shared else None, evidence=evidence)
+    shared = None
+    if finding.recommendation == _KEEP_SHARED:
+        shared = learner.fit_parameters(f.SHARED, groups[0])
+    return replace(finding, parameters=tuple(shared) if shared else None, evidence=evidence)
 
 
-def _parameters_on_reviews(
+def _compare_across_presets(
     learner: Learner, groups: Sequence[int]
 ) -> dict[tuple[int, int], Interval]:
-    """(a, b): what a's parameters lose on b's held-out reviews against b's own parameters.
+    """Return for (a, b) the log loss of a's parameters on b's held-out reviews, minus b's own.
 
-    Both are fitted on the reviews before each fold.
+    Both are fitted to the reviews before each fold.
     """
     trials = learner.trials
-    index = trials.test_index
+    test_index = trials.test_index
     p = {a: np.empty(len(trials)) for a in groups}
     for fold in trials.folds:
-        fitted = learner.alone(len(fold.train))
+        by_group = learner.fit_separately(len(fold.train))
         for a in groups:
-            p[a][fold.test] = learner.with_parameters(fitted.get(a, fsrs6.DEFAULT), fold.test)
-    found = {}
+            parameters = by_group.get(a, fsrs6.DEFAULT)
+            p[a][fold.test] = learner.predict_with_parameters(parameters, fold.test)
+    differences = {}
     for b in groups:
-        mine = index[trials.partition[index] == b]
-        own = learner.losses(p[b][mine], mine)
+        index = test_index[trials.partition[test_index] == b]
+        own_losses = learner.losses(p[b][index], index)
         for a in groups:
             if a != b:
-                found[a, b] = learner.interval(learner.losses(p[a][mine], mine) - own, mine)
-    return found
+                losses = learner.losses(p[a][index], index)
+                differences[a, b] = learner.interval(losses - own_losses, index)
+    return differences
 
 
-def _proposed_groups(
+def _propose_groups(
     groups: Sequence[int], differences: Mapping[tuple[int, int], Interval], equivalence: float
 ) -> list[list[int]]:
-    """Presets that can share parameters, as far as one can tell; those given first come first.
+    """Propose groups of presets that may share parameters, in the order of `groups`.
 
-    Two can unless one's parameters are worse on the other's reviews by more than matters; a
-    group needs that of all its pairs. Merged is first what loses least on average.
+    Two presets may share unless the parameters of one are worse on the other's reviews by more than
+    `equivalence`; in a group, all pairs must be able to share. Presets that lose least on average
+    are merged first.
     """
     from scipy.cluster.hierarchy import fcluster, linkage
 
-    both = [(differences[a, b], differences[b, a]) for a, b in combinations(groups, 2)]
-    if not both:
-        return [[each] for each in groups]
-    lost = np.array([one.estimate + other.estimate for one, other in both])
-    is_worse = [
-        [
-            intervals.verdict(e, equivalence=equivalence) == "worse" and e.low > equivalence
-            for e in each
-        ]
-        for each in both
-    ]
-    apart = np.where(np.any(is_worse, axis=1), _NEVER, lost - lost.min())
-    labels = fcluster(linkage(apart, "average"), _NEVER / 1000, "distance")
-    found: dict[int, list[int]] = {}
+    if len(groups) < 2:
+        return [[group] for group in groups]
+
+    def is_worse(difference: Interval) -> bool:
+        verdict = intervals.decide_verdict(difference, equivalence=equivalence)
+        return verdict == "worse" and difference.low > equivalence
+
+    losses = []
+    cannot_share = []
+    for a, b in combinations(groups, 2):
+        losses.append(differences[a, b].estimate + differences[b, a].estimate)
+        cannot_share.append(is_worse(differences[a, b]) or is_worse(differences[b, a]))
+    loss = np.array(losses)
+    distance = np.where(cannot_share, _UNMERGEABLE_DISTANCE, loss - loss.min())
+    labels = fcluster(linkage(distance, "average"), _UNMERGEABLE_DISTANCE / 1000, "distance")
+    by_label: dict[int, list[int]] = {}
     for group, label in zip(groups, labels.tolist(), strict=True):
-        found.setdefault(label, []).append(group)
-    return list(found.values())
+        by_label.setdefault(label, []).append(group)
+    return list(by_label.values())

@@ -1,1 +1,1 @@
-"""Many users: stores, result files, leaderboards, checks, audits."""
+"""Evaluate many users: stores, result files, leaderboards, checks and audits."""

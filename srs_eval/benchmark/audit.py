@@ -1,12 +1,12 @@
-"""Does a comparison of models compare the models, or how well somebody has set up their training?
+"""Audit a comparison: does it compare the models, or how well each one's training was tuned?
 
 Every model's training is tuned with the same number of trials, and the models are compared again.
 "On the difficulty of evaluating baselines" (Rendle, Zhang & Koren 2019, arXiv:1905.01395) shows how
 rankings of years fell when that was done; docs/audit.md has the method.
 
-A user's evaluated reviews never choose the user's set-up: the users are two halves, and each half
-is evaluated with the set-up that the other half's search has found. That search sees
-training parts only, each split in time: a fit to the first four fifths, evaluated on the last.
+A user's evaluated reviews never choose the user's set-up: the users are split into two halves, and
+each half is evaluated with the set-up that the search on the other half has found. That search sees
+training parts only, each split in time: it fits to the first four fifths and evaluates on the last.
 """
 
 from __future__ import annotations
@@ -24,64 +24,79 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import Change, changes, compare
+from srs_eval.benchmark.leaderboard import Change, compare_files, compare_runs
 from srs_eval.benchmark.plan import (
-    START_SECONDS,
+    WORKER_START_SECONDS,
     BatchEvent,
     CheckingModels,
     Ended,
     Planned,
     UnitDone,
-    survey,
+    survey_dataset,
 )
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.benchmark.setup import (
-    LEDGER,
-    SETUP,
-    Entry,
-    Found,
-    as_json,
+    LEDGER_FILE,
+    SETUP_FILE,
+    LedgerEntry,
+    SearchResult,
+    encode_json,
+    list_model_remarks,
     make_setup,
-    remarks,
     write_ledger,
 )
-from srs_eval.benchmark.store import AUDIT, JOURNAL, PUBLISHED, TUNED, ResultStore, Status, hold
-from srs_eval.benchmark.tuning import PARTS, SEARCH, PastSession, Setup, Tries
+from srs_eval.benchmark.store import (
+    AUDIT_FILE,
+    JOURNAL,
+    PUBLISHED_FOLDER,
+    TUNED_FOLDER,
+    ResultStore,
+    Status,
+    lock_folder,
+)
+from srs_eval.benchmark.tuning import (
+    SEARCH_FOLDER,
+    STAGE_FOLDERS,
+    AuditSearch,
+    PastSession,
+    TrainingSetup,
+)
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import refuse_nested, write_atomically
 from srs_eval.data.reviews import IntArray
-from srs_eval.engine.own_models import mark, unchecked
-from srs_eval.engine.ranking import placed
-from srs_eval.engine.session import Session
+from srs_eval.engine.own_models import leak_label, list_unchecked
+from srs_eval.engine.ranking import assign_ranks
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import Configuration
-from srs_eval.stats.users import FEWEST_USERS, MeanInterval, mean_intervals
+from srs_eval.stats.users import MIN_USERS, MeanInterval, mean_intervals
 from srs_eval.training.hyperparameters import Context
 
 
 @dataclass(frozen=True, eq=False)
-class Tuned:
+class TunedConfiguration:
     """One configuration, as published and tuned."""
 
     configuration: Configuration
-    found: tuple[Found, ...]  # by half; () where there is nothing to tune
-    best: Setup  # of these and the published one: with the least loss over all users' training rows
-    left_out: tuple[str, ...]  # hyperparameters that no search can begin from
+    halves: tuple[SearchResult, ...]  # by half; () if there is nothing to tune
+    best_setup: TrainingSetup
+    """Of these and the published one: the least loss over all users' training rows."""
+    not_searched: tuple[str, ...]  # hyperparameters without a starting point for a search
     change: Change | None  # tuned minus published, on the evaluated reviews; None without results
     spread: tuple[float, float] | None
     """Standard deviation over seeds of the mean log loss over users, published and tuned."""
-    mark: str = ""  # why its figures mean nothing, in a word or two
+    invalid_reason: str = ""  # why the results mean nothing, in a word or two
 
     @property
     def label(self) -> str:
-        """Return its words, with the mark behind them."""
+        """The configuration's words, followed by the reason why its results mean nothing."""
         words = self.configuration.words
-        return f"{words} ({self.mark})" if self.mark else words
+        return f"{words} ({self.invalid_reason})" if self.invalid_reason else words
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two configurations, the first one ahead as published; differences are first minus second."""
+    """Two configurations, the first ahead as published; differences are first minus second."""
 
     first: str
     second: str
@@ -91,20 +106,24 @@ class _Pair:
 
     @property
     def verdict(self) -> str:
-        """What tuning has made of the lead."""
-        enough = self.users >= FEWEST_USERS
+        """Effect of tuning on the lead."""
+        enough_users = self.users >= MIN_USERS
         if self.tuned.estimate > 0:
-            return "turned round" if enough and self.tuned.low > 0 else "behind, not surely"
-        if enough and self.published.high < 0 and not self.tuned.high < 0:
+            if enough_users and self.tuned.low > 0:
+                return "turned round"
+            return "behind, not surely"
+        was_sure = self.published.high < 0
+        is_sure = self.tuned.high < 0
+        if enough_users and was_sure and not is_sure:
             return "no sure lead any more"
         return "kept"
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
-    """Configurations evaluated on the same reviews, before and after."""
+class AuditedRanking:
+    """Configurations evaluated on the same reviews, before and after tuning."""
 
-    rows: str
+    reviews_description: str
     users: int  # with results of all configurations, before and after
     published: tuple[str, ...]  # labels, best first by the mean over these users
     tuned: tuple[str, ...]
@@ -113,20 +132,20 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The end of a run."""
+    """Results of an audit."""
 
     users: int
     trials: int
     repeats: int
-    tuned: tuple[Tuned, ...]
-    rankings: tuple[Ranking, ...]
-    failed: Mapping[str, int]  # reasons, and of how many fits
-    remarks: tuple[str, ...] = ()  # on models of the person's own
+    tuned: tuple[TunedConfiguration, ...]
+    rankings: tuple[AuditedRanking, ...]
+    failed: Mapping[str, int]  # number of failed fits by reason
+    remarks: tuple[str, ...] = ()  # on the user's own models
 
 
 _AuditEvent = BatchEvent | Audit
-_Evaluate = Callable[..., Generator[BatchEvent, None, None]]
-"""`srs_eval.batch.run_batch`, which lies above."""
+_RunBatch = Callable[..., Generator[BatchEvent, None, None]]
+"""`srs_eval.batch.run_batch`, passed in because its module imports this layer."""
 
 
 def run_audit(
@@ -134,7 +153,7 @@ def run_audit(
     configurations: Sequence[Configuration],
     out: Path,
     *,
-    evaluate: _Evaluate,
+    evaluate: _RunBatch,
     users: Sequence[int] | None = None,
     trials: int = 30,
     repeats: int = 3,
@@ -145,135 +164,141 @@ def run_audit(
 ) -> Generator[_AuditEvent, None, None]:
     """Tune every configuration with the same budget and compare them again.
 
-    `trials` set-ups are tried for each half of the users besides the published one; trainings
-    that draw random numbers are evaluated with `repeats` seeds. Yields Planned, a UnitDone for each
-    fit on a user, Ended and the Audit. What is done is kept in `out`, and a second run goes on
-    from it, trying again what has failed; its figures do not depend on `jobs` or on
-    interruptions. Raises InputError for an unusable set-up, and where `out` holds results that
-    are not an audit's.
+    The search tries `trials` set-ups for each half of the users in addition to the published one;
+    trainings that draw random numbers are evaluated with `repeats` seeds. Yields Planned, a
+    UnitDone for each fit on a user, Ended and the Audit. Finished work is kept in `out`: a second
+    run continues from it and retries what failed. The results do not depend on `jobs` or on
+    interruptions. Raises InputError for an unusable set-up, and if `out` holds results that are not
+    an audit's.
     """
     refuse_nested(out, dataset.folder)
-    wanted = list(dataset.users if users is None else users)
-    if len(wanted) < 2:
+    audited_users = list(dataset.users if users is None else users)
+    if len(audited_users) < 2:
         raise InputError("An audit needs two users at least: the ones choose for the others.")
-    for each in configurations:
-        if each.protocol.train_equals_test:
+    for configuration in configurations:
+        if configuration.protocol.train_equals_test:
             raise InputError(
-                f"{each.name} trains on what it is evaluated on: no audit can be made."
+                f"{configuration.name} trains on what it is evaluated on: no audit can be made."
             )
     context = context or Context()
-    fingerprint, _ = survey(dataset)
-    if names := unchecked(configurations, context.features):
-        yield CheckingModels(names)
+    fingerprint, _ = survey_dataset(dataset)
+    unchecked_models = list_unchecked(configurations, context.features)
+    if unchecked_models:
+        yield CheckingModels(unchecked_models)
     setup = make_setup(dataset, fingerprint, configurations, context, {})
-    tries = Tries(out / JOURNAL, configurations, wanted, trials=trials, repeats=repeats, seed=seed)
-    progress = _Progress(tries, trials)
-    with _held(out, setup, fresh):
+    tries = AuditSearch(
+        out / JOURNAL, configurations, audited_users, trials=trials, repeats=repeats, seed=seed
+    )
+    progress = _AuditProgress(tries, trials)
+    with _lock_audit_folder(out, setup, fresh):
         for stage in tries.stages():
             batch = evaluate(
                 dataset,
                 stage.configurations,
-                out / JOURNAL / stage.part,
+                out / JOURNAL / stage.folder,
                 users=stage.users,
                 jobs=jobs,
                 context=context,
-                session=PastSession if stage.part == SEARCH else Session,
+                session=PastSession if stage.folder == SEARCH_FOLDER else LearnerSession,
             )
             with closing(batch):
                 for event in batch:
-                    yield from progress.of(event)
-            tries.read(stage)
-            # Of the rounds before: what this one has found is told when the next begins.
-            write_ledger(out / LEDGER, _entries(tries), wanted, fingerprint)
+                    yield from progress.translate(event)
+            tries.read_results(stage)
+            # From earlier rounds: the results of this one are known when the next begins.
+            entries = _build_ledger_entries(tries)
+            write_ledger(out / LEDGER_FILE, entries, audited_users, fingerprint)
         if progress.plan is not None and not progress.plan.units:
             yield progress.plan
         _write_results(out, setup, tries)
         yield Ended(**progress.counts)
-        yield _audit(out, setup, tries, trials)
+        yield _build_audit(out, setup, tries, trials)
 
 
-class _Progress:
-    """Events of a whole audit, by those of the batches that it consists of."""
+class _AuditProgress:
+    """Progress of a whole audit, derived from the events of its batches."""
 
-    def __init__(self, tries: Tries, trials: int) -> None:
-        self.plan: Planned | None = None  # what there is to do, as far as it is known
+    def __init__(self, tries: AuditSearch, trials: int) -> None:
+        self.plan: Planned | None = None  # remaining work, as far as it is known
         self._tries = tries
-        fits = sum(tries.fits(name, trials) for name in tries.configurations)
-        self._total = len(tries.users) * fits
-        self._passed = 0  # fits made, now or before
+        fits = sum(tries.count_fits(name, trials) for name in tries.configurations)
+        self._total_fits = len(tries.users) * fits
+        self._completed_fits = 0  # made now or before
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
 
-    def of(self, event: BatchEvent) -> Iterator[BatchEvent]:
-        """What an event of a batch is in the audit."""
+    def translate(self, event: BatchEvent) -> Iterator[BatchEvent]:
+        """Translate an event of a batch into events of the audit."""
         match event:
             case Planned():
-                self._passed += event.present + event.skipped_before
-                said = self.plan is not None and self.plan.units > 0
-                if said:
+                self._completed_fits += event.already_done + event.already_skipped
+                plan_was_yielded = self.plan is not None and self.plan.units > 0
+                if plan_was_yielded:
                     return
-                units = max(self._total - self._passed, event.units) if event.units else 0
-                besides = START_SECONDS + event.compile_seconds
-                fits = (event.expected_seconds - besides) * units / max(1, event.units)
+                units = 0
+                if event.units:
+                    units = max(self._total_fits - self._completed_fits, event.units)
+                start_seconds = WORKER_START_SECONDS + event.compile_seconds
+                fit_seconds = (event.expected_seconds - start_seconds) * units / max(1, event.units)
                 self.plan = replace(
                     event,
                     users=len(self._tries.users),
                     configurations=tuple(self._tries.configurations),
                     units=units,
-                    present=self._passed,
-                    skipped_before=0,
-                    expected_seconds=fits + besides,
+                    already_done=self._completed_fits,
+                    already_skipped=0,
+                    expected_seconds=fit_seconds + start_seconds,
                 )
                 if units:
                     yield self.plan
             case UnitDone(unit=unit):
-                self._passed += 1
+                self._completed_fits += 1
                 self.counts[unit.status] += 1
                 unit = replace(unit, configuration=unit.configuration.partition("@")[0])
-                share = min(self._passed / self._total, 1.0)
+                share = min(self._completed_fits / self._total_fits, 1.0)
                 yield UnitDone(unit, sum(self.counts.values()), share)
 
 
 @contextmanager
-def _held(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
-    """Hold the folder of an audit alone, which goes on from what is there or starts over."""
-    _refuse_results_of_others(out)
+def _lock_audit_folder(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
+    """Lock the folder of an audit, which continues from what is there or starts over."""
+    _refuse_foreign_results(out)
     try:
         (out / JOURNAL).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
             f'The audit cannot be written to "{out}" ({error.strerror}): choose another --out.'
         ) from None
-    let_go = hold(out / JOURNAL, f'Another audit is writing to "{out}": wait for it.')
+    unlock = lock_folder(out / JOURNAL, f'Another audit is writing to "{out}": wait for it.')
     try:
-        for part in PARTS:
-            with ResultStore(out / JOURNAL / part, setup, fresh=fresh):
-                pass  # else it says why this run cannot go on from it
-        write_atomically(out / AUDIT, as_json(setup))
+        for folder in STAGE_FOLDERS:
+            with ResultStore(out / JOURNAL / folder, setup, fresh=fresh):
+                pass  # only checks that this run can continue from it, else it raises
+        write_atomically(out / AUDIT_FILE, encode_json(setup))
         yield
     finally:
-        let_go()
+        unlock()
 
 
-def _refuse_results_of_others(out: Path) -> None:
-    """Raises InputError where an audit would replace or delete what no audit has left."""
-    if (out / JOURNAL / SEARCH).exists():
+def _refuse_foreign_results(out: Path) -> None:
+    """Raise InputError if an audit would replace or delete files that no audit has written."""
+    if (out / JOURNAL / SEARCH_FOLDER).exists():
         return
-    others = [each for each in (out / AUDIT, out / LEDGER) if each.exists()]
-    for folder in (out, out / PUBLISHED, out / TUNED):
-        others += sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP)])
-    for path in others:
+    foreign = [path for path in (out / AUDIT_FILE, out / LEDGER_FILE) if path.exists()]
+    for folder in (out, out / PUBLISHED_FOLDER, out / TUNED_FOLDER):
+        foreign += sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP_FILE)])
+    for path in foreign:
         raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
 
 
-def _found(tries: Tries, name: str) -> tuple[Found, ...]:
-    """By half; () where there is nothing to tune, or nothing was tried yet."""
-    found = []
+def _collect_search_results(tries: AuditSearch, name: str) -> tuple[SearchResult, ...]:
+    """Return the search results by half; () if nothing can be tuned or nothing was tried yet."""
+    results = []
     for users, search in zip(tries.halves, tries.searches.get(name, ()), strict=False):
         if search.tried:
             best, loss = search.best
-            usable = len(tries.usable(name, users))
-            found.append(
-                Found(
+            usable = len(tries.usable_users(name, users))
+            results.append(
+                SearchResult(
                     users=usable,
                     trials=len(search.tried) - 1,
                     hyperparameters=best,
@@ -282,153 +307,182 @@ def _found(tries: Tries, name: str) -> tuple[Found, ...]:
                     on_edge=search.on_edge,
                 )
             )
-    return tuple(found)
+    return tuple(results)
 
 
-def _best(tries: Tries, name: str, found: Sequence[Found]) -> Setup:
-    """The best known set-up: with the least mean loss over all users' training parts."""
+def _select_best_setup(
+    tries: AuditSearch, name: str, search_results: Sequence[SearchResult]
+) -> TrainingSetup:
+    """Return the best known set-up: the least mean loss over all users' training parts."""
+    candidates: list[TrainingSetup] = [{}]
+    candidates += [dict(result.hyperparameters) for result in search_results]
     setups = [
         setup
-        for setup in ({}, *(dict(each.hyperparameters) for each in found))
-        if all(tries.made(SEARCH, name, setup, user) for user in tries.users)
+        for setup in candidates
+        if all(tries.find_unit(SEARCH_FOLDER, name, setup, user) for user in tries.users)
     ]
-    losses = tries.losses(name, tries.users, setups)
-    return setups[losses.index(min(losses))] if losses else {}
+    losses = tries.mean_losses(name, tries.users, setups)
+    if not losses:
+        return {}
+    return setups[losses.index(min(losses))]
 
 
-def _entries(tries: Tries) -> dict[str, Entry]:
-    """The best known set-up of each configuration that is tuned; docs/formats.md."""
-    return {
-        name: Entry(
-            published={
-                each.name: each.default_under(configuration.protocol)
-                for each in configuration.tunable
-                if each.searched
-            },
-            best=_best(tries, name, found),
-            halves=found,
-        )
-        for name, configuration in tries.configurations.items()
-        if (found := _found(tries, name))
-    }
-
-
-def _write_results(out: Path, setup: Mapping[str, Any], tries: Tries) -> None:
-    """Two folders of results, as `srs-eval batch` has them: as published, and tuned."""
-    for folder in (PUBLISHED, TUNED):
-        described = {name: dict(each) for name, each in setup["configurations"].items()}
-        chosen = {
-            name: [tries.chosen_for(name, half) if folder == TUNED else {} for half in (0, 1)]
-            for name in described
+def _build_ledger_entries(tries: AuditSearch) -> dict[str, LedgerEntry]:
+    """Return the best known set-up of each tuned configuration (docs/formats.md)."""
+    entries = {}
+    for name, configuration in tries.configurations.items():
+        search_results = _collect_search_results(tries, name)
+        if not search_results:
+            continue
+        published = {
+            hyperparameter.name: hyperparameter.default_under(configuration.protocol)
+            for hyperparameter in configuration.tunable_hyperparameters
+            if hyperparameter.is_searched
         }
-        for name, setups in chosen.items():
-            if any(setups):
-                by_half = {f"half {half}": each for half, each in enumerate(setups, start=1)}
-                described[name]["hyperparameters"] = by_half
-        with ResultStore(out / folder, {**setup, "configurations": described}, fresh=True) as store:
-            for name, setups in chosen.items():
-                for users, each in zip(tries.halves, setups, strict=True):
+        best_setup = _select_best_setup(tries, name, search_results)
+        entries[name] = LedgerEntry(published, best_setup, search_results)
+    return entries
+
+
+def _write_results(out: Path, setup: Mapping[str, Any], tries: AuditSearch) -> None:
+    """Write two folders of results, laid out as by `srs-eval batch`: as published, and tuned."""
+    for folder in (PUBLISHED_FOLDER, TUNED_FOLDER):
+        entries = {name: dict(entry) for name, entry in setup["configurations"].items()}
+        setups_by_name: dict[str, list[TrainingSetup]] = {}
+        for name in entries:
+            if folder == TUNED_FOLDER:
+                setups_by_name[name] = [tries.setup_for(name, half) for half in (0, 1)]
+            else:
+                setups_by_name[name] = [{}, {}]
+        for name, half_setups in setups_by_name.items():
+            if any(half_setups):
+                entries[name]["hyperparameters"] = {
+                    f"half {number}": half_setup
+                    for number, half_setup in enumerate(half_setups, start=1)
+                }
+        with ResultStore(out / folder, {**setup, "configurations": entries}, fresh=True) as store:
+            for name, half_setups in setups_by_name.items():
+                for users, half_setup in zip(tries.halves, half_setups, strict=True):
                     for user in users:
-                        store.append(replace(tries.evaluated(name, each, user), configuration=name))
+                        unit = tries.evaluated_unit(name, half_setup, user)
+                        store.append(replace(unit, configuration=name))
             store.publish(everything=True)
 
 
-# What it comes to
+# The results of an audit
 
 
-def _audit(out: Path, setup: Mapping[str, Any], tries: Tries, trials: int) -> Audit:
-    evaluated = [
-        (name, each) for name in tries.configurations for each in tries.all_evaluated(name)
-    ]
+def _build_audit(out: Path, setup: Mapping[str, Any], tries: AuditSearch, trials: int) -> Audit:
+    named_units = []
+    for name in tries.configurations:
+        named_units += [(name, unit) for unit in tries.evaluated_units(name)]
     try:
-        published, tuned = (read_folders([out / name])[0].files for name in (PUBLISHED, TUNED))
+        published = read_folders([out / PUBLISHED_FOLDER])[0].files
+        tuned = read_folders([out / TUNED_FOLDER])[0].files
     except InputError:
-        none = "it has some as published, none as tuned"
-        ((reason, _),) = Counter(unit.reason or none for _, unit in evaluated).most_common(1)
+        usual_reason = "it has some as published, none as tuned"
+        reasons = Counter(unit.reason or usual_reason for _, unit in named_units)
+        ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
             f"no model has results of any user, mostly for this: {reason}"
         ) from None
-    changed = {each.file.name: each for each in changes(tuned, published)}
-    lines = []
+    changes = {change.file.name: change for change in compare_runs(tuned, published)}
+    tuned_configurations = []
     for name, configuration in tries.configurations.items():
-        found = _found(tries, name)
-        lines.append(
-            Tuned(
+        search_results = _collect_search_results(tries, name)
+        best_setup: TrainingSetup = {}
+        not_searched: tuple[str, ...] = ()
+        if search_results:
+            best_setup = _select_best_setup(tries, name, search_results)
+            not_searched = tries.searches[name][0].not_searched
+        tuned_configurations.append(
+            TunedConfiguration(
                 configuration=configuration,
-                found=found,
-                best=_best(tries, name, found) if found else {},
-                left_out=tries.searches[name][0].left_out if found else (),
-                change=changed.get(name),
-                spread=_spread(tries, name),
-                mark=mark(setup["configurations"][name].get("check", "")),
+                halves=search_results,
+                best_setup=best_setup,
+                not_searched=not_searched,
+                change=changes.get(name),
+                spread=_compute_seed_spread(tries, name),
+                invalid_reason=leak_label(setup["configurations"][name].get("check", "")),
             )
         )
-    failed = (f"{name}: {unit.reason}" for name, unit in evaluated if unit.status == "failed")
+    failed = (f"{name}: {unit.reason}" for name, unit in named_units if unit.status == "failed")
     return Audit(
         users=len(tries.users),
         trials=trials,
         repeats=tries.repeats,
-        tuned=tuple(lines),
-        rankings=tuple(_rankings(published, tuned)),
+        tuned=tuple(tuned_configurations),
+        rankings=tuple(_compare_rankings(published, tuned)),
         failed=Counter(failed),
-        remarks=tuple(remarks(setup)),
+        remarks=tuple(list_model_remarks(setup)),
     )
 
 
-def _spread(tries: Tries, name: str) -> tuple[float, float] | None:
-    """Over seeds, of the mean over users who have a figure with each; published and tuned."""
-    seedings = tries.seedings(name)
-    if len(seedings) < 2:
+def _compute_seed_spread(tries: AuditSearch, name: str) -> tuple[float, float] | None:
+    """Return the spread over seeds of the mean log loss, published and tuned.
+
+    The means are over users who have a log loss with every seed. None if there is only one seed.
+    """
+    seed_setups = tries.seed_setups(name)
+    if len(seed_setups) < 2:
         return None
     spreads = []
     for tuned in (False, True):
-        losses = np.array(
-            [
-                [tries.evaluated(name, {**setup, **seeded}, user).log_loss for seeded in seedings]
-                for half, users in enumerate(tries.halves)
-                for setup in [tries.chosen_for(name, half) if tuned else {}]
-                for user in users
-            ]
-        )
+        losses_of_users = []  # by user, then by seed
+        for half, users in enumerate(tries.halves):
+            setup = tries.setup_for(name, half) if tuned else {}
+            for user in users:
+                units = [
+                    tries.evaluated_unit(name, {**setup, **seed_setup}, user)
+                    for seed_setup in seed_setups
+                ]
+                losses_of_users.append([unit.log_loss for unit in units])
+        losses = np.array(losses_of_users)
         complete = losses[~np.isnan(losses).any(axis=1)]
-        spreads.append(stdev(complete.mean(axis=0).tolist()) if len(complete) else math.nan)
+        if len(complete):
+            spreads.append(stdev(complete.mean(axis=0).tolist()))
+        else:
+            spreads.append(math.nan)
     return spreads[0], spreads[1]
 
 
-def _rankings(published: Sequence[ResultFile], tuned: Sequence[ResultFile]) -> Iterator[Ranking]:
-    """Of each set of reviews, with the baseline in its place."""
-    after = {each.name: each for each in tuned}
-    for comparison in compare([each for each in published if each.name in after]):
+def _compare_rankings(
+    published_files: Sequence[ResultFile], tuned_files: Sequence[ResultFile]
+) -> Iterator[AuditedRanking]:
+    """Compare the rankings on each set of reviews, including the baseline."""
+    tuned_by_name = {file.name: file for file in tuned_files}
+    files_in_both = [file for file in published_files if file.name in tuned_by_name]
+    for comparison in compare_files(files_in_both):
         if len(comparison.files) < 2:
             continue
-        files = [after[each.name] for each in comparison.files]
-        users = reduce(np.intersect1d, [each.users for each in files], comparison.users)
+        files = [tuned_by_name[file.name] for file in comparison.files]
+        users = reduce(np.intersect1d, [file.users for file in files], comparison.users)
         if not len(users):
             continue
-        yield Ranking(
-            rows=comparison.rows,
+        yield AuditedRanking(
+            reviews_description=comparison.reviews_description,
             users=len(users),
-            published=_order(comparison.files, users),
-            tuned=_order(files, users),
-            pairs=tuple(_pairs(comparison.files, after, users)),
+            published=_rank_labels(comparison.files, users),
+            tuned=_rank_labels(files, users),
+            pairs=tuple(_compare_pairs(comparison.files, tuned_by_name, users)),
         )
 
 
-def _order(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
-    means = [(each, float(each.log_loss(users).mean())) for each in files]
-    return tuple(each.label for each, _ in placed(means))
+def _rank_labels(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
+    means = [(file, float(file.log_losses(users).mean())) for file in files]
+    return tuple(file.label for file, _ in assign_ranks(means))
 
 
-def _pairs(
-    files: Sequence[ResultFile], after: Mapping[str, ResultFile], users: IntArray
+def _compare_pairs(
+    files: Sequence[ResultFile], tuned_by_name: Mapping[str, ResultFile], users: IntArray
 ) -> Iterator[_Pair]:
-    before = {each.label: each.log_loss(users) for each in files}
-    now = {each.label: after[each.name].log_loss(users) for each in files}
-    pairs = list(itertools.combinations(before, 2))
+    published_losses = {file.label: file.log_losses(users) for file in files}
+    tuned_losses = {file.label: tuned_by_name[file.name].log_losses(users) for file in files}
+    pairs = list(itertools.combinations(published_losses, 2))
     weights = np.ones((len(users), 1))
-    intervals = [
-        mean_intervals(np.column_stack([loss[a] - loss[b] for a, b in pairs]), weights)[0]
-        for loss in (before, now)
-    ]
+    intervals = []
+    for losses in (published_losses, tuned_losses):
+        differences = np.column_stack([losses[first] - losses[second] for first, second in pairs])
+        intervals.append(mean_intervals(differences, weights)[0])
     for (first, second), published, tuned in zip(pairs, *intervals, strict=True):
         yield _Pair(first, second, published, tuned, len(users))

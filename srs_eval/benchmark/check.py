@@ -1,4 +1,4 @@
-"""Whether result folders can be trusted: of `srs-eval batch`, or in srs-benchmark's layout."""
+"""Check, repair and merge result folders of `srs-eval batch` or in srs-benchmark's layout."""
 
 from __future__ import annotations
 
@@ -10,271 +10,313 @@ from pathlib import Path
 from typing import Any
 
 from srs_eval.benchmark.result_files import (
-    configuration_of,
+    detect_naming_year,
+    find_configuration,
+    find_result_files,
     parse_line,
     read_lines,
-    result_paths,
-    spelled,
-    year_of,
+    spelled_name,
 )
 from srs_eval.benchmark.setup import (
     environment,
-    environments,
-    file_name,
-    named_by,
+    find_configuration_name,
+    list_environments,
+    merge_setup_from,
     read_setup,
-    with_setup_of,
+    result_file_name,
 )
 from srs_eval.benchmark.store import (
     ResultStore,
     Unit,
-    damaged_lines,
+    count_damaged_lines,
+    format_result_file,
     has_journal,
-    refuse_audits,
-    result_text,
+    refuse_audit_folder,
 )
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.published import left_open
+from srs_eval.models.published import describe_ambiguity
 
-_Result = Mapping[str, Any]  # a line of a result file
-_Results = dict[int, _Result]  # by user
-_SHARES = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
+_ResultLine = Mapping[str, Any]  # one line of a result file
+_LinesByUser = dict[int, _ResultLine]  # by user
+_METRICS_FROM_0_TO_1 = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
 
 
 @dataclass(frozen=True)
-class _Finding:
-    """Something that is wrong with a file of results, or not certain."""
+class _ResultProblem:
+    """A problem, or a doubt, about a result file."""
 
     path: Path
-    what: str  # one sentence
+    description: str  # one sentence
     remedy: str = ""  # what --repair does about it; "" for nothing
-    units: tuple[tuple[str, int], ...] = ()  # configuration and user whose results are worthless
-    wrong: bool = True
+    invalid_units: tuple[tuple[str, int], ...] = ()  # configuration and user of each invalid result
+    is_error: bool = True
 
 
-def check(folder: Path) -> list[_Finding]:
-    """What is wrong with a folder: torn, repeated, unsorted, impossible and stale lines.
+def check_folder(folder: Path) -> list[_ResultProblem]:
+    """Return the problems of a folder: torn, repeated, unsorted, impossible and stale lines.
 
-    In a folder of `srs-eval batch`, the journals say what was found, and a file without one is
-    held for another program's. Raises InputError where the folder holds no results at all.
+    In a folder of `srs-eval batch`, the journals are the truth; a result file without a journal
+    counts as another program's. Raises InputError if the folder holds no results at all.
     """
-    paths = result_paths(folder)
+    paths = find_result_files(folder)
     setup = read_setup(folder)
     if not paths and setup is None:
         raise InputError(f'"{folder}" holds no result files.')
-    found = [] if setup is None else _stale(folder, setup)
-    for path, count in damaged_lines(folder).items():
+    problems = [] if setup is None else _find_stale_results(folder, setup)
+    for path, count in count_damaged_lines(folder).items():
         what = "damaged: the same batch command evaluates those units again"
-        found.append(_Finding(path, f"{counted(count, 'line')} {what}"))
-    results: dict[Path, _Results] = {}
+        problems.append(_ResultProblem(path, f"{format_count(count, 'line')} {what}"))
+    results: dict[Path, _LinesByUser] = {}
     for path in paths:
-        ours = _ours(folder, setup, path)
-        findings, results[path] = _check_file(path, ours, result_text(folder, ours) if ours else "")
-        found += findings
-        said = "" if setup else left_open(spelled(path), year_of(results[path].values()))
-        found += [_Finding(path, said, wrong=False)] if said else []
-    return found + _sizes(folder, results, setup)
+        configuration = _find_batch_configuration(folder, setup, path)
+        journal = format_result_file(folder, configuration) if configuration else ""
+        file_problems, results[path] = _check_file(path, configuration, journal)
+        problems += file_problems
+        if not setup:
+            year = detect_naming_year(results[path].values())
+            ambiguity = describe_ambiguity(spelled_name(path), year)
+            if ambiguity:
+                problems.append(_ResultProblem(path, ambiguity, is_error=False))
+    return problems + _check_sizes(folder, results, setup)
 
 
-def repair(folder: Path, findings: Sequence[_Finding]) -> list[_Finding]:
-    """Mend what `srs-eval batch` has written; returns what is left.
+def repair_folder(folder: Path, findings: Sequence[_ResultProblem]) -> list[_ResultProblem]:
+    """Repair the files that `srs-eval batch` wrote and return the problems that remain.
 
-    Files are written anew from the journal, and units that are worthless by the journal count as
-    failed, so that the same batch command evaluates them again. Files of others stay as they are.
+    Files are rewritten from the journal. Units whose results are invalid in the journal itself are
+    marked as failed, so that the same batch command evaluates them again. Files of other programs
+    stay as they are.
     """
     setup = read_setup(folder)
-    mendable = [each for each in findings if each.remedy]
-    if setup is not None and mendable:
+    repairable = [problem for problem in findings if problem.remedy]
+    if setup is not None and repairable:
         with ResultStore(folder, setup) as store:
-            for each in mendable:
-                for configuration, user in each.units:
-                    store.append(Unit(configuration, user, "failed", reason=each.what))
+            for problem in repairable:
+                for configuration, user in problem.invalid_units:
+                    store.append(Unit(configuration, user, "failed", reason=problem.description))
             store.publish(everything=True)
-    return [each for each in findings if not each.remedy]
+    return [problem for problem in findings if not problem.remedy]
 
 
-def _ours(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
-    """The configuration whose journal in this batch folder a file is made from; "" for none."""
+def _find_batch_configuration(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
+    """Return the configuration whose journal in this batch folder feeds the file, or ""."""
     if setup is None or path.suffix == ".gz":
         return ""
-    configuration = named_by(spelled(path), setup)
+    configuration = find_configuration_name(spelled_name(path), setup)
     return configuration if has_journal(folder, configuration) else ""
 
 
-class DamagedParts(InputError):
-    """Some of what is to be merged is lost; nothing has been written."""
+class DamagedJournals(InputError):
+    """Some results to be merged are lost; nothing has been written."""
 
 
-def merge(parts: Sequence[Path], out: Path, *, take_what_is_whole: bool = False) -> tuple[int, str]:
-    """One folder of several with the same set-up: units taken over, and what is lost, in words.
+def merge_folders(
+    folders: Sequence[Path], out: Path, *, skip_damaged: bool = False
+) -> tuple[int, str]:
+    """Merge folders with the same set-up; return the units added and the losses, in words.
 
-    `out` may be one of them: what it holds stays, and the units of the others are added. Raises
-    InputError where set-ups differ, and DamagedParts where journals are damaged, unless one is to
-    `take_what_is_whole`; both before anything is written.
+    `out` may be one of the folders: its contents stay, and the units of the others are added.
+    Raises InputError if set-ups differ, and DamagedJournals if journals are damaged, unless
+    `skip_damaged`; both before anything is written.
     """
     setup: dict[str, Any] | None = None
-    for part in parts:
-        setup = with_setup_of(part, setup)
+    for folder in folders:
+        setup = merge_setup_from(folder, setup)
     assert setup is not None
-    refuse_audits(out)
-    lost = _damaged_parts(parts)
-    if lost and not take_what_is_whole:
-        raise DamagedParts(
-            f"Nothing is merged, for journals are damaged: {lost}; the batch of such a part "
+    refuse_audit_folder(out)
+    losses = _describe_damaged_journals(folders)
+    if losses and not skip_damaged:
+        raise DamagedJournals(
+            f"Nothing is merged, for journals are damaged: {losses}; the batch of such a part "
             "evaluates them again, and --take-what-is-whole goes on without them."
         )
     if read_setup(out) is not None:
-        setup = with_setup_of(out, setup)
+        setup = merge_setup_from(out, setup)
     with ResultStore(out, setup, fresh=None) as store:
         try:
-            return sum(store.take_over(part) for part in parts), lost
+            return sum(store.merge_from(folder) for folder in folders), losses
         finally:
             store.publish(everything=True)
 
 
-def _damaged_parts(parts: Sequence[Path]) -> str:
-    """How many lines of the journals of which folder are damaged, in words; "" for none."""
-    said = []
-    for part in dict.fromkeys(parts):
-        lines = {path.stem: count for path, count in damaged_lines(part).items()}
-        if lines:
-            where = ", ".join(f"{name} {count}" for name, count in lines.items())
-            said.append(f'{counted(sum(lines.values()), "line")} of "{part}" ({where})')
-    return "; ".join(said)
+def _describe_damaged_journals(folders: Sequence[Path]) -> str:
+    """Describe how many journal lines are damaged in which folder; "" for none."""
+    descriptions = []
+    for folder in dict.fromkeys(folders):
+        counts = {path.stem: count for path, count in count_damaged_lines(folder).items()}
+        if counts:
+            journals = ", ".join(f"{name} {count}" for name, count in counts.items())
+            total = format_count(sum(counts.values()), "line")
+            descriptions.append(f'{total} of "{folder}" ({journals})')
+    return "; ".join(descriptions)
 
 
-_ANEW = "written anew from the journal"
-_AGAIN = "counted as failed, so that the same batch command evaluates them again"
+_REWRITE_REMEDY = "written anew from the journal"
+_REEVALUATE_REMEDY = "counted as failed, so that the same batch command evaluates them again"
 
 
-def _check_file(path: Path, configuration: str, journal: str) -> tuple[list[_Finding], _Results]:
-    """What is wrong with a file, and its results by user: by its journal where it has one."""
+def _check_file(
+    path: Path, configuration: str, journal: str
+) -> tuple[list[_ResultProblem], _LinesByUser]:
+    """Return a file's problems and its lines by user, taken from its journal where it has one."""
     try:
-        found, results = _check_lines(path, read_lines(path))
+        problems, results = _check_lines(path, read_lines(path))
     except InputError as error:
-        said = str(error).removeprefix(f'"{path}" ').removesuffix(".")
-        found, results = [_Finding(path, f"it {said}")], {}
+        description = str(error).removeprefix(f'"{path}" ').removesuffix(".")
+        problems = [_ResultProblem(path, f"it {description}")]
+        results = {}
     if not configuration:
-        return found + _check_truth(path, results), results
+        return problems + _check_plausibility(path, results), results
     if path.read_bytes() == journal.encode():
-        found = []  # what is wrong is the journal's, too
-    elif not found:
-        found = [_Finding(path, "it is not what its journal says")]
+        problems = []  # the journal has the same problems
+    elif not problems:
+        problems = [_ResultProblem(path, "it is not what its journal says")]
     results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
-    found = [replace(each, remedy=_ANEW) for each in found]
-    return found + _check_truth(path, results, configuration), results
+    problems = [replace(problem, remedy=_REWRITE_REMEDY) for problem in problems]
+    return problems + _check_plausibility(path, results, configuration), results
 
 
-def _check_lines(path: Path, lines: Sequence[_Result | None]) -> tuple[list[_Finding], _Results]:
-    """What is wrong with the order of lines and their form, and the last one of each user."""
-    said = []
+def _check_lines(
+    path: Path, lines: Sequence[_ResultLine | None]
+) -> tuple[list[_ResultProblem], _LinesByUser]:
+    """Return problems with the order and form of the lines, and the last line of each user."""
+    descriptions = []
     if not lines:
-        said.append("it is empty")
+        descriptions.append("it is empty")
     *earlier, last = lines or [{}]
     if last is None:
-        said.append("its last line is cut off or no result")
-    if broken := earlier.count(None):
-        said.append(f"{counted(broken, 'line')} cannot be read as results")
+        descriptions.append("its last line is cut off or no result")
+    broken = earlier.count(None)
+    if broken:
+        descriptions.append(f"{format_count(broken, 'line')} cannot be read as results")
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
-        some = ", ".join(map(str, sorted(repeated)[:3])) + ", ..." * (len(repeated) > 3)
-        said.append(f"{counted(len(repeated), 'user')} more than once ({some})")
+        examples = ", ".join(map(str, sorted(repeated)[:3]))
+        if len(repeated) > 3:
+            examples += ", ..."
+        descriptions.append(f"{format_count(len(repeated), 'user')} more than once ({examples})")
     if users != sorted(users):
-        said.append("its users are not in order")
+        descriptions.append("its users are not in order")
     results = {line["user"]: line for line in lines if line is not None}
-    return [_Finding(path, each) for each in said], results
+    return [_ResultProblem(path, description) for description in descriptions], results
 
 
-def _check_truth(path: Path, results: _Results, configuration: str = "") -> list[_Finding]:
-    wrong = {user: said for user, line in sorted(results.items()) if (said := _impossible(line))}
-    if not wrong:
+def _check_plausibility(
+    path: Path, results: _LinesByUser, configuration: str = ""
+) -> list[_ResultProblem]:
+    reasons: dict[int, str] = {}  # by user
+    for user, line in sorted(results.items()):
+        reason = _explain_impossible(line)
+        if reason:
+            reasons[user] = reason
+    if not reasons:
         return []
-    user, said = next(iter(wrong.items()))
-    what = f"{counted(len(wrong), 'line')} cannot be true (user {user}: {said})"
-    units = tuple((configuration, user) for user in wrong)
-    return [_Finding(path, what, _AGAIN if configuration else "", units)]
+    first_user, first_reason = next(iter(reasons.items()))
+    lines = format_count(len(reasons), "line")
+    description = f"{lines} cannot be true (user {first_user}: {first_reason})"
+    remedy = _REEVALUATE_REMEDY if configuration else ""
+    units = tuple((configuration, user) for user in reasons)
+    return [_ResultProblem(path, description, remedy, units)]
 
 
-def _impossible(line: Mapping[str, Any]) -> str:
-    """Why a result cannot be true; "" where it can."""
+def _explain_impossible(line: Mapping[str, Any]) -> str:
+    """Explain why a result cannot be true; "" if it can."""
     if line["size"] < 1:
         return f"size {line['size']}"
     for name, value in line["metrics"].items():
         if value is None or (name == "AUC" and value != value):
-            if name != "AUC":  # undefined where all were remembered
+            if name != "AUC":  # undefined if every review was remembered
                 return f"no {name}"
         elif not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} {value}"
-        elif (name == "LogLoss" and value < 0) or (name in _SHARES and not 0 <= value <= 1):
+        elif name == "LogLoss":
+            if value < 0:
+                return f"{name} {value:g}"
+        elif name in _METRICS_FROM_0_TO_1 and not 0 <= value <= 1:
             return f"{name} {value:g}"
-    return _at_odds(line["metrics"])
+    return _find_contradiction(line["metrics"])
 
 
-def _at_odds(found: Mapping[str, float]) -> str:
-    """Which metric cannot be as it is beside the RMSE; "" for none. Means and rounding considered.
+def _find_contradiction(metrics: Mapping[str, float]) -> str:
+    """Describe the metric that contradicts the RMSE, allowing for means and rounding; "" for none.
 
-    Of one review with the error e, log loss is -log(1 - e), p clipped: between 2.4554 e^2 and
+    For one review with the error e, log loss is -log(1 - e) with p clipped: between 2.4554 e^2 and
     36.0437 e^2 + 0.0071 for any e. A bin's mean error is no greater than its RMSE.
     """
-    rmse = found.get("RMSE")
+    rmse = metrics.get("RMSE")
     if rmse is None:
         return ""
-    loss, binned = found.get("LogLoss", 2.4554 * rmse**2), found.get("RMSE(bins)", 0.0)
+    loss = metrics.get("LogLoss", 2.4554 * rmse**2)
+    binned = metrics.get("RMSE(bins)", 0.0)
     if not 2.4554 * rmse**2 - 1e-4 <= loss <= 36.0437 * rmse**2 + 0.0072:
         return f"LogLoss {loss:g} where RMSE is {rmse:g}"
-    return f"RMSE(bins) {binned:g} above RMSE {rmse:g}" if binned > rmse + 1e-5 else ""
+    if binned > rmse + 1e-5:
+        return f"RMSE(bins) {binned:g} above RMSE {rmse:g}"
+    return ""
 
 
-def _sizes(
-    folder: Path, results: Mapping[Path, Mapping[int, _Result]], setup: Mapping[str, Any] | None
-) -> list[_Finding]:
-    """Users of whom configurations on the same reviews have evaluated different numbers."""
-    evaluated: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(lambda: defaultdict(dict))
-    for path, of_users in results.items():
-        configuration = configuration_of(spelled(path), setup, year_of(of_users.values()))
-        if configuration is not None:  # a model that is not here tells nothing of its rows
-            of_rows = evaluated[configuration.protocol.evaluated_rows()]
-            for user, line in of_users.items():
-                of_rows[user][path] = line["size"] + line.get("lacks", 0)
-    different: dict[Path, list[tuple[int, str]]] = defaultdict(list)
-    for of_rows in evaluated.values():
-        for user, sizes in of_rows.items():
-            ((usual, count), *others) = Counter(sizes.values()).most_common()
+def _check_sizes(
+    folder: Path, results: Mapping[Path, Mapping[int, _ResultLine]], setup: Mapping[str, Any] | None
+) -> list[_ResultProblem]:
+    """Find users whose review counts differ between configurations on the same reviews."""
+    # Review counts by evaluated rows, user and file.
+    sizes_by_rows: dict[Protocol, dict[int, dict[Path, int]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for path, lines in results.items():
+        year = detect_naming_year(lines.values())
+        configuration = find_configuration(spelled_name(path), setup, year)
+        if configuration is not None:  # the rows of an unknown model are unknown
+            sizes_by_user = sizes_by_rows[configuration.protocol.row_protocol()]
+            for user, line in lines.items():
+                sizes_by_user[user][path] = line["size"] + line.get("lacks", 0)
+    differences: dict[Path, list[tuple[int, str]]] = defaultdict(list)
+    for sizes_by_user in sizes_by_rows.values():
+        for user, sizes in sizes_by_user.items():
+            ((usual, count), *rarer) = Counter(sizes.values()).most_common()
+            if not rarer:
+                continue
+            is_tie = count == rarer[0][1]
             for path, size in sizes.items():
-                if size != usual and (not others or count > others[0][1]):
-                    different[path].append((user, f"{size} where the others have {usual}"))
-                elif others and count == others[0][1]:
-                    different[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
-    return [
-        _Finding(
-            path,
-            f"{counted(len(users), 'user')} with another number of reviews than other "
-            f"configurations on the same ones (user {users[0][0]}: {users[0][1]})",
-            _AGAIN if _ours(folder, setup, path) else "",
-            tuple((_ours(folder, setup, path) or spelled(path), user) for user, _ in users),
+                if is_tie:
+                    differences[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
+                elif size != usual:
+                    differences[path].append((user, f"{size} where the others have {usual}"))
+    problems = []
+    for path, users in sorted(differences.items()):
+        first_user, first_difference = users[0]
+        description = (
+            f"{format_count(len(users), 'user')} with another number of reviews than other "
+            f"configurations on the same ones (user {first_user}: {first_difference})"
         )
-        for path, users in sorted(different.items())
-    ]
+        batch_configuration = _find_batch_configuration(folder, setup, path)
+        remedy = _REEVALUATE_REMEDY if batch_configuration else ""
+        name = batch_configuration or spelled_name(path)
+        units = tuple((name, user) for user, _ in users)
+        problems.append(_ResultProblem(path, description, remedy, units))
+    return problems
 
 
-def _stale(folder: Path, setup: Mapping[str, Any]) -> list[_Finding]:
-    """Configurations whose model has changed, and figures of other code or other libraries."""
-    found = []
-    for name, made in sorted(setup["configurations"].items()):
-        model, version = all_models().get(made["model"]), made["model_version"]
+def _find_stale_results(folder: Path, setup: Mapping[str, Any]) -> list[_ResultProblem]:
+    """Find configurations whose model has changed, and results of other code."""
+    problems = []
+    for name, entry in sorted(setup["configurations"].items()):
+        model = all_models().get(entry["model"])
+        version = entry["model_version"]
         if model is not None and model.version != version:
-            path = folder / "result" / f"{file_name(name, setup)}.jsonl"
-            what = f"made with version {version} of the model, which is at {model.version}"
-            found.append(_Finding(path, f"{what}: evaluate again"))
-    here = environment()
-    if any(
-        there.get(name, here[name]) != here[name]
-        for there in environments(setup)
-        for name in ("srs_eval", "code")
-    ):
-        what = "made by another state of srs-eval than this one; figures may have changed"
-        found.append(_Finding(folder / "setup.json", what))
-    return found
+            path = folder / "result" / f"{result_file_name(name, setup)}.jsonl"
+            description = f"made with version {version} of the model, which is at {model.version}"
+            problems.append(_ResultProblem(path, f"{description}: evaluate again"))
+    current = environment()
+    is_from_other_code = False
+    for recorded in list_environments(setup):
+        for name in ("srs_eval", "code"):
+            if recorded.get(name, current[name]) != current[name]:
+                is_from_other_code = True
+    if is_from_other_code:
+        description = "made by another state of srs-eval than this one; figures may have changed"
+        problems.append(_ResultProblem(folder / "setup.json", description))
+    return problems

@@ -1,7 +1,7 @@
-"""Configurations compared over the users of result files: what `srs-eval report` tells.
+"""Compare configurations over the users of result files, for `srs-eval report`.
 
-Places, intervals, pairs, sizes and changes against another run; figures only, no layout.
-`docs/reports.md` says what each is over.
+Ranks, intervals, pairs, sizes and changes since another run; numbers only, no layout.
+`docs/reports.md` says which users and reviews each number covers.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Literal
 
 import numpy as np
 
-from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, batch_folder_of
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.ranking import apart, placed
-from srs_eval.engine.shared import evaluated_alike
-from srs_eval.metrics import better
+from srs_eval.engine.ranking import assign_ranks, split_online
+from srs_eval.engine.shared import group_by_shared_users
+from srs_eval.metrics import better_direction
 from srs_eval.stats.users import (
-    COLUMNS,
-    FEWEST_USERS,
+    GROUP_COLUMNS,
+    MIN_USERS,
     Averages,
     MeanInterval,
-    averages,
-    bca_interval,
-    confidence_set,
+    average_over_groups,
+    compute_bca_interval,
+    compute_confidence_set,
     mean_intervals,
     read_predictions,
-    resampled_means,
+    resample_means,
 )
 
 _Weighting = Literal["reviews", "users", "log reviews"]
@@ -40,8 +40,8 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
 def _as_losses(metric: str, values: FloatArray) -> FloatArray:
-    """A metric turned so that lower is better; a bias counts by its distance from 0."""
-    match better(metric):
+    """Transform a metric so that lower is better; a bias counts by its distance from 0."""
+    match better_direction(metric):
         case "higher":
             return -values
         case "nearer 0":
@@ -50,60 +50,69 @@ def _as_losses(metric: str, values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """One configuration's line of a table."""
+class LeaderboardRow:
+    """One configuration's row of a table."""
 
     file: ResultFile
-    place: int | None  # from 1 by log loss; None for the baseline
+    rank: int | None  # from 1 by log loss; None for the baseline and for invalid results
     users: int  # compared
     means: Mapping[str, MeanInterval]
-    undefined: Mapping[str, int]  # users without the figure, left out of its mean
+    undefined_users: Mapping[str, int]  # users without the metric, left out of its mean
     to_best: MeanInterval | None
-    """Mean paired difference of the metric of choice (of a bias: of its size) to the best or to the
-    reference; None for that one and where no user has all models' figures."""
-    set_p_value: float
-    """Of the model confidence set of that metric: below 0.01 it is not among the best; nan where
-    fewer than FEWEST_USERS users have all models' figures."""
+    """Mean paired difference of the chosen metric (for a bias: of its absolute value) to the best
+    or to the reference; None for that one and where no user has every model's metric."""
+    confidence_set_p_value: float
+    """P-value in the model confidence set of the chosen metric: below 0.01 the model is not among
+    the best. nan if fewer than MIN_USERS users have every model's metric."""
 
 
 @dataclass(frozen=True, eq=False)
-class Standings:
+class Leaderboard:
     """Means under one weighting, best first."""
 
     weighting: _Weighting
-    lines: tuple[Standing, ...]
+    rows: tuple[LeaderboardRow, ...]
 
-    def best(self, metric: str) -> frozenset[str]:
-        """Labels of those with the best mean, to the six decimals of result files."""
-        lines = [line for line in self.lines if not line.file.mark]
-        means = {line.file.label: line.means[metric].estimate for line in lines}
+    def ranks_by_label(self) -> dict[str, int]:
+        """Return the ranks of the files that have one."""
+        return {row.file.label: row.rank for row in self.rows if row.rank is not None}
+
+    def best_labels(self, metric: str) -> frozenset[str]:
+        """Return the labels with the best mean, to the six decimals of result files."""
+        valid_rows = [row for row in self.rows if not row.file.invalid_reason]
+        means = {row.file.label: row.means[metric].estimate for row in valid_rows}
         losses = {
             label: round(float(_as_losses(metric, np.array(mean))), 6)
             for label, mean in means.items()
             if not np.isnan(mean)
         }
-        return frozenset(label for label, loss in losses.items() if loss == min(losses.values()))
+        least = min(losses.values(), default=None)
+        return frozenset(label for label, loss in losses.items() if loss == least)
 
 
 @dataclass(frozen=True, eq=False)
-class _Paired:
-    """What differences are made of: the users for whom all models have the metric of choice."""
+class _PairedLosses:
+    """Losses of the users for whom all models have the chosen metric, as differences need them."""
 
     losses: FloatArray  # (n, k)
     weightings: FloatArray  # (n, w)
-    drawn: FloatArray  # (w, resamples, k)
-    sign: int  # that makes the metric of a loss
+    resampled: FloatArray  # (w, resamples, k)
+    loss_sign: int  # turns losses back into the metric
 
-    def estimates(self, w: int) -> FloatArray | None:
-        """Mean losses (k,); None without users, or where they weigh nothing."""
-        weights = self.weightings[:, w]
-        return (self.losses * weights[:, None]).sum(0) / weights.sum() if weights.any() else None
+    def mean_losses(self, weighting: int) -> FloatArray | None:
+        """Return mean losses (k,); None without users or if their weights are all 0."""
+        weights = self.weightings[:, weighting]
+        if not weights.any():
+            return None
+        return (self.losses * weights[:, None]).sum(0) / weights.sum()
 
-    def difference(self, model: int, other: int, w: int) -> MeanInterval:
-        """How much more of the metric a model has than another."""
-        apart = self.sign * (self.losses[:, model] - self.losses[:, other])
-        drawn = self.sign * (self.drawn[w][:, model] - self.drawn[w][:, other])
-        return bca_interval(apart, self.weightings[:, w], drawn)
+    def difference(self, model: int, other: int, weighting: int) -> MeanInterval:
+        """Return the mean paired difference of the metric: `model` minus `other`."""
+        differences = self.loss_sign * (self.losses[:, model] - self.losses[:, other])
+        resampled = self.resampled[weighting]
+        resampled_differences = self.loss_sign * (resampled[:, model] - resampled[:, other])
+        weights = self.weightings[:, weighting]
+        return compute_bca_interval(differences, weights, resampled_differences)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,108 +122,117 @@ class Comparison:
     Arrays over models are in the order of `files`.
     """
 
-    rows: str  # which reviews, in words
-    learns: bool  # online models
-    metric: str  # of choice: pairs, sizes, distributions and sets are of it
-    files: tuple[ResultFile, ...]  # best first by users
-    users: IntArray  # that all have, evaluated on as many reviews
-    sizes: FloatArray  # reviews of these users
-    tables: tuple[Standings, ...]  # of WEIGHTINGS
-    paired: _Paired
-    reference: str = ""  # label of the one that differences are to; "" for the best
+    reviews_description: str  # the evaluated reviews, in words
+    is_online: bool  # online models
+    metric: str  # the chosen metric: pairs, sizes, distributions and sets use it
+    files: tuple[ResultFile, ...]  # best first by the mean over users
+    users: IntArray  # users in all files, evaluated on equally many reviews
+    sizes: FloatArray  # evaluated reviews of these users
+    leaderboards: tuple[Leaderboard, ...]  # in the order of WEIGHTINGS
+    paired: _PairedLosses
+    reference: str = ""  # label of the file that differences refer to; "" for the best
 
     @property
-    def reviews(self) -> int:
-        """Evaluated reviews of the users that are compared."""
+    def review_count(self) -> int:
+        """Evaluated reviews of the compared users."""
         return int(self.sizes.sum())
 
     @property
-    def moved(self) -> list[str]:
-        """Labels of those whose places by reviews and by users differ."""
-        by_reviews, by_users = (
-            {line.file.label: line.place for line in table.lines if line.place is not None}
-            for table in self.tables[:2]
-        )
-        return [label for label, place in by_reviews.items() if by_users[label] != place]
+    def reordered_labels(self) -> list[str]:
+        """Labels of the files whose ranks by reviews and by users differ."""
+        ranks_by_reviews = self.leaderboards[0].ranks_by_label()
+        ranks_by_users = self.leaderboards[1].ranks_by_label()
+        return [label for label, rank in ranks_by_reviews.items() if ranks_by_users[label] != rank]
 
     @property
-    def most_users(self) -> int:
-        """That any of the files holds."""
+    def max_users(self) -> int:
+        """Largest number of users in any of the files."""
         return max(len(file.users) for file in self.files)
 
     @property
-    def left_out(self) -> dict[tuple[str, tuple[str, ...]], list[int]]:
-        """Users of some of the files who are not compared, by cause and labels of these files."""
-        sizes = {file: file.by_user() for file in self.files}
-        causes: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-        compared = set(self.users.tolist())
-        for user in sorted({user for of in sizes.values() for user in of} - compared):
-            most = max(of.get(user, 0) for of in sizes.values())
-            odd = [file for file, of in sizes.items() if of.get(user, 0) != most]
-            if not odd:  # of a set that online models share
+    def omitted_users(self) -> dict[tuple[str, tuple[str, ...]], list[int]]:
+        """Return users of some files who are not compared, by cause and labels of these files."""
+        sizes_by_file = {file: file.sizes_by_user() for file in self.files}
+        all_users: set[int] = set()
+        for sizes in sizes_by_file.values():
+            all_users.update(sizes)
+        omitted: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+        for user in sorted(all_users - set(self.users.tolist())):
+            most = max(sizes.get(user, 0) for sizes in sizes_by_file.values())
+            smaller = [file for file, sizes in sizes_by_file.items() if sizes.get(user, 0) != most]
+            if not smaller:  # users of a set that online models share
                 cause = "models of another table evaluate fewer of their reviews"
-            elif not all(user in sizes[file] for file in odd):
+            elif not all(user in sizes_by_file[file] for file in smaller):
                 cause = "no result of"
             elif all(
-                each.configuration and each.configuration.protocol.known_decks_only for each in odd
+                file.configuration and file.configuration.protocol.known_decks_only
+                for file in smaller
             ):
                 cause = "deleted cards are left out by"
             else:
                 cause = "fewer reviews are evaluated by"
-            causes.setdefault((cause, tuple(file.label for file in odd)), []).append(user)
-        return causes
+            labels = tuple(file.label for file in smaller)
+            omitted.setdefault((cause, labels), []).append(user)
+        return omitted
 
     @cached_property
     def values(self) -> FloatArray:
-        """The metric of choice (users, models)."""
-        return _column_stack(self.files, self.metric, self.users)
+        """The chosen metric (users, models)."""
+        return _stack_columns(self.files, self.metric, self.users)
 
     @cached_property
     def differences(self) -> list[list[list[MeanInterval | None]]]:
-        """Of the metric of choice, row minus column, by weighting; None on the diagonal."""
+        """Differences of the chosen metric, row minus column; None on the diagonal.
+
+        One matrix for each of WEIGHTINGS.
+        """
         models = range(len(self.files))
-        found = []
-        for w in range(len(WEIGHTINGS)):
-            empty = self.paired.estimates(w) is None
-            of_pairs: list[list[MeanInterval | None]] = [[None] * len(models) for _ in models]
-            for row, column in [] if empty else combinations(models, 2):
-                of_pairs[row][column] = each = self.paired.difference(row, column, w)
-                of_pairs[column][row] = MeanInterval(-each.estimate, -each.high, -each.low)
-            found.append(of_pairs)
-        return found
+        matrices = []
+        for weighting in range(len(WEIGHTINGS)):
+            matrix: list[list[MeanInterval | None]] = [[None] * len(models) for _ in models]
+            matrices.append(matrix)
+            if self.paired.mean_losses(weighting) is None:
+                continue
+            for row, column in combinations(models, 2):
+                difference = self.paired.difference(row, column, weighting)
+                matrix[row][column] = difference
+                matrix[column][row] = MeanInterval(
+                    -difference.estimate, -difference.high, -difference.low
+                )
+        return matrices
 
     @property
-    def complete(self) -> int:
-        """Users for whom all models have the metric of choice."""
+    def complete_users(self) -> int:
+        """Number of users for whom all models have the chosen metric."""
         return int(np.isfinite(self.values).all(axis=1).sum())
 
     @cached_property
     def losses(self) -> FloatArray:
-        """The metric of choice, turned so that lower is better."""
+        """The chosen metric, transformed so that lower is better."""
         return _as_losses(self.metric, self.values)
 
     @cached_property
-    def by_size(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Users in ten groups of equal number, from the smallest collections to the largest.
+    def size_groups(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Ten equally large groups of users, from the smallest collections to the largest.
 
-        Of each group the users' evaluated reviews and the models' means of the metric of choice.
+        Each group holds the users' evaluated reviews and the models' means of the chosen metric.
         """
         order = np.argsort(self.sizes, kind="stable")
-        parts = np.array_split(order, min(_SIZE_GROUPS, len(order)))
-        return [(self.sizes[part], _nanmean(self.values[part])) for part in parts]
+        groups = np.array_split(order, min(_SIZE_GROUPS, len(order)))
+        return [(self.sizes[group], _nanmean(self.values[group])) for group in groups]
 
     @cached_property
     def percentiles(self) -> FloatArray:
-        """Of the metric over users (PERCENTILES, models); nan where nobody has it."""
-        found = np.full((len(PERCENTILES), len(self.files)), np.nan)
+        """Percentiles of the metric over users (PERCENTILES, models); nan where no user has it."""
+        percentiles = np.full((len(PERCENTILES), len(self.files)), np.nan)
         for model, values in enumerate(self.values.T):
             defined = values[np.isfinite(values)]
             if len(defined):
-                found[:, model] = np.percentile(defined, PERCENTILES)
-        return found
+                percentiles[:, model] = np.percentile(defined, PERCENTILES)
+        return percentiles
 
 
-def compare(
+def compare_files(
     files: Sequence[ResultFile],
     metric: str = "LogLoss",
     *,
@@ -222,34 +240,55 @@ def compare(
     users: Literal["common", "each"] = "common",
     reference: str = "",
 ) -> list[Comparison]:
-    """Files put together by the reviews that they evaluate, the largest set first.
+    """Group files by the reviews that they evaluate and compare them, the largest set first.
 
     Means of `metrics` are over the users that all files of a set have ("common"), or over each
-    file's own ("each"); pairs, sizes and confidence sets always are over common users. Models
-    that learn while they are evaluated stand apart. Differences are to the file with the label
-    `reference` where it is in the set, else to the best.
+    file's own ("each"); pairs, sizes and confidence sets always use the common users. Models
+    that learn while they are evaluated form sets of their own. Differences refer to the file with
+    the label `reference` if it is in the set, else to the best.
     """
-    found = []
-    shown = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
-    of_all = ((each, (each.rows, each.others), each.by_user()) for each in files if not each.mark)
-    # Each alone are those whose figures mean nothing.
-    alone = (([each], each.by_user()) for each in files if each.mark)
-    for members, shared in (*evaluated_alike(of_all), *alone):
-        rows = min((each.rows_in_words for each in members), key=len)
-        common = np.array(sorted(shared))
-        sizes = np.array([shared[user] for user in common.tolist()], dtype=float)
-        for learns, group in apart(members, lambda each: each):
-            said = reference if any(file.label == reference for file in group) else ""
-            tables, paired = _tables(
-                group, metric, shown, common, sizes, own_users=users == "each", reference=said
+    comparisons = []
+    shown_metrics = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    valid_files = (
+        (file, (file.evaluated_rows, file.predictions_digest), file.sizes_by_user())
+        for file in files
+        if not file.invalid_reason
+    )
+    groups = list(group_by_shared_users(valid_files))
+    # Files whose results mean nothing are compared with no other file.
+    groups += [([file], file.sizes_by_user()) for file in files if file.invalid_reason]
+    for members, sizes_by_user in groups:
+        reviews_description = min((file.rows_description for file in members), key=len)
+        common_users = np.array(sorted(sizes_by_user))
+        sizes = np.array([sizes_by_user[user] for user in common_users.tolist()], dtype=float)
+        for is_online, group in split_online(members, lambda file: file):
+            has_reference = any(file.label == reference for file in group)
+            group_reference = reference if has_reference else ""
+            leaderboards, paired = _compute_leaderboards(
+                group,
+                metric,
+                shown_metrics,
+                common_users,
+                sizes,
+                own_users=users == "each",
+                reference=group_reference,
             )
-            ordered = tuple(line.file for line in tables[1].lines)
-            of_set = (common, sizes, tables, paired, said)
-            found.append(Comparison(rows, learns, metric, ordered, *of_set))
-    return found
+            comparison = Comparison(
+                reviews_description=reviews_description,
+                is_online=is_online,
+                metric=metric,
+                files=tuple(row.file for row in leaderboards[1].rows),
+                users=common_users,
+                sizes=sizes,
+                leaderboards=leaderboards,
+                paired=paired,
+                reference=group_reference,
+            )
+            comparisons.append(comparison)
+    return comparisons
 
 
-def _tables(
+def _compute_leaderboards(
     files: Sequence[ResultFile],
     metric: str,
     metrics: Sequence[str],
@@ -257,143 +296,173 @@ def _tables(
     sizes: FloatArray,
     own_users: bool,
     reference: str,
-) -> tuple[tuple[Standings, ...], _Paired]:
-    """Means by weighting, and what pairs of files are made of, in the order by users."""
-    over = [file.columns(metrics, None if own_users else common) for file in files]
-    weightings, n = _weightings(sizes), len(metrics)
-    of_users: dict[bytes, list[int]] = {}  # files with the same users share resamples
-    for k, file in enumerate(files):
+) -> tuple[tuple[Leaderboard, ...], _PairedLosses]:
+    """Return means by weighting and the files' paired losses, ordered by the mean over users."""
+    values = [file.metric_columns(metrics, None if own_users else common) for file in files]
+    weightings = _compute_weights(sizes)
+    metric_count = len(metrics)
+    files_by_users: dict[bytes, list[int]] = {}  # files with the same users share resamples
+    for index, file in enumerate(files):
         key = file.users.tobytes() + file.sizes.tobytes() if own_users else b""
-        of_users.setdefault(key, []).append(k)
-    found: dict[int, list[list[MeanInterval]]] = {}
-    for members in of_users.values():
-        weights = _weightings(files[members[0]].sizes) if own_users else weightings
-        together = mean_intervals(np.concatenate([over[k] for k in members], axis=1), weights)
-        for place, k in enumerate(members):
-            found[k] = [each[n * place : n * (place + 1)] for each in together]
-    paired = _paired(_column_stack(files, metric, common), weightings, metric)
+        files_by_users.setdefault(key, []).append(index)
+    intervals: dict[int, list[list[MeanInterval]]] = {}  # by file, then by weighting
+    for members in files_by_users.values():
+        weights = _compute_weights(files[members[0]].sizes) if own_users else weightings
+        columns = np.concatenate([values[index] for index in members], axis=1)
+        member_intervals = mean_intervals(columns, weights)
+        for position, index in enumerate(members):
+            first_column = metric_count * position
+            last_column = metric_count * (position + 1)
+            intervals[index] = [
+                by_column[first_column:last_column] for by_column in member_intervals
+            ]
+    paired = _pair_losses(_stack_columns(files, metric, common), weightings, metric)
     labels = [file.label for file in files]
-    to = labels.index(reference) if reference else None
-    tables, orders = [], []
+    reference_index = labels.index(reference) if reference else None
+    leaderboards = []
+    orders = []  # indices of the files, best first, by weighting
     for w, weighting in enumerate(WEIGHTINGS):
-        to_one, p_values = _held_against(paired, w, to)
-        means = [dict(zip(metrics, found[k][w], strict=True)) for k in range(len(files))]
-        ordered = placed(
-            (file, of["LogLoss"].estimate) for file, of in zip(files, means, strict=True)
+        differences, p_values = _compare_with_reference(paired, w, reference_index)
+        means = [
+            dict(zip(metrics, intervals[index][w], strict=True)) for index in range(len(files))
+        ]
+        ranked_files = assign_ranks(
+            (file, file_means["LogLoss"].estimate)
+            for file, file_means in zip(files, means, strict=True)
         )
-        orders.append([labels.index(file.label) for file, _ in ordered])
-        lines = tuple(
-            Standing(
-                file=files[k],
-                place=None if files[k].mark else place,
-                users=len(over[k]),
-                means=means[k],
-                undefined=dict(zip(metrics, np.isnan(over[k]).sum(0).tolist(), strict=True)),
-                to_best=to_one[k],
-                set_p_value=float(p_values[k]),
+        order = [labels.index(file.label) for file, _ in ranked_files]
+        orders.append(order)
+        rows = []
+        for index, (_, rank) in zip(order, ranked_files, strict=True):
+            file = files[index]
+            undefined = np.isnan(values[index]).sum(0).tolist()
+            row = LeaderboardRow(
+                file=file,
+                rank=None if file.invalid_reason else rank,
+                users=len(values[index]),
+                means=means[index],
+                undefined_users=dict(zip(metrics, undefined, strict=True)),
+                to_best=differences[index],
+                confidence_set_p_value=float(p_values[index]),
             )
-            for k, (_, place) in zip(orders[-1], ordered, strict=True)
-        )
-        tables.append(Standings(weighting, lines))
-    by_users = orders[1]
-    in_order = replace(
-        paired, losses=paired.losses[:, by_users], drawn=paired.drawn[:, :, by_users]
+            rows.append(row)
+        leaderboards.append(Leaderboard(weighting, tuple(rows)))
+    order_by_users = orders[1]
+    paired_in_order = replace(
+        paired,
+        losses=paired.losses[:, order_by_users],
+        resampled=paired.resampled[:, :, order_by_users],
     )
-    return tuple(tables), in_order
+    return tuple(leaderboards), paired_in_order
 
 
-def _weightings(sizes: FloatArray) -> FloatArray:
-    """Weights of users (n, 3), in the order of WEIGHTINGS."""
+def _compute_weights(sizes: FloatArray) -> FloatArray:
+    """Return weights of users (n, 3), in the order of WEIGHTINGS."""
     return np.column_stack([sizes, np.ones(len(sizes)), np.log(np.maximum(sizes, 1))])
 
 
-def _paired(values: FloatArray, weightings: FloatArray, metric: str) -> _Paired:
+def _pair_losses(values: FloatArray, weightings: FloatArray, metric: str) -> _PairedLosses:
     losses = _as_losses(metric, values)
     complete = np.isfinite(losses).all(axis=1)
-    losses, weightings = losses[complete], weightings[complete]
+    losses = losses[complete]
+    weightings = weightings[complete]
     if complete.any():
-        drawn = resampled_means(losses, weightings)
+        resampled = resample_means(losses, weightings)
     else:
-        drawn = np.empty((weightings.shape[1], 0, losses.shape[1]))
-    return _Paired(losses, weightings, drawn, -1 if better(metric) == "higher" else 1)
+        resampled = np.empty((weightings.shape[1], 0, losses.shape[1]))
+    loss_sign = -1 if better_direction(metric) == "higher" else 1
+    return _PairedLosses(losses, weightings, resampled, loss_sign)
 
 
-def _held_against(
-    paired: _Paired, w: int, to: int | None
+def _compare_with_reference(
+    paired: _PairedLosses, weighting: int, reference: int | None
 ) -> tuple[list[MeanInterval | None], FloatArray]:
-    """Differences to one model, or to the best mean, and p-values of the confidence set."""
+    """Return differences to `reference` (None: the best mean) and confidence-set p-values."""
     users, models = paired.losses.shape
-    nothing = np.full(models, np.nan)
-    estimates = paired.estimates(w)
+    p_values = np.full(models, np.nan)
+    estimates = paired.mean_losses(weighting)
     if estimates is None:
-        return [None] * models, nothing
-    best = int(np.argmin(np.round(estimates, 6))) if to is None else to
-    differences = [None if k == best else paired.difference(k, best, w) for k in range(models)]
-    enough = users >= FEWEST_USERS
-    return differences, confidence_set(estimates, paired.drawn[w]) if enough else nothing
+        return [None] * models, p_values
+    if reference is None:
+        reference = int(np.argmin(np.round(estimates, 6)))
+    differences = [
+        None if model == reference else paired.difference(model, reference, weighting)
+        for model in range(models)
+    ]
+    if users >= MIN_USERS:
+        p_values = compute_confidence_set(estimates, paired.resampled[weighting])
+    return differences, p_values
 
 
-def _column_stack(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
-    return np.concatenate([file.columns((metric,), users) for file in files], axis=1)
+def _stack_columns(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
+    return np.concatenate([file.metric_columns((metric,), users) for file in files], axis=1)
 
 
 def _nanmean(values: FloatArray) -> FloatArray:
     defined = np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        found: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
-    return found
+        means: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
+    return means
 
 
 # Averages over reviews, users, decks or cards
 
 
-def averaged(
+def compute_averages(
     folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
 ) -> list[list[Averages]]:
-    """By comparison: averages of those of its files that have predictions.
+    """Average the predictions of each comparison's files, if they have any, by comparison.
 
-    Over the users of whom all of these hold every evaluated review, and no others.
+    The averages cover the users for whom all of these files hold every evaluated review.
     """
     if list(modes) == ["user"]:
         return [[] for _ in comparisons]
-    found: list[list[Averages]] = []
+    averages: list[list[Averages]] = []
     for comparison in comparisons:
-        users, sizes = comparison.users, comparison.sizes
-        predicted = []
+        users = comparison.users
+        files_with_predictions = []
         for file in comparison.files:
-            predictions = read_predictions(home_of(file.path), file.name_in_raw)
+            folder = batch_folder_of(file.path)
+            predictions = read_predictions(folder, file.name_in_raw)
+            if predictions is None:
+                continue
+            files_with_predictions.append(file)
+            sizes = comparison.sizes[np.isin(comparison.users, users)]
+            users = predictions.complete_users(users, sizes)
+            if not len(users):
+                raise InputError(
+                    f'--average: the predictions of {file.label} in "{folder}" are '
+                    "not of the reviews and users that results and other predictions are of: "
+                    "evaluate again with --raw."
+                )
+        file_averages = []
+        for file in files_with_predictions:
+            # Read again, because the predictions of all files together may not fit into memory.
+            predictions = read_predictions(batch_folder_of(file.path), file.name_in_raw)
             if predictions is not None:
-                predicted.append(file)
-                users = predictions.complete(users, sizes[np.isin(comparison.users, users)])
-                if not len(users):
-                    raise InputError(
-                        f'--average: the predictions of {file.label} in "{home_of(file.path)}" are '
-                        "not of the reviews and users that results and other predictions are of: "
-                        "evaluate again with --raw."
+                predictions = predictions.select_users(users)
+                file_averages.append(
+                    average_over_groups(
+                        file.label, predictions, modes, is_baseline=file.is_baseline
                     )
-        # Read again, for those of all files at once need not fit into memory.
-        read = (
-            (file, read_predictions(home_of(file.path), file.name_in_raw)) for file in predicted
-        )
-        found.append(
-            [
-                averages(file.label, those.of(users), modes, is_baseline=file.is_baseline)
-                for file, those in read
-                if those is not None
-            ]
-        )
-    if not any(found):
+                )
+        averages.append(file_averages)
+    if not any(averages):
         raise InputError(
             f"--average {','.join(modes)} needs predictions, and there are none in a folder raw "
             f'beside the results of "{folders[0].path}": evaluate with --raw.'
         )
+    modes_with_means: set[str] = set()
+    for file_averages in averages:
+        for average in file_averages:
+            modes_with_means.update(average.means)
     for mode in modes:
-        if not any(mode in each.means for averaged in found for each in averaged):
+        if mode not in modes_with_means:
             raise InputError(
                 f"--average {mode}: no predictions in raw tell the {mode}s of reviews; parquet "
-                f"files with a column {COLUMNS[mode]} do."
+                f"files with a column {GROUP_COLUMNS[mode]} do."
             )
-    return found
+    return averages
 
 
 # Against another run
@@ -401,82 +470,89 @@ def averaged(
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """What became of one configuration since another run; differences are new minus old."""
+    """Change of one configuration since another run; differences are new minus old."""
 
     file: ResultFile
-    before: ResultFile
-    users: int  # compared: in both runs, evaluated on as many reviews
-    only_before: int  # users
-    only_now: int
-    other_reviews: int  # users evaluated on another number of reviews
-    differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, of WEIGHTINGS
-    losses: tuple[MeanInterval, ...]
-    """Of WEIGHTINGS: differences of the metric of choice, as `_as_losses` turns it."""
-    evaluated: int  # users who have the metric of choice in both
-    better: int  # users, by the metric of choice
-    worse: int
+    old_file: ResultFile
+    users: int  # compared: in both runs, evaluated on equally many reviews
+    users_only_before: int  # users
+    users_only_now: int
+    users_with_other_reviews: int  # users evaluated on a different number of reviews
+    differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, in the order of WEIGHTINGS
+    loss_differences: tuple[MeanInterval, ...]
+    """Differences of the chosen metric as `_as_losses` transforms it, ordered as WEIGHTINGS."""
+    users_with_metric: int  # users who have the chosen metric in both runs
+    users_better: int  # users, by the chosen metric
+    users_worse: int
 
     def verdict(self, weighting: _Weighting) -> str:
-        """ "better", "worse", "unchanged" (nobody's figure moved) or "can't tell".
+        """Return "better", "worse", "unchanged" (no user's value changed) or "can't tell".
 
-        Of the metric of choice; of a bias it is its size that counts.
+        The verdict is about the chosen metric, for a bias about its absolute value. Without users
+        in both runs it is "no common user".
         """
-        difference = self.losses[WEIGHTINGS.index(weighting)]
+        difference = self.loss_differences[WEIGHTINGS.index(weighting)]
         if not self.users:
             return "no common user"
-        if self.evaluated and not (self.better or self.worse):
+        if self.users_with_metric and not (self.users_better or self.users_worse):
             return "unchanged"
-        if not (difference.low > 0 or difference.high < 0) or self.evaluated < FEWEST_USERS:
+        if not (difference.low > 0 or difference.high < 0) or self.users_with_metric < MIN_USERS:
             return "can't tell"
         return "better" if difference.high < 0 else "worse"
 
 
-def changes(
+def compare_runs(
     files: Sequence[ResultFile],
-    baseline: Sequence[ResultFile],
+    baseline_files: Sequence[ResultFile],
     metric: str = "LogLoss",
     metrics: Sequence[str] = ("LogLoss", "RMSE(bins)", "AUC"),
 ) -> list[Change]:
-    """Every configuration that both runs have, with paired intervals over users.
+    """Compare every configuration that both runs have, with paired intervals over users.
 
-    Raises InputError where the baseline has one of them twice, as under two spellings.
+    Raises InputError if the baseline has one of them twice, as under two spellings.
     """
-    before: dict[str, ResultFile] = {}
-    for each in baseline:
-        if each.name in before and any(file.name == each.name for file in files):
+    baseline_by_name: dict[str, ResultFile] = {}
+    for baseline_file in baseline_files:
+        name = baseline_file.name
+        if name in baseline_by_name and any(file.name == name for file in files):
             raise InputError(
-                f'--baseline: "{before[each.name].path}" and "{each.path}" are both {each.name}; '
-                "take one of them away."
+                f'--baseline: "{baseline_by_name[name].path}" and "{baseline_file.path}" are '
+                f"both {name}; take one of them away."
             )
-        before[each.name] = each
-    shown = tuple(dict.fromkeys((metric, *metrics)))
-    found = []
+        baseline_by_name[name] = baseline_file
+    shown_metrics = tuple(dict.fromkeys((metric, *metrics)))
+    changes = []
     for file in files:
-        if file.name not in before:
+        if file.name not in baseline_by_name:
             continue
-        old = before[file.name]
-        both, here, there = np.intersect1d(file.users, old.users, return_indices=True)
-        same = file.sizes[here] == old.sizes[there]
-        alike, weight = both[same], file.sizes[here][same]
-        now, then = file.columns(shown, alike), old.columns(shown, alike)
-        moved = _as_losses(metric, now[:, 0]) - _as_losses(metric, then[:, 0])
-        by_weighting = mean_intervals(np.column_stack([now - then, moved]), _weightings(weight))
-        found.append(
-            Change(
-                file=file,
-                before=old,
-                users=len(alike),
-                only_before=len(old.users) - len(both),
-                only_now=len(file.users) - len(both),
-                other_reviews=len(both) - len(alike),
-                differences={
-                    name: tuple(of_weighting[k] for of_weighting in by_weighting)
-                    for k, name in enumerate(shown)
-                },
-                losses=tuple(of_weighting[-1] for of_weighting in by_weighting),
-                evaluated=int(np.isfinite(moved).sum()),
-                better=int((moved < 0).sum()),
-                worse=int((moved > 0).sum()),
-            )
+        old_file = baseline_by_name[file.name]
+        common_users, rows, old_rows = np.intersect1d(
+            file.users, old_file.users, return_indices=True
         )
-    return found
+        same_size = file.sizes[rows] == old_file.sizes[old_rows]
+        users = common_users[same_size]
+        sizes = file.sizes[rows][same_size]
+        values = file.metric_columns(shown_metrics, users)
+        old_values = old_file.metric_columns(shown_metrics, users)
+        loss_changes = _as_losses(metric, values[:, 0]) - _as_losses(metric, old_values[:, 0])
+        intervals_by_weighting = mean_intervals(
+            np.column_stack([values - old_values, loss_changes]), _compute_weights(sizes)
+        )
+        differences = {}
+        for column, name in enumerate(shown_metrics):
+            differences[name] = tuple(intervals[column] for intervals in intervals_by_weighting)
+        change = Change(
+            file=file,
+            old_file=old_file,
+            users=len(users),
+            users_only_before=len(old_file.users) - len(common_users),
+            users_only_now=len(file.users) - len(common_users),
+            users_with_other_reviews=len(common_users) - len(users),
+            differences=differences,
+            loss_differences=tuple(intervals[-1] for intervals in intervals_by_weighting),
+            users_with_metric=int(np.isfinite(loss_changes).sum()),
+            users_better=int((loss_changes < 0).sum()),
+            users_worse=int((loss_changes > 0).sum()),
+        )
+        changes.append(change)
+    return changes

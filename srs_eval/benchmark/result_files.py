@@ -1,9 +1,9 @@
-"""Result files of many users, ours and srs-benchmark's, as columns.
+"""Read result files of many users, ours and srs-benchmark's, as columns.
 
 A folder is one of `srs-eval batch` (setup.json, result/, timing/), one of srs-benchmark, or any
 folder that holds such files: one JSON line a user with `metrics`, `user` and `size`, named after
-the configuration, `.jsonl` or `.jsonl.gz`. Spellings of 2025 and of 2026 are both known, and
-told apart where they mean different things (`year_of`).
+the configuration, `.jsonl` or `.jsonl.gz`. The spellings of 2025 and of 2026 are both known, and
+distinguished where they mean different things (`detect_naming_year`).
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ import msgspec
 import numpy as np
 
 from srs_eval.benchmark.setup import (
-    labelled,
-    named_by,
+    add_label,
+    describe_settings,
+    find_configuration_name,
     read_setup,
-    settings_in_words,
-    without_label,
+    remove_label,
 )
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.own_models import mark
-from srs_eval.engine.ranking import rows_of
-from srs_eval.engine.session import Result, Session
+from srs_eval.engine.own_models import leak_label
+from srs_eval.engine.ranking import comparison_rows
+from srs_eval.engine.session import LearnerSession, Result
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,
     SUFFIXES,
     Configuration,
-    Names,
-    meant_by,
-    untuned,
+    NamingYear,
+    find_meaning,
+    remove_tuned,
 )
-from srs_eval.models.configurations import resolve as resolved
-from srs_eval.models.configurations import rows_in_words as words_of_rows
-from srs_eval.models.given import OF_FILE
-from srs_eval.models.published import left_open, published
+from srs_eval.models.configurations import describe_rows as words_of_rows
+from srs_eval.models.configurations import resolve_configurations as resolved
+from srs_eval.models.given import FILE_PREDICTIONS
+from srs_eval.models.published import describe_ambiguity, from_upstream_name
 
-_ENDINGS = (".jsonl", ".jsonl.gz")
-_FLAGS = {field.name for field in fields(Protocol)}
+_RESULT_SUFFIXES = (".jsonl", ".jsonl.gz")
+_PROTOCOL_FLAGS = {field.name for field in fields(Protocol)}
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Number = Annotated[float, msgspec.Meta(gt=-1e300, lt=1e300)]
 
 
-class _Line(TypedDict):
-    """What a result has to have."""
+class _ResultRecord(TypedDict):
+    """Fields that a result must or may have."""
 
     user: _Count
     size: _Count
@@ -70,333 +70,406 @@ class _Line(TypedDict):
 class ResultFile:
     """One configuration's results of n users, ascending by user."""
 
-    name: str  # canonical where the configuration is known, else the file's
-    label: str  # the same for people; unlike any other file's of the report
-    configuration: Configuration | None  # None for a model that is not here
-    rows: Protocol  # which reviews are evaluated (`Protocol.evaluated_rows`)
+    name: str  # canonical if the configuration is known, else the file's
+    label: str  # the name for people; unique among the files of a report
+    configuration: Configuration | None  # None for an unknown model
+    evaluated_rows: Protocol  # the evaluated reviews (`Protocol.row_protocol`)
     path: Path
     users: IntArray
-    sizes: FloatArray  # evaluated reviews
+    sizes: FloatArray  # numbers of evaluated reviews
     metrics: Mapping[str, FloatArray]  # by the names of result files; nan where undefined
     parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
-    seconds_per_10k: float | None  # of one core, by timing/
-    repeated: int = 0  # lines of users who had one before: the last counts
-    mark: str = ""  # why its figures mean nothing, in a word or two
-    lacks: str = ""  # how many held-out reviews have no prediction, in words
-    unused: str = ""  # how many predictions are for no held-out review, in words
-    others: str = ""  # where some have none, the digest of the predictions, "?" if unknown
-    left_open: str = ""  # what its name does not decide, in words
-    shown: Mapping[str, Any] = field(default_factory=dict)
-    """Of a model that is not here, what its batch has said of it: words, inputs, parameters."""
-    counted_parameters: int | None = None  # by its batch, where the configuration cannot say
-    name_in_raw: str = ""  # of its predictions: a batch keeps them under the canonical name
+    seconds_per_10k: float | None  # of one core, from timing/
+    repeated_lines: int = 0  # lines for users who already had one: the last counts
+    invalid_reason: str = ""  # why the results mean nothing, in a word or two
+    missing_predictions: str = ""  # how many held-out reviews have no prediction, in words
+    unused_predictions: str = ""  # how many predictions belong to no held-out review, in words
+    predictions_digest: str = ""  # if some are missing, the predictions' digest, "?" if unknown
+    name_ambiguity: str = ""  # what the name does not decide, in words
+    recorded_description: Mapping[str, Any] = field(default_factory=dict)
+    """The batch's record of an unknown model: words, inputs, parameters."""
+    recorded_parameter_count: int | None = None  # the batch's, if the configuration has none
+    name_in_raw: str = ""  # name of its predictions: a batch keeps them under the canonical name
 
     @property
-    def spelled(self) -> str:
-        """The name that the file has."""
-        return spelled(self.path)
+    def spelled_name(self) -> str:
+        """The file's name without its endings."""
+        return spelled_name(self.path)
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is the average, which others are held against."""
-        return self.name == BASELINE or bool(self.configuration and self.configuration.is_baseline)
+        """Return whether this is the average, the baseline of comparisons."""
+        if self.name == BASELINE:
+            return True
+        return self.configuration is not None and self.configuration.is_baseline
 
     @property
-    def learns(self) -> bool:
-        """Whether it learns from each review that it is evaluated on."""
-        return self.configuration.learns if self.configuration else bool(self.shown.get("learns"))
+    def is_online(self) -> bool:
+        """Return whether the model learns from each review that it is evaluated on."""
+        if self.configuration is not None:
+            return self.configuration.is_online
+        return bool(self.recorded_description.get("learns"))
 
     @property
-    def rows_in_words(self) -> str:
-        """Which reviews it is evaluated on."""
-        return words_of_rows(self.rows) + " that others have predicted" * bool(self.lacks)
+    def rows_description(self) -> str:
+        """The reviews that the configuration is evaluated on, in words."""
+        description = words_of_rows(self.evaluated_rows)
+        if self.missing_predictions:
+            description += " that others have predicted"
+        return description
 
     @property
     def parameter_count(self) -> int | None:
-        """Number of parameters; of unknown models as many as the file lists."""
+        """Number of parameters; for unknown models, the number that the batch or the file lists."""
         if self.configuration is not None:
-            told = self.configuration.parameters
-            return self.counted_parameters if told is None else told
-        listed = None if self.parameters is None else self.parameters.shape[1]
-        return self.shown.get("parameters", listed)
+            count = self.configuration.parameters
+            return self.recorded_parameter_count if count is None else count
+        listed_count = None if self.parameters is None else self.parameters.shape[1]
+        return self.recorded_description.get("parameters", listed_count)
 
     @property
     def inputs(self) -> str:
-        """What the model knows of a review: "IL, G"; "?" for unknown models."""
+        """The model's inputs from a review: "IL, G"; "?" for unknown models."""
         if self.configuration is None:
-            return str(self.shown.get("inputs", "?"))
+            return str(self.recorded_description.get("inputs", "?"))
         return self.configuration.inputs
 
-    def by_user(self) -> dict[int, int]:
-        """Evaluated reviews of each user."""
+    def sizes_by_user(self) -> dict[int, int]:
+        """Return the number of evaluated reviews of each user."""
         return dict(zip(self.users.tolist(), self.sizes.astype(int).tolist(), strict=True))
 
-    def columns(self, metrics: Sequence[str], users: IntArray | None = None) -> FloatArray:
-        """Some metrics (users, metrics) of its own users or of others; nan where there is none."""
-        users = self.users if users is None else users
-        place = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
-        there, nothing = self.users[place] == users, np.full(len(self.users), np.nan)
-        found = [self.metrics.get(each, nothing)[place] for each in metrics]
-        return np.where(there[:, None], np.column_stack(found), np.nan)
+    def metric_columns(self, metrics: Sequence[str], users: IntArray | None = None) -> FloatArray:
+        """Return metrics (users, metrics) of these users (None: the file's own); nan if missing."""
+        if users is None:
+            users = self.users
+        rows = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
+        has_results = self.users[rows] == users
+        undefined = np.full(len(self.users), np.nan)
+        columns = [self.metrics.get(metric, undefined)[rows] for metric in metrics]
+        return np.where(has_results[:, None], np.column_stack(columns), np.nan)
 
-    def log_loss(self, users: IntArray) -> FloatArray:
-        """Of some users, in their order; nan for those without results."""
-        return self.columns(("LogLoss",), users)[:, 0]
+    def log_losses(self, users: IntArray) -> FloatArray:
+        """Return the users' log losses in the given order; nan for users without results."""
+        return self.metric_columns(("LogLoss",), users)[:, 0]
 
 
 @dataclass(frozen=True, eq=False)
 class ResultFolder:
-    """What a folder holds, and of which program its results are."""
+    """The result files of a folder and the program that wrote them."""
 
     path: Path
     files: tuple[ResultFile, ...]
-    setup: Mapping[str, Any] | None  # of `srs-eval batch`, else None
-    unread: tuple[str, ...]  # files that are empty, with what that means
+    setup: Mapping[str, Any] | None  # from `srs-eval batch`, else None
+    unread_files: tuple[str, ...]  # files that were left out, each with the reason
 
     @property
     def origin(self) -> str:
-        """ "srs-eval 1.2.0", or that it says nothing."""
+        """The program that wrote the results, such as "srs-eval 1.2.0", or their layout."""
         return f"srs-eval {self.setup['srs_eval']}" if self.setup else "srs-benchmark's layout"
 
 
 def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
-    """Every result file of some folders; labels tell equal configurations apart.
+    """Read all result files of some folders; labels distinguish equal configurations.
 
-    Raises InputError for a folder without result files and for a file that is damaged.
+    Raises InputError for a folder without result files and for a damaged file.
     """
-    once: dict[Path, Path] = {}  # a folder that is named twice is one
+    unique_paths: dict[Path, Path] = {}  # a folder that is named twice counts once
     for path in paths:
-        once.setdefault(_results_of(path).resolve(), path)
-    folders = [_read_folder(path) for path in once.values()]
-    plain = {each.path: each.label for folder in folders for each in folder.files}
-    labels, several = plain, Counter(plain.values())
-    # The name alone where that is enough, else with the folder, else with the file.
-    for distinguished_by in (
-        lambda path: home_of(path).name,
-        lambda path: f"{home_of(path).name}: {spelled(path)}",
+        unique_paths.setdefault(_find_result_directory(path).resolve(), path)
+    folders = [_read_folder(path) for path in unique_paths.values()]
+    plain_labels: dict[Path, str] = {}
+    for folder in folders:
+        for file in folder.files:
+            plain_labels[file.path] = file.label
+    labels = _make_labels_unique(plain_labels)
+    labelled_folders = []
+    for folder in folders:
+        files = tuple(replace(file, label=labels[file.path]) for file in folder.files)
+        labelled_folders.append(replace(folder, files=files))
+    return labelled_folders
+
+
+def _make_labels_unique(plain_labels: Mapping[Path, str]) -> dict[Path, str]:
+    """Return unique labels by file: the label, if need be with the folder, or else the file."""
+    labels = dict(plain_labels)
+    for distinguish in (
+        lambda path: batch_folder_of(path).name,
+        lambda path: f"{batch_folder_of(path).name}: {spelled_name(path)}",
         str,
     ):
-        labels = {
-            path: f"{plain[path]} ({distinguished_by(path)})" if several[label] > 1 else label
-            for path, label in labels.items()
-        }
-        several = Counter(labels.values())
-    return [
-        replace(folder, files=tuple(replace(f, label=labels[f.path]) for f in folder.files))
-        for folder in folders
-    ]
+        counts = Counter(labels.values())
+        for path, label in list(labels.items()):
+            if counts[label] > 1:
+                labels[path] = f"{plain_labels[path]} ({distinguish(path)})"
+    return labels
 
 
 def _read_folder(path: Path) -> ResultFolder:
     if not path.is_dir():
         raise InputError(f'"{path}" is no folder: name one that holds result files.')
-    found = result_paths(path)
+    paths = find_result_files(path)
     setup = read_setup(path)
-    if not found:
+    if not paths:
         raise InputError(
             f'"{path}" holds no result files: name a folder that `srs-eval batch` or srs-benchmark '
             "has written."
         )
-    read = {each.name: _read_file(each, path, setup) for each in found}
-    files = list(filter(None, read.values()))
+    files = []
+    unread = []
+    for file_path in paths:
+        file = _read_file(file_path, path, setup)
+        if file is None:
+            unread.append(f"{file_path.name} is empty")
+        else:
+            files.append(file)
     if not files:
         raise InputError(f'"{path}": all result files are empty.')
-    unread = [f"{name} is empty" for name, file in read.items() if file is None]
     names = {file.name for file in files}
     for file in list(files):
+        # A comparison with external predictions, which is labelled "... on NAME".
         label = file.configuration.label if file.configuration else ""
-        on, others = f" {label}".rpartition(" on ")[1:]
-        theirs = on and "predictions" in _entry(file.spelled, setup)
-        if theirs and not file.lacks and without_label(file.name, on + others) in names:
+        _, separator, predictions_name = f" {label}".rpartition(" on ")
+        if not separator or file.missing_predictions:
+            continue
+        if "predictions" not in _find_setup_entry(file.spelled_name, setup):
+            continue
+        if remove_label(file.name, separator + predictions_name) in names:
             files.remove(file)
-            unread.append(f"{file.label} is left out: {others} lacks no review")
+            unread.append(f"{file.label} is left out: {predictions_name} lacks no review")
     return ResultFolder(path, tuple(files), setup, tuple(unread))
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
-    file_name = spelled(path)
-    read = read_lines(path)
-    if None in read:
-        mend = f"`srs-eval results check {folder}` lists such lines: take them out"
+    file_name = spelled_name(path)
+    all_lines = read_lines(path)
+    if None in all_lines:
+        remedy = f"`srs-eval results check {folder}` lists such lines: take them out"
         if setup is not None:
-            mend = f"`srs-eval results check --repair {folder}` mends it"
+            remedy = f"`srs-eval results check --repair {folder}` mends it"
         raise InputError(
-            f'"{path}", line {read.index(None) + 1}: not a result of srs-eval or srs-benchmark; '
-            f"{mend}."
+            f'"{path}", line {all_lines.index(None) + 1}: not a result of srs-eval or '
+            f"srs-benchmark; {remedy}."
         )
-    lines: dict[int, dict[str, Any]] = {line["user"]: line for line in read if line is not None}
+    # The last line of each user.
+    lines: dict[int, dict[str, Any]] = {
+        line["user"]: line for line in all_lines if line is not None
+    }
     if not lines:
         return None
     users = sorted(lines)
-    year = year_of(lines.values())
-    configuration = configuration_of(file_name, setup, year)
-    rows = rows_of(configuration) if configuration else _evaluated_rows(file_name)
-    name = configuration.name if configuration else file_name
-    if not configuration and meant_by(name):
-        name += f" of {year}"  # something else than what has the name here
-    entry = _entry(file_name, setup)
-    marked = mark(entry.get("check", ""))
-    shown = {} if configuration else entry.get("shown", {})
-    label = _in_words(configuration) if configuration else shown.get("words", name)
-    known = dict.fromkeys(metric for line in lines.values() for metric in line["metrics"])
-    lacks = [line["lacks"] for line in lines.values() if "lacks" in line]
-    none = f"no prediction for {counted(sum(lacks), 'review')} of {counted(len(lacks), 'user')}"
-    unused = [line["unused"] for line in lines.values() if "unused" in line]
-    beyond = (
-        f"{counted(sum(unused), 'prediction')} of {counted(len(unused), 'user')} "
-        f"{'is' if sum(unused) == 1 else 'are'} for reviews that are not evaluated"
-    )
+    year = detect_naming_year(lines.values())
+    entry = _find_setup_entry(file_name, setup)
+    recorded_description = entry.get("shown", {})
+    configuration = find_configuration(file_name, setup, year)
+    if configuration is not None:
+        name = configuration.name
+        label = _describe_configuration(configuration)
+        evaluated_rows = comparison_rows(configuration)
+        description = {}
+    else:
+        name = file_name
+        if find_meaning(name):
+            name += f" of {year}"  # differs from the model that has this name here
+        description = recorded_description
+        label = description.get("words", name)
+        evaluated_rows = _infer_evaluated_rows(file_name)
+    invalid_reason = leak_label(entry.get("check", ""))
+    if invalid_reason:
+        label = f"{label} ({invalid_reason})"
+    missing_counts = [line["lacks"] for line in lines.values() if "lacks" in line]
+    unused_counts = [line["unused"] for line in lines.values() if "unused" in line]
     return ResultFile(
         name=name,
-        label=f"{label} ({marked})" if marked else label,
+        label=label,
         configuration=configuration,
-        rows=rows,
+        evaluated_rows=evaluated_rows,
         path=path,
         users=np.array(users),
         sizes=np.array([lines[user]["size"] for user in users], dtype=float),
-        metrics={
-            metric: np.array([_figure(lines[user]["metrics"].get(metric)) for user in users])
-            for metric in known
-        },
-        parameters=_parameters(lines[user].get("parameters") for user in users),
-        seconds_per_10k=_seconds(folder / "timing" / f"{file_name}.jsonl"),
-        repeated=len(read) - len(users),
-        mark=marked,
-        shown=shown,
-        counted_parameters=entry.get("shown", {}).get("parameters"),
-        lacks=none if lacks else "",
-        unused=beyond if unused else "",
-        others=entry.get("predictions", "?") if lacks else "",
-        left_open=left_open(file_name, year) if setup is None else "",
+        metrics=_collect_metrics(lines),
+        parameters=_stack_parameters(lines[user].get("parameters") for user in users),
+        seconds_per_10k=_read_seconds_per_10k(folder / "timing" / f"{file_name}.jsonl"),
+        repeated_lines=len(all_lines) - len(users),
+        invalid_reason=invalid_reason,
+        recorded_description=description,
+        recorded_parameter_count=recorded_description.get("parameters"),
+        missing_predictions=_describe_missing_predictions(missing_counts),
+        unused_predictions=_describe_unused_predictions(unused_counts),
+        predictions_digest=entry.get("predictions", "?") if missing_counts else "",
+        name_ambiguity=describe_ambiguity(file_name, year) if setup is None else "",
         name_in_raw=_canonical(file_name, setup),
     )
 
 
-def year_of(lines: Iterable[Mapping[str, Any]]) -> Names:
-    """The year whose names a file of srs-benchmark has: since 2026 its lines tell a time."""
+def _collect_metrics(lines: Mapping[int, Mapping[str, Any]]) -> dict[str, FloatArray]:
+    """Return the columns of all metrics that any line has, ascending by user."""
+    names: dict[str, None] = {}  # in the order in which the lines have them
+    for line in lines.values():
+        names |= dict.fromkeys(line["metrics"])
+    columns = {}
+    for name in names:
+        values = [_parse_metric(lines[user]["metrics"].get(name)) for user in sorted(lines)]
+        columns[name] = np.array(values)
+    return columns
+
+
+def _describe_missing_predictions(counts: Sequence[int]) -> str:
+    """Describe the held-out reviews without a prediction, given their number for each user."""
+    if not counts:
+        return ""
+    reviews = format_count(sum(counts), "review")
+    return f"no prediction for {reviews} of {format_count(len(counts), 'user')}"
+
+
+def _describe_unused_predictions(counts: Sequence[int]) -> str:
+    """Describe the predictions for no held-out review, given their number for each user."""
+    if not counts:
+        return ""
+    predictions = format_count(sum(counts), "prediction")
+    verb = "is" if sum(counts) == 1 else "are"
+    users = format_count(len(counts), "user")
+    return f"{predictions} of {users} {verb} for reviews that are not evaluated"
+
+
+def detect_naming_year(lines: Iterable[Mapping[str, Any]]) -> NamingYear:
+    """Return the naming year of a srs-benchmark file: lines have had a time since 2026."""
     return "2026" if any("time_ms" in line for line in lines) else "2025"
 
 
-def configuration_of(
-    name: str, setup: Mapping[str, Any] | None, names: Names = "2025"
+def find_configuration(
+    name: str, setup: Mapping[str, Any] | None, names: NamingYear = "2025"
 ) -> Configuration | None:
-    """The configuration that a file's name means; None for a model that is not here.
+    """Return the configuration that a file's name means; None for an unknown model.
 
-    `setup` is that of a batch folder, which says itself what it calls its files; else they are
-    srs-benchmark's, with the names of a year.
+    `setup` is that of a batch folder, which records how it names its files; without one, the names
+    are srs-benchmark's of a year.
     """
     try:
         if setup is None:
-            return published(name, names)
-        name, entry = _canonical(name, setup), _entry(name, setup)
+            return from_upstream_name(name, names)
+        entry = _find_setup_entry(name, setup)
         label = entry.get("label", "")
-        tuned = without_label(name, label)
-        (found,) = resolved([OF_FILE if entry.get("model") == OF_FILE else untuned(tuned)])
+        unlabelled_name = remove_label(_canonical(name, setup), label)
+        published_name = remove_tuned(unlabelled_name)
+        if entry.get("model") == FILE_PREDICTIONS:
+            (configuration,) = resolved([FILE_PREDICTIONS])
+        else:
+            (configuration,) = resolved([published_name])
     except InputError:
         return None
-    flags = entry.get("protocol", {})
-    found = replace(
-        found,
-        name=tuned if found.model.given or untuned(tuned) != tuned else found.name,
-        protocol=replace(found.protocol, **{key: flags[key] for key in flags if key in _FLAGS}),
-    )
-    return labelled(found, label)
+    if configuration.model.given or published_name != unlabelled_name:
+        configuration = replace(configuration, name=unlabelled_name)
+    flags = {
+        flag: value for flag, value in entry.get("protocol", {}).items() if flag in _PROTOCOL_FLAGS
+    }
+    configuration = replace(configuration, protocol=replace(configuration.protocol, **flags))
+    return add_label(configuration, label)
 
 
 def _canonical(file_name: str, setup: Mapping[str, Any] | None) -> str:
-    """The configuration that a batch's set-up has under a file's name; else that name."""
+    """Return the configuration that a file's name stands for in a batch's set-up; else the name."""
     if setup is None:
         return file_name
-    return named_by(file_name, setup) or file_name
+    return find_configuration_name(file_name, setup) or file_name
 
 
-def _entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What a batch's set-up says of the configuration of a file."""
-    found: Mapping[str, Any] = {}
-    if setup is not None:
-        found = setup["configurations"].get(_canonical(file_name, setup), found)
-    return found
+def _find_setup_entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the entry of a file's configuration in a batch's set-up; empty if there is none."""
+    if setup is None:
+        return {}
+    entry: Mapping[str, Any] = setup["configurations"].get(_canonical(file_name, setup), {})
+    return entry
 
 
-def _in_words(configuration: Configuration) -> str:
-    """Its words, and its settings where its name leaves them out."""
-    settings = "" if configuration.label else settings_in_words(configuration)
+def _describe_configuration(configuration: Configuration) -> str:
+    """Describe a configuration, including settings that its name leaves out."""
+    settings = "" if configuration.label else describe_settings(configuration)
     return f"{configuration.words} {settings}".rstrip()
 
 
-def _evaluated_rows(name: str) -> Protocol:
-    """What the suffixes of an unknown model's name say of the reviews that are evaluated."""
-    meanings = {**SUFFIXES, **{alias: SUFFIXES[of] for alias, of in SUFFIX_ALIASES.items()}}
+def _infer_evaluated_rows(name: str) -> Protocol:
+    """Infer the evaluated reviews of an unknown model from the suffixes of its name."""
+    meanings = dict(SUFFIXES)
+    for alias, suffix in SUFFIX_ALIASES.items():
+        meanings[alias] = SUFFIXES[suffix]
     flags: dict[str, Any] = {}
     for suffix in name.split("-")[1:]:
         flag, value = meanings.get(suffix, ("", None))
-        if flag in _FLAGS:
+        if flag in _PROTOCOL_FLAGS:
             flags[flag] = value
     if flags.get("secs"):
-        flags["short"] = True  # as other.py evaluates them: every positive interval
-    return Protocol(**flags).evaluated_rows()
+        flags["short"] = True  # other.py evaluates them this way: every positive interval
+    return Protocol(**flags).row_protocol()
 
 
-def _figure(value: object) -> float:
-    """A metric of a line; nan for null."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else math.nan
+def _parse_metric(value: object) -> float:
+    """Convert a metric of a line to a float; nan for null."""
+    if isinstance(value, int | float) and abs(value) < 1e300:
+        return float(value)
+    return math.nan
 
 
-def _parameters(found: Iterable[Any]) -> FloatArray | None:
-    """All lists of parameters of a file, of every partition; None where there are none."""
+def _stack_parameters(fitted_parameters: Iterable[Any]) -> FloatArray | None:
+    """Stack a file's lists of parameters, from all partitions; None if there are none."""
     lists: list[Sequence[float]] = []
-    for each in found:
-        if isinstance(each, Mapping):
-            lists += each.values()
-        elif each:
-            lists.append(each)
+    for parameters in fitted_parameters:
+        if isinstance(parameters, Mapping):
+            lists += parameters.values()
+        elif parameters:
+            lists.append(parameters)
     counts = Counter(map(len, lists))
     if not counts:
         return None
-    usual = counts.most_common(1)[0][0]
-    return np.array([each for each in lists if len(each) == usual], dtype=float)
+    usual_count = counts.most_common(1)[0][0]
+    rows = [parameters for parameters in lists if len(parameters) == usual_count]
+    return np.array(rows, dtype=float)
 
 
-def _seconds(timing: Path) -> float | None:
-    """Seconds per 10,000 evaluated reviews, over all users that took any."""
+def _read_seconds_per_10k(timing: Path) -> float | None:
+    """Return seconds per 10,000 evaluated reviews over all timed users; None if unknown."""
     try:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         reviews = float(sum(line["size"] for line in lines))
         seconds = float(sum(line.get("cpu_seconds", line["seconds"]) for line in lines))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None  # figures do not hang on it
+        return None  # no result depends on it
     return 10_000 * seconds / reviews if reviews > 0 else None
 
 
-def _results_of(folder: Path) -> Path:
-    """Where the result files of a folder lie."""
-    return folder / "result" if (folder / "result").is_dir() else folder
+def _find_result_directory(folder: Path) -> Path:
+    """Return the directory that holds a folder's result files."""
+    result_folder = folder / "result"
+    return result_folder if result_folder.is_dir() else folder
 
 
-def result_paths(folder: Path) -> list[Path]:
-    """The result files of a folder."""
-    return sorted(path for path in _results_of(folder).iterdir() if path.name.endswith(_ENDINGS))
+def find_result_files(folder: Path) -> list[Path]:
+    """Return the result files of a folder, sorted."""
+    return sorted(
+        path
+        for path in _find_result_directory(folder).iterdir()
+        if path.name.endswith(_RESULT_SUFFIXES)
+    )
 
 
-def home_of(path: Path) -> Path:
-    """The folder that was named for a file."""
+def batch_folder_of(path: Path) -> Path:
+    """Return the folder that a result file belongs to, above result/ if it is there."""
     folder = path.parent
     return folder.parent if folder.name == "result" else folder
 
 
-# --- lines: the one place that says which line is a result
+# --- lines: the only place that decides which line is a result
 
 
-def spelled(path: Path) -> str:
-    """The configuration's name as a result file spells it."""
+def spelled_name(path: Path) -> str:
+    """Return the configuration's name as a result file spells it."""
     return path.name.removesuffix(".gz").removesuffix(".jsonl")
 
 
 def read_lines(path: Path) -> list[dict[str, Any] | None]:
-    """Every line of a result file, in its order; None for one that is no result.
+    """Read all lines of a result file, in order; None for a line that is not a result.
 
-    Raises InputError where the file cannot be read or unpacked.
+    Raises InputError if the file cannot be read or unpacked.
     """
     try:
         content = path.read_bytes()
@@ -412,23 +485,25 @@ def read_lines(path: Path) -> list[dict[str, Any] | None]:
 
 
 def parse_line(text: bytes | str) -> dict[str, Any] | None:
-    """A result; None where the text is none: other JSON, none at all, or fields of other kinds."""
+    """Parse a result; None for other JSON, text that is not JSON, or fields of other types."""
     try:
         line: dict[str, Any] = json.loads(text)
-        msgspec.convert(line, _Line)
+        msgspec.convert(line, _ResultRecord)
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
     return line
 
 
-# --- predictions: what `srs-eval batch --raw` and `--file` keep of a unit; the rows are the same
+# --- predictions: what `srs-eval batch --raw` and `--file` keep of a unit, with the same rows
 
 
-def raw_parquet(session: Session, configuration: Configuration, user: int, result: Result) -> bytes:
-    """A parquet file.
+def render_raw_parquet(
+    session: LearnerSession, configuration: Configuration, user: int, result: Result
+) -> bytes:
+    """Return a unit's predictions as a parquet file.
 
     Columns: user, review_th (1-based position among the user's rows), card_id, deck_id, preset_id
-    (-1 where the source does not tell), day (of the data set's count), fold (1 ...), p, y,
+    (-1 if the source has none), day (by the data set's count), fold (1 ...), p, y,
     configuration.
     """
     import pyarrow as pa
@@ -457,35 +532,38 @@ def raw_parquet(session: Session, configuration: Configuration, user: int, resul
     return out.getvalue()
 
 
-def raw_table(session: Session, configuration: Configuration, user: int, result: Result) -> bytes:
-    """Text separated by tabs, with the column names of srs-benchmark's `--file`.
+def render_raw_table(
+    session: LearnerSession, configuration: Configuration, user: int, result: Result
+) -> bytes:
+    """Return a unit's predictions as tab-separated text with srs-benchmark's `--file` columns.
 
     card_id, review_th, i (number among the card's reviews on later days), rating, elapsed_days,
-    delta_t (in days), t_history and r_history (intervals and ratings before, with commas),
-    first_rating, partition, fold, y, p. Of upstream's columns (srs-benchmark: script.py,
-    `save_evaluation_file`) those are left out that only some models have, such as stability.
+    delta_t (in days), t_history and r_history (earlier intervals and ratings, with commas),
+    first_rating, partition, fold, y, p. Upstream's columns (srs-benchmark: script.py,
+    `save_evaluation_file`) that only some models have, such as stability, are left out.
     """
     trials = session.trials(configuration.protocol)
     order = np.argsort(trials.review_th, kind="stable")
-    place = order[np.searchsorted(trials.review_th, result.review_th, sorter=order)]
-    starts, ends = trials.history_start[place].tolist(), trials.history_end[place].tolist()
-    days = trials.history_delta_t.tolist()
-    intervals = [f"{each:.6g}" for each in days]
-    ratings = [str(each) for each in trials.history_rating.tolist()]
+    rows = order[np.searchsorted(trials.review_th, result.review_th, sorter=order)]
+    starts = trials.history_start[rows].tolist()
+    ends = trials.history_end[rows].tolist()
+    spans = list(zip(starts, ends, strict=True))
+    intervals = [f"{days:.6g}" for days in trials.history_delta_t.tolist()]
+    ratings = [str(rating) for rating in trials.history_rating.tolist()]
     columns = {
-        "card_id": trials.card_id[place],
+        "card_id": trials.card_id[rows],
         "review_th": result.review_th,
-        "i": trials.i[place],
-        "rating": trials.rating[place],
-        "elapsed_days": trials.elapsed_days[place],
-        "delta_t": [f"{each:.6g}" for each in trials.delta_t[place].tolist()],
-        "t_history": [",".join(intervals[a:b]) for a, b in zip(starts, ends, strict=True)],
-        "r_history": [",".join(ratings[a:b]) for a, b in zip(starts, ends, strict=True)],
-        "first_rating": trials.first_rating[place],
+        "i": trials.i[rows],
+        "rating": trials.rating[rows],
+        "elapsed_days": trials.elapsed_days[rows],
+        "delta_t": [f"{days:.6g}" for days in trials.delta_t[rows].tolist()],
+        "t_history": [",".join(intervals[start:end]) for start, end in spans],
+        "r_history": [",".join(ratings[start:end]) for start, end in spans],
+        "first_rating": trials.first_rating[rows],
         "partition": result.tests.partition,
         "fold": result.fold,
         "y": result.y.astype(int),
-        "p": [repr(each) for each in result.p.tolist()],
+        "p": [repr(probability) for probability in result.p.tolist()],
     }
     lines = ["\t".join(columns)]
     lines += ["\t".join(map(str, line)) for line in zip(*columns.values(), strict=True)]

@@ -1,4 +1,7 @@
-"""What figures depend on: `setup.json` of a batch, `ledger.json` of an audit; docs/formats.md."""
+"""Read and write what results depend on: `setup.json` of a batch, `ledger.json` of an audit.
+
+docs/formats.md describes both files.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,26 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from srs_eval.data.datasets import Dataset
-from srs_eval.data.errors import InputError, cut, harmless
+from srs_eval.data.errors import InputError, sanitize, shorten
 from srs_eval.data.paths import VERSION, write_atomically
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.own_models import doubts, in_words
-from srs_eval.models.configurations import Configuration, Names, meant_by, resolve, untuned
-from srs_eval.models.published import spelled
-from srs_eval.training.compile import program_digest
-from srs_eval.training.hyperparameters import Context, Value, setup_in_words
-from srs_eval.training.networks import names_of_pretrained
+from srs_eval.engine.own_models import describe_mistake, find_mistake_kinds
+from srs_eval.models.configurations import (
+    Configuration,
+    NamingYear,
+    find_meaning,
+    remove_tuned,
+    resolve_configurations,
+)
+from srs_eval.models.published import to_upstream_name
+from srs_eval.training.compile import compute_program_digest
+from srs_eval.training.hyperparameters import Context, Value, describe_values
+from srs_eval.training.networks import describe_pretrained
 
-SETUP = "setup.json"
-SIMD = "simd"  # the key of an environment for the processor's vector features
+SETUP_FILE = "setup.json"
+SIMD_KEY = "simd"  # key of the processor's vector features in an environment
 _LIBRARIES = ("numpy", "numba", "scipy", "torch", "scikit-learn", "fsrs-rs-python", "ebisu")
-_ALWAYS_TOLD = {"srs_eval", "code", "python", "machine", SIMD, *_LIBRARIES}
+_ALWAYS_COMPARED = {"srs_eval", "code", "python", "machine", SIMD_KEY, *_LIBRARIES}
 
 
 def make_setup(
@@ -38,15 +47,22 @@ def make_setup(
     fingerprint: str,
     configurations: Sequence[Configuration],
     context: Context,
-    predictions: Mapping[str, str],
+    prediction_digests: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What figures depend on, as `OUT/setup.json` holds it; looks at models of somebody's own.
+    """Collect what results depend on, as `OUT/setup.json` stores it.
 
-    `predictions` are digests of files that others have made, by names of configurations.
+    This checks models from the user's own files. `prediction_digests` are digests of external
+    prediction files, by configuration name.
     """
     options = context.settings()
-    found = doubts(configurations, context.features)
-    del options["user"]  # each unit has its own
+    mistakes = find_mistake_kinds(configurations, context.features)
+    del options["user"]  # every unit has its own user
+    entries = {}
+    for configuration in configurations:
+        mistake = mistakes[configuration.name] if configuration.model.file else None
+        entries[configuration.name] = _make_configuration_entry(
+            configuration, context, prediction_digests, mistake
+        )
     return {
         "srs_eval": VERSION,
         "data": {
@@ -55,103 +71,125 @@ def make_setup(
             "fingerprint": fingerprint,
         },
         "options": options,
-        "configurations": {
-            each.name: {
-                "model": each.model.name,
-                "model_version": each.model.version,
-                **({"model_file": each.model.file.digest} if each.model.file else {}),
-                **_shown(each, context),
-                **({"weights": each.model.weights(context)} if each.model.weights else {}),
-                "fit": each.fit,
-                **_more(each, context, predictions),
-                "protocol": asdict(each.protocol),
-                **({"check": found[each.name]} if each.model.file else {}),
-            }
-            for each in configurations
-        },
-        "environment": {**environment(), **_versions_for(configurations)},
+        "configurations": entries,
+        "environment": {**environment(), **_find_model_package_versions(configurations)},
     }
 
 
-def _shown(configuration: Configuration, context: Context) -> dict[str, Any]:
-    """What reports show of a configuration and cannot find out: of a model of one's own, whose file
-    they may not be given, and how many parameters a file of weights has.
+def _make_configuration_entry(
+    configuration: Configuration,
+    context: Context,
+    prediction_digests: Mapping[str, str],
+    mistake: str | None,
+) -> dict[str, Any]:
+    """Return a configuration's entry in `setup.json`.
+
+    `mistake` is what the check of the user's own model found, None for other models.
     """
-    shown: dict[str, Any] = {}
+    model = configuration.model
+    entry: dict[str, Any] = {"model": model.name, "model_version": model.version}
+    if model.file:
+        entry["model_file"] = model.file.digest
+    entry |= _describe_model_entry(configuration, context)
+    if model.weights:
+        entry["weights"] = model.weights(context)
+    entry["fit"] = configuration.fit
+    entry |= _collect_optional_entries(configuration, context, prediction_digests)
+    entry["protocol"] = asdict(configuration.protocol)
+    if model.file:
+        entry["check"] = mistake
+    return entry
+
+
+def _describe_model_entry(configuration: Configuration, context: Context) -> dict[str, Any]:
+    """Return what reports show of a configuration but cannot find out themselves.
+
+    For a model from the user's own file, which reports may not have, that is its description; for a
+    model with a file of weights, the number of its parameters.
+    """
+    description: dict[str, Any] = {}
     if configuration.model.file is not None:
-        shown = {each: getattr(configuration, each) for each in ("words", "inputs", "learns")}
+        description = {
+            "words": configuration.words,
+            "inputs": configuration.inputs,
+            "learns": configuration.is_online,
+        }
     count = configuration.count_parameters(context)
-    if shown or count != configuration.parameters:
-        shown["parameters"] = count
-    return {"shown": shown} if shown else {}
+    if description or count != configuration.parameters:
+        description["parameters"] = count
+    return {"shown": description} if description else {}
 
 
-def _more(each: Configuration, context: Context, predictions: Mapping[str, str]) -> dict[str, Any]:
-    """Entries that only some configurations have; empty ones are left out."""
-    model = each.model
-    more = {
-        "pretrained": model.pretrain and names_of_pretrained(model.name, context),
-        "hyperparameters": dict(each.hyperparameters),
-        "ledger": each.ledger,
-        "label": each.label,
-        "predictions": predictions.get(each.name),
+def _collect_optional_entries(
+    configuration: Configuration, context: Context, predictions: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the entries that only some configurations have, without empty ones."""
+    model = configuration.model
+    entries = {
+        "pretrained": describe_pretrained(model.name, context) if model.pretrain else None,
+        "hyperparameters": dict(configuration.hyperparameters),
+        "ledger": configuration.ledger,
+        "label": configuration.label,
+        "predictions": predictions.get(configuration.name),
     }
-    return {key: value for key, value in more.items() if value}
+    return {key: value for key, value in entries.items() if value}
 
 
 @cache
 def environment() -> Mapping[str, str]:
-    """What figures may depend on besides the set-up: this program, Python, libraries, processor."""
+    """Return what else results may depend on: this program, Python, libraries and processor."""
     return {
         "srs_eval": VERSION,
-        "code": program_digest()[:16],
+        "code": compute_program_digest()[:16],
         "python": platform.python_version(),
         "machine": platform.machine(),
-        SIMD: _vector_features(),
-        **_versions(_LIBRARIES),
+        SIMD_KEY: _find_vector_features(),
+        **_find_package_versions(_LIBRARIES),
     }
 
 
-def _versions_for(configurations: Sequence[Configuration]) -> dict[str, str]:
-    """The versions of packages that only some models depend on.
+def _find_model_package_versions(configurations: Sequence[Configuration]) -> dict[str, str]:
+    """Return the versions of packages that only some models depend on.
 
-    These are the packages that they name, and pandas for models of one's own: how it sorts and
-    joins moves figures.
+    These are the packages that the models name, and pandas for models from the user's own files:
+    how it sorts and joins changes results.
     """
-    packages = {name for each in configurations for name in each.model.packages}
-    if any(each.model.file is not None for each in configurations):
-        packages.add("pandas")
-    return _versions(sorted(packages))
+    packages: set[str] = set()
+    for configuration in configurations:
+        packages.update(configuration.model.packages)
+        if configuration.model.file is not None:
+            packages.add("pandas")
+    return _find_package_versions(sorted(packages))
 
 
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
-    found = {}
+def _find_package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the installed ones among these packages."""
+    versions = {}
     for package in packages:
         with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
-def _vector_features() -> str:
-    """The processor's vector features that numpy uses: "X86_V2 X86_V3".
+def _find_vector_features() -> str:
+    """Return the processor's vector features that numpy uses: "X86_V2 X86_V3".
 
-    Its sort orders ties by them, and its exp and log round by them. NPY_DISABLE_CPU_FEATURES
-    switches some off. "" where numpy does not tell, for it has no public way to ask.
+    numpy's sort orders ties by them, and its exp and log round by them. NPY_DISABLE_CPU_FEATURES
+    switches some off. "" if numpy does not say, because it has no public way to ask.
     """
     try:
         numpy_core = import_module("numpy._core._multiarray_umath")
-        known = (*numpy_core.__cpu_baseline__, *numpy_core.__cpu_dispatch__)
-        return " ".join(name for name in known if numpy_core.__cpu_features__.get(name))
+        features = (*numpy_core.__cpu_baseline__, *numpy_core.__cpu_dispatch__)
+        return " ".join(name for name in features if numpy_core.__cpu_features__.get(name))
     except (ImportError, AttributeError):
         return ""
 
 
-class _Data(TypedDict):
+class _DataEntry(TypedDict):
     fingerprint: str
 
 
-class _Configuration(TypedDict):
+class _ConfigurationEntry(TypedDict):
     shown: NotRequired[dict[str, str | int | bool | None]]
     check: NotRequired[str]
     label: NotRequired[str]
@@ -161,268 +199,302 @@ class _Configuration(TypedDict):
     protocol: dict[str, Any]
 
 
-class _Setup(TypedDict):
-    """What has to be there; the rest is told by `docs/formats.md`."""
+class _SetupFile(TypedDict):
+    """Required keys; `docs/formats.md` describes the rest."""
 
     srs_eval: str
-    data: _Data
+    data: _DataEntry
     options: dict[str, Any]
-    configurations: dict[str, _Configuration]
-    names: NotRequired[Names]
+    configurations: dict[str, _ConfigurationEntry]
+    names: NotRequired[NamingYear]
     environment: NotRequired[dict[str, str]]
     more_environments: NotRequired[list[dict[str, str]]]
 
 
 def read_setup(folder: Path) -> dict[str, Any] | None:
-    """What the figures of a batch folder depend on (docs/formats.md); None where it is none.
+    """Read the set-up of a batch folder (docs/formats.md); None if it is not one.
 
-    Raises InputError where it is damaged.
+    Raises InputError if the file is damaged.
     """
     try:
-        setup: dict[str, Any] = json.loads((folder / SETUP).read_text(encoding="utf-8"))
-        msgspec.convert(setup, _Setup)
+        setup: dict[str, Any] = json.loads((folder / SETUP_FILE).read_text(encoding="utf-8"))
+        msgspec.convert(setup, _SetupFile)
     except FileNotFoundError:
         return None
     except (ValueError, msgspec.ValidationError):
-        raise InputError(f'"{folder / SETUP}" is damaged.') from None
+        raise InputError(f'"{folder / SETUP_FILE}" is damaged.') from None
     return setup
 
 
-def with_setup_of(other: Path, setup: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A set-up together with that of another batch folder.
+def merge_setup_from(folder: Path, setup: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Merge the set-up of another batch folder into this one.
 
-    Raises InputError where that is none, or differs in what changes figures.
+    Raises InputError if the folder has no set-up or differs in what changes results.
     """
-    theirs = read_setup(other)
-    if theirs is None:
-        raise InputError(f'"{other}" holds no results of `srs-eval batch`.')
+    other_setup = read_setup(folder)
+    if other_setup is None:
+        raise InputError(f'"{folder}" holds no results of `srs-eval batch`.')
     if setup is None:
-        return theirs
-    difference = disagreement(setup, theirs)
+        return other_setup
+    difference = find_disagreement(setup, other_setup)
     if difference:
-        raise InputError(f'"{other}" cannot be merged: {difference}.')
-    return joined(setup, theirs)
+        raise InputError(f'"{folder}" cannot be merged: {difference}.')
+    return merge_setups(setup, other_setup)
 
 
-def environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Programs, libraries and machines that results were made with; as a rule one."""
-    first = setup.get("environment", {})
-    return [each for each in (first, *setup.get("more_environments", ())) if each]
+def list_environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the programs, libraries and machines behind the results; usually there is one."""
+    environments = [setup.get("environment", {}), *setup.get("more_environments", ())]
+    return [recorded for recorded in environments if recorded]
 
 
-def different_environments(setup: Mapping[str, Any]) -> list[str]:
-    """In what the environments of a folder's results differ, a word or two each."""
-    found = environments(setup)
-    names = sorted({name for each in found for name in each})
+def describe_environment_differences(setup: Mapping[str, Any]) -> list[str]:
+    """Return the differences between the environments of a folder's results, a few words each."""
+    environments = list_environments(setup)
+    names: set[str] = set()
+    for recorded in environments:
+        names.update(recorded)
     differences = []
-    for name in names:
-        # Other packages are named where a model depends on them, and not missed elsewhere.
-        is_always_told = name in _ALWAYS_TOLD
-        values = [each.get(name, "none") for each in found if is_always_told or name in each]
-        values = list(dict.fromkeys(values))
-        if len(values) > 1:
-            differences.append(_difference(name, values))
+    for name in sorted(names):
+        # Other packages are recorded only where a model needs them: not a difference elsewhere.
+        is_always_compared = name in _ALWAYS_COMPARED
+        values = [
+            recorded.get(name, "none")
+            for recorded in environments
+            if is_always_compared or name in recorded
+        ]
+        unique_values = list(dict.fromkeys(values))
+        if len(unique_values) > 1:
+            differences.append(_describe_difference(name, unique_values))
     return differences
 
 
-def _difference(name: str, values: Sequence[str]) -> str:
-    """How several environments differ in one thing: "numpy 2.3 and 2.4"."""
-    if name != SIMD:
+def _describe_difference(name: str, values: Sequence[str]) -> str:
+    """Describe how environments differ in one value: "numpy 2.3 and 2.4"."""
+    if name != SIMD_KEY:
         return f"{name} {' and '.join(values)}"
-    features = [set(each.split()) for each in values if each != "none"]
+    features = [set(value.split()) for value in values if value != "none"]
     if len(features) < len(values):
         return "vector features of some processors are not known"
-    some = set[str]().union(*features) - features[0].intersection(*features)
-    return f"vector features {', '.join(sorted(some))} on some processors only"
+    in_any = set[str]().union(*features)
+    in_all = features[0].intersection(*features)
+    return f"vector features {', '.join(sorted(in_any - in_all))} on some processors only"
 
 
-def joined(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """A set-up with the configurations and environments of another, too."""
-    known = environments(setup)
-    more = [each for each in environments(other) if each not in known]
-    joined = {**setup, "configurations": {**other["configurations"], **setup["configurations"]}}
-    if more:
-        joined["environment"], *rest = [*known, *more]
-        joined |= {"more_environments": rest} if rest else {}
-    return joined
+def merge_setups(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two set-ups: the union of their configurations and environments."""
+    environments = list_environments(setup)
+    new_environments = [
+        recorded for recorded in list_environments(other) if recorded not in environments
+    ]
+    merged = {**setup, "configurations": {**other["configurations"], **setup["configurations"]}}
+    if new_environments:
+        first, *rest = [*environments, *new_environments]
+        merged["environment"] = first
+        if rest:
+            merged["more_environments"] = rest
+    return merged
 
 
-def remarks(setup: Mapping[str, Any]) -> list[str]:
-    """What belongs beside figures of somebody's own models, a sentence each."""
-    own = {name: each for name, each in setup["configurations"].items() if "model_file" in each}
-    said = {name: in_words(each.get("check")) for name, each in own.items()}
-    return [f"{name} {words}" for name, words in said.items() if words]
+def list_model_remarks(setup: Mapping[str, Any]) -> list[str]:
+    """Return one remark, a sentence, for each doubtful model from the user's own files."""
+    remarks = []
+    for name, entry in setup["configurations"].items():
+        if "model_file" in entry:
+            description = describe_mistake(entry.get("check"))
+            if description:
+                remarks.append(f"{name} {description}")
+    return remarks
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    said = "none" if value is None else str(value)
-    return said[:8] if re.fullmatch("[0-9a-f]{64}", said) else said  # a digest
+    if value is None:
+        return "none"
+    text = str(value)
+    is_digest = re.fullmatch("[0-9a-f]{64}", text)
+    return text[:8] if is_digest else text
 
 
-def disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """The first difference between two set-ups that changes figures, in words; "" for none."""
+def find_disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Describe the first difference between two set-ups that changes results; "" for none."""
     if stored["srs_eval"] != new["srs_eval"]:
         return f"they are of srs-eval {stored['srs_eval']}, this is {new['srs_eval']}"
     if stored["data"]["fingerprint"] != new["data"]["fingerprint"]:
         return "the data set is not the same (other users or other files)"
     for option in {**new["options"], **stored["options"]}:
-        before, value = (each["options"].get(option) for each in (stored, new))
-        if before != value:
-            return f"{option} was {_word(before)} and is {_word(value)} now"
-    for name, configuration in new["configurations"].items():
-        before = stored["configurations"].get(name)
-        if before is None:
+        old_value = stored["options"].get(option)
+        new_value = new["options"].get(option)
+        if old_value != new_value:
+            return f"{option} was {_format_value(old_value)} and is {_format_value(new_value)} now"
+    for name, new_entry in new["configurations"].items():
+        old_entry = stored["configurations"].get(name)
+        if old_entry is None:
             continue
-        flags = configuration["protocol"]
-        then, now = (
-            {**each, **each["protocol"], "protocol": None, "check": None, "shown": None}
-            for each in (before, configuration)
-        )
-        for key in sorted({*then, *now}):
-            if then.get(key) != now.get(key):
-                say = _training if key == "hyperparameters" else _word
-                what = key if key in flags else key.replace("_", " ")
-                where = " (the file, or another below its folder)" if key == "model_file" else ""
-                before, value = say(then.get(key)), say(now.get(key))
-                return f"{name} had {what} {before} and has {value} now{where}"
+        old_values = _flatten_entry(old_entry)
+        new_values = _flatten_entry(new_entry)
+        for key in sorted({*old_values, *new_values}):
+            if old_values.get(key) == new_values.get(key):
+                continue
+            format_value = _describe_training if key == "hyperparameters" else _format_value
+            old_text = format_value(old_values.get(key))
+            new_text = format_value(new_values.get(key))
+            what = key if key in new_entry["protocol"] else key.replace("_", " ")
+            where = " (the file, or another below its folder)" if key == "model_file" else ""
+            return f"{name} had {what} {old_text} and has {new_text} now{where}"
     return ""
 
 
-def _training(values: Mapping[str, Any] | None) -> str:
-    """Hyperparameters in words, those of the results of an audit too."""
+def _flatten_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what changes results of a configuration's entry, protocol flags among the rest."""
+    return {**entry, **entry["protocol"], "protocol": None, "check": None, "shown": None}
+
+
+def _describe_training(values: Mapping[str, Any] | None) -> str:
+    """Describe hyperparameters, including those of the results of an audit."""
     if not values:
         return "none"
-    if any(isinstance(each, Mapping) for each in values.values()):
+    if any(isinstance(value, Mapping) for value in values.values()):
         return "those that the halves of an audit chose"
-    return setup_in_words(values)
+    return describe_values(values)
 
 
-def as_json(content: Mapping[str, Any]) -> bytes:
-    """A document for people and programs: indented, in order of its keys, without NaN."""
+def encode_json(content: Mapping[str, Any]) -> bytes:
+    """Encode a document for people and programs: indented, with sorted keys, without NaN."""
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
-    """What the files of a configuration are called in a batch folder with this set-up."""
-    return spelled(configuration, (setup or {}).get("names", "2025"))
+def result_file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
+    """Return the stem of a configuration's files in a batch folder with this set-up."""
+    return to_upstream_name(configuration, (setup or {}).get("names", "2025"))
 
 
-def named_by(file: str, setup: Mapping[str, Any]) -> str:
-    """The configuration of a batch folder whose files are called so; "" for none."""
-    return next((each for each in setup["configurations"] if file_name(each, setup) == file), "")
+def find_configuration_name(file_stem: str, setup: Mapping[str, Any]) -> str:
+    """Return the configuration of a batch folder whose files have this stem; "" for none."""
+    for name in setup["configurations"]:
+        if result_file_name(name, setup) == file_stem:
+            return str(name)
+    return ""
 
 
-# --- set-ups that are not the published ones, in the names of configurations
+# --- names of configurations whose set-up is not the published one
 
-_NUMBERS = ("gamma", "batch_size", "max_seq_len", "n_splits")
-"""Flags that no suffix of canonical names says."""
-_LONGEST = 40
+_NUMERIC_FLAGS = ("gamma", "batch_size", "max_seq_len", "n_splits")
+"""Flags that no suffix of canonical names expresses."""
+_MAX_NAME_LENGTH = 40
 
 
-def settings_in_words(configuration: Configuration) -> str:
-    """Numbers among the flags that its figures depend on and that are not as by default.
+def describe_settings(configuration: Configuration) -> str:
+    """Describe the numeric flags that affect the results and differ from their defaults.
 
-    As names end with it: "gamma 0.5 n_splits 3".
+    Names of configurations end with these words: "gamma 0.5 n_splits 3".
     """
-    flags = {name: getattr(configuration.protocol, name) for name in _NUMBERS}
+    flags = {name: getattr(configuration.protocol, name) for name in _NUMERIC_FLAGS}
     return " ".join(
         f"{name} {value:g}"
         for name, value in flags.items()
-        if value != getattr(Protocol(), name) and _depends(configuration, name)
+        if value != getattr(Protocol(), name) and _depends_on(configuration, name)
     )
 
 
-def _depends(configuration: Configuration, number: str) -> bool:
-    """Whether a number changes its figures; of a model of one's own nobody knows.
+def _depends_on(configuration: Configuration, flag: str) -> bool:
+    """Return whether a flag may change the results; any flag may where the model is the user's own.
 
     An online model with parameters fits them itself, as FSRS-6 is fitted.
     """
     return (
-        number in ("max_seq_len", "n_splits")  # which reviews are evaluated
+        flag in ("max_seq_len", "n_splits")  # decide which reviews are evaluated
         or configuration.model.file is not None
         or (configuration.model.online is not None and configuration.model.parameters > 0)
-        or any(each.flag == number for each in configuration.tunable)
-        or any(_depends(each, number) for each in configuration.members)
+        or any(
+            hyperparameter.flag == flag for hyperparameter in configuration.tunable_hyperparameters
+        )
+        or any(_depends_on(member, flag) for member in configuration.member_configurations)
     )
 
 
-def without_label(name: str, label: str) -> str:
-    """The name of a configuration before it had a label."""
-    return name.removesuffix(_suffix(label))
+def remove_label(name: str, label: str) -> str:
+    """Return the name that a configuration had before it got its label."""
+    return name.removesuffix(_label_suffix(label))
 
 
-def labelled(configuration: Configuration, label: str) -> Configuration:
-    """The same under a name that ends with a label, if there is one."""
-    return replace(configuration, name=configuration.name + _suffix(label), label=label)
+def add_label(configuration: Configuration, label: str) -> Configuration:
+    """Return the configuration with the label at the end of its name, if there is a label."""
+    return replace(configuration, name=configuration.name + _label_suffix(label), label=label)
 
 
-def _suffix(label: str) -> str:
+def _label_suffix(label: str) -> str:
     return "".join(f"-{word}" for word in label.split())
 
 
 def check_name(option: str, name: str) -> None:
-    """Raises InputError for what cannot be part of a file's name."""
-    if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", name) or len(name) > _LONGEST:
+    """Raise InputError for a text that cannot be part of a file name."""
+    if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", name) or len(name) > _MAX_NAME_LENGTH:
         raise InputError(
-            f"{option} takes letters, digits and . _ + = -, {_LONGEST} at most, "
-            f'not "{cut(harmless(name))}".'
+            f"{option} takes letters, digits and . _ + = -, {_MAX_NAME_LENGTH} at most, "
+            f'not "{shorten(sanitize(name))}".'
         )
 
 
-def with_labels(configurations: Sequence[Configuration], label: str) -> list[Configuration]:
-    """The configurations, those with another set-up under a name that says so.
+def add_labels(configurations: Sequence[Configuration], label: str) -> list[Configuration]:
+    """Return the configurations, with a telling name for each that has another set-up.
 
-    A `label` ends the names of all but a baseline that it cannot differ from; without one, what is
-    not as by default does: FSRS-6-gamma-0.5. Numbers among the flags that a configuration does not
-    depend on are as by default. Raises InputError for a label that cannot be, or that makes the
-    name of another.
+    A `label` ends the name of every configuration except baselines that it cannot change. Without
+    a label, the settings that differ from their defaults end it: FSRS-6-gamma-0.5. Numeric flags
+    that a configuration does not depend on are set to their defaults. Raises InputError for an
+    invalid label, or one that produces the name of another configuration.
     """
     check_name("--label", label)
-    found = []
-    for each in configurations:
-        usual = {name: getattr(Protocol(), name) for name in _NUMBERS if not _depends(each, name)}
-        each = replace(each, protocol=replace(each.protocol, **usual))
-        settings = settings_in_words(each)
-        if settings or (label and not each.is_baseline):
-            each = labelled(each, label or settings)
-        if each.label and (meant_by(each.name) or untuned(each.name) != each.name):
-            raise InputError(f"--label {label}: {each.name} means something else here.")
-        found.append(each)
-    return found
+    labelled = []
+    for configuration in configurations:
+        default_flags = {
+            name: getattr(Protocol(), name)
+            for name in _NUMERIC_FLAGS
+            if not _depends_on(configuration, name)
+        }
+        protocol = replace(configuration.protocol, **default_flags)
+        configuration = replace(configuration, protocol=protocol)
+        settings = describe_settings(configuration)
+        if settings or (label and not configuration.is_baseline):
+            configuration = add_label(configuration, label or settings)
+        name = configuration.name
+        if configuration.label and (find_meaning(name) or remove_tuned(name) != name):
+            raise InputError(f"--label {label}: {name} means something else here.")
+        labelled.append(configuration)
+    return labelled
 
 
 # --- the ledger of an audit: the best known training set-up of each configuration
 
-LEDGER = "ledger.json"
+LEDGER_FILE = "ledger.json"
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the search over one half of the users has found."""
+class SearchResult:
+    """Result of the search over one half of the users."""
 
-    users: int  # whose training parts have chosen
-    trials: int  # besides the published set-up
-    hyperparameters: Mapping[str, int | Value]  # of the best set-up: what is not as published
-    log_loss: float | None  # mean over these users of the held-out training rows
-    published_log_loss: float | None  # the same of the published set-up
-    on_edge: tuple[str, ...]  # where more trials may find a better one
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One configuration in a ledger."""
-
-    published: dict[str, int | Value]  # all that can be set
-    best: dict[str, int | Value]  # what is not as published
-    halves: tuple[Found, ...] = ()
+    users: int  # users whose training parts chose the set-up
+    trials: int  # in addition to the published set-up
+    hyperparameters: Mapping[str, int | Value]  # of the best set-up: unpublished values
+    log_loss: float | None  # mean over these users, on the held-out training rows
+    published_log_loss: float | None  # the same for the published set-up
+    on_edge: tuple[str, ...]  # hyperparameters for which more trials may find better values
 
 
 @dataclass(frozen=True)
-class _File:
+class LedgerEntry:
+    """One configuration's entry in a ledger."""
+
+    published: dict[str, int | Value]  # every tunable value
+    best: dict[str, int | Value]  # values that differ from the published ones
+    halves: tuple[SearchResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class _LedgerFile:
     layout: Literal[1]
-    configurations: dict[str, Entry]
+    configurations: dict[str, LedgerEntry]
     srs_eval: str = VERSION
     data: str = ""
     users: tuple[int, ...] = ()
@@ -430,64 +502,75 @@ class _File:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Set-ups to train with, by configuration."""
+    """Training set-ups by configuration."""
 
     path: Path
     digest: str  # of the file
-    entries: Mapping[str, Entry]
-    users: frozenset[int] = frozenset()  # of the audit; an older ledger does not tell
-    data: str = ""  # fingerprint of their data set
+    entries: Mapping[str, LedgerEntry]
+    users: frozenset[int] = frozenset()  # of the audit; missing in older ledgers
+    data: str = ""  # fingerprint of the users' data set
 
-    def tuned(self, configurations: Sequence[Configuration]) -> list[Configuration]:
-        """The configurations, those that are named here with their set-up and as `NAME-tuned`.
+    def apply_to(self, configurations: Sequence[Configuration]) -> list[Configuration]:
+        """Apply the set-ups to the configurations named here, which then are called `NAME-tuned`.
 
-        Raises InputError where a configuration is not published as it was for the audit: what is
-        best beside one batch size says nothing of another.
+        Raises InputError if a configuration's published set-up has changed since the audit: what is
+        best with one batch size says nothing about another.
         """
-        return [self._tuned(each) if each.name in self.entries else each for each in configurations]
+        return [
+            self._apply_to_one(configuration)
+            if configuration.name in self.entries
+            else configuration
+            for configuration in configurations
+        ]
 
-    def _tuned(self, configuration: Configuration) -> Configuration:
+    def _apply_to_one(self, configuration: Configuration) -> Configuration:
         entry = self.entries[configuration.name]
-        for knob in configuration.tunable:
-            now = knob.default_under(configuration.protocol)
-            if knob.searched and entry.published.get(knob.name) != now:
-                was = entry.published.get(knob.name, "nothing")
+        for hyperparameter in configuration.tunable_hyperparameters:
+            if not hyperparameter.is_searched:
+                continue
+            name = hyperparameter.name
+            value = hyperparameter.default_under(configuration.protocol)
+            if entry.published.get(name) != value:
+                audited_value = entry.published.get(name, "nothing")
                 raise InputError(
-                    f'"{self.path}" was made where {configuration.name} has {knob.name} {was}, '
-                    f"and here it has {now}: give the flags of the audit, or audit again."
+                    f'"{self.path}" was made where {configuration.name} has {name} '
+                    f"{audited_value}, and here it has {value}: give the flags of the audit, "
+                    "or audit again."
                 )
-        return configuration.tuned_with(entry.best, self.digest)
+        return configuration.with_ledger(entry.best, self.digest)
 
 
 def read_ledger(path: Path) -> Ledger:
-    """The ledger in a file, or in the folder of an audit.
+    """Read the ledger from a file or from the folder of an audit.
 
-    Raises InputError where there is none, where it is damaged, and where it names a configuration
-    that is not here or a set-up that a configuration cannot have.
+    Raises InputError if there is none, if it is damaged, or if it names an unknown configuration or
+    a set-up that a configuration cannot have.
     """
     if path.is_dir():
-        path = path / LEDGER
+        path = path / LEDGER_FILE
     try:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f'There is no ledger at "{path}" ({error.strerror}).') from None
     try:
-        said = msgspec.json.decode(content, type=_File)
+        ledger = msgspec.json.decode(content, type=_LedgerFile)
     except (msgspec.DecodeError, RecursionError):
         raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
-    for name, entry in said.configurations.items():
-        if meant_by(name) != name:
+    for name, entry in ledger.configurations.items():
+        if find_meaning(name) != name:
             raise InputError(
                 f'"{path}" names {name}, which is no configuration here; '
                 "one of a file of your own needs --model-file."
             )
-        (configuration,) = resolve([name])
-        configuration.trained_with(entry.best)
+        (configuration,) = resolve_configurations([name])
+        configuration.with_hyperparameters(entry.best)
     digest = hashlib.sha256(content).hexdigest()
-    return Ledger(path, digest, said.configurations, frozenset(said.users), said.data)
+    return Ledger(path, digest, ledger.configurations, frozenset(ledger.users), ledger.data)
 
 
-def write_ledger(path: Path, entries: Mapping[str, Entry], users: Sequence[int], data: str) -> None:
-    """Renew the ledger of an audit in one step; `data` is the fingerprint of the data set."""
-    file = _File(1, dict(entries), data=data, users=tuple(sorted(users)))
-    write_atomically(path, as_json(asdict(file)))
+def write_ledger(
+    path: Path, entries: Mapping[str, LedgerEntry], users: Sequence[int], data: str
+) -> None:
+    """Rewrite the ledger of an audit in one step; `data` is the fingerprint of the data set."""
+    file = _LedgerFile(1, dict(entries), data=data, users=tuple(sorted(users)))
+    write_atomically(path, encode_json(asdict(file)))

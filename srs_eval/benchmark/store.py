@@ -1,4 +1,4 @@
-"""Results of a batch on disk: whole units only, whatever happens and whenever.
+"""Store the results of a batch on disk: whole units only, even if the run is killed.
 
 A unit is one configuration on one user. Each is one line with a checksum in an
 append-only journal, OUT/.journal/CONFIG.jsonl; the files that people read (result/,
@@ -21,65 +21,76 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
-from srs_eval.benchmark.setup import SETUP, as_json, disagreement, joined, read_setup, with_setup_of
+from srs_eval.benchmark.setup import (
+    SETUP_FILE,
+    encode_json,
+    find_disagreement,
+    merge_setup_from,
+    merge_setups,
+    read_setup,
+)
 from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.paths import JOURNAL, write_atomically
-from srs_eval.models.configurations import NAMES, Names
-from srs_eval.models.published import spelled
+from srs_eval.models.configurations import NAMING_YEARS, NamingYear
+from srs_eval.models.published import to_upstream_name
 
 Status = Literal["done", "failed", "skipped"]
-_FOLDERS = ("result", "timing", "failed", "skipped")
-_KEPT = {
+_READABLE_FOLDERS = ("result", "timing", "failed", "skipped")
+_UNIT_FILES = {
     "raw": "raw/{configuration}/user_id={user}.parquet",
     "file": "evaluation/{configuration}/{user}.tsv",
     "plot": "evaluation/{configuration}/calibration-retention-{user}.png",
 }
-"""Where the files lie that a batch keeps of a unit when it is asked to, by kind."""
-AUDIT = "audit.json"  # in the folder of an audit
-PUBLISHED, TUNED = _OF_AUDIT = "published", "tuned"  # folders of results within it
+"""Paths of the files that a batch keeps of a unit on request, by kind."""
+AUDIT_FILE = "audit.json"  # in the folder of an audit
+PUBLISHED_FOLDER = "published"  # results as published, within the folder of an audit
+TUNED_FOLDER = "tuned"  # results with tuned training, beside them
+_AUDIT_FOLDERS = (PUBLISHED_FOLDER, TUNED_FOLDER)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What became of one configuration on one user."""
+    """The outcome of one configuration on one user."""
 
     configuration: str
     user: int
     status: Status
     line: Mapping[str, Any] | None = None  # upstream's result line, if done
     reason: str = ""  # one sentence, if failed or skipped
-    lacked: str = ""  # the module that was not installed, if it was skipped for that
+    lacked: str = ""  # the missing module, if it was skipped for that
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
-    cpu_seconds: float | None = None  # of the processor: neighbours do not count
+    cpu_seconds: float | None = None  # of the processor: other programs do not count
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
-    kept: Mapping[str, bytes] = field(default_factory=dict)  # by kind, what was asked for
+    files: Mapping[str, bytes] = field(default_factory=dict)  # by kind, the requested files
 
     @property
     def log_loss(self) -> float:
-        """nan where it is not done."""
+        """The unit's log loss; nan if the unit is not done."""
         return math.nan if self.line is None else float(self.line["metrics"]["LogLoss"])
 
 
-def _not_from_here(path: Path) -> InputError:
+def _foreign_file_error(path: Path) -> InputError:
     return InputError(f'"{path}" is not from a batch in this folder: choose another --out.')
 
 
-def refuse_audits(folder: Path) -> None:
-    """Raises InputError for a folder that an audit writes to: its journal is no batch's."""
-    place = folder.resolve()
-    above = zip(place.parents, reversed(place.parts), strict=False)
-    audits = (parent for parent, name in above if name in _OF_AUDIT)
-    if any((each / AUDIT).exists() for each in (place, *audits)):
+def refuse_audit_folder(folder: Path) -> None:
+    """Raise InputError for a folder that an audit writes to: its journal is not a batch's."""
+    path = folder.resolve()
+    audit_folders = [path]
+    for child in (path, *path.parents):
+        if child.name in _AUDIT_FOLDERS:
+            audit_folders.append(child.parent)
+    if any((audit_folder / AUDIT_FILE).exists() for audit_folder in audit_folders):
         raise InputError(f'"{folder}" holds an audit: choose another --out.')
 
 
 class ResultStore:
-    """One folder of results; one process at a time may hold it.
+    """A folder of results that only one process at a time can hold.
 
-    `statuses` tells what is there, `append` adds a unit at once and for good, `publish`
-    renews the files that people read.
+    `statuses` returns the status of each unit, `append` adds a unit at once and permanently,
+    `publish` renews the files that people read.
     """
 
     def __init__(
@@ -93,31 +104,31 @@ class ResultStore:
         """Open or create a folder for a run with this set-up.
 
         `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
-        agree with what is stored, except that configurations may be new; `names` says how the
-        readable files are spelled (`configurations.Names`), and where that has changed they
-        are renamed; other keys are kept for information. Raises InputError where they do not,
-        where a file of another origin would be replaced, or where another process is at work;
-        `fresh` deletes what a batch has left, `redo` what it has left of these configurations; None
-        where who asks cannot have that.
+        agree with what is stored, except that configurations may be new. `names` says how the
+        readable files are spelled (`configurations.NamingYear`); if that has changed, they are
+        renamed. Other keys are kept for information. Raises InputError if the set-ups disagree,
+        if a file of another origin would be replaced, or if another process is at work. `fresh`
+        deletes all earlier results of a batch, `redo` the earlier results of these configurations;
+        either is None where the caller does not offer it.
         """
-        self._or_fresh = "" if fresh is None else ", or start over with --fresh"
+        self._fresh_hint = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
-        self.names: Names = setup.get("names", "2025")
-        self.damaged = 0  # journal lines that were not whole
-        self._handles: dict[str, int] = {}
+        self.names: NamingYear = setup.get("names", "2025")
+        self.damaged_line_count = 0  # incomplete journal lines
+        self._journal_handles: dict[str, int] = {}
         self._dirty: set[str] = set()
-        self._open = ExitStack()  # what ends with it: the folder is held, journals are open
+        self._exit_stack = ExitStack()  # holds the lock on the folder and the open journals
         try:
-            with self._refusals_shown():
-                stored = self._stored(fresh)
-                self._refuse_others(setup, stored)
+            with self._report_write_errors():
+                stored = self._read_stored_setup(fresh)
+                self._refuse_foreign_files(setup, stored)
                 (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
                 refusal = f'Another batch is writing to "{folder}": wait for it.'
-                self._open.callback(hold(folder / JOURNAL, refusal))
+                self._exit_stack.callback(lock_folder(folder / JOURNAL, refusal))
                 if fresh:
-                    self._clear(stored, self.configurations())
-                    _delete([folder / SETUP])
-                self._agree(setup, redo)
+                    self._delete_results(stored, self.configuration_names())
+                    _delete([folder / SETUP_FILE])
+                self._reconcile_setup(setup, redo)
         except BaseException:
             self.close()
             raise
@@ -129,101 +140,102 @@ class ResultStore:
         self.close()
 
     def close(self) -> None:
-        self._open.close()
-        self._handles.clear()
+        self._exit_stack.close()
+        self._journal_handles.clear()
 
     def statuses(self, configuration: str) -> dict[int, Status]:
-        """What became of each user so far (the last word counts).
+        """Return the last recorded status of each user.
 
-        Those are missing that were skipped for what was not installed then, and is now.
+        Units that were skipped because a package was missing count as not recorded once it is
+        installed.
         """
         return {
             user: unit.status
-            for user, unit in self._units(configuration).items()
+            for user, unit in self._load_units(configuration).items()
             if not (unit.lacked and is_installed(unit.lacked))
         }
 
     def append(self, unit: Unit) -> None:
-        """Add a unit. It survives the end of this process as soon as this returns.
+        """Add a unit; it survives the end of this process as soon as this returns.
 
-        Raises InputError where it cannot be written, as on a full disk; what was added before
-        stays whole, and so does what is added later.
+        Raises InputError if the unit cannot be written, as on a full disk; earlier and later units
+        stay whole.
         """
-        with self._refusals_shown():
-            # First, for by it all files here are known.
-            handle = self._journal_of(unit.configuration)
-            for kind, content in unit.kept.items():
-                path = _kept_file(self.folder, kind, unit.configuration, unit.user)
+        with self._report_write_errors():
+            # First, because the journal identifies all files here.
+            handle = self._journal_handle(unit.configuration)
+            for kind, content in unit.files.items():
+                path = _unit_file_path(self.folder, kind, unit.configuration, unit.user)
                 write_atomically(path, content)
-            _append(handle, _record(unit))
+            _append(handle, _make_record(unit))
             self._dirty.add(unit.configuration)
 
-    def keeps(self, kind: str, configuration: str, user: int) -> bool:
-        """Whether a file of KEPT is there of a unit."""
-        return _kept_file(self.folder, kind, configuration, user).is_file()
+    def has_file(self, kind: str, configuration: str, user: int) -> bool:
+        """Return whether a unit has its file of this kind (see `_UNIT_FILES`)."""
+        return _unit_file_path(self.folder, kind, configuration, user).is_file()
 
-    def take_over(self, other: Path) -> int:
+    def merge_from(self, folder: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
 
-        A unit that is done in both counts as missing where the other has more files of KEPT.
-        Returns the number of units. Raises InputError where the set-ups differ.
+        A unit that is done in both counts as missing if the other folder has more of its files
+        (`_UNIT_FILES`). Returns the number of added units. Raises InputError if the set-ups differ.
         """
-        here = read_setup(self.folder)
-        assert here is not None
-        joined = with_setup_of(other, here)
-        with self._refusals_shown():
-            self._refuse_others(joined, here)
-            self._save_setup(joined)
+        setup = read_setup(self.folder)
+        assert setup is not None
+        merged_setup = merge_setup_from(folder, setup)
+        with self._report_write_errors():
+            self._refuse_foreign_files(merged_setup, setup)
+            self._save_setup(merged_setup)
         added = 0
-        for configuration in _configurations_in(other):
-            mine = self._units(configuration)
-            units, damaged = _read_units(_journal(other, configuration))
-            self.damaged += damaged
-            for user, theirs in sorted(units.items()):
-                more = {
-                    kind: path.read_bytes()
-                    for kind in _KEPT
-                    if (path := _kept_file(other, kind, configuration, user)).is_file()
-                    and not self.keeps(kind, configuration, user)
-                }
-                before = mine.get(user)
-                if (
-                    before is None
-                    or (_is_settled(theirs) and not _is_settled(before))
-                    or (before.status == theirs.status == "done" and more)
-                ):
-                    self.append(replace(theirs, kept=more))
+        for configuration in _list_configurations(folder):
+            stored_units = self._load_units(configuration)
+            other_units, damaged = _read_journal(_journal_path(folder, configuration))
+            self.damaged_line_count += damaged
+            for user, other in sorted(other_units.items()):
+                missing_files = self._read_missing_files(folder, configuration, user)
+                if _adds_something(other, stored_units.get(user), missing_files):
+                    self.append(replace(other, files=missing_files))
                     added += 1
         return added
 
-    def configurations(self) -> list[str]:
-        """Every configuration with units here, also of earlier runs."""
-        return _configurations_in(self.folder)
+    def _read_missing_files(self, folder: Path, configuration: str, user: int) -> dict[str, bytes]:
+        """Return the files that another folder has of a unit and that are missing here, by kind."""
+        files = {}
+        for kind in _UNIT_FILES:
+            path = _unit_file_path(folder, kind, configuration, user)
+            if path.is_file() and not self.has_file(kind, configuration, user):
+                files[kind] = path.read_bytes()
+        return files
+
+    def configuration_names(self) -> list[str]:
+        """Return all configurations with units here, including those of earlier runs."""
+        return _list_configurations(self.folder)
 
     def publish(self, *, everything: bool = False) -> None:
         """Renew the readable files of configurations with new units (or of all)."""
-        with self._refusals_shown():
-            for configuration in self.configurations() if everything else sorted(self._dirty):
+        with self._report_write_errors():
+            configurations = self.configuration_names() if everything else sorted(self._dirty)
+            for configuration in configurations:
                 self._publish(configuration)
         self._dirty.clear()
 
-    # --- inside ---
+    # --- internals ---
 
-    def _units(self, configuration: str) -> dict[int, Unit]:
-        units, damaged = _read_units(_journal(self.folder, configuration))
-        self.damaged += damaged
+    def _load_units(self, configuration: str) -> dict[int, Unit]:
+        units, damaged = _read_journal(_journal_path(self.folder, configuration))
+        self.damaged_line_count += damaged
         return units
 
-    def _journal_of(self, configuration: str) -> int:
-        if configuration not in self._handles:
-            handle = _open_journal(_journal(self.folder, configuration))
-            self._open.callback(os.close, handle)
-            self._handles[configuration] = handle
-        return self._handles[configuration]
+    def _journal_handle(self, configuration: str) -> int:
+        if configuration not in self._journal_handles:
+            handle = _open_journal(_journal_path(self.folder, configuration))
+            self._exit_stack.callback(os.close, handle)
+            self._journal_handles[configuration] = handle
+        return self._journal_handles[configuration]
 
     @contextmanager
-    def _refusals_shown(self) -> Iterator[None]:
-        """Turn the operating system's refusals to write into one sentence."""
+    def _report_write_errors(self) -> Iterator[None]:
+        """Report the operating system's write errors as an InputError of one sentence."""
         try:
             yield
         except OSError as error:
@@ -234,101 +246,122 @@ class ResultStore:
             ) from error
 
     def _publish(self, configuration: str) -> None:
-        if configuration in self._handles:
-            os.fsync(self._handles[configuration])
-        files = _files(self._units(configuration), self.names)
-        paths = self._readable(configuration, self.names)
+        if configuration in self._journal_handles:
+            os.fsync(self._journal_handles[configuration])
+        files = _format_readable_files(self._load_units(configuration), self.names)
+        paths = self._readable_paths(configuration, self.names)
         for path, lines in zip(paths, files.values(), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
-                with suppress(OSError):  # where others are in it, or none was
+                with suppress(OSError):  # if it holds other files or does not exist
                     path.parent.rmdir()
             elif not path.exists() or path.read_bytes() != content:
                 write_atomically(path, content)
 
-    def _stored(self, fresh: bool | None = False) -> dict[str, Any] | None:
-        """The set-up that is there; None where a damaged one is deleted for it is to be `fresh`.
+    def _read_stored_setup(self, fresh: bool | None = False) -> dict[str, Any] | None:
+        """Return the stored set-up; None if it is damaged and `fresh` allows deleting it.
 
-        Raises InputError for another damaged one, and for one that no batch has left.
+        Raises InputError for any other damaged one, and for one that no batch has written.
         """
         try:
             return read_setup(self.folder)
         except InputError as error:
-            if fresh and self.configurations():
+            if fresh and self.configuration_names():
                 return None
             if fresh:
-                raise _not_from_here(self.folder / SETUP) from None
-            remedy = f"choose another --out{self._or_fresh}"
+                raise _foreign_file_error(self.folder / SETUP_FILE) from None
+            remedy = f"choose another --out{self._fresh_hint}"
             raise InputError(f"{str(error).removesuffix('.')}: {remedy}.") from None
 
-    def _refuse_others(self, setup: Mapping[str, Any], stored: Mapping[str, Any] | None) -> None:
-        """Raises InputError for a file that no batch has left and that would be written over.
+    def _refuse_foreign_files(
+        self, setup: Mapping[str, Any], stored: Mapping[str, Any] | None
+    ) -> None:
+        """Raise InputError for a file that no batch has written and that would be overwritten.
 
-        Files of a configuration are a batch's where its journal is.
+        Files of a configuration belong to a batch if its journal is there.
         """
-        journals = self.configurations()
-        wanted = {*setup["configurations"], *journals}
-        others = {path for each in wanted for path in self._readable(each, self.names)}
-        others -= {path for each in journals for path in self._readable(each, *_spellings(stored))}
-        others |= {path for each in wanted.difference(journals) for path in self._kept_of(each)}
-        for path in sorted(others):
+        journals = self.configuration_names()
+        written_configurations = {*setup["configurations"], *journals}
+        foreign: set[Path] = set()
+        for configuration in written_configurations:
+            foreign.update(self._readable_paths(configuration, self.names))
+        for configuration in journals:
+            foreign.difference_update(self._readable_paths(configuration, *_naming_years(stored)))
+        for configuration in written_configurations.difference(journals):
+            foreign.update(self._unit_file_paths(configuration))
+        for path in sorted(foreign):
             if os.path.lexists(path):
-                raise _not_from_here(path)
+                raise _foreign_file_error(path)
 
-    def _readable(self, configuration: str, *names: Names) -> list[Path]:
-        """The files of a configuration that people read, as they are called in some years."""
-        spellings = [spelled(configuration, each) for each in names]
-        return [self.folder / kind / f"{name}.jsonl" for name in spellings for kind in _FOLDERS]
+    def _readable_paths(self, configuration: str, *names: NamingYear) -> list[Path]:
+        """Return the paths of a configuration's readable files, as spelled in some years."""
+        paths = []
+        for year in names:
+            name = to_upstream_name(configuration, year)
+            paths += [self.folder / folder / f"{name}.jsonl" for folder in _READABLE_FOLDERS]
+        return paths
 
-    def _kept_of(self, configuration: str) -> list[Path]:
+    def _unit_file_paths(self, configuration: str) -> list[Path]:
         name = glob.escape(configuration)
-        patterns = (each.format(configuration=name, user="*") for each in _KEPT.values())
-        return [path for pattern in patterns for path in self.folder.glob(pattern)]
+        paths: list[Path] = []
+        for template in _UNIT_FILES.values():
+            paths += self.folder.glob(template.format(configuration=name, user="*"))
+        return paths
 
-    def _clear(self, stored: Mapping[str, Any] | None, configurations: Iterable[str]) -> None:
+    def _delete_results(
+        self, stored: Mapping[str, Any] | None, configurations: Iterable[str]
+    ) -> None:
         for configuration in configurations:
-            readable = self._readable(configuration, *_spellings(stored))
-            journal = _journal(self.folder, configuration)
-            _delete([*readable, *self._kept_of(configuration), journal])
+            readable = self._readable_paths(configuration, *_naming_years(stored))
+            journal = _journal_path(self.folder, configuration)
+            _delete([*readable, *self._unit_file_paths(configuration), journal])
 
-    def _agree(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
-        stored = self._stored()
+    def _reconcile_setup(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
+        stored = self._read_stored_setup()
         if stored is None:
-            if self.configurations():
+            if self.configuration_names():
                 raise InputError(
                     f'"{self.folder / JOURNAL}" is not from a batch in this folder: '
-                    f"choose another --out{self._or_fresh}."
+                    f"choose another --out{self._fresh_hint}."
                 )
             self._save_setup(setup)
             return
-        renewed = set(stored["configurations"]).intersection(redo or ())
-        kept = {k: v for k, v in stored["configurations"].items() if k not in renewed}
-        difference = disagreement({**stored, "configurations": kept}, setup)
+        redone = set(stored["configurations"]).intersection(redo or ())
+        remaining = {
+            name: entry for name, entry in stored["configurations"].items() if name not in redone
+        }
+        difference = find_disagreement({**stored, "configurations": remaining}, setup)
         if difference:
             name, had, _ = difference.partition(" had ")
-            again = f", renew {name} alone with --redo {name}" if had and redo is not None else ""
+            redo_hint = ""
+            if had and redo is not None:
+                redo_hint = f", renew {name} alone with --redo {name}"
             raise InputError(
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
-                f"run it as before, choose another --out{again}{self._or_fresh}."
+                f"run it as before, choose another --out{redo_hint}{self._fresh_hint}."
             )
-        self._clear(stored, renewed)
-        stored = {**stored, "configurations": kept}
-        names = {"names": self.names} if "names" in setup else {}
-        self._save_setup({**joined(stored, setup), **names})
-        before: Names = stored.get("names", "2025")
-        if before != self.names:
-            for configuration in self.configurations():
-                _delete(self._readable(configuration, before))
+        self._delete_results(stored, redone)
+        stored = {**stored, "configurations": remaining}
+        merged_setup = merge_setups(stored, setup)
+        if "names" in setup:
+            merged_setup["names"] = self.names
+        self._save_setup(merged_setup)
+        stored_names: NamingYear = stored.get("names", "2025")
+        if stored_names != self.names:
+            for configuration in self.configuration_names():
+                _delete(self._readable_paths(configuration, stored_names))
             self.publish(everything=True)
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
-        write_atomically(self.folder / SETUP, as_json(setup))
+        write_atomically(self.folder / SETUP_FILE, encode_json(setup))
 
 
-def _spellings(stored: Mapping[str, Any] | None) -> tuple[Names, ...]:
-    """The names that a folder's files have: of both years where no set-up says which."""
-    return NAMES if stored is None else (stored.get("names", "2025"),)
+def _naming_years(stored: Mapping[str, Any] | None) -> tuple[NamingYear, ...]:
+    """Return the naming years of a folder's files: both if no set-up says which."""
+    if stored is None:
+        return NAMING_YEARS
+    return (stored.get("names", "2025"),)
 
 
 def _delete(paths: Iterable[Path]) -> None:
@@ -337,97 +370,124 @@ def _delete(paths: Iterable[Path]) -> None:
 
 
 def _is_settled(unit: Unit) -> bool:
-    """Whether it would be the same wherever it is evaluated."""
+    """Return whether another evaluation elsewhere would end the same way."""
     return unit.status != "failed" and not unit.lacked
 
 
-def _record(unit: Unit) -> dict[str, Any]:
-    """A unit as its journal holds it."""
+def _adds_something(other: Unit, stored: Unit | None, missing_files: Mapping[str, bytes]) -> bool:
+    """Return whether a unit of another folder counts as missing beside the stored unit."""
+    if stored is None:
+        return True
+    if _is_settled(other) and not _is_settled(stored):
+        return True
+    both_done = stored.status == "done" and other.status == "done"
+    return both_done and bool(missing_files)
+
+
+def _make_record(unit: Unit) -> dict[str, Any]:
+    """Return a unit as its journal stores it."""
     record: dict[str, Any] = {"user": unit.user, "status": unit.status}
     if unit.status == "done":
-        seconds, peak_mb = round(unit.seconds, 6), round(unit.peak_mb, 1)
-        record |= {"line": unit.line, "seconds": seconds, "peak_mb": peak_mb}
+        record["line"] = unit.line
+        record["seconds"] = round(unit.seconds, 6)
+        record["peak_mb"] = round(unit.peak_mb, 1)
         if unit.cpu_seconds is not None:
             record["cpu_seconds"] = round(unit.cpu_seconds, 6)
-        more: dict[str, object] = {"notes": list(unit.notes)}
-    else:
-        record["reason"] = unit.reason
-        more = {"lacked": unit.lacked, "detail": unit.detail}
-    return record | {key: value for key, value in more.items() if value}
+        if unit.notes:
+            record["notes"] = list(unit.notes)
+        return record
+    record["reason"] = unit.reason
+    if unit.lacked:
+        record["lacked"] = unit.lacked
+    if unit.detail:
+        record["detail"] = unit.detail
+    return record
 
 
-def _journal(folder: Path, configuration: str) -> Path:
+def _journal_path(folder: Path, configuration: str) -> Path:
     return folder / JOURNAL / f"{configuration}.jsonl"
 
 
-def _kept_file(folder: Path, kind: str, configuration: str, user: int) -> Path:
-    """Where a file of KEPT lies."""
-    return folder / _KEPT[kind].format(configuration=configuration, user=user)
+def _unit_file_path(folder: Path, kind: str, configuration: str, user: int) -> Path:
+    """Return the path of a unit's file of this kind (see `_UNIT_FILES`)."""
+    return folder / _UNIT_FILES[kind].format(configuration=configuration, user=user)
 
 
-def _files(units: Mapping[int, Unit], names: Names) -> dict[str, list[str]]:
-    """By folder, the lines of the files that people read.
+def _format_readable_files(units: Mapping[int, Unit], names: NamingYear) -> dict[str, list[str]]:
+    """Return the lines of the readable files, by folder.
 
-    Results under names of 2026 tell the time, as srs-benchmark's do since then: readers know
-    by it which year's names a file has (`result_files.year_of`).
+    Results under names of 2026 contain the time, as srs-benchmark's have since then: readers
+    recognize the naming year of a file by it (`result_files.detect_naming_year`).
     """
-    files: dict[str, list[str]] = {folder: [] for folder in _FOLDERS}
+    files: dict[str, list[str]] = {folder: [] for folder in _READABLE_FOLDERS}
     for user, unit in sorted(units.items()):
-        said = _record(unit)
+        record = _make_record(unit)
         if unit.line is not None:
-            time_ms = {"time_ms": round(1000 * unit.seconds, 3)}  # upstream's key
-            files["result"].append(
-                json.dumps({**unit.line, **(time_ms if names == "2026" else {})})
-            )
+            time_ms = round(1000 * unit.seconds, 3)
+            result = dict(unit.line)
+            if names == "2026":
+                result["time_ms"] = time_ms  # upstream's key
+            files["result"].append(json.dumps(result))
             timing = {"user": user, "size": unit.line["size"]}
-            keys = ("seconds", "cpu_seconds", "peak_mb", "notes")
-            timing |= {key: said[key] for key in keys if key in said}
-            files["timing"].append(json.dumps(timing | time_ms))
+            for key in ("seconds", "cpu_seconds", "peak_mb", "notes"):
+                if key in record:
+                    timing[key] = record[key]
+            timing["time_ms"] = time_ms
+            files["timing"].append(json.dumps(timing))
         else:
-            why = {key: said[key] for key in ("user", "reason", "detail") if key in said}
-            files[unit.status].append(json.dumps(why))
+            keys = ("user", "reason", "detail")
+            explanation = {key: record[key] for key in keys if key in record}
+            files[unit.status].append(json.dumps(explanation))
     return files
 
 
-def result_text(folder: Path, configuration: str) -> str:
-    """What a configuration's result file says by its journal."""
-    names: Names = (read_setup(folder) or {}).get("names", "2025")
-    lines = _files(units_of(folder, configuration), names)["result"]
+def format_result_file(folder: Path, configuration: str) -> str:
+    """Return the text of a configuration's result file, made from its journal."""
+    names: NamingYear = (read_setup(folder) or {}).get("names", "2025")
+    lines = _format_readable_files(read_units(folder, configuration), names)["result"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def units_of(folder: Path, configuration: str) -> dict[int, Unit]:
-    """What became of a configuration's users, by the journal of a batch folder."""
-    return _read_units(_journal(folder, configuration))[0]
+def read_units(folder: Path, configuration: str) -> dict[int, Unit]:
+    """Return the units of a configuration by user, from the journal of a batch folder."""
+    return _read_journal(_journal_path(folder, configuration))[0]
 
 
 def has_journal(folder: Path, configuration: str) -> bool:
-    """Whether a batch folder has units of a configuration."""
-    return bool(configuration) and _journal(folder, configuration).is_file()
+    """Return whether a batch folder has units of a configuration."""
+    return bool(configuration) and _journal_path(folder, configuration).is_file()
 
 
-def damaged_lines(folder: Path) -> dict[Path, int]:
-    """Journals with lines that are damaged or torn, and how many."""
-    paths = [_journal(folder, configuration) for configuration in _configurations_in(folder)]
-    return {path: count for path in paths if (count := _read_units(path)[1])}
+def count_damaged_lines(folder: Path) -> dict[Path, int]:
+    """Return the journals that have damaged or torn lines, with the number of these."""
+    counts = {}
+    for configuration in _list_configurations(folder):
+        path = _journal_path(folder, configuration)
+        _, count = _read_journal(path)
+        if count:
+            counts[path] = count
+    return counts
 
 
-def _configurations_in(folder: Path) -> list[str]:
+def _list_configurations(folder: Path) -> list[str]:
     return sorted(path.name.removesuffix(".jsonl") for path in (folder / JOURNAL).glob("*.jsonl"))
 
 
-def _read_units(path: Path) -> tuple[dict[int, Unit], int]:
-    """Last unit of each user in a journal, and the number of lines that are damaged or torn.
+def _read_journal(path: Path) -> tuple[dict[int, Unit], int]:
+    """Return the last unit of each user in a journal, and the number of damaged or torn lines.
 
     A line is a checksum and a JSON object. A damaged one no longer counts once every user that it
     names has a later unit.
     """
     units: dict[int, Unit] = {}
-    lost: list[set[int]] = []  # the users that each damaged line names and that wait for a unit
-    for line in BytesIO(path.read_bytes() if path.exists() else b""):
+    lost: list[set[int]] = []  # users named by each damaged line that have no later unit yet
+    content = path.read_bytes() if path.exists() else b""
+    for line in BytesIO(content):
         checksum, _, text = line.partition(b" ")
-        if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(text[:-1]):
-            lost.append({int(user) for user in re.findall(rb'"user": (\d{1,18})', line)} or {-1})
+        is_whole = line.endswith(b"\n")
+        if not is_whole or checksum != b"%08x" % zlib.crc32(text[:-1]):
+            named_users = {int(user) for user in re.findall(rb'"user": (\d{1,18})', line)}
+            lost.append(named_users or {-1})
             continue
         record = json.loads(text)
         notes = tuple(record.pop("notes", ()))
@@ -438,9 +498,9 @@ def _read_units(path: Path) -> tuple[dict[int, Unit], int]:
 
 
 def _append(handle: int, record: Mapping[str, Any]) -> None:
-    """Add a line to a journal. It survives the end of this process as soon as this returns.
+    """Add a line to a journal; it survives the end of this process as soon as this returns.
 
-    Raises OSError, as on a full disk; the journal is as before then.
+    Raises OSError, as on a full disk; the journal is then as it was before.
     """
     text = json.dumps(record, allow_nan=False).encode()
     line = b"%08x %s\n" % (zlib.crc32(text), text)
@@ -449,24 +509,26 @@ def _append(handle: int, record: Mapping[str, Any]) -> None:
         while line:
             line = line[os.write(handle, line) :]
     except OSError:
-        os.ftruncate(handle, end)  # what is written later must not be glued to half a line
+        os.ftruncate(handle, end)  # later lines must not be glued to half a line
         raise
 
 
 def _open_journal(path: Path) -> int:
-    """A handle to append to; a torn last line is cut off first."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+    """Open a journal for appending and return the handle; a torn last line is cut off first."""
+    binary = getattr(os, "O_BINARY", 0)  # on Windows only
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o666)
     content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.ftruncate(handle, whole)
+    end_of_last_line = content.rfind(b"\n") + 1
+    if end_of_last_line < len(content):
+        os.ftruncate(handle, end_of_last_line)
     return handle
 
 
-def hold(folder: Path, refusal: str) -> Callable[[], None]:
-    """Hold a folder alone; returns what lets go. The system lets go when a process ends.
+def lock_folder(folder: Path, refusal: str) -> Callable[[], None]:
+    """Lock a folder and return the function that unlocks it.
 
-    Raises InputError with the refusal where another process holds it.
+    The system unlocks the folder when the process ends. Raises InputError with the refusal if
+    another process holds the lock.
     """
     from filelock import FileLock, Timeout
 

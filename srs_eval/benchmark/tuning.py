@@ -1,4 +1,4 @@
-"""The set-ups that an audit tries: which, on whom, and what came of them.
+"""Search the training set-ups of an audit and collect their results.
 
 A set-up that is tried is a configuration, and a batch evaluates it like any other: in the folder
 `search` on the last fifth of each training part, in `evaluated` by the usual protocol.
@@ -17,148 +17,180 @@ from statistics import fmean
 
 import numpy as np
 
-from srs_eval.benchmark.store import Unit, units_of
+from srs_eval.benchmark.store import Unit, read_units
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.evaluate import Session
+from srs_eval.engine.evaluate import LearnerSession
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value
 
-Setup = dict[str, Value]
-"""Hyperparameters that are not as published, by name."""
-SEARCH, _EVALUATED = PARTS = "search", "evaluated"
-_HALVES = 2
-_HELD_OUT = 5  # a training part's last fifth evaluates the set-ups
-_ROUND = 6  # set-ups that are tried at a time
-_SHRINKS = 0.75  # the box, from round to round
-_NEAR = 0.15  # of the width of what was tried: so near its end is on the edge
-_DRAWS = 20  # for a set-up that was not tried before
+TrainingSetup = dict[str, Value]
+"""Hyperparameters that differ from the published ones, by name."""
+SEARCH_FOLDER = "search"
+_EVALUATION_FOLDER = "evaluated"
+STAGE_FOLDERS = (SEARCH_FOLDER, _EVALUATION_FOLDER)
+_HALF_COUNT = 2
+_HELD_OUT_DIVISOR = 5  # the last fifth of a training part evaluates the set-ups
+_ROUND_SIZE = 6  # set-ups tried at a time
+_BOX_SHRINKAGE = 0.75  # factor on the size of the box, from round to round
+_EDGE_SHARE = 0.15  # of the tried range: a best value this near an end counts as on the edge
+_MAX_DRAWS = 20  # attempts to draw a set-up that was not tried before
 
 
-class _Search:
-    """Looks for the set-up with the least loss: at random, in a box around the best so far.
+class _RandomSearch:
+    """Search for the set-up with the least loss: at random, in a box around the best so far.
 
     The published one is tried first. The box is logarithmic and at first as wide as each
-    hyperparameter says; it follows the best and shrinks where that has hardly moved. `ask` gives
-    the set-ups of the next round, `tell` takes their losses (inf: of no use).
+    hyperparameter specifies; it follows the best set-up and shrinks when the best has hardly moved.
+    `ask` returns the set-ups of the next round, `tell` takes their losses (inf: unusable).
     """
 
     def __init__(
         self,
-        knobs: Sequence[Hyperparameter],
+        hyperparameters: Sequence[Hyperparameter],
         published: Mapping[str, Value],
         trials: int,
         seed: int,
     ) -> None:
-        """`trials` set-ups are tried besides the published one, whose values are `published`."""
+        """Prepare to try `trials` set-ups besides the published one with the values `published`."""
         self._published = dict(published)
-        searched = [each for each in knobs if each.searched]
-        self._knobs = [each for each in searched if published[each.name] != 0]
-        self.left_out = tuple(each.name for each in searched if published[each.name] == 0)
-        """Names of numbers that are 0 as published."""
-        self._left = trials if self._knobs else 0
+        self._hyperparameters: list[Hyperparameter] = []
+        without_start = []
+        for hyperparameter in hyperparameters:
+            if not hyperparameter.is_searched:
+                continue
+            if published[hyperparameter.name] == 0:
+                without_start.append(hyperparameter.name)
+            else:
+                self._hyperparameters.append(hyperparameter)
+        self.not_searched = tuple(without_start)
+        """Names of the hyperparameters whose published value is 0."""
+        self._trials_left = trials if self._hyperparameters else 0
         self._random = np.random.default_rng(seed)
-        self._size = 1.0  # of the box
-        self._asked: list[Setup] = [{}]
-        self.tried: list[tuple[Setup, float]] = []
+        self._box_size = 1.0
+        self._pending: list[TrainingSetup] = [{}]
+        self.tried: list[tuple[TrainingSetup, float]] = []
 
     @property
-    def best(self) -> tuple[Setup, float]:
-        """The set-up with the least loss; the earliest of equals, so the published one if none."""
-        return min(self.tried, key=lambda each: each[1])
+    def best(self) -> tuple[TrainingSetup, float]:
+        """The set-up with the least loss; of equals the earliest: the published one wins ties."""
+        return min(self.tried, key=lambda setup_and_loss: setup_and_loss[1])
 
-    def ask(self) -> list[Setup]:
-        """The set-ups of the next round; none when all trials are made."""
+    def ask(self) -> list[TrainingSetup]:
+        """Return the set-ups of the next round; none after the last trial."""
         if self.tried:
-            self._asked = self._drawn(min(_ROUND, self._left))
-        return list(self._asked)
+            self._pending = self._draw_setups(min(_ROUND_SIZE, self._trials_left))
+        return list(self._pending)
 
     def tell(self, losses: Sequence[float]) -> None:
-        """The losses of what `ask` gave, in its order."""
-        before = self.best[0] if self.tried else {}
+        """Record the losses of the set-ups that `ask` returned, in the same order."""
+        previous_best: TrainingSetup = {}
         if self.tried:
-            self._left -= len(self._asked)
-        self.tried += zip(self._asked, losses, strict=True)
-        best = self.best[0]
+            previous_best, _ = self.best
+            self._trials_left -= len(self._pending)
+        self.tried += zip(self._pending, losses, strict=True)
+        best, _ = self.best
         hardly_moved = all(
-            abs(self._log(each, best) - self._log(each, before))
-            <= self._size / 2 * math.log(each.spread)
-            for each in self._numbers
+            abs(
+                self._log_value(hyperparameter, best)
+                - self._log_value(hyperparameter, previous_best)
+            )
+            <= self._box_size / 2 * math.log(hyperparameter.spread)
+            for hyperparameter in self._numeric_hyperparameters
         )
         if len(self.tried) > 1 and hardly_moved:
-            self._size *= _SHRINKS
+            self._box_size *= _BOX_SHRINKAGE
 
     @property
     def on_edge(self) -> tuple[str, ...]:
-        """What the best one has near an end of all that was tried: a better one may lie beyond."""
-        found = []
-        for each in self._numbers:
-            tried = [self._log(each, setup) for setup, _ in self.tried]
-            low, high, best = min(tried), max(tried), self._log(each, self.best[0])
-            near = _NEAR * (high - low)
-            if (best > high - near and high < math.log(each.most)) or (
-                best < low + near and low > math.log(each.least)
-            ):
-                found.append(each.name)
-        return tuple(found)
+        """Hyperparameters whose best value is near an end of the tried range.
+
+        A better value may lie beyond that end.
+        """
+        names = []
+        best_setup, _ = self.best
+        for hyperparameter in self._numeric_hyperparameters:
+            tried = [self._log_value(hyperparameter, setup) for setup, _ in self.tried]
+            low = min(tried)
+            high = max(tried)
+            best = self._log_value(hyperparameter, best_setup)
+            margin = _EDGE_SHARE * (high - low)
+            is_at_top = best > high - margin and high < math.log(hyperparameter.maximum)
+            is_at_bottom = best < low + margin and low > math.log(hyperparameter.minimum)
+            if is_at_top or is_at_bottom:
+                names.append(hyperparameter.name)
+        return tuple(names)
 
     @property
-    def _numbers(self) -> list[Hyperparameter]:
-        return [each for each in self._knobs if not each.choices]
+    def _numeric_hyperparameters(self) -> list[Hyperparameter]:
+        return [
+            hyperparameter for hyperparameter in self._hyperparameters if not hyperparameter.choices
+        ]
 
-    def _log(self, each: Hyperparameter, setup: Mapping[str, Value]) -> float:
-        value = float(setup.get(each.name, self._published[each.name]))
-        return math.log(min(max(value, each.least), each.most))  # a flag may say something beyond
+    def _log_value(self, hyperparameter: Hyperparameter, setup: Mapping[str, Value]) -> float:
+        value = float(setup.get(hyperparameter.name, self._published[hyperparameter.name]))
+        # A flag may exceed the range.
+        value = min(max(value, hyperparameter.minimum), hyperparameter.maximum)
+        return math.log(value)
 
-    def _drawn(self, count: int) -> list[Setup]:
-        """New set-ups, of each hyperparameter one of each of `count` parts of the box."""
-        known = {_key(setup) for setup, _ in self.tried}
-        parts = np.array([self._random.permutation(count) for _ in self._knobs]).T
-        drawn = []
-        for part in parts:
-            place = (part + self._random.random(len(part))) / count
-            for _ in range(_DRAWS):
-                setup = self._setup(place)
-                if _key(setup) not in known:
-                    known.add(_key(setup))
-                    drawn.append(setup)
+    def _draw_setups(self, count: int) -> list[TrainingSetup]:
+        """Draw new set-ups, of each hyperparameter one value from each of `count` parts.
+
+        The parts together are the box.
+        """
+        tried_keys = {_setup_key(setup) for setup, _ in self.tried}
+        slices = np.array([self._random.permutation(count) for _ in self._hyperparameters]).T
+        setups = []
+        for setup_slices in slices:
+            dimensions = len(setup_slices)
+            position = (setup_slices + self._random.random(dimensions)) / count
+            for _ in range(_MAX_DRAWS):
+                setup = self._setup_at(position)
+                if _setup_key(setup) not in tried_keys:
+                    tried_keys.add(_setup_key(setup))
+                    setups.append(setup)
                     break
-                place = self._random.random(len(part))
-        return drawn
+                position = self._random.random(dimensions)
+        return setups
 
-    def _setup(self, place: FloatArray) -> Setup:
-        """With four digits; what is as published is not named."""
-        best, setup = self.best[0], Setup()
-        for each, share in zip(self._knobs, place.tolist(), strict=True):
+    def _setup_at(self, position: FloatArray) -> TrainingSetup:
+        """Return the set-up at a position in the box, to four digits, without published values."""
+        best, _ = self.best
+        setup: TrainingSetup = {}
+        for hyperparameter, coordinate in zip(
+            self._hyperparameters, position.tolist(), strict=True
+        ):
             value: Value
-            published = self._published[each.name]
-            if each.choices:
-                value = each.choices[int(share * len(each.choices))]
+            published = self._published[hyperparameter.name]
+            if hyperparameter.choices:
+                value = hyperparameter.choices[int(coordinate * len(hyperparameter.choices))]
             else:
-                half = self._size * math.log(each.spread)
-                number = math.exp(self._log(each, best) + half * (2 * share - 1))
-                value = _rounded(min(max(number, each.least), each.most), each)
-                published = _rounded(float(published), each)
+                half_width = self._box_size * math.log(hyperparameter.spread)
+                center = self._log_value(hyperparameter, best)
+                number = math.exp(center + half_width * (2 * coordinate - 1))
+                number = min(max(number, hyperparameter.minimum), hyperparameter.maximum)
+                value = _round_value(number, hyperparameter)
+                published = _round_value(float(published), hyperparameter)
             if value != published:
-                setup[each.name] = value
+                setup[hyperparameter.name] = value
         return setup
 
 
-def _rounded(value: float, each: Hyperparameter) -> float:
-    return round(value) if each.whole else float(f"{value:.4g}")
+def _round_value(value: float, hyperparameter: Hyperparameter) -> float:
+    return round(value) if hyperparameter.is_integer else float(f"{value:.4g}")
 
 
-def _key(setup: Mapping[str, Value]) -> str:
+def _setup_key(setup: Mapping[str, Value]) -> str:
     return json.dumps(setup, sort_keys=True)
 
 
-# What the set-ups are chosen by
+# How the set-ups are chosen
 
 
-def _split_past(trials: Trials) -> tuple[Fold, ...]:
-    """Each fold's training part as a fold of its own: what came before predicts its last fifth.
+def _split_training_parts(trials: Trials) -> tuple[Fold, ...]:
+    """Turn each fold's training part into a fold: the earlier rows predict its last fifth.
 
     Parts that are too small for that are left out.
     """
@@ -166,25 +198,27 @@ def _split_past(trials: Trials) -> tuple[Fold, ...]:
         trials.protocol.no_test_same_day or trials.protocol.equalize_test_with_non_secs
     )
 
-    def evaluated(rows: IntArray) -> IntArray:
-        return rows[trials.elapsed_days[rows] > 0] if later_only else rows
-
     folds = []
     for fold in trials.folds:
-        first = len(fold.train) - len(fold.train) // _HELD_OUT
-        test = evaluated(fold.train[first:])
+        first = len(fold.train) - len(fold.train) // _HELD_OUT_DIVISOR
+        test = fold.train[first:]
+        if later_only:
+            test = test[trials.elapsed_days[test] > 0]
         if len(test):
             folds.append(Fold(train=fold.train[:first], test=test))
     return tuple(folds)
 
 
-class PastSession(Session):
-    """Evaluates on held-out rows of training parts; sees none of the user's evaluated reviews."""
+class PastSession(LearnerSession):
+    """Session on held-out rows of training parts, without the user's evaluated reviews."""
 
     def trials(self, protocol: Protocol) -> Trials:
-        """The trials with other folds. Raises NotEnoughData where no training part can be split."""
+        """Return the trials with folds of `_split_training_parts`.
+
+        Raises NotEnoughData if no training part can be split.
+        """
         trials = super().trials(protocol)
-        folds = _split_past(trials)
+        folds = _split_training_parts(trials)
         if not folds:
             raise NotEnoughData("the training parts are too small to be split")
         return replace(trials, folds=folds)
@@ -194,16 +228,16 @@ class PastSession(Session):
 
 
 @dataclass(frozen=True)
-class _Stage:
-    """Fits that can be made at once."""
+class _FitStage:
+    """Fits that can run at the same time."""
 
-    part: str  # of PARTS
-    configurations: list[Configuration]  # trained with a set-up each, with names of their own
-    users: dict[str, list[int]]  # who is to be evaluated, by these names
+    folder: str  # one of STAGE_FOLDERS
+    configurations: list[Configuration]  # each trained with one set-up, under a name of its own
+    users: dict[str, list[int]]  # users to evaluate, by these names
 
 
-class Tries:
-    """What is tried in an audit, stage by stage, and what came of it."""
+class AuditSearch:
+    """All trials of an audit, stage by stage, and their results."""
 
     def __init__(
         self,
@@ -215,128 +249,163 @@ class Tries:
         repeats: int,
         seed: int,
     ) -> None:
-        """`folder` holds a batch folder for each of PARTS."""
+        """Prepare the searches; `folder` holds a batch folder for each of STAGE_FOLDERS."""
         self._folder = folder
-        self.configurations = {each.name: each for each in configurations}
-        self.users = tuple(users)
-        self.halves = [self.users[half::_HALVES] for half in range(_HALVES)]
-        self.repeats = repeats
-        self._made: dict[tuple[str, str], Mapping[int, Unit]] = {}
-        self.searches = {
-            each.name: [
-                _Search(
-                    each.tunable,
-                    {knob.name: knob.default_under(each.protocol) for knob in each.tunable},
-                    trials,
-                    seed,
-                )
-                for _ in self.halves
-            ]
-            for each in configurations
-            if any(knob.searched for knob in each.tunable)
+        self.configurations = {
+            configuration.name: configuration for configuration in configurations
         }
+        self.users = tuple(users)
+        self.halves = [self.users[half::_HALF_COUNT] for half in range(_HALF_COUNT)]
+        self.repeats = repeats
+        self._units: dict[tuple[str, str], Mapping[int, Unit]] = {}
+        self.searches: dict[str, list[_RandomSearch]] = {}  # by half
+        for configuration in configurations:
+            hyperparameters = configuration.tunable_hyperparameters
+            if any(hyperparameter.is_searched for hyperparameter in hyperparameters):
+                published = {
+                    hyperparameter.name: hyperparameter.default_under(configuration.protocol)
+                    for hyperparameter in hyperparameters
+                }
+                self.searches[configuration.name] = [
+                    _RandomSearch(hyperparameters, published, trials, seed) for _ in self.halves
+                ]
 
-    def stages(self) -> Iterator[_Stage]:
-        """The fits in parts; `read` has to follow each."""
-        while asked := [
-            (name, half, setups)
-            for name, searches in self.searches.items()
-            for half, search in enumerate(searches)
-            if (setups := search.ask())
-        ]:
-            tried = ((name, self.halves[half], each) for name, half, some in asked for each in some)
-            yield self._stage(SEARCH, tried)
-            for name, half, setups in asked:
-                self.searches[name][half].tell(self.losses(name, self.halves[half], setups))
-        # For the ledger alone: the best of each half on the other half.
-        searches = [(name, each) for name, some in self.searches.items() for each in some]
-        if searches:
-            best = ((name, self.users, search.best[0]) for name, search in searches)
-            yield self._stage(SEARCH, best)
-        evaluated = (
-            (name, users, {**setup, **seeded})
-            for name in self.configurations
-            for half, users in enumerate(self.halves)
-            for setup in ({}, self.chosen_for(name, half))
-            for seeded in self.seedings(name)
-        )
-        yield self._stage(_EVALUATED, evaluated)
+    def stages(self) -> Iterator[_FitStage]:
+        """Yield the fits in stages; call `read_results` after each."""
+        while True:
+            searching = self._ask_searches()
+            if not searching:
+                break
+            requests = []
+            for name, half, setups in searching:
+                requests += [(name, self.halves[half], setup) for setup in setups]
+            yield self._make_stage(SEARCH_FOLDER, requests)
+            for name, half, setups in searching:
+                losses = self.mean_losses(name, self.halves[half], setups)
+                self.searches[name][half].tell(losses)
+        # For the ledger only: the best of each half, on all users.
+        requests = []
+        for name, searches in self.searches.items():
+            requests += [(name, self.users, search.best[0]) for search in searches]
+        if requests:
+            yield self._make_stage(SEARCH_FOLDER, requests)
+        yield self._make_stage(_EVALUATION_FOLDER, self._list_evaluations())
 
-    def fits(self, name: str, trials: int) -> int:
-        """How many a user needs at most: the winners of each half are tried on the other, too."""
-        searched = name in self.searches
-        evaluated = (_HALVES if searched else 1) * len(self.seedings(name))
-        return evaluated + (trials + _HALVES if searched else 0)
+    def _ask_searches(self) -> list[tuple[str, int, list[TrainingSetup]]]:
+        """Return the set-ups of the next round, by configuration name and half."""
+        searching = []
+        for name, searches in self.searches.items():
+            for half, search in enumerate(searches):
+                setups = search.ask()
+                if setups:
+                    searching.append((name, half, setups))
+        return searching
 
-    def read(self, stage: _Stage) -> None:
-        """Look up what came of a stage."""
+    def _list_evaluations(self) -> list[tuple[str, Sequence[int], TrainingSetup]]:
+        """Return the set-ups to evaluate, published and tuned, by configuration name and users."""
+        evaluations: list[tuple[str, Sequence[int], TrainingSetup]] = []
+        for name in self.configurations:
+            for half, users in enumerate(self.halves):
+                for setup in ({}, self.setup_for(name, half)):
+                    for seed_setup in self.seed_setups(name):
+                        evaluations.append((name, users, {**setup, **seed_setup}))
+        return evaluations
+
+    def count_fits(self, name: str, trials: int) -> int:
+        """Return the largest number of fits for a user, including those of both halves' winners."""
+        evaluations = len(self.seed_setups(name))
+        if name not in self.searches:
+            return evaluations
+        return _HALF_COUNT * evaluations + trials + _HALF_COUNT
+
+    def read_results(self, stage: _FitStage) -> None:
+        """Read the results of a stage."""
         for name in stage.users:
-            self._made[stage.part, name] = units_of(self._folder / stage.part, name)
+            self._units[stage.folder, name] = read_units(self._folder / stage.folder, name)
 
-    def made(self, part: str, name: str, setup: Mapping[str, Value], user: int) -> Unit | None:
-        """What came of a set-up on a user; None where it was not tried."""
-        tried = _tried(self.configurations[name], setup).name
-        return self._made.get((part, tried), {}).get(user)
+    def find_unit(
+        self, folder: str, name: str, setup: Mapping[str, Value], user: int
+    ) -> Unit | None:
+        """Return the unit of a set-up on a user; None if it was not tried."""
+        trial_name = _trial_configuration(self.configurations[name], setup).name
+        return self._units.get((folder, trial_name), {}).get(user)
 
-    def evaluated(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
-        """What came of a set-up on the evaluated reviews of a user."""
-        unit = self.made(_EVALUATED, name, setup, user)
+    def evaluated_unit(self, name: str, setup: Mapping[str, Value], user: int) -> Unit:
+        """Return the unit of a set-up on the evaluated reviews of a user."""
+        unit = self.find_unit(_EVALUATION_FOLDER, name, setup, user)
         assert unit is not None
         return unit
 
-    def all_evaluated(self, name: str) -> list[Unit]:
-        """As published, and as tuned where that is something else."""
-        return [
-            self.evaluated(name, setup, user)
-            for half, users in enumerate(self.halves)
-            for setup in ({}, *filter(None, [self.chosen_for(name, half)]))
-            for user in users
-        ]
+    def evaluated_units(self, name: str) -> list[Unit]:
+        """Return the units as published, and as tuned if that differs."""
+        units = []
+        for half, users in enumerate(self.halves):
+            units += [self.evaluated_unit(name, {}, user) for user in users]
+            tuned_setup = self.setup_for(name, half)
+            if tuned_setup:
+                units += [self.evaluated_unit(name, tuned_setup, user) for user in users]
+        return units
 
-    def chosen_for(self, name: str, half: int) -> Setup:
-        """The set-up that a half of the users is evaluated with: the other half's."""
-        return self.searches[name][1 - half].best[0] if name in self.searches else {}
+    def setup_for(self, name: str, half: int) -> TrainingSetup:
+        """Return the set-up that evaluates one half of the users: the other half's best one."""
+        if name not in self.searches:
+            return {}
+        best_setup, _ = self.searches[name][1 - half].best
+        return best_setup
 
-    def seedings(self, name: str) -> list[Setup]:
-        """What is added to a set-up for each seed that is evaluated."""
-        seeds = self.repeats if SEED in self.configurations[name].tunable else 1
+    def seed_setups(self, name: str) -> list[TrainingSetup]:
+        """Return the additions to a set-up, one for each evaluated seed."""
+        seeds = self.repeats if SEED in self.configurations[name].tunable_hyperparameters else 1
         return [{SEED.name: seed} if seed else {} for seed in range(seeds)]
 
-    def losses(
+    def mean_losses(
         self, name: str, users: Sequence[int], setups: Sequence[Mapping[str, Value]]
     ) -> list[float]:
-        """Mean loss of the users' training parts by set-up; inf where it fails on one of them.
+        """Return the mean loss on the users' training parts by set-up; inf if it fails on one user.
 
-        Of the users with whom the published set-up works; inf for all where there are none.
+        Only users with whom the published set-up works count; without any, all losses are inf.
         """
-        counted = self.usable(name, users)
-        found = []
+        usable_users = self.usable_users(name, users)
+        means = []
         for setup in setups:
-            units = [self.made(SEARCH, name, setup, user) for user in counted]
-            lost = [unit.log_loss if unit else math.nan for unit in units]
-            works = bool(lost) and not any(map(math.isnan, lost))
-            found.append(fmean(lost) if works else math.inf)
-        return found
+            units = [self.find_unit(SEARCH_FOLDER, name, setup, user) for user in usable_users]
+            losses = [unit.log_loss if unit else math.nan for unit in units]
+            is_usable = bool(losses) and not any(map(math.isnan, losses))
+            means.append(fmean(losses) if is_usable else math.inf)
+        return means
 
-    def usable(self, name: str, users: Iterable[int]) -> list[int]:
-        """Those whose training parts the published set-up can be fitted to."""
-        tried = ((user, self.made(SEARCH, name, {}, user)) for user in users)
-        return [user for user, unit in tried if unit is not None and unit.status == "done"]
+    def usable_users(self, name: str, users: Iterable[int]) -> list[int]:
+        """Return the users whose training parts the published set-up can be fitted to."""
+        usable_users = []
+        for user in users:
+            unit = self.find_unit(SEARCH_FOLDER, name, {}, user)
+            if unit is not None and unit.status == "done":
+                usable_users.append(user)
+        return usable_users
 
-    def _stage(self, part: str, wanted: Iterable[tuple[str, Sequence[int], Setup]]) -> _Stage:
-        """Each configuration once, with all users that it is wanted for."""
-        tried: dict[str, Configuration] = {}
-        users: dict[str, dict[int, None]] = defaultdict(dict)
-        for name, some, setup in wanted:
-            configuration = _tried(self.configurations[name], setup)
-            tried[configuration.name] = configuration
-            users[configuration.name] |= dict.fromkeys(some)
-        return _Stage(part, [*tried.values()], {name: [*some] for name, some in users.items()})
+    def _make_stage(
+        self, folder: str, requests: Iterable[tuple[str, Sequence[int], TrainingSetup]]
+    ) -> _FitStage:
+        """Return each configuration once, with all users that it is requested for."""
+        configurations: dict[str, Configuration] = {}
+        users_by_name: dict[str, dict[int, None]] = defaultdict(dict)
+        for name, users, setup in requests:
+            configuration = _trial_configuration(self.configurations[name], setup)
+            configurations[configuration.name] = configuration
+            users_by_name[configuration.name] |= dict.fromkeys(users)
+        return _FitStage(
+            folder,
+            list(configurations.values()),
+            {name: list(users) for name, users in users_by_name.items()},
+        )
 
 
-def _tried(configuration: Configuration, setup: Mapping[str, Value]) -> Configuration:
-    """With a name that only this set-up has, NAME@...; as published it keeps its own."""
+def _trial_configuration(configuration: Configuration, setup: Mapping[str, Value]) -> Configuration:
+    """Return the configuration with a set-up under a unique name, NAME@...
+
+    Without a set-up, it stays as published and keeps its name.
+    """
     if not setup:
         return configuration
-    digest = hashlib.sha256(_key(setup).encode()).hexdigest()[:12]
-    return replace(configuration.trained_with(setup), name=f"{configuration.name}@{digest}")
+    digest = hashlib.sha256(_setup_key(setup).encode()).hexdigest()[:12]
+    return replace(configuration.with_hyperparameters(setup), name=f"{configuration.name}@{digest}")

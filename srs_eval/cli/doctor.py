@@ -1,4 +1,4 @@
-"""What a report about a mistake needs to tell, and nothing personal."""
+"""Print diagnostic information for a bug report, and nothing personal."""
 
 from __future__ import annotations
 
@@ -13,94 +13,106 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from srs_eval.cli.options import FINE, SOME_FAILED
+from srs_eval.cli.options import PARTIAL_FAILURE, SUCCESS
 from srs_eval.data.paths import DEMO_FILE, VERSION, cache_dir, config_dir
 from srs_eval.report.console import say, show
 
-_TRIED = "HLR"
-_TOLD = ("TERM", "COLORTERM", "TERM_PROGRAM")
-_SET = ("TMUX", "WT_SESSION", "SSH_CONNECTION")  # what they hold is nobody's business
+_TRIAL_MODEL = "HLR"
+_SHOWN_VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM")
+_MENTIONED_VARIABLES = ("TMUX", "WT_SESSION", "SSH_CONNECTION")  # their values are private
 
 
-def about() -> str:
-    """Version, Python and the system that Python was built for."""
+def format_version() -> str:
+    """Return the version, Python's version and the system that Python was built for."""
     return f"srs-eval {VERSION}, Python {sys.version.split()[0]}, {sysconfig.get_platform()}"
 
 
 def doctor() -> int:
     """Print what a report about a mistake needs, without names, and try whether models compile."""
-    for line in _facts():
-        show(line)
+    for fact in _collect_facts():
+        show(fact)
     say("Compiling a model in a worker process ...")
-    failed, words = _compiles()
-    show(f"Compiling: {words}")
-    return SOME_FAILED if failed else FINE
+    has_failed, message = _try_compiling()
+    show(f"Compiling: {message}")
+    return PARTIAL_FAILURE if has_failed else SUCCESS
 
 
-def _facts() -> Iterator[str]:
+def _collect_facts() -> Iterator[str]:
     from importlib.metadata import PackageNotFoundError, version
 
     from srs_eval.anki_import import find_profiles
     from srs_eval.benchmark.setup import environment
-    from srs_eval.data.errors import EXTRAS, counted, is_installed
-    from srs_eval.engine.workers import cores
+    from srs_eval.data.errors import EXTRAS, format_count, is_installed
+    from srs_eval.engine.workers import count_cores
 
-    yield about()
-    found = dict(environment())
+    yield format_version()
+    versions = dict(environment())
     for name in ("llvmlite", "textual", "pyarrow"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    told = ("srs_eval", "python", "machine")
-    yield ", ".join(f"{name} {what}" for name, what in found.items() if name not in told)
-    lacking = [name for name in EXTRAS if not is_installed(name)]
-    yield f"Without: {', '.join(lacking) or 'nothing'}"
-    yield f"Processor cores: {cores()}"
-    for what, folder in (("Cache", cache_dir()), ("Settings", config_dir())):
-        yield f"{what}: {_nameless(str(folder))}, {_state(folder)}"
+    in_first_line = ("srs_eval", "python", "machine")
+    yield ", ".join(
+        f"{name} {value}" for name, value in versions.items() if name not in in_first_line
+    )
+    missing = [name for name in EXTRAS if not is_installed(name)]
+    yield f"Without: {', '.join(missing) or 'nothing'}"
+    yield f"Processor cores: {count_cores()}"
+    for label, folder in (("Cache", cache_dir()), ("Settings", config_dir())):
+        yield f"{label}: {_anonymize(str(folder))}, {_describe_folder(folder)}"
     size = shutil.get_terminal_size()
-    named = [f"{name}={os.environ[name]}" for name in _TOLD if os.environ.get(name)]
-    named += [f"{name} is set" for name in _SET if name in os.environ]
-    named += ["a terminal" if sys.stdout.isatty() else "not a terminal"]
-    yield f"Output: {size.columns} x {size.lines}, {sys.stdout.encoding}, {', '.join(named)}"
-    yield f"Anki: {counted(len(find_profiles()), 'profile')}"
+    facts = [f"{name}={os.environ[name]}" for name in _SHOWN_VARIABLES if os.environ.get(name)]
+    facts += [f"{name} is set" for name in _MENTIONED_VARIABLES if name in os.environ]
+    facts.append("a terminal" if sys.stdout.isatty() else "not a terminal")
+    yield f"Output: {size.columns} x {size.lines}, {sys.stdout.encoding}, {', '.join(facts)}"
+    yield f"Anki: {format_count(len(find_profiles()), 'profile')}"
 
 
-def _state(folder: Path) -> str:
+def _describe_folder(folder: Path) -> str:
     if not folder.is_dir():
         return "not there yet"
     return "can be written" if os.access(folder, os.W_OK) else "cannot be written"
 
 
-def _nameless(text: str) -> str:
-    """A text without the home folder and without the name of whoever it belongs to."""
+def _anonymize(text: str) -> str:
+    """Return a text without the path of the home folder and without its owner's name."""
     home = Path.home()
-    for each in (str(home), home.as_posix(), str(home.resolve())):
-        text = re.sub(re.escape(each) + r"(?![\w-])", "~", text, flags=re.IGNORECASE)
+    for path in (str(home), home.as_posix(), str(home.resolve())):
+        text = re.sub(re.escape(path) + r"(?![\w-])", "~", text, flags=re.IGNORECASE)
     name = re.escape(home.name or "/")
     return re.sub(rf"(?<![\w-]){name}(?![\w-])", "NAME", text, flags=re.IGNORECASE)
 
 
-def _compiles() -> tuple[bool, str]:
-    """Whether a kernel cannot be compiled by a process that finds none; in words."""
+def _try_compiling() -> tuple[bool, str]:
+    """Compile a kernel in a process without a cache; return whether it failed, and a message."""
     import json
 
     start = time.monotonic()
-    words = ["run", str(DEMO_FILE), "--models", _TRIED, "--jobs", "1", "--no_cache", "--json", "-"]
+    arguments = [
+        "run",
+        str(DEMO_FILE),
+        "--models",
+        _TRIAL_MODEL,
+        "--jobs",
+        "1",
+        "--no_cache",
+        "--json",
+        "-",
+    ]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "srs_eval", *words],
+        process = subprocess.run(
+            [sys.executable, "-m", "srs_eval", *arguments],
             env={**os.environ, "NUMBA_CACHE_DIR": folder, "PYTHONUTF8": "1"},
             capture_output=True,
             encoding="utf-8",
         )
-    if done.returncode:
-        return True, _nameless(done.stderr.strip() or f"it ended with {done.returncode}")
+    if process.returncode:
+        return True, _anonymize(process.stderr.strip() or f"it ended with {process.returncode}")
     (loss,) = (
-        each["metrics"]["LogLoss"]
-        for each in json.loads(done.stdout)["results"]
-        if each["configuration"] == _TRIED
+        result["metrics"]["LogLoss"]
+        for result in json.loads(process.stdout)["results"]
+        if result["configuration"] == _TRIAL_MODEL
     )
     seconds = time.monotonic() - start
-    return False, f"{_TRIED} took {seconds:.1f} s; its log loss on the demo is {loss:.4f}"
+    return False, f"{_TRIAL_MODEL} took {seconds:.1f} s; its log loss on the demo is {loss:.4f}"

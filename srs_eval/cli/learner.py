@@ -1,4 +1,4 @@
-"""Commands on one collection: its ranking, its report, what it holds, advice; and on models."""
+"""Define the commands on one collection: ranking, report, import summary and advice."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from srs_eval.cli.options import (
-    FINE,
-    SOME_FAILED,
-    Evaluation,
-    Flags,
+    PARTIAL_FAILURE,
+    SUCCESS,
+    EvaluationOptions,
     Outputs,
+    ProtocolFlags,
     Running,
     Source,
     check_targets,
-    json_and_console,
-    write,
+    write_json_and_pick_console,
+    write_output,
 )
-from srs_eval.cli.research import refuse_rows_of_anki, say_tuned_on_user
-from srs_eval.data.errors import InputError, NotEnoughData, counted, missing
+from srs_eval.cli.research import refuse_anki_rows, warn_tuned_on_user
+from srs_eval.data.errors import InputError, NotEnoughData, format_count, install_hint
 from srs_eval.report.console import (
     RunProgress,
-    console_for,
+    make_console,
     print_answers,
+    progress_line,
     say,
-    share_done,
     show_missing,
     show_panes,
     show_run,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from srs_eval.advice.findings import Finding
-    from srs_eval.advice.questions import Asked
+    from srs_eval.advice.questions import QuestionContext
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.run import Event, Run
     from srs_eval.models.configurations import Configuration
@@ -47,73 +47,80 @@ if TYPE_CHECKING:
 
 def open_or_run(running: Running) -> int:
     """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
-    terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    if terminal and running.json is running.csv is running.setup is None:
+    is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    if is_terminal and running.json is running.csv is running.setup is None:
         return _open_app(running)
     return run(running)
 
 
 def run(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
-    from srs_eval.advice.questions import Asked
-    from srs_eval.engine.ranking import of_own_version
-    from srs_eval.report.export import run_csv, run_document, to_json
+    from srs_eval.advice.questions import QuestionContext
+    from srs_eval.engine.ranking import match_fsrs_version
+    from srs_eval.report.export import build_run_document, format_run_csv, to_json
 
     source = running.source
-    flags = running.flags.set_up_by(running.setup, running.models)
+    flags = running.flags.with_ledger(running.setup, running.models)
     flags.resolve(running.models)  # refused before the file is read
     check_targets([source.path, running.predictions], running.json, running.csv)
     log = running.load()
-    flags = _as_the_log_allows(flags, log)
-    configurations = of_own_version(flags.resolve(running.models), log, flags.protocol)
-    say_tuned_on_user(flags.ledger, source, log)
-    console = console_for(sys.stdout)
+    flags = _drop_configured_rows(flags, log)
+    configurations = match_fsrs_version(flags.resolve(running.models), log, flags.protocol)
+    warn_tuned_on_user(flags.ledger, source, log)
+    console = make_console(sys.stdout)
     if running.json is running.csv is None and log.user is None and not console.is_terminal:
-        asked = Asked(log, running.context, running.equivalence)
-        show_panes(log, _first(asked), console)
-    found, interrupted = _evaluate(log, configurations, flags, running)
-    document = run_document(log, found, flags.protocol, **source.narrowed_to, names=running.names)
+        context = QuestionContext(log, running.context, running.equivalence)
+        show_panes(log, _answer_first_screen(context), console)
+    evaluated_run, interruption = _evaluate_with_progress(log, configurations, flags, running)
+    document = build_run_document(
+        log, evaluated_run, flags.protocol, **source.narrowed_to, names=running.names
+    )
     if running.json is not None:
-        write(running.json, to_json(document))
+        write_output(running.json, to_json(document))
     if running.csv is not None:
-        write(running.csv, run_csv(document, configurations, running.names))
+        write_output(running.csv, format_run_csv(document, configurations, running.names))
     if "-" in (running.json, running.csv):
-        show_missing(found)
+        show_missing(evaluated_run)
     else:
-        show_run(found, console, running.all_models)
-    if interrupted is not None:
-        raise interrupted
-    return SOME_FAILED if found.failed else FINE
+        show_run(evaluated_run, console, running.all_models)
+    if interruption is not None:
+        raise interruption
+    return PARTIAL_FAILURE if evaluated_run.failed else SUCCESS
 
 
-def export(evaluation: Evaluation, outputs: Outputs, anonymous: bool = False) -> int:
+def export(evaluation: EvaluationOptions, outputs: Outputs, anonymous: bool = False) -> int:
     """One report on a collection: answers, ranking, calibration, time, days, what was read."""
-    from srs_eval.advice.questions import REGISTRY
-    from srs_eval.engine.ranking import with_own
-    from srs_eval.report.learner import learner_report
+    from srs_eval.advice.questions import QUESTION_REGISTRY
+    from srs_eval.engine.ranking import add_own_parameters
+    from srs_eval.report.learner import build_learner_report
 
-    source, flags = evaluation.source, evaluation.flags
+    source = evaluation.source
+    flags = evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
     log = evaluation.load()
-    flags = _as_the_log_allows(flags, log)
-    configurations = with_own(flags.resolve(evaluation.models), log, flags.protocol)
-    run, interrupted = _evaluate(log, configurations, flags, evaluation)
-    if interrupted is not None:
-        raise interrupted
+    flags = _drop_configured_rows(flags, log)
+    configurations = add_own_parameters(flags.resolve(evaluation.models), log, flags.protocol)
+    run, interruption = _evaluate_with_progress(log, configurations, flags, evaluation)
+    if interruption is not None:
+        raise interruption
     say("Answering questions about settings and days ...")
-    with share_done("") as tell:
-        document = learner_report(
+    with progress_line("") as show_progress:
+
+        def show_question(number: int, count: int, question: str) -> None:
+            show_progress(QUESTION_REGISTRY[question].title, (number - 1) / count)
+
+        document = build_learner_report(
             log,
             run,
             flags.protocol,
             context=evaluation.context,
             narrowed_to=source.narrowed_to,
             anonymous=anonymous,
-            tell=lambda number, of, asked: tell(REGISTRY[asked].title, (number - 1) / of),
+            on_question=show_question,
         )
     outputs.write(document)
-    return SOME_FAILED if run.failed else FINE
+    return PARTIAL_FAILURE if run.failed else SUCCESS
 
 
 def inspect(source: Source, json: str | None = None) -> int:
@@ -122,9 +129,10 @@ def inspect(source: Source, json: str | None = None) -> int:
 
     check_targets([source.path], json)
     inspection = inspect_log(source.read())
-    if console := json_and_console(json, inspection.document()):
+    console = write_json_and_pick_console(json, inspection.to_document())
+    if console:
         console.print(render_inspection(inspection, console.width))
-    return FINE
+    return SUCCESS
 
 
 def compare(
@@ -142,109 +150,135 @@ def compare(
     One --question is answered with its evidence; so are all with --details.
     """
     from srs_eval.advice import questions
-    from srs_eval.advice.candidates import and_needed, evaluated_by_preset, knows_presets, too_few
-    from srs_eval.advice.population import FEWEST as STANDING_FEWEST
-    from srs_eval.advice.sentences import parsed_parameters
+    from srs_eval.advice.candidates import (
+        add_required_amount,
+        can_evaluate_by_preset,
+        explain_too_few,
+        has_known_presets,
+    )
+    from srs_eval.advice.population import MIN_EVALUATED_REVIEWS as STANDING_FEWEST
+    from srs_eval.advice.sentences import parse_parameters
     from srs_eval.advice.shown import documents
-    from srs_eval.data.reviews import card_rules_in_words
-    from srs_eval.engine.shared import with_file
+    from srs_eval.data.reviews import describe_card_rules
+    from srs_eval.engine.shared import add_predictions_file
     from srs_eval.models.own_parameters import why_replaced
     from srs_eval.report.export import to_json
-    from srs_eval.report.learner import rows_closing
+    from srs_eval.report.learner import format_rows_closing
     from srs_eval.training.hyperparameters import Context, check_weights
 
     check_targets([source.path, predictions], json)
     check_weights(weights)
-    own = {f"params {k}": parsed_parameters(text) for k, text in enumerate(params or (), start=1)}
-    log, context = with_file(source.load(), predictions), Context(weights=weights)
-    for each in log.given.values():
-        if each.is_empty:
-            say(f"{each.about}.")
-    if log.card_rules:
-        say(card_rules_in_words(log.card_rules))
+    own_parameters = {
+        f"params {k}": parse_parameters(text) for k, text in enumerate(params or (), start=1)
+    }
+    log = add_predictions_file(source.load(), predictions)
+    context = Context(weights=weights)
+    for external in log.external_predictions.values():
+        if external.is_empty:
+            say(f"{external.note}.")
+    if log.card_rule_count:
+        say(describe_card_rules(log.card_rule_count))
     for sentence in why_replaced(log).values():
         say(sentence)
-    wanted = questions.questions_for(log, context) if question == "all" else (question,)
-    rows = questions.rows_of(log, wanted)
-    if question == "all" and knows_presets(log) and not evaluated_by_preset(log):
-        say(f"{too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
+    is_all = question == "all"
+    is_summary = is_all and not details
+    requested = questions.default_questions(log, context) if is_all else (question,)
+    rows = questions.rows_behind(log, requested)
+    if is_all and has_known_presets(log) and not can_evaluate_by_preset(log):
+        say(f"{explain_too_few(log, NotEnoughData('Presets cannot be evaluated'))}.")
     try:
-        coming = questions.answering(
-            log, questions=wanted, parameters=own, equivalence=equivalence, context=context
+        findings = questions.answer_questions(
+            log,
+            questions=requested,
+            parameters=own_parameters,
+            equivalence=equivalence,
+            context=context,
         )
-        console, in_short = console_for(sys.stdout), question == "all" and not details
-        if json == "-" or in_short:
-            with share_done("Answering"):
-                answers = list(coming)
+        console = make_console(sys.stdout)
+        if json == "-" or is_summary:
+            with progress_line("Answering"):
+                answers = list(findings)
         else:
-            answers = print_answers(coming, console, rows_closing(rows, with_option=True))
+            answers = print_answers(findings, console, format_rows_closing(rows, with_option=True))
     except NotEnoughData as error:
-        if question == "all" and not details and json is None:
-            of_all = questions.Asked(log, equivalence=equivalence)
-            show_panes(log, _first(of_all), console_for(sys.stdout))
-        if not knows_presets(log) or not set(wanted) - questions.NEEDS_NO_PRESETS:
-            raise NotEnoughData(and_needed(log, str(error))) from None
-        raise _of_presets(log, error) from None
+        if is_summary and json is None:
+            question_context = questions.QuestionContext(log, equivalence=equivalence)
+            show_panes(log, _answer_first_screen(question_context), make_console(sys.stdout))
+        if not has_known_presets(log) or not set(requested) - questions.NEEDS_NO_PRESETS:
+            raise NotEnoughData(add_required_amount(log, str(error))) from None
+        raise _explain_missing_presets(log, error) from None
     if not answers:
         raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
-    if json != "-" and in_short:
-        _show_compared(questions.Asked(log, context, equivalence), answers, console)
+    if json != "-" and is_summary:
+        _show_comparison(questions.QuestionContext(log, context, equivalence), answers, console)
     if json is not None:
-        write(json, to_json(documents(answers, rows)))
-    return FINE
+        write_output(json, to_json(documents(answers, rows)))
+    return SUCCESS
 
 
-def _first(asked: Asked, known: Sequence[Finding] = ()) -> list[Finding]:
-    """What the first screen rests on, as in the app, with progress on stderr."""
-    from srs_eval.advice.overview import answers_to
-    from srs_eval.advice.questions import FIRST, REGISTRY, tasks_of
+def _answer_first_screen(
+    context: QuestionContext, known_answers: Sequence[Finding] = ()
+) -> list[Finding]:
+    """Return the answers behind the first screen, as in the app; progress is on stderr."""
+    from srs_eval.advice.overview import answer_or_explain
+    from srs_eval.advice.questions import FIRST_SCREEN_QUESTIONS, QUESTION_REGISTRY, tasks_for
 
-    told = {each.question for each in known}
-    coming = [each for task in tasks_of(asked.log) for each in task if each in FIRST]
-    found = list(known)
-    with share_done("") as tell:
-        for number, question in enumerate(coming):
-            tell(REGISTRY[question].title, number / len(coming))
-            found += () if question in told else answers_to(question, asked)
-    return found
+    answered = {finding.question for finding in known_answers}
+    questions: list[str] = []
+    for task in tasks_for(context.log):
+        questions += [question for question in task if question in FIRST_SCREEN_QUESTIONS]
+    findings = list(known_answers)
+    with progress_line("") as show_progress:
+        for number, question in enumerate(questions):
+            show_progress(QUESTION_REGISTRY[question].title, number / len(questions))
+            if question not in answered:
+                findings += answer_or_explain(question, context)
+    return findings
 
 
-def _show_compared(asked: Asked, answers: Sequence[Finding], console: Console) -> None:
-    """What to do with each preset; without a terminal below the first screen's answers."""
+def _show_comparison(
+    context: QuestionContext, answers: Sequence[Finding], console: Console
+) -> None:
+    """Print what to do with each preset; without a terminal, below the first screen."""
     from srs_eval.advice.questions import MODELS
-    from srs_eval.advice.sentences import listed, parameter_line
+    from srs_eval.advice.sentences import format_parameters, join_names
     from srs_eval.advice.shown import sentences
-    from srs_eval.advice.shown.parameters import what_to_do
-    from srs_eval.report.console import table_text
-    from srs_eval.report.learner import of_presets, presets_table
+    from srs_eval.advice.shown.parameters import preset_action
+    from srs_eval.report.console import render_table
+    from srs_eval.report.learner import build_presets_table, select_preset_findings
 
     if not console.is_terminal:
-        show_panes(asked.log, _first(asked, answers), console)
-    presets = of_presets(answers)
-    for part in table_text(presets_table(presets), console.width, elsewhere=None):
-        console.print(part)
-    by_line: dict[str, list[str]] = {}
-    for each in presets:
-        if each.parameters and what_to_do(each) != "leave":
-            by_line.setdefault(parameter_line(each.parameters), []).append(each.subject)
-    for line, names in by_line.items():
-        console.print(f"\n{listed(names)}: {line}", markup=False)
-    if asked.log.given or (asked.context and asked.context.weights):
-        found = (each for each in answers if each.question == MODELS)
-        for sentence in (sentence for each in found for sentence in sentences(each)):
-            console.print(f"\n{sentence}", markup=False)
+        show_panes(context.log, _answer_first_screen(context, answers), console)
+    presets = select_preset_findings(answers)
+    table = build_presets_table(presets)
+    for renderable in render_table(table, console.width, full_table_hint=None):
+        console.print(renderable)
+    names_by_parameters: dict[str, list[str]] = {}
+    for finding in presets:
+        if finding.parameters and preset_action(finding) != "leave":
+            parameters = format_parameters(finding.parameters)
+            names_by_parameters.setdefault(parameters, []).append(finding.subject)
+    for parameters, names in names_by_parameters.items():
+        console.print(f"\n{join_names(names)}: {parameters}", markup=False)
+    if context.log.external_predictions or (context.context and context.context.weights):
+        for finding in answers:
+            if finding.question != MODELS:
+                continue
+            for sentence in sentences(finding):
+                console.print(f"\n{sentence}", markup=False)
     console.print("\nWhat that rests on: --details", style="dim")
 
 
-def _of_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
-    """Why there are too few reviews to ask of presets, and where to look."""
-    from srs_eval.advice.candidates import and_needed, too_few
-    from srs_eval.models.own_parameters import left_out
+def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
+    """Return an error that says why presets have too few reviews, and where to look."""
+    from srs_eval.advice.candidates import add_required_amount, explain_too_few
+    from srs_eval.models.own_parameters import find_preset_faults
 
-    why = too_few(log, error)
-    if why != str(error) or left_out(log):
-        return NotEnoughData(f"{why} (`srs-eval inspect` tells which reviews it takes)")
-    return NotEnoughData(and_needed(log, f"{why} among those that Anki's optimizer takes"))
+    reason = explain_too_few(log, error)
+    if reason != str(error) or find_preset_faults(log):
+        return NotEnoughData(f"{reason} (`srs-eval inspect` tells which reviews it takes)")
+    reason = f"{reason} among those that Anki's optimizer takes"
+    return NotEnoughData(add_required_amount(log, reason))
 
 
 def workload(
@@ -264,14 +298,19 @@ def workload(
     Of all presets together, or of the one named.
     """
     from srs_eval.advice import shown
-    from srs_eval.advice.sentences import parsed_parameters
-    from srs_eval.advice.shown.costs import OF_DRAWS
-    from srs_eval.advice.workload.estimate import RETENTIONS, Question, beginning, document
-    from srs_eval.advice.workload.estimate import workload as estimates
+    from srs_eval.advice.sentences import parse_parameters
+    from srs_eval.advice.shown.costs import DRAWS_NOTE
+    from srs_eval.advice.workload.estimate import (
+        RETENTIONS,
+        WorkloadQuestion,
+        describe_beginning,
+        workload_document,
+    )
+    from srs_eval.advice.workload.estimate import workload as estimate_workload
 
     check_targets([source.path], json)
-    question = Question(
-        retentions=RETENTIONS if retention is None else _retentions(retention),
+    question = WorkloadQuestion(
+        retentions=RETENTIONS if retention is None else _parse_retentions(retention),
         days=days,
         new_a_day=new,
         budget=budget,
@@ -279,21 +318,22 @@ def workload(
         after=after,
         model=model,
     )
-    parameters = None if params is None else parsed_parameters(params)
-    found = None
+    parameters = None if params is None else parse_parameters(params)
+    estimate = None
     log = source.load()
     with (
-        share_done(beginning()) as tell,
-        closing(estimates(log, question=question, parameters=parameters)) as events,
+        progress_line(describe_beginning()) as show_progress,
+        closing(estimate_workload(log, question=question, parameters=parameters)) as estimates,
     ):
-        for found in events:
-            tell(found.doing, found.share)
-    assert found is not None
-    made = document(found) | {"answers": [shown.document(found.finding)]}
-    if console := json_and_console(json, made):
-        below = f"{OF_DRAWS} --preset NAME asks about one preset (docs/workload.md)."
-        print_answers([found.finding], console, below)
-    return FINE
+        for estimate in estimates:
+            show_progress(estimate.progress_text, estimate.progress)
+    assert estimate is not None
+    document = workload_document(estimate) | {"answers": [shown.document(estimate.finding)]}
+    console = write_json_and_pick_console(json, document)
+    if console:
+        closing_line = f"{DRAWS_NOTE} --preset NAME asks about one preset (docs/workload.md)."
+        print_answers([estimate.finding], console, closing_line)
+    return SUCCESS
 
 
 def state(
@@ -303,16 +343,17 @@ def state(
     json: str | None = None,
 ) -> int:
     """How much is your day? What your last answers say that your cards do not."""
-    from srs_eval.advice.over_time import learner_state
+    from srs_eval.advice.over_time import assess_learner_state
     from srs_eval.advice.shown import state_document
     from srs_eval.data.protocol import Protocol
     from srs_eval.report.learner import STATE_CLOSING
 
     check_targets([source.path], json)
-    found = learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
-    if console := json_and_console(json, state_document(found)):
-        print_answers(found, console, STATE_CLOSING)
-    return FINE
+    findings = assess_learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
+    console = write_json_and_pick_console(json, state_document(findings))
+    if console:
+        print_answers(findings, console, STATE_CLOSING)
+    return SUCCESS
 
 
 def demo(running: Running, models: str = "fast") -> int:
@@ -322,72 +363,84 @@ def demo(running: Running, models: str = "fast") -> int:
     return open_or_run(replace(running, source=Source(DEMO_FILE), models=models))
 
 
-# --- what commands do ----------------------------------------------------------
+# --- the work of commands ----------------------------------------------------------
 
 
-def _evaluate(
-    log: ReviewLog, configurations: list[Configuration], flags: Flags, evaluation: Evaluation
+def _evaluate_with_progress(
+    log: ReviewLog,
+    configurations: list[Configuration],
+    flags: ProtocolFlags,
+    evaluation: EvaluationOptions,
 ) -> tuple[Run, BaseException | None]:
-    """What an evaluation brings, with its progress on stderr, and what interrupted it.
+    """Evaluate with progress on stderr; return the run and the exception that interrupted it.
 
-    Raises InputError where flags do not go with the log and where nothing can be evaluated.
+    Raises InputError where flags do not fit the log and where nothing can be evaluated.
     """
-    from srs_eval.advice.candidates import and_needed
+    from srs_eval.advice.candidates import add_required_amount
     from srs_eval.engine import evaluate as engine
-    from srs_eval.engine.ranking import with_baselines
+    from srs_eval.engine.ranking import add_baselines
     from srs_eval.engine.run import Run
-    from srs_eval.engine.shared import with_given
-    from srs_eval.models.configurations import untuned
-    from srs_eval.training.networks import refuse_unused
+    from srs_eval.engine.shared import add_external_configurations
+    from srs_eval.models.configurations import remove_tuned
+    from srs_eval.training.networks import refuse_unused_weights
 
     if log.rows is not None:
-        refuse_rows_of_anki(flags)
-    if flags.protocol.partitions != "none" and not log.knows_decks:
+        refuse_anki_rows(flags)
+    if flags.protocol.partitions != "none" and not log.has_decks:
         raise InputError(
             f"{log.import_summary.path} says nothing of decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
-    configurations = with_given(configurations, log, flags.protocol)
-    refuse_unused(evaluation.context, {each.model.name for each in configurations})
-    asked = {each.name for each in configurations}
-    held_against = flags.held_against(evaluation.reference)
-    if held_against.name in {untuned(name) for name in asked} - asked:
-        configurations = [*configurations, held_against]  # as published, beside the tuned one
-    evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
-    run = Run.of(
+    configurations = add_external_configurations(configurations, log, flags.protocol)
+    model_names = {configuration.model.name for configuration in configurations}
+    refuse_unused_weights(evaluation.context, model_names)
+    requested = {configuration.name for configuration in configurations}
+    reference = flags.resolve_reference(evaluation.reference)
+    if reference.name in {remove_tuned(name) for name in requested} - requested:
+        configurations = [*configurations, reference]  # as published, with the tuned one
+    evaluated = add_baselines(configurations, excludes_deleted=log.skips_deleted_cards)
+    evaluated_names = {configuration.name for configuration in evaluated}
+    run = Run.from_configurations(
         evaluated,
-        hidden=frozenset(each.name for each in evaluated if each.name not in asked),
-        reference=held_against.name,
+        hidden_configurations=frozenset(evaluated_names - requested),
+        reference=reference.name,
         equivalence=evaluation.equivalence,
     )
     jobs = evaluation.jobs
     if jobs is None:
-        jobs = _sensible_jobs(evaluated, log.import_summary.entries_read)
-    coming = engine.evaluate(
-        *(log, evaluated, flags.protocol),
+        jobs = _choose_job_count(evaluated, log.import_summary.entries_read)
+    engine_events = engine.evaluate(
+        log,
+        evaluated,
+        flags.protocol,
         jobs=jobs,
         context=evaluation.context,
         use_cache=not evaluation.no_cache,
     )
-    interrupted: BaseException | None = None
+    interruption: BaseException | None = None
     try:
-        # Closing it ends the workers behind it.
-        with RunProgress() as progress, closing(cast("Generator[Event]", coming)) as events:
+        # Closing the generator ends its workers.
+        with RunProgress() as progress, closing(cast("Generator[Event]", engine_events)) as events:
             for event in events:
                 run.apply(event)
                 progress.show(event)
-    except KeyboardInterrupt as interruption:
-        interrupted = interruption
-        missing = len(asked - {*run.results(), *run.failed, *run.skipped})
-        say(f"Interrupted: {counted(missing, 'configuration')} not finished.")
-    if interrupted is None and not run.results() and not run.failed:
-        reasons = dict.fromkeys(each.reason for each in run.skipped.values())
-        raise InputError(f"Nothing can be evaluated: {and_needed(log, '; '.join(reasons))}.")
-    return run, interrupted
+    except KeyboardInterrupt as error:
+        interruption = error
+        finished = {*run.results_by_name(), *run.failed, *run.skipped}
+        missing = format_count(len(requested - finished), "configuration")
+        say(f"Interrupted: {missing} not finished.")
+    if interruption is None and not run.results_by_name() and not run.failed:
+        reasons = dict.fromkeys(skip.reason for skip in run.skipped.values())
+        explanation = add_required_amount(log, "; ".join(reasons))
+        raise InputError(f"Nothing can be evaluated: {explanation}.")
+    return run, interruption
 
 
-def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
-    """Without `rows` of config.toml, which are not asked for now, where rows are chosen already."""
+def _drop_configured_rows(flags: ProtocolFlags, log: ReviewLog) -> ProtocolFlags:
+    """Ignore `rows` of config.toml where the log's rows are already chosen.
+
+    Any other value of `rows` was requested now, and stays.
+    """
     from srs_eval.tui.config import load_config
 
     if log.rows is None or flags.protocol.rows != load_config().rows:
@@ -395,35 +448,45 @@ def _as_the_log_allows(flags: Flags, log: ReviewLog) -> Flags:
     return replace(flags, protocol=replace(flags.protocol, rows="benchmark"))
 
 
-def _retentions(text: str) -> tuple[float, ...]:
-    """Separated by commas or blanks; also as the percentages that Anki shows: 85 is 0.85."""
+def _parse_retentions(text: str) -> tuple[float, ...]:
+    """Parse retentions separated by commas or blanks; 85 is 0.85, as in Anki's percentages.
+
+    Raises InputError where the text is no list of numbers.
+    """
     try:
-        given = [float(each) for each in text.replace(",", " ").split()]
+        numbers = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         raise InputError(
             f'--retention "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
         ) from None
-    return tuple(round(each / 100, 6) if 50 <= each < 100 else each for each in given)
+    return tuple(round(number / 100, 6) if 50 <= number < 100 else number for number in numbers)
 
 
-def _sensible_jobs(configurations: list[Configuration], entries: int) -> int:
+def _choose_job_count(configurations: list[Configuration], entries: int) -> int:
     from srs_eval.engine.session import must_compile
-    from srs_eval.engine.workers import cores
+    from srs_eval.engine.workers import count_cores
 
-    can_run = [each for each in configurations if not missing(each.model.needs)]
-    seconds = sum(each.expected_seconds(entries) for each in can_run)
+    runnable = [
+        configuration
+        for configuration in configurations
+        if not install_hint(configuration.model.needs)
+    ]
+    seconds = sum(configuration.expected_seconds(entries) for configuration in runnable)
     # Below half a second, starting worker processes takes longer than the work.
-    quick = seconds < 0.5 and not any(map(must_compile, configurations))
-    return 0 if quick else cores()
+    if seconds < 0.5 and not any(map(must_compile, configurations)):
+        return 0
+    return count_cores()
 
 
 def _open_app(running: Running) -> int:
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
-    source, flags, models = running.source, running.flags, running.models
+    source = running.source
+    flags = running.flags
+    models = running.models
     if flags.fit != "trained":
-        models = ",".join(each.name for each in flags.resolve(models))
+        models = ",".join(configuration.name for configuration in flags.resolve(models))
     return run_app(
         source.path,
         models=models,

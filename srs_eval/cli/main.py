@@ -1,8 +1,8 @@
-"""The command line. stdout carries data only; progress and words go to stderr.
+"""Run the command line. stdout carries data only; progress and messages go to stderr.
 
-Exit codes: 0 fine, 1 some model or user failed (the rest is there), 2 bad input or usage,
-130 interrupted, 129 hung up, 143 terminated. Everything heavy is imported when a command
-needs it, so that `--help` and `--version` answer at once.
+Exit codes: 0 success, 1 some models or users failed (the other results exist), 2 bad input or
+usage, 130 interrupted, 129 hung up, 143 terminated. Heavy modules are imported when a command
+needs them, so that `--help` and `--version` answer at once.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ import typer
 from srs_eval.cli import doctor, learner, research
 from srs_eval.cli.options import (
     BAD_INPUT,
-    FINE,
     INTERRUPTED,
-    SOME_FAILED,
+    PARTIAL_FAILURE,
+    SUCCESS,
     Outputs,
     check_targets,
-    command,
-    json_and_console,
+    make_command,
+    write_json_and_pick_console,
 )
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.memory import prepare_for_evaluating, short_memory_in_words
-from srs_eval.report.console import model_stories, models_table, say, show
+from srs_eval.data.memory import memory_errors, reserve_blas_memory
+from srs_eval.report.console import render_model_details, render_models_table, say, show
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
-    from srs_eval.engine.model_findings import Finding
+    from srs_eval.engine.model_findings import Mistake
     from srs_eval.models import Model
     from srs_eval.training.hyperparameters import Context
 
-_ALIASES = {
+_OPTION_ALIASES = {
     "binary": "two_buttons",
     "dry": "default",
     "dry_run": "default",
@@ -50,10 +50,10 @@ _ALIASES = {
 }
 
 
-def _declared(name: str) -> str:
-    """An option's name as all spellings of it are: dashes are underscores, aliases are followed."""
+def _normalize_option_name(name: str) -> str:
+    """Return an option's name with underscores for dashes and with aliases resolved."""
     name = name.replace("-", "_")
-    return _ALIASES.get(name, name)
+    return _OPTION_ALIASES.get(name, name)
 
 
 app = typer.Typer(
@@ -63,7 +63,7 @@ app = typer.Typer(
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
-        "token_normalize_func": _declared,
+        "token_normalize_func": _normalize_option_name,
     },
     help="How well do memory models predict your own forgetting?\n\n"
     "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
@@ -86,12 +86,13 @@ def report(
     digits: int = 0,
 ) -> int:
     """Tables, pairs and pictures of results of many users."""
-    from srs_eval.report.dataset import dataset_report
+    from srs_eval.report.dataset import build_results_report
 
-    if users in ("common", "each"):  # what --means was called
-        users, means = None, "each" if users == "each" else "common"
+    if users in ("common", "each"):  # --means was once called --users
+        means = "each" if users == "each" else "common"
+        users = None
     outputs.check(*folders, baseline)
-    document = dataset_report(
+    document = build_results_report(
         folders,
         metric=metric,
         columns=columns.split(","),
@@ -105,21 +106,21 @@ def report(
         digits=digits,
     )
     outputs.write(document)
-    return FINE
+    return SUCCESS
 
 
-_FOR_PAPERS = ("tex", "svg", "pdf", "inches")  # outputs
-app.command(hidden=True, name="open")(command(learner.open_or_run))
+_PAPER_OUTPUTS = ("tex", "svg", "pdf", "inches")  # options of `Outputs` for papers
+app.command(hidden=True, name="open")(make_command(learner.open_or_run))
 for _command in (
-    command(learner.run),
-    command(research.batch),
-    command(learner.export, without=("short", *_FOR_PAPERS)),
-    command(report, without=("brief",)),
-    command(research.audit, without=("png", "brief", *_FOR_PAPERS)),
-    command(learner.inspect, evaluates=False),
-    command(learner.compare),
-    command(learner.workload),
-    command(learner.state),
+    make_command(learner.run),
+    make_command(research.batch),
+    make_command(learner.export, without=("short", *_PAPER_OUTPUTS)),
+    make_command(report, without=("brief",)),
+    make_command(research.audit, without=("png", "brief", *_PAPER_OUTPUTS)),
+    make_command(learner.inspect, evaluates=False),
+    make_command(learner.compare),
+    make_command(learner.workload),
+    make_command(learner.state),
     doctor.doctor,
 ):
     app.command()(_command)
@@ -128,69 +129,70 @@ app.add_typer(research.dataset, name="dataset")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; returns the exit code. Never a traceback for what a person did."""
+    """Run a command line and return its exit code; users' mistakes never cause a traceback."""
     received: list[int] = []
     try:
-        with _signals_interrupt(received):
-            code = _end_of(list(sys.argv[1:] if arguments is None else arguments))
+        with _interrupt_on_signals(received):
+            code = _run_to_exit_code(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         code = INTERRUPTED
-    return 128 + received[0] if received else code
+    if received:
+        return 128 + received[0]
+    return code
 
 
-def _end_of(given: list[str]) -> int:
-    """Run a command line to its end, whichever it is: the exit code."""
-    _open_closed_streams()
+def _run_to_exit_code(arguments: list[str]) -> int:
+    """Run a command line and turn its result, or its exception, into an exit code."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a name that the terminal cannot show
+            stream.reconfigure(errors="replace")  # for names that the terminal cannot show
     try:
-        with short_memory_in_words():
-            code = _run(given)
+        with memory_errors():
+            code = _invoke(arguments)
         sys.stdout.flush()
-        return code if isinstance(code, int) else FINE
+        return code if isinstance(code, int) else SUCCESS
     except InputError as error:
-        return _refuse(str(error))
+        return _report_bad_input(str(error))
     except NotEnoughData as error:
-        return _refuse(f"Too little data: {error}.")
+        return _report_bad_input(f"Too little data: {error}.")
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
-        # Or in its context, as typer and rich end after a closed pipe.
+        # It may be in the context: typer and Rich exit that way after a closed pipe.
         if BrokenPipeError not in (type(end), type(end.__context__)):
             raise
         # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return FINE
+        return SUCCESS
     except OSError as error:
-        where = f' ("{error.filename}")' if error.filename else ""
-        return _refuse(f"{error.strerror or error}{where}.")
+        path = f' ("{error.filename}")' if error.filename else ""
+        return _report_bad_input(f"{error.strerror or error}{path}.")
     except Exception as error:
-        message = getattr(error, "format_message", None)
-        if message is None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
             raise
-        sentence = str(message()).rstrip(".").replace("Value error, ", "")
-        said, one_of, _ = sentence.partition(" is not one of ")
-        if one_of and (choices := getattr(getattr(error, "param", None), "metavar", None)):
-            sentence = (
-                f"{said}{one_of}{', '.join(map(repr, choices.split('|')))}"  # spelled as in --help
-            )
-        return _refuse(f"{sentence}. `srs-eval --help` lists what there is.")
+        sentence = str(format_message()).rstrip(".").replace("Value error, ", "")
+        start, one_of, _ = sentence.partition(" is not one of ")
+        choices = getattr(getattr(error, "param", None), "metavar", None)
+        if one_of and choices:  # spelled as in --help
+            sentence = f"{start}{one_of}{', '.join(map(repr, choices.split('|')))}"
+        return _report_bad_input(f"{sentence}. `srs-eval --help` lists what there is.")
 
 
-def _run(given: list[str]) -> Any:
-    """What the command of a command line returns."""
+def _invoke(arguments: list[str]) -> Any:
+    """Run the command of a command line and return its result."""
     group = typer.main.get_group(app)
-    command = _with_command(given, group)
-    if command[:2] == ["models", "check"] and {"-h", "--help"} & set(command):
+    words = _insert_command(arguments, group)
+    if words[:2] == ["models", "check"] and {"-h", "--help"} & set(words):
         print(_CHECK_HELP, end="")
-        return FINE
-    settled = _settled(command[0])
-    return group(args=command, prog_name="srs-eval", standalone_mode=False, default_map=settled)
+        return SUCCESS
+    defaults = _config_defaults(words[0])
+    return group(args=words, prog_name="srs-eval", standalone_mode=False, default_map=defaults)
 
 
-def _settled(command: str) -> dict[str, dict[str, Any]]:
-    """Defaults of the options of the commands that config.toml has a say in."""
+def _config_defaults(command: str) -> dict[str, dict[str, Any]]:
+    """Return the option defaults that config.toml sets for a command."""
     if command not in ("open", "run", "export"):
         return {}
     from srs_eval.tui.config import load_config
@@ -199,8 +201,8 @@ def _settled(command: str) -> dict[str, dict[str, Any]]:
     return {command: {"rows": config.rows, "models": config.models}}
 
 
-def _open_closed_streams() -> None:
-    """A stream that the caller has closed (`>&-`) is None in Python; nothing goes there."""
+def _replace_closed_streams() -> None:
+    """Open the null device for streams that the caller has closed (`>&-`; None in Python)."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode)  # noqa: SIM115 - as long as we run
@@ -208,38 +210,39 @@ def _open_closed_streams() -> None:
             setattr(sys, name, stream)
 
 
-def _with_command(given: list[str], group: TyperGroup) -> list[str]:
-    """The arguments with a command in front: `open` where none is named."""
-    arguments = _with_stdout(given)
+def _insert_command(raw_arguments: list[str], group: TyperGroup) -> list[str]:
+    """Return the arguments with a command in front: `open` where none is named."""
+    arguments = _insert_stdout(raw_arguments)
     first = arguments[0] if arguments else ""
     if first in group.commands or first in ("--help", "-h", "--version"):
         return arguments
     return ["open", *arguments]
 
 
-def _with_stdout(arguments: Sequence[str]) -> list[str]:
-    """The arguments; a `--json` or `--csv` that nothing follows means stdout."""
-    made: list[str] = []
+def _insert_stdout(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `-` (stdout) after a `--json` or `--csv` without a value."""
+    completed: list[str] = []
     for k, argument in enumerate(arguments):
         if argument == "--":
-            return [*made, *arguments[k:]]
-        made.append(argument)
-        following = [*arguments[k + 1 : k + 2], "--"][0]
-        if argument in ("--json", "--csv") and following.startswith("--"):
-            made.append("-")
-    return made
+            return [*completed, *arguments[k:]]
+        completed.append(argument)
+        is_last = k + 1 == len(arguments)
+        has_no_value = is_last or arguments[k + 1].startswith("--")
+        if argument in ("--json", "--csv") and has_no_value:
+            completed.append("-")
+    return completed
 
 
-def _refuse(sentence: str) -> int:
+def _report_bad_input(sentence: str) -> int:
     from srs_eval.data.errors import printable
 
     say(f"srs-eval: {printable(sentence, None)}")
     return BAD_INPUT
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
-        print(doctor.about())
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
+        print(doctor.format_version())
         raise typer.Exit
 
 
@@ -285,41 +288,51 @@ docs/adding-a-model.md says more: what a model may read, and how to write one.
 """
 
 
-def _sentence_of(finding: Finding) -> str:
-    """What is wrong, and where to look."""
-    said = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text("utf-8"))
-    words = said[finding.kind].format_map(vars(finding)).rstrip(".")
-    return f"{finding.configuration}: {words}."
+def _describe_finding(finding: Mistake) -> str:
+    """Describe what is wrong, and where to look."""
+    text = Path(__file__).with_name("mistakes.toml").read_text("utf-8")
+    template = tomllib.loads(text)[finding.kind]
+    sentence = template.format_map(vars(finding)).rstrip(".")
+    return f"{finding.configuration}: {sentence}."
 
 
-def _check_models(words: Sequence[str], features: Path | None) -> int:
-    """Checks models by name, or those of a file; the exit code. Raises InputError."""
-    from srs_eval.engine.conformance import findings
+def _check_models(targets: Sequence[str], features: Path | None) -> int:
+    """Check models by name, or those of a file, and return the exit code.
 
-    prepare_for_evaluating()
-    if not words:
+    Raises InputError where no model is named, or a name or file cannot be used.
+    """
+    from srs_eval.engine.conformance import find_mistakes
+
+    reserve_blas_memory()
+    if not targets:
         raise InputError("Name a model or a file: srs-eval models check my_model.py.")
-    models = list({model.name: model for word in words for model in _meant(word)}.values())
-    names = ", ".join(model.name for model in models)
+    models: dict[str, Model] = {}
+    for target in targets:
+        for model in _find_models(target):
+            models[model.name] = model
+    names = ", ".join(models)
     say(f"Checking {names} on simulated learners ...")
-    wrong = False
-    for finding in findings(models, features):
-        wrong = True
-        show(_sentence_of(finding))
-    if not wrong:
+    has_mistakes = False
+    for mistake in find_mistakes(list(models.values()), features):
+        has_mistakes = True
+        show(_describe_finding(mistake))
+    if not has_mistakes:
         show(f"Nothing wrong was found with {names}.")
-    return SOME_FAILED if wrong else FINE
+    return PARTIAL_FAILURE if has_mistakes else SUCCESS
 
 
-def _tell_weights() -> int:
-    """RWKV's files of this machine, and those that are public."""
-    from srs_eval.models.rwkv import KNOWN, found_weights
+def _show_weights() -> int:
+    """Print RWKV's weight files on this machine, and the public ones."""
+    from srs_eval.models.rwkv import PUBLIC_WEIGHTS, find_weights
 
-    found = found_weights()
-    for each in found:
-        users = each.known and f"trained on users {each.known.users[0]} to {each.known.users[-1]}"
-        show(f'Found: "{each.path}", {users or "which srs-eval does not know"}.')
-    if found:
+    weights = find_weights()
+    for file in weights:
+        origin = "which srs-eval does not know"
+        if file.public_file:
+            trained_users = file.public_file.trained_users
+            origin = f"trained on users {trained_users[0]} to {trained_users[-1]}"
+        show(f'Found: "{file.path}", {origin}.')
+    if weights:
         show(
             "--models all has RWKV-Instant and RWKV-Curve with them; --weights FILE takes another."
         )
@@ -329,21 +342,21 @@ def _tell_weights() -> int:
         "Public files follow; srs-eval fetches none. They have no licence that srs-eval knows of. "
         "Users are those of anki-revlogs-10k that a file was trained on: take another for them."
     )
-    for known in KNOWN:
-        users = f"users {known.users[0]} to {known.users[-1]}"
-        show(f"{known.name}: {known.parameters:,} parameters, {users}")
-        show(f"  {known.address}")
-        show(f"  SHA-256 {known.sha256}")
-    return FINE
+    for public_file in PUBLIC_WEIGHTS:
+        users = f"users {public_file.trained_users[0]} to {public_file.trained_users[-1]}"
+        show(f"{public_file.name}: {public_file.parameters:,} parameters, {users}")
+        show(f"  {public_file.url}")
+        show(f"  SHA-256 {public_file.sha256}")
+    return SUCCESS
 
 
-def _meant(word: str) -> list[Model]:
+def _find_models(target: str) -> list[Model]:
     from srs_eval.models import load_model_file
-    from srs_eval.models.configurations import resolve
+    from srs_eval.models.configurations import resolve_configurations
 
-    if word.endswith(".py") or "/" in word:
-        return list(load_model_file(Path(word)))
-    return [configuration.model for configuration in resolve(word)]
+    if target.endswith(".py") or "/" in target:
+        return list(load_model_file(Path(target)))
+    return [configuration.model for configuration in resolve_configurations(target)]
 
 
 def models(
@@ -359,40 +372,46 @@ def models(
     `srs-eval models check --help` says what is looked for.
     """
     from srs_eval.models.configurations import GROUPS
-    from srs_eval.report.export import models_document
+    from srs_eval.report.export import build_models_document
 
     check_targets([], json)
-    action = names[0] if names and names[0] in ("check", "pretrain", "weights") else ""
+    action = ""
+    if names and names[0] in ("check", "pretrain", "weights"):
+        action = names[0]
     if action and json is not None:
         raise InputError(f"`models {action}` prints sentences; it has no --json.")
     if action != "pretrain" and (dataset or users or out):
         raise InputError("--dataset, --users and --out are of `models pretrain`.")
     if names == ["weights"]:
-        return _tell_weights()
+        return _show_weights()
     if names and action == "pretrain":
-        found = [model for word in names[1:] for model in _meant(word)]
-        if len(found) != 1 or dataset is None or users is None or out is None:
+        trainable: list[Model] = []
+        for target in names[1:]:
+            trainable += _find_models(target)
+        if len(trainable) != 1 or dataset is None or users is None or out is None:
             raise InputError(
                 "`models pretrain` takes a file with one model, --dataset, --users and --out."
             )
-        return research.pretrain(found[0], dataset, users, out, context)
+        return research.pretrain(trainable[0], dataset, users, out, context)
     if names and action == "check":
         return _check_models(names[1:], context.features)
-    document = models_document(names or ())
-    if console := json_and_console(json, document):
-        listed = document["models"]
-        console.print(model_stories(listed) if names else models_table(listed, console.width))
-        if not names:
+    document = build_models_document(names or ())
+    console = write_json_and_pick_console(json, document)
+    if console:
+        if names:
+            console.print(render_model_details(document["models"]))
+        else:
+            console.print(render_models_table(document["models"], console.width))
             say(
                 f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
                 "SM2 is a model, sm2 is the group. Equalized: evaluated on reviews of later days "
                 "only, as most models are. Two buttons: Hard and Easy count as Good."
             )
-    return FINE
+    return SUCCESS
 
 
-_NOT_OF_MODELS = ("sm2_target", "weights", "seen_users")
-app.command()(command(models, without=_NOT_OF_MODELS, evaluates=False))
+_OPTIONS_NOT_FOR_MODELS = ("sm2_target", "weights", "seen_users")
+app.command()(make_command(models, without=_OPTIONS_NOT_FOR_MODELS, evaluates=False))
 
 
 @app.command()
@@ -401,47 +420,47 @@ def config() -> int:
     from srs_eval.tui.config import config_path, load_config
 
     path = config_path()
-    there = "" if path.exists() else ", which is not there: these are the defaults"
-    settled = load_config(path)
-    if settled.theme is not None:
+    note = "" if path.exists() else ", which is not there: these are the defaults"
+    settings = load_config(path)
+    if settings.theme is not None:
         from srs_eval.tui.screens.themes import check_theme
 
-        check_theme(settled.theme)
-    show(f"# {path}{there}")
-    for line in settled.lines():
+        check_theme(settings.theme)
+    show(f"# {path}{note}")
+    for line in settings.format_lines():
         show(line)
-    return FINE
+    return SUCCESS
 
 
-_NOT_OF_DEMO = ("source", "predictions", "setup", "names", "no_cache")
-app.command()(command(learner.demo, without=_NOT_OF_DEMO))
+_OPTIONS_NOT_FOR_DEMO = ("source", "predictions", "setup", "names", "no_cache")
+app.command()(make_command(learner.demo, without=_OPTIONS_NOT_FOR_DEMO))
 
 
 @contextmanager
-def _signals_interrupt(received: list[int]) -> Iterator[None]:
-    """A closed terminal and `kill` interrupt as Ctrl-C does, so that everything is tidied up.
+def _interrupt_on_signals(received: list[int]) -> Iterator[None]:
+    """Interrupt on a closed terminal or on `kill` as on Ctrl-C, so that everything is tidied up.
 
-    The signals' numbers are added to `received`, for an exception can be lost on its way, and
-    the exit code tells which it was. A hang-up that is to be survived (nohup) is.
+    The signals' numbers are added to `received`, because an exception can be lost on its way and
+    the exit code says which signal it was. Ignored signals (nohup) stay ignored.
     """
 
     def interrupt(number: int, _: object) -> None:
         received.append(number)
-        _give_up_lost_terminal()
+        _detach_closed_terminal()
         raise KeyboardInterrupt
 
-    with ExitStack() as after:
+    with ExitStack() as restoration:
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGTERM", "SIGHUP"):
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                    before = signal.signal(number, interrupt)
-                    after.callback(signal.signal, number, before or signal.SIG_DFL)
+                    previous = signal.signal(number, interrupt)
+                    restoration.callback(signal.signal, number, previous or signal.SIG_DFL)
         yield
 
 
-def _give_up_lost_terminal() -> None:
-    """Nothing can be said on a terminal that is closed, and to try is an error."""
+def _detach_closed_terminal() -> None:
+    """Redirect streams of a closed terminal to the null device, as writing to them fails."""
     for stream in (1, 2):
         try:
             os.write(stream, b"")

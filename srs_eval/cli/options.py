@@ -1,7 +1,7 @@
-"""Options that several commands share, in groups, and what commands leave.
+"""Define options that commands share, in groups, and write the outputs of commands.
 
-A group is a function or a dataclass: its parameters are the options, its value is what they mean.
-`command` puts groups in the place of parameters.
+A group is a function or a dataclass: its parameters are the options, and its result is what they
+mean. `make_command` replaces the parameters that stand for groups.
 """
 
 from __future__ import annotations
@@ -17,187 +17,227 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from srs_eval.data.errors import InputError, counted, harmless
-from srs_eval.data.memory import FOR_READING, prepare_for_evaluating, refuse_short_memory
-from srs_eval.data.paths import settle_places
+from srs_eval.data.errors import InputError, format_count, sanitize
+from srs_eval.data.memory import READING_BYTES, check_memory_limit, reserve_blas_memory
+from srs_eval.data.paths import make_folders_absolute
 from srs_eval.data.protocol import Protocol
-from srs_eval.report.console import console_for, document_text, open_page, say
+from srs_eval.report.console import make_console, open_in_browser, render_document, say
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.models.configurations import Configuration, Fit, Names
+    from srs_eval.models.configurations import Configuration, Fit, NamingYear
     from srs_eval.report.document import Document
     from srs_eval.training.hyperparameters import Context
 
-FINE, SOME_FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+SUCCESS = 0
+PARTIAL_FAILURE = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
 _PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
 
 
-def command(
+def make_command(
     function: Callable[..., Any], without: Sequence[str] = (), *, evaluates: bool = True
 ) -> Callable[..., Any]:
-    """A function as typer takes it: where a parameter is a group, with the group's options.
+    """Return a function for typer: parameters for groups are replaced by the groups' options.
 
-    Groups go by the names of parameters, also in groups (`_GROUPS`). `without` names what of groups
-    this command does not have. An option of the command itself stands for the group's of its name,
-    with another default. One that only reads is not refused where there is little memory.
+    Groups are found by the names of parameters, also inside groups (`_GROUPS`). `without` names
+    the options and groups that this command lacks. An option of the command itself replaces the
+    group's option of the same name, with another default. A command that only reads (`evaluates`
+    is False) is not refused where there is little memory.
     """
 
-    def is_group(name: str, of: Callable[..., Any]) -> bool:
-        return name in _GROUPS and name not in without and _GROUPS[name] is not of
+    def is_group(name: str, owner: Callable[..., Any]) -> bool:
+        return name in _GROUPS and name not in without and _GROUPS[name] is not owner
 
-    def options_of(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-        for name, each in inspect.signature(group).parameters.items():
-            if each.kind is inspect.Parameter.VAR_KEYWORD:
-                flags = (flag for flag in _flags() if flag.name not in without)
-                yield from (_option(flag, group) for flag in flags)
+    def list_options(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+        for name, parameter in inspect.signature(group).parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                for flag in _flag_parameters():
+                    if flag.name not in without:
+                        yield _make_option(flag, group)
             elif is_group(name, group):
-                yield from options_of(_GROUPS[name])
+                yield from list_options(_GROUPS[name])
             elif name not in without:
-                yield _option(each, group)
+                yield _make_option(parameter, group)
 
-    def made(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-        given: dict[str, Any] = {}
-        for name, each in inspect.signature(group).parameters.items():
-            if each.kind is inspect.Parameter.VAR_KEYWORD:
-                names = (flag.name for flag in _flags() if flag.name in values)
-                given |= {flag: values[flag] for flag in names}
+    def call_group(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+        arguments: dict[str, Any] = {}
+        for name, parameter in inspect.signature(group).parameters.items():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                for flag in _flag_parameters():
+                    if flag.name in values:
+                        arguments[flag.name] = values[flag.name]
             elif is_group(name, group):
-                given[name] = made(_GROUPS[name], values)
+                arguments[name] = call_group(_GROUPS[name], values)
             elif name in values:
-                given[name] = values[name]
-        return group(**given)
+                arguments[name] = values[name]
+        return group(**arguments)
 
-    options = {each.name: each for each in options_of(function)}
+    options = {option.name: option for option in list_options(function)}
 
     @functools.wraps(function)
     def with_groups(**values: Any) -> Any:
-        settle_places()
+        make_folders_absolute()
         if evaluates:
-            prepare_for_evaluating()
+            reserve_blas_memory()
         else:
-            refuse_short_memory(FOR_READING)
-        return made(function, {name: _absolute(name, value) for name, value in values.items()})
+            check_memory_limit(READING_BYTES)
+        values = {name: _make_absolute(name, value) for name, value in values.items()}
+        return call_group(function, values)
 
-    ordered = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options.values()]
-    vars(with_groups)["__signature__"] = inspect.Signature(ordered)
-    with_groups.__annotations__ = {each.name: each.annotation for each in ordered}
+    parameters = [
+        option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()
+    ]
+    vars(with_groups)["__signature__"] = inspect.Signature(parameters)
+    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_groups
 
 
-_WRITTEN = ("html", "md", "csv", "png", "json", "tex", "svg", "pdf", "out")
+_OUTPUT_OPTIONS = ("html", "md", "csv", "png", "json", "tex", "svg", "pdf", "out")
 
 
-def _absolute(name: str, value: Any) -> Any:
-    """An option's value; what is written is named once and for all.
+def _make_absolute(name: str, value: Any) -> Any:
+    """Return an option's value, as an absolute path if it is an output.
 
-    The code of a model file may go to another folder.
+    The code of a model file may change the working folder.
     """
-    if name not in _WRITTEN or value is None or str(value) == "-":
+    if name not in _OUTPUT_OPTIONS or value is None or str(value) == "-":
         return value
     return type(value)(Path(value).expanduser().absolute())
 
 
 @functools.cache
-def _declared() -> Mapping[str, Mapping[str, Any]]:
-    """What `options.toml` says: by NAME or COMMAND.NAME, the panel with what typer takes."""
+def _load_declarations() -> Mapping[str, Mapping[str, Any]]:
+    """Load `options.toml`: by NAME or COMMAND.NAME, the panel and the arguments for typer."""
     text = Path(__file__).with_name("options.toml").read_text("utf-8")
-    return {
-        name: {"rich_help_panel": panel} | ({"help": said} if isinstance(said, str) else said)
-        for panel, options in tomllib.loads(text).items()
-        for name, said in options.items()
-    }
+    declarations: dict[str, dict[str, Any]] = {}
+    for panel, options in tomllib.loads(text).items():
+        for name, declared in options.items():
+            settings = {"help": declared} if isinstance(declared, str) else declared
+            declarations[name] = {"rich_help_panel": panel, **settings}
+    return declarations
 
 
-def _option(parameter: inspect.Parameter, of: Callable[..., Any]) -> inspect.Parameter:
-    """A parameter of a command or a group as typer takes it, with what `options.toml` says."""
-    name, declared = parameter.name, _declared()
-    said = dict(declared.get(f"{of.__name__.lstrip('_')}.{name}") or declared[name])
-    if choices := said.pop("choices", ""):
-        said["metavar"], kind = choices, Literal.__getitem__(tuple(choices.split("|")))
-    else:  # options only: the types of groups and results are heavy imports
-        kind = eval(str(parameter.annotation), vars(sys.modules[of.__module__]))
-    if said.pop("argument", False):
-        made = typer.Argument(show_default=False, help=said["help"], metavar=said.get("metavar"))
+def _make_option(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
+    """Return a parameter of `owner`, a command or a group, as `options.toml` declares it."""
+    name = parameter.name
+    declarations = _load_declarations()
+    owner_name = owner.__name__.lstrip("_")
+    settings = dict(declarations.get(f"{owner_name}.{name}") or declarations[name])
+    choices = settings.pop("choices", "")
+    if choices:
+        settings["metavar"] = choices
+        kind = Literal.__getitem__(tuple(choices.split("|")))
+    else:  # options only: types of groups and results are heavy imports
+        kind = eval(str(parameter.annotation), vars(sys.modules[owner.__module__]))
+    is_argument = settings.pop("argument", False)
+    if is_argument:
+        option = typer.Argument(
+            show_default=False, help=settings["help"], metavar=settings.get("metavar")
+        )
     else:
-        spelled = name if said["rich_help_panel"] == _PROTOCOL_PANEL else name.replace("_", "-")
-        made = typer.Option(said.pop("option", f"--{spelled}"), **said)
-    return parameter.replace(annotation=Annotated[kind, made])
+        is_flag = settings["rich_help_panel"] == _PROTOCOL_PANEL
+        spelling = name if is_flag else name.replace("_", "-")
+        option = typer.Option(settings.pop("option", f"--{spelling}"), **settings)
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 @dataclass(frozen=True)
-class Flags:
-    """Protocol and fit of the command line, and the models that they go with."""
+class ProtocolFlags:
+    """Protocol and fit from the command line, with which names of models are resolved."""
 
     protocol: Protocol
     fit: Fit
-    ledger: Ledger | None = None  # of trainings that are not as published
+    ledger: Ledger | None = None  # of trainings that differ from the published ones
 
     def resolve(self, names: str) -> list[Configuration]:
-        """What is named; with a ledger `NAME` and `NAME-tuned` are its. Raises InputError."""
-        from srs_eval.models.configurations import resolve, untuned
+        """Return the named configurations; with a ledger, `NAME` and `NAME-tuned` are tuned.
+
+        Raises InputError.
+        """
+        from srs_eval.models.configurations import remove_tuned, resolve_configurations
 
         if self.ledger is None:
-            return resolve(names, self.protocol, self.fit)
-        words = [word.strip() for word in names.split(",")]
-        for word in words:
-            if (base := untuned(word)) != word:
-                _refuse_untuned(
-                    self.ledger, resolve(base, self.protocol, self.fit), f"{base} is not"
-                )
-        return self.ledger.tuned(resolve(map(untuned, words), self.protocol, self.fit))
+            return resolve_configurations(names, self.protocol, self.fit)
+        requested = [name.strip() for name in names.split(",")]
+        for name in requested:
+            base = remove_tuned(name)
+            if base != name:
+                published = resolve_configurations(base, self.protocol, self.fit)
+                _require_tuned(self.ledger, published, f"{base} is not")
+        configurations = resolve_configurations(
+            map(remove_tuned, requested), self.protocol, self.fit
+        )
+        return self.ledger.apply_to(configurations)
 
-    def held_against(self, name: str) -> Configuration:
-        """The one that is meant by `--reference`: as published, unless `NAME-tuned` is named."""
-        from srs_eval.models.configurations import untuned
+    def resolve_reference(self, name: str) -> Configuration:
+        """Return the configuration of `--reference`, as published unless it is `NAME-tuned`.
 
-        meant = (self if untuned(name) != name else replace(self, ledger=None)).resolve(name)
-        if len(meant) != 1:
-            raise InputError(f'--reference takes one model; "{name}" is {len(meant)}.')
-        return meant[0]
+        Raises InputError where the name means none or several.
+        """
+        from srs_eval.models.configurations import remove_tuned
 
-    def set_up_by(self, ledger: Path | None, models: str) -> Flags:
-        """The same with the trainings of a ledger, if there is one.
+        is_tuned = remove_tuned(name) != name
+        flags = self if is_tuned else replace(self, ledger=None)
+        configurations = flags.resolve(name)
+        if len(configurations) != 1:
+            raise InputError(f'--reference takes one model; "{name}" is {len(configurations)}.')
+        return configurations[0]
 
-        Raises InputError where none of the models is in it.
+    def with_ledger(self, ledger: Path | None, models: str) -> ProtocolFlags:
+        """Return these flags with the trainings of a ledger, if there is one.
+
+        Raises InputError where none of the models is in the ledger.
         """
         if ledger is None:
             return self
         from srs_eval.benchmark.setup import read_ledger
 
-        made = replace(self, ledger=(found := read_ledger(ledger)))
-        _refuse_untuned(found, made.resolve(models))
-        return made
+        trainings = read_ledger(ledger)
+        flags = replace(self, ledger=trainings)
+        _require_tuned(trainings, flags.resolve(models))
+        return flags
 
 
-def _refuse_untuned(
-    ledger: Ledger, configurations: Sequence[Configuration], said: str = "No model of --models is"
+def _require_tuned(
+    ledger: Ledger,
+    configurations: Sequence[Configuration],
+    subject: str = "No model of --models is",
 ) -> None:
-    """Raises InputError where a ledger names none of the models; `said` is of whom it is said."""
-    if not any(each.name in ledger.entries or each.ledger for each in configurations):
-        there = ", ".join(ledger.entries) or "nothing"
-        raise InputError(f'{said} in "{ledger.path}", which has {there}.')
+    """Raise InputError if a ledger names none of the models; `subject` begins the message."""
+    for configuration in configurations:
+        if configuration.name in ledger.entries or configuration.ledger:
+            return
+    entries = ", ".join(ledger.entries) or "nothing"
+    raise InputError(f'{subject} in "{ledger.path}", which has {entries}.')
 
 
-def _flags() -> Iterator[inspect.Parameter]:
-    """A parameter for each flag of the protocol and of what is fitted."""
-    for name, said in _declared().items():
-        usual = getattr(Protocol(), name, False if name in ("default", "S0") else None)
-        if said["rich_help_panel"] == _PROTOCOL_PANEL and usual is not None:
+def _flag_parameters() -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each flag of the protocol and of the fit."""
+    for name, settings in _load_declarations().items():
+        default = getattr(Protocol(), name, False if name in ("default", "S0") else None)
+        if settings["rich_help_panel"] == _PROTOCOL_PANEL and default is not None:
             kind = inspect.Parameter.KEYWORD_ONLY
-            yield inspect.Parameter(name, kind, default=usual, annotation=type(usual).__name__)
+            yield inspect.Parameter(name, kind, default=default, annotation=type(default).__name__)
 
 
-def _protocol_options(rows: str = "benchmark", **flags: Any) -> Flags:
-    """Which reviews are evaluated, and how models are trained; `flags` are `_flags`."""
-    default, s0 = flags.pop("default"), flags.pop("S0")
-    if default and s0:
+def _protocol_options(rows: str = "benchmark", **flags: Any) -> ProtocolFlags:
+    """Return the flags: which reviews are evaluated, and how models are trained.
+
+    `flags` are those of `_flag_parameters`.
+    """
+    uses_defaults = flags.pop("default")
+    fits_s0 = flags.pop("S0")
+    if uses_defaults and fits_s0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
     protocol = Protocol(**{"rows": rows, **flags})
-    return Flags(protocol, "default" if default else "S0" if s0 else "trained")
+    if uses_defaults:
+        return ProtocolFlags(protocol, "default")
+    return ProtocolFlags(protocol, "S0" if fits_s0 else "trained")
 
 
 def _context_options(
@@ -208,7 +248,7 @@ def _context_options(
     features: Path | None = None,
     seen_users: bool = False,
 ) -> Context:
-    """Settings of single models."""
+    """Return the settings of individual models."""
     from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
@@ -219,20 +259,24 @@ def _context_options(
     kind, colon, number = device.lower().partition(":")
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
         raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
-    features = features and features.expanduser().absolute()
+    if features is not None:
+        features = features.expanduser().absolute()
     return Context(sm2_target, weights, features, seen_users, device.lower())
 
 
 def _load_models(path: Path) -> None:
-    """Load a model file; say so where its figures are not kept. Raises InputError."""
-    from srs_eval.data.model_folder import MOST_BYTES, MOST_ENTRIES
+    """Load a model file, and print a note if its results are not kept.
+
+    Raises InputError.
+    """
+    from srs_eval.data.model_folder import MAX_BYTES, MAX_ENTRIES
     from srs_eval.models import load_model_file
 
     models = load_model_file(path)
     if not all(model.has_known_code for model in models):
         say(
             f'Results of "{path.name}" are not kept for the next run: its folder has more than '
-            f"{MOST_ENTRIES:,} files and folders, or more than {MOST_BYTES // 1_000_000} MB, and "
+            f"{MAX_ENTRIES:,} files and folders, or more than {MAX_BYTES // 1_000_000} MB, and "
             "any of them may have changed. Move it to a folder of its own."
         )
 
@@ -250,49 +294,63 @@ class Source:
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
-        """Decks and presets in words, None for all."""
-        named = {"deck": self.deck, "preset": self.preset}
-        return {what: ", ".join(names or ()) or None for what, names in named.items()}
+        """Return decks and presets in words, None for all."""
+        return {
+            "deck": ", ".join(self.deck or ()) or None,
+            "preset": ", ".join(self.preset or ()) or None,
+        }
 
     def load(self) -> ReviewLog:
-        """The reviews; says what was left out of them because the file holds it twice."""
+        """Load the reviews, and report what was left out because the file holds it twice."""
         log = self.read()
-        say_repeated(log)
+        report_repeated_entries(log)
         return log
 
     def read(self) -> ReviewLog:
-        """The reviews, for a command that shows the whole import summary. Raises InputError."""
+        """Load the reviews, for a command that shows the whole import summary.
+
+        Raises InputError.
+        """
         from srs_eval.anki_import import find_profiles, load_log
         from srs_eval.data.paths import anki_folders
-        from srs_eval.data.rows import only_deck, only_preset
+        from srs_eval.data.rows import select_decks, select_presets
 
         if self.path is None:
-            found = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
-            if found:
-                hint = f"Found on this machine: {found}."
+            profiles = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
+            if profiles:
+                hint = f"Found on this machine: {profiles}."
             else:
-                searched = ", ".join(f'"{folder}"' for folder in anki_folders(Path.home()))
+                folders = ", ".join(f'"{folder}"' for folder in anki_folders(Path.home()))
                 hint = (
-                    f"No Anki profile was found in {searched}. To try it without a file: "
+                    f"No Anki profile was found in {folders}. To try it without a file: "
                     "srs-eval demo."
                 )
             raise InputError(f"Which file? Give the path of a collection or export. {hint}")
         log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
         if self.deck:
-            log = only_deck(log, *self.deck)
-        return only_preset(log, *self.preset) if self.preset else log
+            log = select_decks(log, *self.deck)
+        if self.preset:
+            log = select_presets(log, *self.preset)
+        return log
 
 
-def say_repeated(log: ReviewLog, of: str = "") -> None:
-    """Say how many entries of a file (`of` names it) were left out because it holds them twice."""
-    from srs_eval.data.readers.repeats import repeats_in_words
+def report_repeated_entries(log: ReviewLog, file_label: str = "") -> None:
+    """Report how many entries of a file were left out because the file holds them twice.
 
-    if count := log.import_summary.repeated:
-        say(f"{of}{repeats_in_words(count)}")
+    `file_label` names the file.
+    """
+    from srs_eval.data.readers.repeats import describe_repeats
+
+    count = log.import_summary.repeated
+    if count:
+        say(f"{file_label}{describe_repeats(count)}")
 
 
 def _equivalence_option(equivalence: float | None = None) -> float:
-    """What does not matter; raises InputError."""
+    """Return the largest difference in log loss that does not matter, as given or configured.
+
+    Raises InputError.
+    """
     from srs_eval.tui.config import load_config
 
     if equivalence is None:
@@ -303,11 +361,11 @@ def _equivalence_option(equivalence: float | None = None) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """How models are evaluated on one collection."""
+class EvaluationOptions:
+    """Options for the evaluation of models on one collection."""
 
     source: Source = Source()
-    flags: Flags
+    flags: ProtocolFlags
     context: Context
     models: str = "all"
     predictions: Path | None = None
@@ -317,31 +375,31 @@ class Evaluation:
     equivalence: float
 
     def __post_init__(self) -> None:
-        from srs_eval.models.rwkv import with_rwkv
+        from srs_eval.models.rwkv import add_rwkv_models
 
-        object.__setattr__(self, "models", with_rwkv(self.models, self.context))
+        object.__setattr__(self, "models", add_rwkv_models(self.models, self.context))
 
     def load(self) -> ReviewLog:
-        """The reviews, with predictions of a file beside them."""
-        from srs_eval.engine.shared import with_file
+        """Load the reviews, together with the predictions of a file if there is one."""
+        from srs_eval.engine.shared import add_predictions_file
 
-        return with_file(self.source.load(), self.predictions)
+        return add_predictions_file(self.source.load(), self.predictions)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running(Evaluation):
-    """How a ranking of one collection is made, and what is written of it."""
+class Running(EvaluationOptions):
+    """Options for the ranking of models on one collection and for the files written."""
 
     setup: Path | None = None
     json: str | None = None
     csv: str | None = None
     all_models: bool = False
-    names: Names = "2025"
+    names: NamingYear = "2025"
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The forms of a report that are asked for: files, `-` for stdout, and folders."""
+    """The requested forms of a report: files, `-` for stdout, and folders."""
 
     html: str | None = None
     md: str | None = None
@@ -356,100 +414,116 @@ class Outputs:
     inches: str | None = None
 
     @property
-    def _folders(self) -> dict[str, Path]:
-        from srs_eval.report.files import FOLDERS
+    def _folder_targets(self) -> dict[str, Path]:
+        from srs_eval.report.files import FOLDER_FORMS
 
-        return {form: path for form in FOLDERS if (path := getattr(self, form)) is not None}
+        targets = {form: getattr(self, form) for form in FOLDER_FORMS}
+        return {form: folder for form, folder in targets.items() if folder is not None}
 
     @property
-    def _md(self) -> str | None:
-        return self.md or ("-" if self.brief else None)
+    def _markdown_target(self) -> str | None:
+        if self.md:
+            return self.md
+        return "-" if self.brief else None
 
-    def check(self, *read: Path | None) -> None:
-        """Refuse what cannot be written; `read` is what the work is on. Raises InputError."""
-        check_targets(read, self.html, self._md, self.json, folders=self._folders)
-        self._size()
+    def check(self, *inputs: Path | None) -> None:
+        """Refuse outputs that cannot be written; `inputs` are the files and folders read.
+
+        Raises InputError.
+        """
+        check_targets(
+            inputs, self.html, self._markdown_target, self.json, folders=self._folder_targets
+        )
+        self._picture_size()
         if self.open and self.html in (None, "-"):
             raise InputError("--open shows the page that --html writes: add --html FILE.")
 
-    def _size(self) -> list[float]:
-        """Width and perhaps height of pictures. Raises InputError."""
-        said = [] if self.inches is None else self.inches.lower().split("x")
+    def _picture_size(self) -> list[float]:
+        """Return the width and, if given, the height of pictures in inches.
+
+        Raises InputError.
+        """
+        lengths = [] if self.inches is None else self.inches.lower().split("x")
         try:
-            size = list(map(float, said))
+            size = list(map(float, lengths))
         except ValueError:
             size = [0.0]
-        if len(size) > 2 or not all(1 <= each <= 60 for each in size):
+        if len(size) > 2 or not all(1 <= length <= 60 for length in size):
             raise InputError(f'--inches takes a size such as 6.5 or 6.5x4, not "{self.inches}".')
         return size
 
     def write(self, document: Document) -> None:
-        """A report in the forms that were asked for; in the terminal's where none was."""
-        from srs_eval.report.files import as_text, write_as
+        """Write a report in the requested forms, or to the terminal if none is requested."""
+        from srs_eval.report.files import render_as, write_document
 
-        md = "short" if self.brief else "md"
-        for form, target in (("html", self.html), (md, self._md), ("json", self.json)):
+        targets = {
+            "html": self.html,
+            "short" if self.brief else "md": self._markdown_target,
+            "json": self.json,
+        }
+        for form, target in targets.items():
             if target is not None:
-                write(target, as_text(document, form))
-        written = [
-            path
-            for form, folder in self._folders.items()
-            for path in write_as(document, form, folder, self._size())
-        ]
-        if written:
-            say(f"{counted(len(written), 'file')} written.")
+                write_output(target, render_as(document, form))
+        files: list[Path] = []
+        for form, folder in self._folder_targets.items():
+            files += write_document(document, form, folder, self._picture_size())
+        if files:
+            say(f"{format_count(len(files), 'file')} written.")
         if self.open and self.html is not None:
-            open_page(Path(self.html))
+            open_in_browser(Path(self.html))
         if self == Outputs():
-            console = console_for(sys.stdout)
-            console.print(document_text(document, console.width))
+            console = make_console(sys.stdout)
+            console.print(render_document(document, console.width))
 
 
 def check_targets(
-    read: Sequence[Path | None], *files: str | None, folders: Mapping[str, Path] | None = None
+    inputs: Sequence[Path | None], *files: str | None, folders: Mapping[str, Path] | None = None
 ) -> None:
-    """Refuse what cannot be written, or would cost a person a file, before the work.
+    """Refuse, before the work, outputs that cannot be written or would cost users a file.
 
-    `read` is what the work is on; `folders` go by the ending of their files. Raises InputError.
+    `inputs` are the files and folders read; `folders` maps the ending of files to their folder.
+    Raises InputError.
     """
     from srs_eval.data.paths import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
     folders = folders or {}
-    if wrong := [form for form, path in folders.items() if path == Path("-")]:
-        raise InputError(f"--{wrong[0]} takes a folder: name one for the files.")
-    named = [Path(each).expanduser() for each in files if each is not None and each != "-"]
-    check_outputs(named, list(folders.items()), [each for each in read if each is not None])
+    for form, folder in folders.items():
+        if folder == Path("-"):
+            raise InputError(f"--{form} takes a folder: name one for the files.")
+    file_paths = [Path(file).expanduser() for file in files if file is not None and file != "-"]
+    input_paths = [path for path in inputs if path is not None]
+    check_outputs(file_paths, list(folders.items()), input_paths)
 
 
-def json_and_console(target: str | None, document: Any) -> Console | None:
-    """Write JSON if it is asked for; where the rest is shown, None where stdout has the JSON."""
+def write_json_and_pick_console(target: str | None, document: Any) -> Console | None:
+    """Write JSON if requested; return the console for the rest, None if stdout has the JSON."""
     from srs_eval.report.export import to_json
 
     if target is not None:
-        write(target, to_json(document))
-    return None if target == "-" else console_for(sys.stdout)
+        write_output(target, to_json(document))
+    return None if target == "-" else make_console(sys.stdout)
 
 
-def write(target: str, text: str) -> None:
-    """To a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
+def write_output(target: str, text: str) -> None:
+    """Write text to a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
     if target == "-":
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        sys.stdout.write(harmless(text))
+        sys.stdout.write(sanitize(text))
         sys.stdout.flush()
         return
     from srs_eval.data.paths import write_file
 
-    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # paths may be no text
+    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # not all paths are text
 
 
 _GROUPS: dict[str, Callable[..., Any]] = {
     "source": Source,
     "flags": _protocol_options,
     "context": _context_options,
-    "evaluation": Evaluation,
+    "evaluation": EvaluationOptions,
     "running": Running,
     "equivalence": _equivalence_option,
     "outputs": Outputs,

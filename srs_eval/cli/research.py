@@ -1,10 +1,10 @@
-"""Commands on many users: their data sets, batches, folders of results, reports on them."""
+"""Define the commands on many users: batches, audits, result folders and data sets."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 import typer
 
 from srs_eval.cli.options import (
-    FINE,
-    SOME_FAILED,
-    Flags,
+    PARTIAL_FAILURE,
+    SUCCESS,
     Outputs,
+    ProtocolFlags,
     Source,
     check_targets,
-    command,
-    json_and_console,
-    say_repeated,
+    make_command,
+    report_repeated_entries,
+    write_json_and_pick_console,
 )
-from srs_eval.data.errors import InputError, counted, require
-from srs_eval.data.memory import prepare_for_evaluating
+from srs_eval.data.errors import InputError, format_count, require
+from srs_eval.data.memory import reserve_blas_memory
 from srs_eval.report.console import (
     BatchProgress,
-    console_for,
-    document_text,
+    format_ranges,
+    make_console,
+    progress_line,
+    render_document,
     say,
-    share_done,
     show,
-    spans,
 )
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models import Model
-    from srs_eval.models.configurations import Configuration, Names
+    from srs_eval.models.configurations import Configuration, NamingYear
     from srs_eval.training.hyperparameters import Context, TrainingRecord
 
-    _Event = BatchEvent | Audit
+    _BatchOrAuditEvent = BatchEvent | Audit
 
 
 def batch(
-    flags: Flags,
+    flags: ProtocolFlags,
     context: Context,
     raw: bool = False,
     file: bool = False,
@@ -65,75 +65,88 @@ def batch(
     jobs: int | None = None,
     engine: str = "local",
     shard: str | None = None,
-    names: Names = "2025",
+    names: NamingYear = "2025",
     label: str = "",
     fresh: bool = False,
     redo: list[str] | None = None,
     merge: list[Path] | None = None,
 ) -> int:
     """Evaluate users x configurations of a data set; a re-run does what is missing."""
-    from srs_eval.batch import others_in, run_batch
+    from srs_eval.batch import open_prediction_file, run_batch
     from srs_eval.benchmark.plan import is_engine
-    from srs_eval.benchmark.result_files import raw_parquet, raw_table
-    from srs_eval.benchmark.setup import with_labels
-    from srs_eval.data.datasets import shard_of
-    from srs_eval.engine.session import Session
-    from srs_eval.models.given import OF_FILE
-    from srs_eval.models.rwkv import with_rwkv
-    from srs_eval.report.pictures import calibration_png
-    from srs_eval.training.networks import refuse_unused
+    from srs_eval.benchmark.result_files import render_raw_parquet, render_raw_table
+    from srs_eval.benchmark.setup import add_labels
+    from srs_eval.data.datasets import select_shard
+    from srs_eval.engine.session import LearnerSession
+    from srs_eval.models.given import FILE_PREDICTIONS
+    from srs_eval.models.rwkv import add_rwkv_models
+    from srs_eval.report.pictures import render_calibration_png
+    from srs_eval.training.networks import refuse_unused_weights
 
-    models = with_rwkv(models or ("" if predictions else "all"), context)
-    flags = flags.set_up_by(setup, models)
+    models = add_rwkv_models(models or ("" if predictions else "all"), context)
+    flags = flags.with_ledger(setup, models)
     if dataset is None:
         raise InputError("Which data set? Name its folder with --dataset.")
     if raw:
         require("pyarrow", "--raw")
-    opened = _opened(dataset, flags)
+    opened_dataset = _open_dataset(dataset, flags)
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
-    chosen = _users_chosen(opened, users, max_user_id)
-    configurations = _on_a_data_set(flags, models, predictions is None) if models else []
-    refuse_unused(context, {each.model.name for each in configurations})
-    configurations = with_labels(configurations, label)
-    others = None
+    selected_users = _select_users(opened_dataset, users, max_user_id)
+    configurations = _resolve_for_dataset(flags, models, predictions is None) if models else []
+    model_names = {configuration.model.name for configuration in configurations}
+    refuse_unused_weights(context, model_names)
+    configurations = add_labels(configurations, label)
+    prediction_file = None
     if predictions is not None or name:
-        others = others_in(predictions, name, with_labels(flags.resolve(OF_FILE), label)[0])
-        configurations = others.beside(configurations)
-    if shard is not None and not (chosen := shard_of(chosen, shard)):
-        say(f"No user falls to shard {shard}: nothing to do.")
-        return FINE
-    keep = {"raw": (raw, raw_parquet), "file": (file, raw_table), "plot": (plot, calibration_png)}
+        base = add_labels(flags.resolve(FILE_PREDICTIONS), label)[0]
+        prediction_file = open_prediction_file(predictions, name, base)
+        configurations = prediction_file.add_comparisons(configurations)
+    if shard is not None:
+        selected_users = select_shard(selected_users, shard)
+        if not selected_users:
+            say(f"No user falls to shard {shard}: nothing to do.")
+            return SUCCESS
+    file_makers: dict[str, Callable[..., bytes]] = {}
+    if raw:
+        file_makers["raw"] = render_raw_parquet
+    if file:
+        file_makers["file"] = render_raw_table
+    if plot:
+        file_makers["plot"] = render_calibration_png
     events = run_batch(
-        *(opened, configurations, out),
-        users=chosen,
+        opened_dataset,
+        configurations,
+        out,
+        users=selected_users,
         jobs=jobs,
         engine=engine,
-        keep={kind: make for kind, (wanted, make) in keep.items() if wanted},
+        file_makers=file_makers,
         fresh=fresh,
-        redo=_renewed(redo or (), configurations),
+        redo=_resolve_redo(redo or (), configurations),
         merge=merge or (),
         context=context,
         names=names,
-        session=others or Session,
+        session=prediction_file or LearnerSession,
     )
-    failed = _followed_to_its_end(events, flags.ledger, chosen, out)
-    _print_leaderboards(out, {each.name for each in configurations}, set(chosen))
-    return SOME_FAILED if failed else FINE
+    failed = _run_to_end(events, flags.ledger, selected_users, out)
+    configuration_names = {configuration.name for configuration in configurations}
+    _print_leaderboards(out, configuration_names, set(selected_users))
+    return PARTIAL_FAILURE if failed else SUCCESS
 
 
-def _followed_to_its_end(
+def _run_to_end(
     events: Generator[BatchEvent], ledger: Ledger | None, users: Sequence[int], out: Path
 ) -> int:
-    """What became of a batch is said; how many units have failed."""
+    """Run a batch, print what became of it, and return how many units have failed."""
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
 
     failed = 0
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
-    for event in _followed(events):
+    for event in _with_progress(events):
         match event:
             case Planned():
-                _say_tuned_on(ledger, users, event.data)
+                _warn_tuned_on(ledger, users, event.fingerprint)
             case UnitDone(unit=unit):
                 reasons[unit.status][unit.reason] += 1
             case Ended(done=done, failed=failed, skipped=skipped):
@@ -144,25 +157,33 @@ def _followed_to_its_end(
     for status in ("failed", "skipped"):
         for reason, count in reasons[status].most_common(3):
             say(f"{status}: {count:,} x {reason}")
-    _say_environments(out)
+    _warn_mixed_environments(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     return failed
 
 
-def _renewed(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:
-    """Those that are to be renewed, with those on the reviews that they have; InputError."""
-    from srs_eval.models.configurations import meant_by
+def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:
+    """Return names of configurations to renew, and of those evaluated on their reviews.
 
-    wanted = {meant_by(each) or each for each in redo}
-    if absent := sorted(wanted - {each.name for each in configurations}):
+    Raises InputError where this command does not evaluate one of them.
+    """
+    from srs_eval.models.configurations import find_meaning
+
+    requested = {find_meaning(name) or name for name in redo}
+    absent = sorted(requested - {configuration.name for configuration in configurations})
+    if absent:
         raise InputError(f"--redo {absent[0]}: this command does not evaluate it; name it, too.")
-    on = tuple(f" on {each}" for each in wanted)
-    return {each.name for each in configurations if f" {each.label}".endswith(on)} | wanted
+    endings = tuple(f" on {name}" for name in requested)
+    renewed = set(requested)
+    for configuration in configurations:
+        if f" {configuration.label}".endswith(endings):
+            renewed.add(configuration.name)
+    return renewed
 
 
-def _followed(events: Generator[_Event]) -> Iterator[_Event]:
-    """What a batch or an audit brings, with its progress on stderr."""
+def _with_progress(events: Generator[_BatchOrAuditEvent]) -> Iterator[_BatchOrAuditEvent]:
+    """Yield the events of a batch or an audit, with progress on stderr."""
     with BatchProgress() as progress, closing(events):
         try:
             for event in events:
@@ -178,18 +199,21 @@ def _followed(events: Generator[_Event]) -> Iterator[_Event]:
 
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
-    """The report's first tables of what was asked for; the folder may hold more."""
-    from srs_eval.report.dataset import leaderboards
+    """Print the report's first tables for the requested configurations and users.
+
+    The folder may hold more.
+    """
+    from srs_eval.report.dataset import build_leaderboards
     from srs_eval.report.document import Document
 
     if any((out / "result").glob("*.jsonl")):
-        console = console_for(sys.stdout)
-        document = Document("", (), tuple(leaderboards(out, configurations, users)))
-        console.print(document_text(document, console.width, f"`srs-eval report {out}`"))
+        console = make_console(sys.stdout)
+        document = Document("", (), tuple(build_leaderboards(out, configurations, users)))
+        console.print(render_document(document, console.width, f"`srs-eval report {out}`"))
 
 
 def audit(
-    flags: Flags,
+    flags: ProtocolFlags,
     context: Context,
     outputs: Outputs,
     dataset: str,
@@ -206,15 +230,17 @@ def audit(
     """Does a ranking survive when every model's training is tuned alike?"""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
-    from srs_eval.report.audit import audit_document
+    from srs_eval.report.audit import build_audit_document
 
-    opened = _opened(dataset, flags)
-    outputs.check(out, opened.folder)
-    chosen = _users_chosen(opened, users, max_user_id)
+    opened_dataset = _open_dataset(dataset, flags)
+    outputs.check(out, opened_dataset.folder)
+    selected_users = _select_users(opened_dataset, users, max_user_id)
     events = run_audit(
-        *(opened, _on_a_data_set(flags, models), out),
+        opened_dataset,
+        _resolve_for_dataset(flags, models),
+        out,
         evaluate=run_batch,
-        users=chosen,
+        users=selected_users,
         trials=trials,
         repeats=repeats,
         seed=seed,
@@ -222,48 +248,56 @@ def audit(
         fresh=fresh,
         context=context,
     )
-    found = deque(_followed(events), 1).pop()
-    assert isinstance(found, Audit)
-    outputs.write(audit_document(found))
+    last_event = deque(_with_progress(events), 1).pop()
+    assert isinstance(last_event, Audit)
+    outputs.write(build_audit_document(last_event))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
-    return SOME_FAILED if found.failed else FINE
+    return PARTIAL_FAILURE if last_event.failed else SUCCESS
 
 
 def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context) -> int:
-    """Train a model across users, and write its weights; raises InputError."""
-    from srs_eval.benchmark.plan import survey
+    """Train a model across users, and write its weights.
+
+    Raises InputError.
+    """
+    from srs_eval.benchmark.plan import survey_dataset
     from srs_eval.data.datasets import open_dataset
     from srs_eval.data.readers.features import read_features
-    from srs_eval.engine.own_models import pretrained_on
+    from srs_eval.engine.own_models import pretrain_on_users
     from srs_eval.training.hyperparameters import TrainingRecord
-    from srs_eval.training.networks import Origin, save_pretrained
+    from srs_eval.training.networks import WeightsOrigin, save_pretrained
 
-    prepare_for_evaluating()
-    opened = open_dataset(dataset)
-    chosen = _users_chosen(opened, users)
-    check_targets([opened.folder, context.features], str(out))
+    reserve_blas_memory()
+    opened_dataset = open_dataset(dataset)
+    selected_users = _select_users(opened_dataset, users)
+    check_targets([opened_dataset.folder, context.features], str(out))
     if context.features is not None:
-        read_features(context.features, -1, of_users=True)
-    fingerprint, _ = survey(opened)
-    record = TrainingRecord(on_change=lambda record: _say_training(model, record))
-    with share_done(f"Pretraining {model.name}") as tell:
-        told = replace(context, tick=lambda part: tell("", part), record=record)
-        arrays, sketches = pretrained_on(model, opened, chosen, told)
-    origin = Origin(users, fingerprint, sketches, record.settings, record.epochs)
+        read_features(context.features, -1, needs_user_id=True)
+    fingerprint, _ = survey_dataset(opened_dataset)
+    record = TrainingRecord(on_change=lambda record: _print_training(model, record))
+    with progress_line(f"Pretraining {model.name}") as show_progress:
+        training_context = replace(
+            context, tick=lambda share: show_progress("", share), record=record
+        )
+        arrays, sketches = pretrain_on_users(
+            model, opened_dataset, selected_users, training_context
+        )
+    origin = WeightsOrigin(users, fingerprint, sketches, record.settings, record.epochs)
     save_pretrained(out, model.name, origin, arrays)
+    user_count = format_count(len(selected_users), "user")
     say(
-        f"{model.name} was trained on {len(sketches):,} of {counted(len(chosen), 'user')} of the "
+        f"{model.name} was trained on {len(sketches):,} of {user_count} of the "
         f'data set {fingerprint[:8]}. For others: srs-eval batch --weights "{out}"'
     )
-    return FINE
+    return SUCCESS
 
 
-def _say_training(model: Model, record: TrainingRecord) -> None:
-    """Print what a pretraining has just written down: its settings, or its last epoch."""
-    from srs_eval.training.hyperparameters import setup_in_words
+def _print_training(model: Model, record: TrainingRecord) -> None:
+    """Print the latest record of a pretraining: its settings or its last epoch."""
+    from srs_eval.training.hyperparameters import describe_values
 
     if not record.epochs:
-        say(f"{model.name}: {setup_in_words(record.settings)}")
+        say(f"{model.name}: {describe_values(record.settings)}")
         return
     epoch = record.epochs[-1]
     losses = {"log loss": epoch.loss, "held out": epoch.held_out_loss}
@@ -271,53 +305,70 @@ def _say_training(model: Model, record: TrainingRecord) -> None:
     say(f"epoch {len(record.epochs)}: {', '.join(texts)}")
 
 
-def _opened(dataset: str, flags: Flags) -> Dataset:
-    """A data set that the flags can be used on; raises InputError."""
+def _open_dataset(dataset: str, flags: ProtocolFlags) -> Dataset:
+    """Open a data set on which the flags can be used.
+
+    Raises InputError.
+    """
     from srs_eval.data.datasets import open_dataset
 
-    refuse_rows_of_anki(flags)
-    opened = open_dataset(dataset)
-    if opened.missing_tables:
-        lacking = f"The data set has no folder {' and no folder '.join(opened.missing_tables)}"
+    refuse_anki_rows(flags)
+    opened_dataset = open_dataset(dataset)
+    if opened_dataset.missing_tables:
+        folders = " and no folder ".join(opened_dataset.missing_tables)
+        problem = f"The data set has no folder {folders}"
         if flags.protocol.partitions != "none":
-            raise InputError(f"{lacking}: leave --partitions {flags.protocol.partitions} out.")
-        say(f"{lacking}: what rests on decks (SM2, Ebisu) is skipped for every user.")
-    return opened
+            raise InputError(f"{problem}: leave --partitions {flags.protocol.partitions} out.")
+        say(f"{problem}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+    return opened_dataset
 
 
-def _on_a_data_set(flags: Flags, models: str, alone: bool = True) -> list[Configuration]:
-    """What is named, with the averages that several are compared to; raises InputError.
+def _resolve_for_dataset(
+    flags: ProtocolFlags, models: str, is_only_source: bool = True
+) -> list[Configuration]:
+    """Return the named configurations, with the average baselines if several are compared.
 
-    Whoever is not `alone` is compared to others that are not named here.
+    Unless `is_only_source`, they are compared with others that are not named here.
+    Raises InputError.
     """
-    from srs_eval.engine.ranking import with_baselines
+    from srs_eval.engine.ranking import add_baselines
 
-    configurations = [each for each in flags.resolve(models) if each.fit != "own"]
+    configurations = [
+        configuration for configuration in flags.resolve(models) if configuration.fit != "own"
+    ]
     if not configurations:
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
-    if alone and len(configurations) == 1:
+    if is_only_source and len(configurations) == 1:
         return configurations
-    # What is compared stands on the average. AVG-known_decks has to be named: most users
-    # have no deleted cards, and srs-benchmark knows no such file.
-    return with_baselines(configurations, leaves_out=False)
+    # Comparisons need the average. AVG-known_decks has to be named: most users have no
+    # deleted cards, and srs-benchmark has no such file.
+    return add_baselines(configurations, excludes_deleted=False)
 
 
-def _say_tuned_on(
-    ledger: Ledger | None, users: Sequence[int], data: str, others: str = "--users takes others"
+def _warn_tuned_on(
+    ledger: Ledger | None,
+    users: Sequence[int],
+    fingerprint: str,
+    hint: str = "--users takes others",
 ) -> None:
-    """That figures are optimistic on users whose training parts have chosen a ledger's set-ups.
+    """Warn that figures are optimistic for users whose training parts chose a ledger's set-ups.
 
-    `data` is the fingerprint of the users' data set; `others` says how to take other users.
+    `fingerprint` is that of the users' data set; `hint` says how to choose other users.
     """
+    if ledger is None or ledger.data != fingerprint:
+        return
+    tuned_users = ledger.users.intersection(users)
+    if not tuned_users:
+        return
+    if len(users) == 1:
+        subject = "this user:"
+    else:
+        user_count = format_count(len(users), "user")
+        subject = f"{len(tuned_users):,} of {user_count} here: for these,"
+    say(f'"{ledger.path}" was tuned on {subject} figures of tuned models are optimistic; {hint}.')
 
-    seen = ledger.users.intersection(users) if ledger is not None and ledger.data == data else ()
-    if ledger is not None and seen:
-        on = f"{len(seen):,} of {counted(len(users), 'user')} here: for these,"
-        on = "this user:" if len(users) == 1 else on
-        say(f'"{ledger.path}" was tuned on {on} figures of tuned models are optimistic; {others}.')
 
-
-def refuse_rows_of_anki(flags: Flags) -> None:
+def refuse_anki_rows(flags: ProtocolFlags) -> None:
     if flags.protocol.rows != "benchmark":
         raise InputError(
             f"The rows of data sets and tables are chosen already, as the benchmark does: "
@@ -325,19 +376,19 @@ def refuse_rows_of_anki(flags: Flags) -> None:
         )
 
 
-def say_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
-    """As a batch says it, of the one user of a data set."""
-    from srs_eval.benchmark.plan import survey
+def warn_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
+    """Warn, as a batch does, if a ledger was tuned on the one user of a data set."""
+    from srs_eval.benchmark.plan import survey_dataset
     from srs_eval.data.datasets import is_dataset, open_dataset
 
     if ledger is None or source.path is None or log.user not in ledger.users:
         return
-    if is_dataset(source.path):  # a file of one user does not tell of which data set it is
-        fingerprint = survey(open_dataset(source.path))[0]
-        _say_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
+    if is_dataset(source.path):  # one user's file does not name its data set
+        fingerprint, _ = survey_dataset(open_dataset(source.path))
+        _warn_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 
-# --- folders of results and of data sets
+# --- folders of results and data sets
 
 
 results = typer.Typer(help="Check result folders, or make one of several.")
@@ -348,87 +399,98 @@ def _check(folders: list[Path], repair: bool = False) -> int:
     """Check result folders, ours or srs-benchmark's."""
     from srs_eval.benchmark import check
 
-    left = 0
+    has_errors = False
     for folder in folders:
-        found = check.check(folder)
-        remaining = check.repair(folder, found) if repair else found
-        for each in found:
-            mended = f"; {each.remedy}" if each not in remaining else ""
-            hint = f" (--repair: {each.remedy})" if each.remedy and not repair else ""
-            show(f"{each.path}: {each.what}{mended}{hint}")
-        if not any(each.wrong for each in found):
+        problems = check.check_folder(folder)
+        remaining = check.repair_folder(folder, problems) if repair else problems
+        for problem in problems:
+            note = f"; {problem.remedy}" if problem not in remaining else ""
+            if problem.remedy and not repair:
+                note += f" (--repair: {problem.remedy})"
+            show(f"{problem.path}: {problem.description}{note}")
+        if not any(problem.is_error for problem in problems):
             show(f"{folder}: nothing is wrong")
-        left += sum(each.wrong for each in remaining)
-    return SOME_FAILED if left else FINE
+        if any(problem.is_error for problem in remaining):
+            has_errors = True
+    return PARTIAL_FAILURE if has_errors else SUCCESS
 
 
 def _merge(folders: list[Path], out: Path, take_what_is_whole: bool = False) -> int:
     """Make one folder of several of `srs-eval batch`, with the same settings."""
-    from srs_eval.benchmark.check import DamagedParts, merge
+    from srs_eval.benchmark.check import DamagedJournals, merge_folders
 
     try:
-        taken, lost = merge(folders, out, take_what_is_whole=take_what_is_whole)
-    except DamagedParts as error:
+        unit_count, damaged = merge_folders(folders, out, skip_damaged=take_what_is_whole)
+    except DamagedJournals as error:
         say(f"srs-eval: {error}")
-        return SOME_FAILED
-    say(f"{counted(taken, 'unit')} taken over; results are in {out / 'result'}")
-    if lost:
-        say(f"Damaged and left out: {lost}.")
-    _say_environments(out)
-    return FINE
+        return PARTIAL_FAILURE
+    say(f"{format_count(unit_count, 'unit')} taken over; results are in {out / 'result'}")
+    if damaged:
+        say(f"Damaged and left out: {damaged}.")
+    _warn_mixed_environments(out)
+    return SUCCESS
 
 
 def _info(folder: str, json: str | None = None) -> int:
     """Say what a data set's folder holds."""
-    from srs_eval.data.dataset_hub import describe
+    from srs_eval.data.dataset_hub import describe_dataset
     from srs_eval.data.datasets import open_dataset
-    from srs_eval.report.export import dataset_document, dataset_lines
+    from srs_eval.report.export import build_dataset_document, format_dataset
 
-    opened = open_dataset(folder)
-    check_targets([opened.folder], json)
-    found = describe(opened)
-    if json_and_console(json, dataset_document(found)):
-        show("\n".join(dataset_lines(found)))
-    return FINE
+    opened_dataset = open_dataset(folder)
+    check_targets([opened_dataset.folder], json)
+    description = describe_dataset(opened_dataset)
+    if write_json_and_pick_console(json, build_dataset_document(description)):
+        show("\n".join(format_dataset(description)))
+    return SUCCESS
+
+
+def _format_download_size(files: int, size: int) -> str:
+    """Return the number of files and their size in bytes as "3 files, 1.2 MB"."""
+    return f"{format_count(files, 'file')}, {size / 1e6:,.1f} MB"
 
 
 def _download(folder: str, users: str | None = None, repo: str | None = None) -> int:
     """Download a data set of many users, or what of it is not there."""
     from srs_eval.data import dataset_hub as hub
-    from srs_eval.data.datasets import CONDITIONS, datasets_folder, page_of
+    from srs_eval.data.datasets import LICENCE_TERMS, datasets_folder, hub_url
 
     target = Path(folder).expanduser()
-    if folder in hub.KNOWN and not target.exists():
+    if folder in hub.PUBLISHED_NAMES and not target.exists():
         target = datasets_folder() / folder
-    repo = hub.repo_of(target, repo)
+    repo = hub.resolve_repo(target, repo)
     say(
-        f"{repo} goes to {target}. Its licence is between you and its owner ({page_of(repo)}): it "
-        f"{CONDITIONS}."
+        f"{repo} goes to {target}. Its licence is between you and its owner ({hub_url(repo)}): it "
+        f"{LICENCE_TERMS}."
     )
-    fetched, listed = 0, None
+    fetched_count = 0
+    plan = None
     try:
         with (
-            share_done(f"Asking the hub for {repo} ...") as tell,
+            progress_line(f"Asking the hub for {repo} ...") as show_progress,
             closing(hub.download(repo, target, users)) as events,
         ):
             for event in events:
-                size = f"{counted(event.files, 'file')}, {event.bytes / 1e6:,.1f} MB"
-                if isinstance(event, hub.Listed):
-                    listed = event
-                    say(f"{counted(len(event.users), 'user')}, {size}")
-                elif listed is not None:
-                    fetched += not event.was_there
-                    tell(size, event.files / listed.files)
+                if isinstance(event, hub.DownloadPlan):
+                    plan = event
+                    size = _format_download_size(event.files, event.bytes)
+                    say(f"{format_count(len(event.users), 'user')}, {size}")
+                elif plan is not None:
+                    if not event.was_present:
+                        fetched_count += 1
+                    size = _format_download_size(event.files_done, event.bytes_done)
+                    show_progress(size, event.files_done / plan.files)
     except KeyboardInterrupt:
         say("Interrupted: what has come stays, and the same command goes on from there.")
         raise
-    assert listed is not None
-    there = listed.files - fetched
+    assert plan is not None
+    present_count = plan.files - fetched_count
+    verb = "was" if present_count == 1 else "were"
     say(
-        f"{counted(fetched, 'file')} fetched, {there:,} {'was' if there == 1 else 'were'} there; "
+        f"{format_count(fetched_count, 'file')} fetched, {present_count:,} {verb} there; "
         "every hash is the hub's."
     )
-    return FINE
+    return SUCCESS
 
 
 def _make(
@@ -443,41 +505,51 @@ def _make(
     def read() -> Iterator[tuple[Path, ReviewLog]]:
         for path in files:
             log = load_log(path, timezone=timezone, rollover=rollover)
-            say_repeated(log, f"{path}: ")
+            report_repeated_entries(log, f"{path}: ")
             yield path, log
 
-    with console_for(sys.stderr).status("Reading ..."):
+    with make_console(sys.stderr).status("Reading ..."):
         reviews, mapping = make_dataset(read(), out)
-    show(f"{counted(len(files), 'user')}, {counted(reviews, 'review')}: {out}")
+    show(f"{format_count(len(files), 'user')}, {format_count(reviews, 'review')}: {out}")
     show(f"{mapping} tells whose is whose. Keep it, and do not publish it.")
-    return FINE
+    return SUCCESS
 
 
 def _verify(folder: str, users: str | None = None) -> int:
     """Check every file of a data set."""
-    from srs_eval.data.dataset_hub import check
+    from srs_eval.data.dataset_hub import check_users
     from srs_eval.data.datasets import open_dataset
 
-    opened = open_dataset(folder)
-    chosen = _users_chosen(opened, users)
-    damaged: list[int] = []
-    hashes = 0
-    with share_done("Reading") as tell, closing(check(opened, chosen)) as checked:
-        for done, user in enumerate(checked, start=1):
-            hashes += user.hashes
-            for finding in user.findings:
-                show(finding)
-            if user.findings:
-                damaged.append(user.user)
-            tell(f"{done:,} of {len(chosen):,} users read", done / len(chosen))
-    known = f"{counted(hashes, 'file')} with the hub's hash" if hashes else "no hash to compare"
-    if not damaged:
-        show(f"{opened.folder}: {counted(len(chosen), 'user')} read, {known}: nothing is wrong")
-        return FINE
-    named = ",".join(map(str, damaged[:20])) + (",..." if len(damaged) > 20 else "")
+    opened_dataset = open_dataset(folder)
+    selected_users = _select_users(opened_dataset, users)
+    user_count = len(selected_users)
+    damaged_users: list[int] = []
+    hashed_file_count = 0
+    with (
+        progress_line("Reading") as show_progress,
+        closing(check_users(opened_dataset, selected_users)) as checked_users,
+    ):
+        for number, checked_user in enumerate(checked_users, start=1):
+            hashed_file_count += checked_user.hashed_files
+            for problem in checked_user.problems:
+                show(problem)
+            if checked_user.problems:
+                damaged_users.append(checked_user.user)
+            show_progress(f"{number:,} of {user_count:,} users read", number / user_count)
+    hashes = "no hash to compare"
+    if hashed_file_count:
+        hashes = f"{format_count(hashed_file_count, 'file')} with the hub's hash"
+    if not damaged_users:
+        read_users = format_count(user_count, "user")
+        show(f"{opened_dataset.folder}: {read_users} read, {hashes}: nothing is wrong")
+        return SUCCESS
+    ids = ",".join(map(str, damaged_users[:20]))
+    if len(damaged_users) > 20:
+        ids += ",..."
+    damaged_count = format_count(len(damaged_users), "user")
     raise InputError(
-        f"{counted(len(damaged), 'user')} of {len(chosen):,} cannot be used as they are ({known}): "
-        f"`srs-eval dataset download {folder} --users {named}` fetches what is not as on the hub."
+        f"{damaged_count} of {user_count:,} cannot be used as they are ({hashes}): "
+        f"`srs-eval dataset download {folder} --users {ids}` fetches what is not as on the hub."
     )
 
 
@@ -486,26 +558,36 @@ for _group, _commands in (
     (dataset, (_info, _verify, _download, _make)),
 ):
     for _command in _commands:
-        _group.command(_command.__name__.lstrip("_"))(command(_command, evaluates=False))
+        _group.command(_command.__name__.lstrip("_"))(make_command(_command, evaluates=False))
 
 
-def _users_chosen(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
-    """The users that options name; says who of them is not there. Raises InputError."""
-    from srs_eval.data.datasets import absent_users, select_users
+def _select_users(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
+    """Return the users that options name, and report those that are missing.
 
-    chosen = select_users(dataset.users, users, max_user_id)
-    gaps = [] if users is None else absent_users(dataset.users, users, max_user_id)
-    if gaps:
-        say(f"Not in this data set, and left out: {spans(gaps)}.")
-    return chosen
+    Raises InputError.
+    """
+    from srs_eval.data.datasets import find_missing_id_ranges, select_users
+
+    selected_users = select_users(dataset.users, users, max_user_id)
+    if users is not None:
+        missing_ranges = find_missing_id_ranges(dataset.users, users, max_user_id)
+        if missing_ranges:
+            say(f"Not in this data set, and left out: {format_ranges(missing_ranges)}.")
+    return selected_users
 
 
-def _say_environments(out: Path) -> None:
-    """In what the parts of a folder's results differ, and what is wrong with somebody's models."""
-    from srs_eval.benchmark.setup import different_environments, read_setup, remarks
+def _warn_mixed_environments(out: Path) -> None:
+    """Warn of differences between parts of a folder's results, and of mistakes in user models."""
+    from srs_eval.benchmark.setup import (
+        describe_environment_differences,
+        list_model_remarks,
+        read_setup,
+    )
 
     setup = read_setup(out)
-    for remark in remarks(setup) if setup else ():
-        say(f"{remark}.")
-    if different := different_environments(setup or {}):
-        say(f"These results were not all made alike: {'; '.join(different)}.")
+    if setup:
+        for remark in list_model_remarks(setup):
+            say(f"{remark}.")
+    differences = describe_environment_differences(setup or {})
+    if differences:
+        say(f"These results were not all made alike: {'; '.join(differences)}.")

@@ -1,1 +1,1 @@
-"""From a file to trials, one way."""
+"""Read review histories from files and turn them into trials."""

@@ -1,7 +1,7 @@
-"""Refuse arguments of another type than a function takes, in one sentence.
+"""Check the types of arguments that users pass to public functions.
 
-Each function takes the argument's name, what it should be in words, and its value, and raises
-InputError: "jobs is a number of worker processes, not '2'."
+Each check takes the argument's name, a description of the expected value, and the value itself.
+It raises InputError with one sentence: "jobs is a number of worker processes, not '2'."
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from os import PathLike
 
-from srs_eval.data.errors import InputError, cut, in_one_line
+from srs_eval.data.errors import InputError, error_message, shorten
 
 A_FLAG = "True or False"
 A_WHOLE_NUMBER = "a whole number"
@@ -22,44 +22,44 @@ NAMES = "a list of names"
 
 
 def refuse(name: str, words: str, value: object) -> InputError:
-    """Return the error for an argument that is not what the words say."""
+    """Return the error for an argument that does not match its description."""
     return InputError(f"{name} is {words}, not {shown(value)}.")
 
 
 def shown(value: object) -> str:
-    """Return how Python shows a value, in one short line."""
+    """Return the repr of a value as one short line."""
     try:
-        return cut(repr(value))
-    except Exception as error:  # of an object of the person's own
-        return f"a {type(value).__name__} that cannot be shown ({in_one_line(error)})"
+        return shorten(repr(value))
+    except Exception as error:  # an object of the user's may raise anything
+        return f"a {type(value).__name__} that cannot be shown ({error_message(error)})"
 
 
 def check_type(name: str, words: str, value: object, *kinds: type) -> None:
-    """Refuse a value of none of the kinds."""
+    """Raise InputError unless the value is an instance of one of the kinds."""
     if not isinstance(value, kinds):
         raise refuse(name, words, value)
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse all but True and False."""
+    """Raise InputError unless the value is True or False."""
     check_type(name, A_FLAG, value, bool)
 
 
 def check_function(name: str, words: str, value: object) -> None:
-    """Refuse what cannot be called."""
+    """Raise InputError unless the value is callable."""
     if not callable(value):
         raise refuse(name, words, value)
 
 
 def check_path(name: str, words: str, value: object) -> None:
-    """Refuse all but a text and a path."""
+    """Raise InputError unless the value is a string or a path."""
     check_type(name, words, value, str, PathLike)
 
 
 def check_whole_number(
     name: str, value: object, words: str = A_WHOLE_NUMBER, least: int | None = None
 ) -> None:
-    """Refuse all but whole numbers, numpy's among them, from `least` on."""
+    """Raise InputError unless the value is a whole number (NumPy's too), at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise refuse(name, words, value)
     if least is not None and int(value) < least:
@@ -67,15 +67,15 @@ def check_whole_number(
 
 
 def check_number(name: str, value: object, words: str = A_NUMBER, least: float = -math.inf) -> None:
-    """Refuse all but numbers, numpy's among them, from `least` on."""
+    """Raise InputError unless the value is a number (NumPy's too), at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise refuse(name, words, value)
-    if least > -math.inf and not float(value) >= least:  # nor NaN
+    if least > -math.inf and not float(value) >= least:  # refuses NaN too
         raise refuse(name, words, value)
 
 
 def check_numbers(name: str, words: str, value: object) -> None:
-    """Refuse all but a list, a tuple or an array of numbers."""
+    """Raise InputError unless the value is a list, a tuple or an array of numbers."""
     if not is_list_of_numbers(value):
         raise refuse(name, words, value)
 
@@ -93,13 +93,16 @@ def _is_number(value: object) -> bool:
 
 
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
-    """Refuse all but one of some words."""
+    """Raise InputError unless the value is one of the choices."""
     if not isinstance(value, str) or value not in choices:
         raise refuse(name, f"one of {', '.join(choices)}", value)
 
 
 def check_texts(name: str, words: str, value: object) -> None:
-    """Refuse all but a collection of texts; a text is none, though it consists of letters."""
+    """Raise InputError unless the value is a collection of strings.
+
+    A single string is refused, although it is a collection of letters.
+    """
     if isinstance(value, str | bytes) or not isinstance(value, Collection):
         raise refuse(name, words, value)
     if not all(isinstance(text, str) for text in value):
@@ -107,6 +110,6 @@ def check_texts(name: str, words: str, value: object) -> None:
 
 
 def check_mapping(name: str, words: str, value: object) -> None:
-    """Refuse all but a dictionary whose keys are texts."""
+    """Raise InputError unless the value is a dictionary whose keys are strings."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise refuse(name, words, value)

@@ -1,9 +1,9 @@
-"""Data sets from the Hugging Face hub: what is missing in a folder is fetched, nothing else sent;
-and whether what lies in a folder is whole.
+"""Download data sets from the Hugging Face hub, and check the files of a data-set folder.
 
-By huggingface_hub, with the person's own token; the conditions of a data set are theirs to
-accept, on its page. Layouts on the hub: open-spaced-repetition/anki-revlogs-dataset-builder
-(upload_to_hf.py) and FSRS-Anki-20k's card.
+Only missing files are fetched, and nothing else is sent. huggingface_hub transfers the files with
+the user's own token; users accept the conditions of a data set themselves, on its page. Layouts on
+the hub: open-spaced-repetition/anki-revlogs-dataset-builder (upload_to_hf.py) and FSRS-Anki-20k's
+card.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.data.datasets import (
-    PUBLISHED,
+    PUBLISHED_DATASETS,
     TABLES,
     Dataset,
     Layout,
-    Published,
-    page_of,
-    rows_in,
+    PublishedDataset,
+    count_rows,
+    hub_url,
     select_users,
 )
 from srs_eval.data.errors import InputError, NotEnoughData, require
@@ -39,14 +39,16 @@ from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-_KNOWN_AS: dict[Layout, Published] = {each.layout: each for each in PUBLISHED}
-KNOWN = tuple(each.name for each in PUBLISHED)
-_AT_A_TIME = 8
-_OF_A_USER = re.compile(
+_PUBLISHED_BY_LAYOUT: dict[Layout, PublishedDataset] = {
+    dataset.layout: dataset for dataset in PUBLISHED_DATASETS
+}
+PUBLISHED_NAMES = tuple(dataset.name for dataset in PUBLISHED_DATASETS)
+_PARALLEL_DOWNLOADS = 8
+_USER_FILE_PATTERN = re.compile(
     r"(?:revlogs|cards|decks)/user_id=(0|[1-9]\d{0,14})/[^/]+\.parquet"
     r"|dataset/\d+/(0|[1-9]\d{0,14})\.csv"
 )
-_ABOUT = re.compile(r"(?:README|LICEN[CS]E)(?:\.\w+)?", re.IGNORECASE)
+_README_PATTERN = re.compile(r"(?:README|LICEN[CS]E)(?:\.\w+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class _HubFile:
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What was asked for; nothing is fetched yet."""
+class DownloadPlan:
+    """The size of a requested download; nothing is fetched yet."""
 
     users: list[int]
     files: int
@@ -66,41 +68,45 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """One more file is there and has the hub's hash."""
+class DownloadedFile:
+    """A file that is now present and has the hub's hash, with the progress so far."""
 
-    was_there: bool
-    files: int  # so far
-    bytes: int
+    was_present: bool
+    files_done: int  # so far
+    bytes_done: int
 
 
-def repo_of(folder: Path, asked: str | None = None) -> str:
-    """What is asked for, else what a folder is of by its name, or the layout of what lies there.
+def resolve_repo(folder: Path, requested: str | None = None) -> str:
+    """Return the requested repository, or the one that the folder suggests.
 
-    Raises InputError for what cannot be the name of a data set.
+    Without a request, the folder's name decides if it is that of a published data set, else the
+    layout of the files in it. Raises InputError for a request that cannot be the name of a data
+    set.
     """
-    if asked is None:
-        there = Dataset(folder)
-        layout = there.layout if there.users else "parquet"
-        named = next((each for each in PUBLISHED if each.name == folder.name), _KNOWN_AS[layout])
-        return named.repo
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", asked, re.ASCII):
-        raise InputError(f'"{asked}" is no name of a data set: name one as OWNER/NAME.')
-    return asked
+    if requested is None:
+        present = Dataset(folder)
+        layout = present.layout if present.users else "parquet"
+        for dataset in PUBLISHED_DATASETS:
+            if dataset.name == folder.name:
+                return dataset.repo
+        return _PUBLISHED_BY_LAYOUT[layout].repo
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", requested, re.ASCII):
+        raise InputError(f'"{requested}" is no name of a data set: name one as OWNER/NAME.')
+    return requested
 
 
 def download(
     repo: str, folder: Path, users: str | None = None
-) -> Generator[Listed | Fetched, None, None]:
-    """Bring a data set, or its users `1-100,205`, into a folder; what is whole there stays.
+) -> Generator[DownloadPlan | DownloadedFile, None, None]:
+    """Download a data set, or its users `1-100,205`, into a folder; complete files there stay.
 
-    Yields Listed, then Fetched for each file. Every file's hash is compared with the hub's; one
-    that arrives damaged is fetched once more. A call after an interruption fetches what is
-    missing. Raises NotInstalled, and InputError for what a person can mend: conditions that are
-    not accepted, no network, no space, no such data set or user.
+    Yields a DownloadPlan, then a DownloadedFile for each file. Every file's hash is compared with
+    the hub's; a file that arrives damaged is fetched once more. A call after an interruption
+    fetches the missing files. Raises NotInstalled, and InputError for problems that the user can
+    solve: conditions that are not accepted, no network, no space, no such data set or user.
     """
     require("huggingface_hub", "dataset download")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # ours are shown
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # we show our own
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import HfApi
     from huggingface_hub.utils import logging
@@ -113,57 +119,71 @@ def download(
             api.list_repo_tree(repo, repo_type="dataset", revision=revision, recursive=True)
         )
     except Exception as error:
-        raise _in_words(error, repo) from error
-    chosen, wanted = _wanted([each for each in tree if hasattr(each, "blob_id")], repo, users)
-    _refuse_other_layout(folder, repo, wanted)
-    yield Listed(chosen, len(wanted), sum(each.size for each in wanted))
-    _check_space(folder, wanted)
-    files = size = 0
-    with ThreadPoolExecutor(_AT_A_TIME) as threads:
+        raise _explain_hub_error(error, repo) from error
+    hub_files = [entry for entry in tree if hasattr(entry, "blob_id")]
+    selected_users, files = _select_files(hub_files, repo, users)
+    _refuse_other_layout(folder, repo, files)
+    yield DownloadPlan(selected_users, len(files), sum(file.size for file in files))
+    _check_space(folder, files)
+    files_done = 0
+    bytes_done = 0
+    with ThreadPoolExecutor(_PARALLEL_DOWNLOADS) as threads:
         try:
             futures = {
-                threads.submit(_fetch, api, repo, revision, folder, each): each for each in wanted
+                threads.submit(_fetch_file, api, repo, revision, folder, file): file
+                for file in files
             }
             for future in as_completed(futures):
-                files, size = files + 1, size + futures[future].size
-                yield Fetched(future.result(), files, size)
+                files_done += 1
+                bytes_done += futures[future].size
+                yield DownloadedFile(future.result(), files_done, bytes_done)
         finally:
             threads.shutdown(cancel_futures=True)
 
 
-def _wanted(tree: Sequence[Any], repo: str, users: str | None) -> tuple[list[int], list[_HubFile]]:
-    """The users that are asked for, and their files (with the data set's conditions)."""
-    files = [
-        _HubFile(each.path, each.size, each.lfs.sha256 if each.lfs else each.blob_id)
-        for each in tree
-    ]
-    of_user: dict[int, list[_HubFile]] = {}
+def _select_files(
+    tree: Sequence[Any], repo: str, users: str | None
+) -> tuple[list[int], list[_HubFile]]:
+    """Return the requested users and their files, plus the data set's README and licence."""
+    files = []
+    for entry in tree:
+        digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
+        files.append(_HubFile(entry.path, entry.size, digest))
+    files_of_user: dict[int, list[_HubFile]] = {}
     for file in files:
-        if match := _OF_A_USER.fullmatch(file.path):
-            of_user.setdefault(int(match[1] or match[2]), []).append(file)
-    if not of_user:
+        match = _USER_FILE_PATTERN.fullmatch(file.path)
+        if match:
+            user = int(match[1] or match[2])
+            files_of_user.setdefault(user, []).append(file)
+    if not files_of_user:
         raise InputError(
             f"{repo} is laid out neither as anki-revlogs-10k nor as FSRS-Anki-20k: name another."
         )
-    chosen = select_users(sorted(of_user), users)
-    about = [file for file in files if _ABOUT.fullmatch(file.path)]
-    return chosen, [*about, *(file for user in chosen for file in of_user[user])]
+    selected_users = select_users(sorted(files_of_user), users)
+    selected_files = [file for file in files if _README_PATTERN.fullmatch(file.path)]
+    for user in selected_users:
+        selected_files += files_of_user[user]
+    return selected_users, selected_files
 
 
-def _refuse_other_layout(folder: Path, repo: str, wanted: Sequence[_HubFile]) -> None:
-    """Two data sets in one folder would be read as one of them."""
-    there = Dataset(folder)
-    coming: Layout = "csv" if any(file.path.endswith(".csv") for file in wanted) else "parquet"
-    if there.users and there.layout != coming:
-        is_now, would_be = _KNOWN_AS[there.layout].name, _KNOWN_AS[coming].name
+def _refuse_other_layout(folder: Path, repo: str, files: Sequence[_HubFile]) -> None:
+    """Raise InputError if the folder holds a data set of the other layout.
+
+    Two data sets in one folder would be read as one of them.
+    """
+    dataset = Dataset(folder)
+    new_layout: Layout = "csv" if any(file.path.endswith(".csv") for file in files) else "parquet"
+    if dataset.users and dataset.layout != new_layout:
+        present_name = _PUBLISHED_BY_LAYOUT[dataset.layout].name
+        new_name = _PUBLISHED_BY_LAYOUT[new_layout].name
         raise InputError(
-            f'"{folder}" holds a data set laid out as {is_now}, and {repo} is laid out as '
-            f"{would_be}: name another folder."
+            f'"{folder}" holds a data set laid out as {present_name}, and {repo} is laid out as '
+            f"{new_name}: name another folder."
         )
 
 
-def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
-    """Refuse at the start what will not fit, and a folder that cannot be written to."""
+def _check_space(folder: Path, files: Sequence[_HubFile]) -> None:
+    """Raise InputError if the files will not fit or the folder cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
@@ -173,9 +193,10 @@ def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
     if not writable:
         raise InputError(f'"{folder}" cannot be written to: name another folder.')
     missing = 0
-    for file in wanted:
+    for file in files:
         path = folder / file.path
-        missing += 0 if path.is_file() and path.stat().st_size == file.size else file.size
+        if not path.is_file() or path.stat().st_size != file.size:
+            missing += file.size
     if missing > free:
         raise InputError(
             f'"{folder}" has {free / 1e9:,.1f} GB free and {missing / 1e9:,.1f} GB are to come: '
@@ -183,17 +204,18 @@ def _check_space(folder: Path, wanted: Sequence[_HubFile]) -> None:
         )
 
 
-def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
-    """Make sure that a file is there, with the hub's hash; whether it was before."""
+def _fetch_file(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
+    """Make sure that a file is there with the hub's hash; return whether it was there before."""
     path = folder / file.path
-    known, whole = _hub_digest(folder, path), _is_whole(path, file)
-    if whole and known == file.digest:
+    recorded_digest = _read_hub_digest(folder, path)
+    is_complete = _is_complete(path, file)
+    if is_complete and recorded_digest == file.digest:
         return True
-    if path.exists() and not whole and known is None:
+    if path.exists() and not is_complete and recorded_digest is None:
         raise InputError(
             f'"{path}" is not from the hub and is not overwritten: move it, or name another folder.'
         )
-    for force in (path.exists() and not whole, True):  # else it notes the hash of what is there
+    for force in (path.exists() and not is_complete, True):  # else the old file's hash is recorded
         try:
             api.hf_hub_download(
                 repo,
@@ -204,8 +226,8 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -
                 force_download=force,
             )
         except Exception as error:
-            raise _in_words(error, repo) from error
-        if _is_whole(path, file):
+            raise _explain_hub_error(error, repo) from error
+        if _is_complete(path, file):
             return False
     with suppress(OSError):
         path.unlink()
@@ -215,16 +237,19 @@ def _fetch(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -
     )
 
 
-def _is_whole(path: Path, file: _HubFile) -> bool:
+def _is_complete(path: Path, file: _HubFile) -> bool:
     return (
         path.is_file()
         and path.stat().st_size == file.size
-        and _digest(path, like=file.digest) == file.digest
+        and _compute_digest(path, reference=file.digest) == file.digest
     )
 
 
-def _in_words(error: Exception, repo: str) -> Exception:
-    """What a person can do about an error of the hub's program; itself where that is nothing."""
+def _explain_hub_error(error: Exception, repo: str) -> Exception:
+    """Return an InputError that says what to do about an error of the hub's client.
+
+    Returns the error itself if the user can do nothing about it.
+    """
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -232,7 +257,7 @@ def _in_words(error: Exception, repo: str) -> Exception:
         RepositoryNotFoundError,
     )
 
-    again = "the same command goes on from there"
+    advice = "the same command goes on from there"
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, HfHubHTTPError):
         cause = cause.__cause__
@@ -241,15 +266,15 @@ def _in_words(error: Exception, repo: str) -> Exception:
     if isinstance(cause, GatedRepoError) or status in (401, 403):
         return InputError(
             f"{repo} is for those only who have accepted its conditions: accept them at "
-            f"{page_of(repo)} with your own account, then log in here with `hf auth login` (or "
+            f"{hub_url(repo)} with your own account, then log in here with `hf auth login` (or "
             "put your token into HF_TOKEN) and run the same command again."
         )
     if isinstance(cause, RepositoryNotFoundError) or status == 404:
         return InputError(f"The hub knows no data set {repo}: name one as OWNER/NAME.")
     if status == 429:
-        return InputError(f"The hub asks to wait (too many requests): later, {again}.")
+        return InputError(f"The hub asks to wait (too many requests): later, {advice}.")
     if status is not None:
-        return InputError(f"The hub answers with error {status}: later, {again}.")
+        return InputError(f"The hub answers with error {status}: later, {advice}.")
     if isinstance(error, OfflineModeIsEnabled):
         return InputError("HF_HUB_OFFLINE is set, so nothing can be downloaded: unset it.")
     if isinstance(error, InputError):
@@ -257,68 +282,73 @@ def _in_words(error: Exception, repo: str) -> Exception:
     number = getattr(error, "errno", None)
     if isinstance(error, OSError) and number is not None:
         return InputError(
-            f"{os.strerror(number)} while downloading {repo}: mend that, then {again}."
+            f"{os.strerror(number)} while downloading {repo}: mend that, then {advice}."
         )
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module.startswith(("httpx", "httpcore", "huggingface_hub")):
-        return InputError(f"The hub cannot be reached: check the network, then {again}.")
+        return InputError(f"The hub cannot be reached: check the network, then {advice}.")
     return error
 
 
-# Whether what lies there is whole
+# Checks of a data-set folder
 
 
 _HIGHEST_STATE = 6  # Anki's kinds of entries are 0-5; a row's state is the kind + 1
 
 
 @dataclass(frozen=True, eq=False)
-class Description:
-    """What there is, by the files' own account."""
+class DatasetDescription:
+    """Users, reviews and bytes of a data set, as its files state them."""
 
     folder: Path
     layout: Layout
     users: list[int]
-    reviews: IntArray  # shape (users,): of those whose file can be read, -1 for the others
+    review_counts: IntArray  # shape (users,); -1 for users whose file cannot be read
     table_bytes: dict[str, int]  # by table
-    without: dict[str, list[int]]  # "cards", "decks" -> the users that have none
-    gaps: list[tuple[int, int]]  # first and last of the ids that are left out between users
+    users_without: dict[str, list[int]]  # "cards", "decks" -> users without that table
+    id_gaps: list[tuple[int, int]]  # first and last id of each gap between users
 
     @property
-    def known_reviews(self) -> IntArray:
-        return self.reviews[self.reviews >= 0]
+    def known_review_counts(self) -> IntArray:
+        return self.review_counts[self.review_counts >= 0]
 
 
-def describe(dataset: Dataset) -> Description:
-    """Count users, reviews and bytes; no reviews are read."""
+def describe_dataset(dataset: Dataset) -> DatasetDescription:
+    """Count users, reviews and bytes without reading any reviews."""
     sizes = dict.fromkeys(TABLES, 0)
-    without: dict[str, list[int]] = {table: [] for table in TABLES[1:]}
+    users_without: dict[str, list[int]] = {table: [] for table in TABLES[1:]}
     reviews = np.full(len(dataset.users), -1, np.int64)
-    for place, user in enumerate(dataset.users):
+    for index, user in enumerate(dataset.users):
         for table in TABLES:
-            parts = dataset.parts(table, user)
-            if not parts and table in without:
-                without[table].append(user)
-            with suppress(OSError):  # a broken link: `check` tells
-                sizes[table] += sum(part.stat().st_size for part in parts)
+            files = dataset.table_files(table, user)
+            if not files and table in users_without:
+                users_without[table].append(user)
+            with suppress(OSError):  # a broken link, which `check_users` reports
+                sizes[table] += sum(file.stat().st_size for file in files)
         with suppress(InputError):
-            reviews[place] = sum(map(rows_in, dataset.parts("revlogs", user)))
+            reviews[index] = sum(map(count_rows, dataset.table_files("revlogs", user)))
     ids = np.array(dataset.users, np.int64)
     edges = np.flatnonzero(np.diff(ids) > 1)
-    gaps = [(int(ids[k]) + 1, int(ids[k + 1]) - 1) for k in edges]
-    return Description(dataset.folder, dataset.layout, dataset.users, reviews, sizes, without, gaps)
+    gaps = [(int(ids[edge]) + 1, int(ids[edge + 1]) - 1) for edge in edges]
+    return DatasetDescription(
+        dataset.folder, dataset.layout, dataset.users, reviews, sizes, users_without, gaps
+    )
 
 
 @dataclass(frozen=True)
-class _Checked:
-    """A user whose files were read."""
+class _UserCheck:
+    """Result of the check of one user's files."""
 
     user: int
-    hashes: int  # files that were held against the hub's hash
-    findings: list[str]  # what is wrong with a file, behind its path
+    hashed_files: int  # files that were compared with the hub's hash
+    problems: list[str]  # each names the file, then what is wrong with it
 
 
-def check(dataset: Dataset, users: Sequence[int]) -> Generator[_Checked, None, None]:
-    """Read every file of some users: hashes where the hub's are known, columns, types, ranges."""
+def check_users(dataset: Dataset, users: Sequence[int]) -> Generator[_UserCheck, None, None]:
+    """Read every file of the given users and check hashes, columns, types and ranges.
+
+    Hashes are checked where the hub's are known.
+    """
     with ThreadPoolExecutor() as threads:
         try:
             yield from threads.map(lambda user: _check_user(dataset, user), users)
@@ -326,16 +356,19 @@ def check(dataset: Dataset, users: Sequence[int]) -> Generator[_Checked, None, N
             threads.shutdown(cancel_futures=True)
 
 
-def _check_user(dataset: Dataset, user: int) -> _Checked:
-    parts = [part for table in TABLES for part in dataset.parts(table, user)]
-    findings, hashes = [], 0
-    for part in parts:
-        with suppress(InputError):  # told below, once
-            expected = _hub_digest(dataset.folder, part)
+def _check_user(dataset: Dataset, user: int) -> _UserCheck:
+    files: list[Path] = []
+    for table in TABLES:
+        files += dataset.table_files(table, user)
+    findings = []
+    hashes = 0
+    for file in files:
+        with suppress(InputError):  # reported once, below
+            expected = _read_hub_digest(dataset.folder, file)
             if expected is not None:
                 hashes += 1
-                if _digest(part, like=expected) != expected:
-                    findings.append(f"{part}: its content is not the hub's")
+                if _compute_digest(file, reference=expected) != expected:
+                    findings.append(f"{file}: its content is not the hub's")
     if not findings:
         try:
             log = dataset.load(user)
@@ -343,26 +376,26 @@ def _check_user(dataset: Dataset, user: int) -> _Checked:
             findings.append(str(error))
         else:
             assert log.rows is not None
-            findings += [f"{parts[0]}: {said}" for said in _impossible(log.rows)]
-    return _Checked(user, hashes, findings)
+            findings += [f"{files[0]}: {problem}" for problem in _find_impossible_values(log.rows)]
+    return _UserCheck(user, hashes, findings)
 
 
-def load_possible(dataset: Dataset, user: int) -> ReviewLog:
-    """A user's log, if `_impossible` finds nothing.
+def load_plausible(dataset: Dataset, user: int) -> ReviewLog:
+    """Load a user's log if `_find_impossible_values` finds nothing in it.
 
     Raises NotEnoughData with what it finds, and InputError as `Dataset.load` does.
     """
     log = dataset.load(user)
     assert log.rows is not None
-    said = _impossible(log.rows) if len(log.rows) else []
-    if said:
-        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(said)}")
+    problems = _find_impossible_values(log.rows) if len(log.rows) else []
+    if problems:
+        raise NotEnoughData(f"what it holds cannot be true: {'; '.join(problems)}")
     return log
 
 
-def _impossible(rows: Rows) -> list[str]:
-    """What cannot be true of rows, in words: values out of their range, days that go back."""
-    said = []
+def _find_impossible_values(rows: Rows) -> list[str]:
+    """Describe what cannot be true of the rows: values out of their range, days that go back."""
+    problems = []
     if not len(rows):
         return ["it holds no reviews"]
     ranges = (
@@ -374,28 +407,28 @@ def _impossible(rows: Rows) -> list[str]:
         ("elapsed_seconds", rows.elapsed_seconds, -1, None),
     )
     for name, values, lowest, highest in ranges:
-        wrong = values < lowest
+        is_wrong = values < lowest
         if highest is not None:
-            wrong |= values > highest
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            said.append(
-                f"{int(wrong.sum()):,} of {len(rows):,} rows have an impossible {name} "
-                f"(row {first + 1}: {values[first]})"
+            is_wrong |= values > highest
+        if is_wrong.any():
+            first_row = int(np.argmax(is_wrong))
+            problems.append(
+                f"{int(is_wrong.sum()):,} of {len(rows):,} rows have an impossible {name} "
+                f"(row {first_row + 1}: {values[first_row]})"
             )
     if (np.diff(rows.day_offset) < 0).any():
-        said.append("its days go back: the rows are not in order of review")
-    return said
+        problems.append("its days go back: the rows are not in order of review")
+    return problems
 
 
 # --- hashes ----------------------------------------------------------------------
 
 
-def _hub_digest(folder: Path, path: Path) -> str | None:
-    """The hash that the hub has of a file, as its own program left it beside a download.
+def _read_hub_digest(folder: Path, path: Path) -> str | None:
+    """Return the hub's hash of a file, which its client has saved beside the download.
 
-    SHA-256, or git's SHA-1 for a small file; None where nothing is known. Read from
-    `.cache/huggingface/download/PATH.metadata`: commit, hash, time, a line each
+    SHA-256, or git's SHA-1 for a small file; None if no hash is known. It is read from
+    `.cache/huggingface/download/PATH.metadata`, which has commit, hash and time on a line each
     (huggingface_hub: _local_folder.py).
     """
     name = path.relative_to(folder).as_posix()
@@ -404,14 +437,19 @@ def _hub_digest(folder: Path, path: Path) -> str | None:
         lines = metadata.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeError):
         return None
-    found = lines[1].strip().lower() if len(lines) > 1 else ""
-    is_hash = len(found) in (40, 64) and set(found) <= set("0123456789abcdef")
-    return found if is_hash else None
+    digest = lines[1].strip().lower() if len(lines) > 1 else ""
+    is_hash = len(digest) in (40, 64) and set(digest) <= set("0123456789abcdef")
+    return digest if is_hash else None
 
 
-def _digest(path: Path, *, like: str) -> str:
-    """A file's hash of the same kind as `like`. Raises InputError where it cannot be read."""
+def _compute_digest(path: Path, *, reference: str) -> str:
+    """Compute a file's hash, of the same kind as `reference`.
+
+    Raises InputError if the file cannot be read.
+    """
     with file_errors(path), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        kind = hashlib.sha256 if len(like) == 64 else partial(hashlib.sha1, b"blob %d\0" % size)
-        return hashlib.file_digest(file, kind).hexdigest()
+        if len(reference) == 64:
+            return hashlib.file_digest(file, hashlib.sha256).hexdigest()
+        git_sha1 = partial(hashlib.sha1, b"blob %d\0" % size)
+        return hashlib.file_digest(file, git_sha1).hexdigest()

@@ -1,12 +1,15 @@
-"""Data sets of many users, read one user at a time. Two layouts:
+"""Read data sets of many users, one user at a time, and write new ones.
 
-- parquet: `{revlogs,cards,decks}/user_id=N/*.parquet`, that of anki-revlogs-10k (open-spaced-
+Two layouts are read:
+
+- parquet: `{revlogs,cards,decks}/user_id=N/*.parquet`, the layout of anki-revlogs-10k (open-spaced-
   repetition/anki-revlogs-dataset-builder: build_parquet.py). anki-revlogs-10k-id differs in its
-  ids, which are Anki's own, and has a column review_time more, which is not needed here;
+  ids, which are Anki's own, and has one more column, review_time, which is not needed here;
 - csv: `N.csv`, in `dataset/1` and `dataset/2` of FSRS-Anki-20k (its card on the hub), without
   decks and without days.
 
-And logs of several people as a data set in the first layout, whose ids say nothing.
+Logs of several people can be written as a data set in the first layout, with ids that reveal
+nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +27,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, csv_text, printable, require
+from srs_eval.data.errors import InputError, format_csv, printable, require
 from srs_eval.data.paths import DEMO_FILE, check_outputs, data_dir
 from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
-from srs_eval.data.readers.table import table_in
+from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import (
     MISSING,
     Cards,
@@ -36,7 +39,7 @@ from srs_eval.data.reviews import (
     IntArray,
     ReviewLog,
     Rows,
-    unnamed_presets,
+    make_unnamed_presets,
 )
 from srs_eval.data.rows import select_rows
 
@@ -53,16 +56,16 @@ _ROW_COLUMNS = (
     "elapsed_seconds",
 )
 _MAX_ROWS = 50_000_000
-_NUMBER = r"(0|[1-9][0-9]{0,14})"
-_USER = f"user_id={_NUMBER}"
-_TABLE = rf"{_NUMBER}\.csv"
+_ID_PATTERN = r"(0|[1-9][0-9]{0,14})"
+_USER_FOLDER_PATTERN = f"user_id={_ID_PATTERN}"
+_CSV_NAME_PATTERN = rf"{_ID_PATTERN}\.csv"
 TABLES = ("revlogs", "cards", "decks")
 Layout = Literal["parquet", "csv"]
 
 
 @dataclass(frozen=True)
-class Published:
-    """A data set that is on the Hugging Face hub, for those who accept its conditions."""
+class PublishedDataset:
+    """A data set on the Hugging Face hub, for users who accept its conditions."""
 
     name: str
     layout: Layout
@@ -74,65 +77,75 @@ class Published:
 
 
 # Counts and sizes: srs-benchmark's README, and FSRS-Anki-20k's card on the hub.
-PUBLISHED = (
-    Published("anki-revlogs-10k", "parquet", "10,000 users, 727 million reviews, several GB"),
-    Published("FSRS-Anki-20k", "csv", "20,000 users, 1.7 billion reviews, about 20 GB"),
+PUBLISHED_DATASETS = (
+    PublishedDataset(
+        "anki-revlogs-10k", "parquet", "10,000 users, 727 million reviews, several GB"
+    ),
+    PublishedDataset("FSRS-Anki-20k", "csv", "20,000 users, 1.7 billion reviews, about 20 GB"),
 )
-CONDITIONS = "lets you use the data and forbids to pass them on"
-"""What the licences of these say."""
+LICENCE_TERMS = "lets you use the data and forbids to pass them on"
+"""The terms of their licences, in words."""
 
 
-def page_of(repo: str) -> str:
-    """The page of a data set on the hub, where its conditions are accepted."""
+def hub_url(repo: str) -> str:
+    """Return the URL of a data set's page on the hub, where users accept its conditions."""
     return f"https://huggingface.co/datasets/{repo}"
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data-set folder. Users are read one by one, when asked for."""
+    """A data-set folder, whose users are read one by one on request."""
 
     folder: Path
 
     @cached_property
     def layout(self) -> Layout:
-        return "parquet" if any(_numbered(self.folder / "revlogs", _USER)) else "csv"
+        user_folders = _numbered_entries(self.folder / "revlogs", _USER_FOLDER_PATTERN)
+        return "parquet" if any(user_folders) else "csv"
 
     @cached_property
     def users(self) -> list[int]:
-        """Ids of the users with reviews, ascending."""
+        """Return the ids of the users with reviews, ascending."""
         if self.layout == "csv":
-            return sorted(self._tables)
-        return sorted(user for user, _ in _numbered(self.folder / "revlogs", _USER))
+            return sorted(self._csv_files)
+        return sorted(
+            user for user, _ in _numbered_entries(self.folder / "revlogs", _USER_FOLDER_PATTERN)
+        )
 
     def load(self, user: int) -> ReviewLog:
-        """The rows, cards and decks of one user.
+        """Load the rows, cards and decks of one user.
 
-        Raises InputError if there is no such user or a file of theirs cannot be read. Users
-        without cards or decks files have none (their reviews are MISSING in partitions).
+        Raises InputError if there is no such user or one of the user's files cannot be read. Users
+        without files of cards or decks have none (their reviews are MISSING in partitions).
         """
-        revlogs = self.parts("revlogs", user)
+        revlogs = self.table_files("revlogs", user)
         if not revlogs:
             folder = self.folder / "revlogs" / f"user_id={user}"
             if self.layout == "parquet" and folder.is_dir():
                 raise InputError(f"{printable(folder)} holds no parquet file; download it again.")
             raise InputError(
-                f"{printable(self.folder)} has no user {user}; it holds {_span(self.users)}."
+                f"{printable(self.folder)} has no user {user}; "
+                f"it holds {_describe_users(self.users)}."
             )
         if self.layout == "csv":
-            return _load_table(revlogs[0], user)
-        rows = Rows(*_read(revlogs, _ROW_COLUMNS))
+            return _load_csv(revlogs[0], user)
+        rows = Rows(*_read_columns(revlogs, _ROW_COLUMNS))
         notes = []
-        card, note, deck = _read(self.parts("cards", user), ("card_id", "note_id", "deck_id"))
+        card, note, deck = _read_columns(
+            self.table_files("cards", user), ("card_id", "note_id", "deck_id")
+        )
         if not len(card):
-            notes.append(_without("cards"))
-        card, first = np.unique(card, return_index=True)
-        columns = _read(self.parts("decks", user), ("deck_id", "parent_id", "preset_id"))
-        decks = {
-            key: Deck(id=key, name="", preset_id=preset, parent_id=None if parent < 0 else parent)
-            for key, parent, preset in np.array(columns).T.tolist()
-        }
+            notes.append(_missing_table_note("cards"))
+        card, first_positions = np.unique(card, return_index=True)
+        columns = _read_columns(
+            self.table_files("decks", user), ("deck_id", "parent_id", "preset_id")
+        )
+        decks = {}
+        for key, parent, preset in np.array(columns).T.tolist():
+            parent_id = None if parent < 0 else parent
+            decks[key] = Deck(id=key, name="", preset_id=preset, parent_id=parent_id)
         if not decks:
-            notes.append(_without("decks"))
+            notes.append(_missing_table_note("decks"))
         return ReviewLog(
             import_summary=ImportSummary(
                 path=str(revlogs[0]),
@@ -141,47 +154,56 @@ class Dataset:
                 notes=tuple(notes),
             ),
             rows=rows,
-            cards=Cards(card, note[first], deck[first], np.zeros(len(card), np.bool_)),
+            cards=Cards(
+                card_id=card,
+                note_id=note[first_positions],
+                deck_id=deck[first_positions],
+                suspended=np.zeros(len(card), np.bool_),
+            ),
             decks=decks,
-            presets=unnamed_presets(decks),
+            presets=make_unnamed_presets(decks),
             user=user,
         )
 
     @property
     def missing_tables(self) -> tuple[str, ...]:
-        """ "cards" and "decks", as far as the data set has no folder of that name."""
+        """Return the tables ("cards", "decks") for which the data set has no folder."""
         if self.layout == "csv":
             return TABLES[1:]
         return tuple(table for table in TABLES[1:] if not (self.folder / table).is_dir())
 
-    def parts(self, table: str, user: int) -> list[Path]:
-        """The files that hold one of TABLES for a user, in their order."""
+    def table_files(self, table: str, user: int) -> list[Path]:
+        """Return the files that hold one of TABLES for a user, in their order."""
         if self.layout == "csv":
-            return [self._tables[user]] if table == "revlogs" and user in self._tables else []
+            if table != "revlogs" or user not in self._csv_files:
+                return []
+            return [self._csv_files[user]]
         folder = self.folder / table / f"user_id={user}"
         with file_errors(folder):
             return sorted(folder.glob("*.parquet")) if folder.is_dir() else []
 
     @cached_property
-    def _tables(self) -> dict[int, Path]:
-        """The csv file of each user. Raises InputError where one has two."""
-        found: dict[int, Path] = {}
+    def _csv_files(self) -> dict[int, Path]:
+        """Return the csv file of each user. Raises InputError if a user has two."""
+        files: dict[int, Path] = {}
         for home in (self.folder, self.folder / "dataset"):
-            folders = [home, *(path for _, path in sorted(_numbered(home, _NUMBER)))]
-            for user, path in (each for folder in folders for each in _numbered(folder, _TABLE)):
-                if user in found:
-                    raise InputError(
-                        f"User {user} has two files, {printable(found[user])} and "
-                        f"{printable(path)}; keep one of them."
-                    )
-                found[user] = path
-        return found
+            numbered_folders = sorted(_numbered_entries(home, _ID_PATTERN))
+            folders = [home, *(path for _, path in numbered_folders)]
+            for folder in folders:
+                for user, path in _numbered_entries(folder, _CSV_NAME_PATTERN):
+                    if user in files:
+                        raise InputError(
+                            f"User {user} has two files, {printable(files[user])} and "
+                            f"{printable(path)}; keep one of them."
+                        )
+                    files[user] = path
+        return files
 
 
 def open_dataset(folder: str | Path) -> Dataset:
-    """A data set by its folder, or by name if it lies in the user's data folder.
+    """Open a data set by its folder, or by its name if it lies in the user's data folder.
 
-    Raises InputError if there is none, and NotInstalled if it is parquet without pyarrow.
+    Raises InputError if there is none, and NotInstalled if it is parquet and pyarrow is missing.
     """
     path = Path(folder)
     with file_errors(path):
@@ -212,70 +234,80 @@ def open_dataset(folder: str | Path) -> Dataset:
     )
 
 
-def _refuse_not_downloaded(path: Path, asked: str) -> None:
-    """Raise InputError that says how to get a published data set, if it is one that is missing."""
-    known = next((each for each in PUBLISHED if each.name == path.name), None)
-    if known is None:
+def _refuse_not_downloaded(path: Path, requested: str) -> None:
+    """Raise InputError with download instructions if the missing folder is a published data set."""
+    for dataset in PUBLISHED_DATASETS:
+        if dataset.name == path.name:
+            break
+    else:
         return
-    target = known.name if asked == known.name else f'"{printable(asked)}"'
+    target = dataset.name if requested == dataset.name else f'"{printable(requested)}"'
     command = f"srs-eval dataset download {target}"
     raise InputError(
-        f"{known.name} is not on this computer. `{command}` fetches it ({known.size}; with --users "
-        f"1-100 a part of it) when you have accepted its licence on {page_of(known.repo)}, which "
-        f"{CONDITIONS}. To try without it, make a data set of the simulated learner: `srs-eval "
-        f'dataset make "{DEMO_FILE}" --out demo`, then `srs-eval batch --dataset demo`.'
+        f"{dataset.name} is not on this computer. `{command}` fetches it ({dataset.size}; with "
+        "--users 1-100 a part of it) when you have accepted its licence on "
+        f"{hub_url(dataset.repo)}, which {LICENCE_TERMS}. To try without it, make a data set of "
+        f'the simulated learner: `srs-eval dataset make "{DEMO_FILE}" --out demo`, then `srs-eval '
+        "batch --dataset demo`."
     )
 
 
 def is_dataset(folder: Path) -> bool:
-    """Whether a folder looks like a data set, of whatever quality."""
+    """Return whether a folder looks like a data set, even a damaged one."""
     return (folder / "revlogs").is_dir() or bool(Dataset(folder).users)
 
 
-def rows_in(part: Path) -> int:
-    """How many rows a file holds by its own account; nothing but that is read.
+def count_rows(path: Path) -> int:
+    """Return the number of rows of a file without parsing them.
 
-    Raises InputError where that cannot be found out.
+    Parquet files state it; in csv files the lines are counted. Raises InputError if the number
+    cannot be found out.
     """
     import pyarrow
     import pyarrow.parquet
 
-    with file_errors(part), open(part, "rb") as source:
-        if part.suffix == ".csv":
-            lines, last = 0, b"\n"
+    with file_errors(path), open(path, "rb") as source:
+        if path.suffix == ".csv":
+            lines = 0
+            last_byte = b"\n"
             while block := source.read(1 << 20):
-                lines, last = lines + block.count(b"\n"), block[-1:]
-            return max(0, lines + (last != b"\n") - 1)
+                lines += block.count(b"\n")
+                last_byte = block[-1:]
+            if last_byte != b"\n":
+                lines += 1
+            return max(0, lines - 1)
         try:
             return int(pyarrow.parquet.ParquetFile(source).metadata.num_rows)
         except (pyarrow.ArrowException, ValueError, OSError) as error:
-            raise _damaged(part, error) from error
+            raise _damaged_file_error(path, error) from error
 
 
 def datasets_folder() -> Path:
-    """Where downloaded data sets lie (may not exist)."""
+    """Return the folder of downloaded data sets, which may not exist."""
     return data_dir() / "datasets"
 
 
-def _read(parts: list[Path], names: tuple[str, ...]) -> tuple[IntArray, ...]:
-    """The named columns of all parts, joined, int64; empty if there is no part."""
-    tables = [_read_part(part, names) for part in parts]
+def _read_columns(files: list[Path], columns: tuple[str, ...]) -> tuple[IntArray, ...]:
+    """Read the named columns of all files and join them (int64); empty if there is no file."""
+    tables = [_read_file_columns(file, columns) for file in files]
     none = np.empty(0, np.int64)
-    return tuple(
-        np.concatenate([none, *(table[place] for table in tables)]) for place in range(len(names))
-    )
+    joined = []
+    for position in range(len(columns)):
+        pieces = [table[position] for table in tables]
+        joined.append(np.concatenate([none, *pieces]))
+    return tuple(joined)
 
 
-def _read_part(part: Path, names: tuple[str, ...]) -> list[IntArray]:
+def _read_file_columns(path: Path, columns: tuple[str, ...]) -> list[IntArray]:
     import pyarrow
     import pyarrow.parquet
 
-    name = printable(part)
-    with file_errors(part), open(part, "rb") as source:
+    name = printable(path)
+    with file_errors(path), open(path, "rb") as source:
         try:
             file = pyarrow.parquet.ParquetFile(source)
-            found = file.schema_arrow.names
-            missing = [column for column in names if found.count(column) != 1]
+            column_names = file.schema_arrow.names
+            missing = [column for column in columns if column_names.count(column) != 1]
             if missing:
                 raise InputError(
                     f"{name} lacks the column {missing[0]!r}; "
@@ -283,30 +315,30 @@ def _read_part(part: Path, names: tuple[str, ...]) -> list[IntArray]:
                 )
             if file.metadata.num_rows > _MAX_ROWS:
                 raise InputError(f"{name} has too many rows to be one user's reviews.")
-            table = file.read(columns=list(names), use_threads=False)
-            for column in names:
-                _refuse_other_types(table.column(column).type, column, name)
-            return [_integers(table.column(column)) for column in names]
+            table = file.read(columns=list(columns), use_threads=False)
+            for column in columns:
+                _refuse_non_numeric(table.column(column).type, column, name)
+            return [_to_integers(table.column(column)) for column in columns]
         except MemoryError as error:
             raise InputError(
                 f"{name} needs more memory than is free, or is damaged; fewer --jobs leave more "
                 "for each."
             ) from error
         except (pyarrow.ArrowException, ValueError, OSError) as error:
-            raise _damaged(part, error) from error
+            raise _damaged_file_error(path, error) from error
 
 
-def _damaged(part: Path, error: Exception) -> InputError:
+def _damaged_file_error(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"{printable(part)} is damaged or no parquet file of integers "
+        f"{printable(path)} is damaged or no parquet file of integers "
         f"({printable(error, 100)}); download it again."
     )
 
 
-def _load_table(path: Path, user: int) -> ReviewLog:
-    """A user's csv file. Without a table of cards: what rests on decks is skipped."""
+def _load_csv(path: Path, user: int) -> ReviewLog:
+    """Load a user's csv file. It has no table of cards, so what needs decks is skipped."""
     name = printable(path)
-    table = table_in(path, read_start(path, START_BYTES), name, of_dataset=True)
+    table = read_table(path, read_start(path, START_BYTES), name, is_dataset_file=True)
     if table is None or table.rows is None:
         raise InputError(
             f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "
@@ -316,8 +348,8 @@ def _load_table(path: Path, user: int) -> ReviewLog:
         import_summary=ImportSummary(
             path=str(path),
             format=f"FSRS-Anki-20k, user {user}",
-            entries_read=len(table.rows) + table.left_out,
-            notes=(*table.notes, _without("cards"), _without("decks")),
+            entries_read=len(table.rows) + table.excluded,
+            notes=(*table.notes, _missing_table_note("cards"), _missing_table_note("decks")),
         ),
         rows=table.rows,
         cards=Cards.empty(),
@@ -327,83 +359,89 @@ def _load_table(path: Path, user: int) -> ReviewLog:
     )
 
 
-def _numbered(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
-    """The entries of a folder whose name holds a number; none where there is no such folder."""
+def _numbered_entries(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
+    """Yield number and path of each entry whose name matches; none if there is no such folder."""
     with file_errors(folder):
-        for entry in folder.iterdir() if folder.is_dir() else ():
-            if number := re.fullmatch(pattern, entry.name):
-                yield int(number[1]), entry
+        if not folder.is_dir():
+            return
+        for entry in folder.iterdir():
+            match = re.fullmatch(pattern, entry.name)
+            if match:
+                yield int(match[1]), entry
 
 
-def _refuse_other_types(kind: pyarrow.DataType, column: str, name: str) -> None:
-    """Raise InputError for what only looks like a number where it is cast: true, text, dates."""
+def _refuse_non_numeric(kind: pyarrow.DataType, column: str, name: str) -> None:
+    """Raise InputError for types that a cast would turn into numbers: true, text, dates."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
         kind = kind.value_type
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        shown = "true and false" if types.is_boolean(kind) else f"values of the type {kind}"
+        content = "true and false" if types.is_boolean(kind) else f"values of the type {kind}"
         raise InputError(
-            f"{name} holds {shown} in its column {column!r}, where whole numbers belong; write "
+            f"{name} holds {content} in its column {column!r}, where whole numbers belong; write "
             "that column as integers."
         )
 
 
-def _integers(column: pyarrow.ChunkedArray) -> IntArray:
+def _to_integers(column: pyarrow.ChunkedArray) -> IntArray:
     import pyarrow
 
     if column.null_count:
         raise ValueError("a value is missing")
-    whole = column.cast(pyarrow.int64())  # refuses fractions and overflow
-    return np.array(whole.to_numpy(), dtype=np.int64)
+    integers = column.cast(pyarrow.int64())  # refuses fractions and overflow
+    return np.array(integers.to_numpy(), dtype=np.int64)
 
 
-def _without(table: str) -> str:
+def _missing_table_note(table: str) -> str:
     return (
         f"There is no table of {table} for this user: what rests on decks (SM2, Ebisu, "
         "--partitions) is skipped."
     )
 
 
-def _span(users: list[int]) -> str:
+def _describe_users(users: list[int]) -> str:
     if len(users) <= 5:
         return "users " + ", ".join(map(str, users))
     return f"{len(users):,} users, {users[0]} to {users[-1]}"
 
 
-# Some of the users
+# Selections of users
 
 
 def select_users(
     available: Sequence[int], ranges: str | None = None, max_user_id: int | None = None
 ) -> list[int]:
-    """The users that `1-1000,1005` and an upper bound leave, ascending.
+    """Return the users selected by ranges such as `1-1000,1005` and an upper bound, ascending.
 
-    A range takes what there is in it; a single id that is not there raises InputError, and
-    so does a selection without anyone.
+    A range selects the ids that exist in it. Raises InputError for a single id that does not
+    exist, and for a selection without any user.
     """
-    chosen = set(available)
+    selected = set(available)
     if ranges is not None:
-        spans = id_spans(ranges)
+        spans = parse_id_ranges(ranges)
         for first, last in spans:
-            if first == last and first not in chosen:
+            if first == last and first not in selected:
                 raise InputError(f"--users: there is no user {first} in this data set.")
         ordered = sorted(available)
-        chosen = {user for span in spans for user in _within(ordered, *span)}
+        selected = set()
+        for first, last in spans:
+            selected.update(_ids_between(ordered, first, last))
     if max_user_id is not None:
-        chosen = {user for user in chosen if user <= max_user_id}
-    if not chosen:
+        selected = {user for user in selected if user <= max_user_id}
+    if not selected:
         raise InputError(
             f"No user is selected: the data set has {len(available)}, "
             f"ids {min(available)} to {max(available)}."
         )
-    return sorted(chosen)
+    return sorted(selected)
 
 
-def shard_of(users: Sequence[int], shard: str) -> list[int]:
-    """The users of part K of N, given as "K/N": every Nth from the Kth on, so that parts are alike.
+def select_shard(users: Sequence[int], shard: str) -> list[int]:
+    """Return the users of part K of N, given as "K/N".
 
-    None where there are fewer users than that. Raises InputError for what is no part.
+    These are every Nth user from the Kth on, so that the parts are alike. The list is empty if
+    there are fewer than K users. Raises InputError for text that names no part.
     """
     match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
@@ -411,12 +449,12 @@ def shard_of(users: Sequence[int], shard: str) -> list[int]:
     return list(users)[int(match[1]) - 1 :: int(match[2])]
 
 
-def absent_users(
+def find_missing_id_ranges(
     available: Sequence[int], ranges: str, max_user_id: int | None = None
 ) -> list[tuple[int, int]]:
-    """First and last id of each gap that the data set has in `1-1000,1005`, ascending."""
+    """Return first and last id of each gap that the data set has in `1-1000,1005`, ascending."""
     spans: list[tuple[int, int]] = []  # without overlaps
-    for first, last in sorted(id_spans(ranges)):
+    for first, last in sorted(parse_id_ranges(ranges)):
         if spans and first <= spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
         else:
@@ -426,40 +464,44 @@ def absent_users(
     for first, last in spans:
         if max_user_id is not None:
             last = min(last, max_user_id)
-        borders = [first - 1, *_within(ordered, first, last), last + 1]
-        gaps += [(a + 1, b - 1) for a, b in itertools.pairwise(borders) if b - a > 1]
+        borders = [first - 1, *_ids_between(ordered, first, last), last + 1]
+        for lower, upper in itertools.pairwise(borders):
+            if upper - lower > 1:
+                gaps.append((lower + 1, upper - 1))
     return gaps
 
 
-def _within(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
+def _ids_between(ordered: Sequence[int], first: int, last: int) -> Sequence[int]:
     return ordered[bisect.bisect_left(ordered, first) : bisect.bisect_right(ordered, last)]
 
 
-def id_spans(ranges: str) -> list[tuple[int, int]]:
-    """First and last id of each part of `1-1000,1005`; raises InputError for other words."""
+def parse_id_ranges(ranges: str) -> list[tuple[int, int]]:
+    """Return first and last id of each part of `1-1000,1005`. Raises InputError for other text."""
     spans = []
-    for part in ranges.split(","):
-        match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", part)
+    for text in ranges.split(","):
+        match = re.fullmatch(r"\s*(\d{1,15})\s*(?:-\s*(\d{1,15})\s*)?", text)
         if not match:
             raise InputError(
-                f'--users takes ids and ranges such as 1-1000,1005; "{part.strip()}" is neither.'
+                f'--users takes ids and ranges such as 1-1000,1005; "{text.strip()}" is neither.'
             )
-        first, last = int(match[1]), int(match[2] or match[1])
+        first = int(match[1])
+        last = int(match[2] or match[1])
         if last < first:
-            raise InputError(f'--users: "{part.strip()}" ends before it begins.')
+            raise InputError(f'--users: "{text.strip()}" ends before it begins.')
         spans.append((first, last))
     return spans
 
 
-# A data set of one's own
+# Writing a data set
 
 
 def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int, Path]:
-    """Write the logs of some files as users 1, 2 ... of a new folder; reviews, and a mapping file.
+    """Write the logs of some files as users 1, 2 ... of a new folder.
 
-    The mapping file lies beside the folder, as OUT-mapping.csv: each user's file, and what the
-    numbers of cards, notes, decks and presets stand for. Raises InputError where either is there
-    already, where a file cannot be used, and where two hold the same reviews; then nothing is left.
+    Returns the number of reviews, and the mapping file. That file lies beside the folder, as
+    OUT-mapping.csv: it lists each user's file, and the original ids behind the numbers of cards,
+    notes, decks and presets. Raises InputError if the folder or the mapping file exists, if a file
+    cannot be used, or if two files hold the same reviews; then nothing is left.
     """
     mapping = out.with_name(f"{out.name}-mapping.csv")
     for path in (out, mapping):
@@ -467,69 +509,78 @@ def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int
             raise InputError(f'"{path}" is there already: name a new folder with --out.')
     check_outputs([mapping])
     lines: list[tuple[object, ...]] = [("user", "kind", "number", "original")]
-    seen, reviews = dict[str, Path](), 0
+    path_of_log = dict[str, Path]()  # by the log's fingerprint
+    reviews = 0
     try:
-        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".srs-eval-") as place:
-            made = Path(place, "made")
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=".srs-eval-") as workspace:
+            dataset_folder = Path(workspace, "made")
             for user, (path, log) in enumerate(logs, start=1):
-                same = seen.setdefault(log.fingerprint(), path)
-                if len(seen) < user:
+                same = path_of_log.setdefault(log.fingerprint(), path)
+                if len(path_of_log) < user:
                     raise InputError(
                         f'"{printable(path)}" and "{printable(same)}" hold the same reviews: '
                         "leave one of them out."
                     )
                 lines.append((user, "file", None, str(path)))
-                written, known = write_user(made, user, log)
+                written, original_ids = write_user(dataset_folder, user, log)
                 if not written:
                     raise InputError(
                         f'"{printable(path)}" has no review that counts: leave it out.'
                     )
                 reviews += written
-                for kind, ids in known.items():
-                    lines += ((user, kind, number, each) for number, each in enumerate(ids))
-            Path(place, "mapping").write_text(csv_text(lines), encoding="utf-8")
-            Path(place, "mapping").rename(mapping)
-            made.rename(out)
+                for kind, ids in original_ids.items():
+                    for number, original_id in enumerate(ids):
+                        lines.append((user, kind, number, original_id))
+            temporary_mapping = Path(workspace, "mapping")
+            temporary_mapping.write_text(format_csv(lines), encoding="utf-8")
+            temporary_mapping.rename(mapping)
+            dataset_folder.rename(out)
     except OSError as error:
         raise InputError(f'"{out}" cannot be written ({error.strerror or error}).') from None
     return reviews, mapping
 
 
 def write_user(folder: Path, user: int, log: ReviewLog) -> tuple[int, Mapping[str, list[int]]]:
-    """Write `{revlogs,cards,decks}/user_id=N/data.parquet`; reviews, what 0, 1, 2 ... stand for.
+    """Write a user's log as `{revlogs,cards,decks}/user_id=N/data.parquet`.
 
-    Rows are chosen by the data-set builder's rule (`data.rows`), and no moment, name or setting is
-    written. As there, filtered decks are left out and a deck without a parent has parent -1.
+    Returns the number of reviews, and by kind the original ids behind the numbers 0, 1, 2 ...
+    Rows are chosen by the data-set builder's rule (`data.rows`), and no time, name or setting is
+    written. As in the builder's data, filtered decks are left out and a deck without a parent has
+    parent -1.
     """
     import pyarrow
     import pyarrow.parquet
 
     rows = select_rows(log, "benchmark").rows
-    decks = ((d.id, d.parent_id, d.preset_id) for d in log.decks.values() if not d.filtered)
-    told = [[MISSING if each is None else each for each in deck] for deck in decks]
-    columns = np.array(told, np.int64).reshape(-1, 3).T
+    decks = []
+    for deck in log.decks.values():
+        if not deck.filtered:
+            parent = MISSING if deck.parent_id is None else deck.parent_id
+            preset = MISSING if deck.preset_id is None else deck.preset_id
+            decks.append((deck.id, parent, preset))
+    deck_columns = np.array(decks, np.int64).reshape(-1, 3).T
     tables: dict[str, dict[str, IntArray]] = {
         "revlogs": dict(zip(_ROW_COLUMNS, vars(rows).values(), strict=False)),
         "cards": {name: getattr(log.cards, name) for name in ("card_id", "note_id", "deck_id")},
-        "decks": dict(zip(("deck_id", "parent_id", "preset_id"), columns, strict=True)),
+        "decks": dict(zip(("deck_id", "parent_id", "preset_id"), deck_columns, strict=True)),
     }
-    known = {}
+    original_ids = {}
     for kind in ("card", "note", "deck", "preset"):
-        ids = [
-            (table, name)
-            for table in tables.values()
-            for name in table
-            if name == f"{kind}_id" or (kind, name) == ("deck", "parent_id")
-        ]
-        found = np.unique(np.concatenate([table[name] for table, name in ids]))
-        found = found[found != MISSING]
-        for table, name in ids:
-            number = np.searchsorted(found, table[name])
+        names = [f"{kind}_id"]
+        if kind == "deck":
+            names.append("parent_id")
+        id_columns = []
+        for table in tables.values():
+            id_columns += [(table, name) for name in table if name in names]
+        ids = np.unique(np.concatenate([table[name] for table, name in id_columns]))
+        ids = ids[ids != MISSING]
+        for table, name in id_columns:
+            number = np.searchsorted(ids, table[name])
             table[name] = np.where(table[name] == MISSING, MISSING, number)
-        known[kind] = found.tolist()
+        original_ids[kind] = ids.tolist()
     for name, table in tables.items():
-        if name == "revlogs" or log.knows_decks:
+        if name == "revlogs" or log.has_decks:
             target = folder / name / f"user_id={user}"
             target.mkdir(parents=True, exist_ok=True)
             pyarrow.parquet.write_table(pyarrow.table(table), target / "data.parquet")
-    return len(rows), known
+    return len(rows), original_ids

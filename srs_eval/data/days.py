@@ -1,11 +1,11 @@
-"""Where a day begins: Anki's rule, from what the source and the person say.
+"""Compute where days begin, by Anki's rule, from the settings of the source and of the user.
 
 Anki puts all past reviews on one rigid grid of 86,400 s through `next_day_at`, the next
 roll-over by the computer's current offset (rslib/src/scheduler/timing.rs). Here the grid is
 taken through the first roll-over after the newest entry instead of after now: for reviews in
 the past that is the same grid, the same file gives the same figures at any time, and no
 entry lies in the future, where Anki would clamp and the data-set builder would stretch a day.
-Under scheduler 1 days are counted from the collection's creation, whatever the zone.
+Under scheduler 1 days are counted from the collection's creation, in every time zone.
 A .revlog export brings its own `next_day_at`, which is used as it is.
 """
 
@@ -26,7 +26,7 @@ _DEFAULT_ROLLOVER = 4
 
 @dataclass(frozen=True)
 class StoredClock:
-    """What a source says about its days."""
+    """Settings of a source that determine its days."""
 
     rollover: int | None = None  # hour, 0-23
     utc_offset_s: int | None = None  # seconds east of UTC
@@ -34,90 +34,105 @@ class StoredClock:
     first_day_s: int | None = None  # scheduler version 1: days are counted from here
     next_day_at_s: int | None = None  # given outright (.revlog)
     created_s: int | None = None  # when the collection was created ...
-    created_offset_s: int | None = None  # ... and where (seconds east of UTC)
+    created_offset_s: int | None = None  # ... and the offset there (seconds east of UTC)
 
 
-def day_grid(
+def compute_day_grid(
     newest_ms: int, clock: StoredClock, timezone: str | None, rollover: int | None
 ) -> DayGrid:
-    """The grid for a source whose newest entry is at `newest_ms` (Unix ms).
+    """Compute the day grid of a source whose newest entry is at `newest_ms` (Unix ms).
 
     `timezone` (an IANA name, "UTC+2", "-07:00" or "local") and `rollover` (hour) are the
-    person's overrides. Raises InputError for an unknown zone or hour.
+    user's overrides. Raises InputError for an unknown zone or hour.
     """
     if rollover is not None and not 0 <= rollover <= 23:
         raise InputError(f"--rollover {rollover} is not an hour from 0 to 23.")
     if timezone is None and rollover is None:
         if clock.next_day_at_s is not None:
-            words = f"file: days begin at {_hour(clock.next_day_at_s % DAY_S)} UTC"
-            return DayGrid(clock.next_day_at_s, words)
+            description = f"file: days begin at {_format_hour(clock.next_day_at_s % DAY_S)} UTC"
+            return DayGrid(clock.next_day_at_s, description)
         if clock.first_day_s is not None:
-            words = (
-                f"collection (scheduler 1): days begin at {_hour(clock.first_day_s % DAY_S)} UTC"
-            )
-            next_day_at_s = _next_on_grid(newest_ms, clock.first_day_s)
-            return DayGrid(next_day_at_s, words, (next_day_at_s - clock.first_day_s) // DAY_S)
+            hour_of_day = _format_hour(clock.first_day_s % DAY_S)
+            description = f"collection (scheduler 1): days begin at {hour_of_day} UTC"
+            next_day_at_s = _next_day_start(newest_ms, clock.first_day_s)
+            return DayGrid(next_day_at_s, description, (next_day_at_s - clock.first_day_s) // DAY_S)
 
     if timezone is not None:
-        offset_s, offset_words = _zone_offset(timezone, newest_ms), f"{timezone} (asked for)"
+        offset_s = _zone_offset(timezone, newest_ms)
+        offset_source = f"{timezone} (asked for)"
     elif clock.utc_offset_s is not None:
-        offset_s, offset_words = clock.utc_offset_s, clock.offset_source
+        offset_s = clock.utc_offset_s
+        offset_source = clock.offset_source
     else:
-        offset_s, offset_words = _machine_offset(newest_ms), "this computer's zone"
+        offset_s = _machine_offset(newest_ms)
+        offset_source = "this computer's zone"
     if rollover is not None:
-        hour, hour_words = rollover, "asked for"
+        hour = rollover
+        hour_source = "asked for"
     elif clock.rollover is not None:
-        hour, hour_words = clock.rollover, "from the collection"
+        hour = clock.rollover
+        hour_source = "from the collection"
     else:
-        hour, hour_words = _DEFAULT_ROLLOVER, "Anki's default"
-    words = f"rollover {hour}:00 ({hour_words}), {_utc(offset_s)} ({offset_words})"
-    next_day_at_s = _next_on_grid(newest_ms, hour * 3600 - offset_s)
+        hour = _DEFAULT_ROLLOVER
+        hour_source = "Anki's default"
+    description = (
+        f"rollover {hour}:00 ({hour_source}), {_format_offset(offset_s)} ({offset_source})"
+    )
+    next_day_at_s = _next_day_start(newest_ms, hour * 3600 - offset_s)
     number = _days_since_creation(next_day_at_s, offset_s, clock)
-    is_named = timezone is not None and timezone.lower() != "local" and not _fixed(timezone)
-    return DayGrid(next_day_at_s, words, number, timezone if is_named else None)
+    is_named = (
+        timezone is not None and timezone.lower() != "local" and not _parse_fixed_offset(timezone)
+    )
+    return DayGrid(next_day_at_s, description, number, timezone if is_named else None)
 
 
-def study_days(time_ms: IntArray, grid: DayGrid) -> FloatArray | None:
-    """Unix ms on a scale of days from one local roll-over to the next, of 23 or 25 hours where
-    clocks change meanwhile (same shape); None without the name of a zone.
+def to_study_days(time_ms: IntArray, grid: DayGrid) -> FloatArray | None:
+    """Convert Unix ms to fractional study days (same shape); None without the name of a zone.
 
-    Whole numbers are roll-overs (open-spaced-repetition/ts-fsrs pull request 530).
+    A study day lasts from one local roll-over to the next, 23 or 25 hours where clocks change
+    meanwhile. Whole numbers are roll-overs (open-spaced-repetition/ts-fsrs pull request 530).
     """
-    if grid.zone is None or not len(time_ms):
+    if grid.time_zone is None or not len(time_ms):
         return None
     from zoneinfo import ZoneInfo
 
-    end, t = datetime.fromtimestamp(grid.next_day_at_s, ZoneInfo(grid.zone)), time_ms / 1000
-    before, after = (int((grid.next_day_at_s - at) // DAY_S) for at in (t.min(), t.max()))
-    begins = np.array(
-        [(end - timedelta(days=k)).timestamp() for k in range(before + 2, min(after, 0) - 3, -1)]
-    )
+    end = datetime.fromtimestamp(grid.next_day_at_s, ZoneInfo(grid.time_zone))
+    t = time_ms / 1000
+    days_to_oldest = int((grid.next_day_at_s - t.min()) // DAY_S)
+    days_to_newest = int((grid.next_day_at_s - t.max()) // DAY_S)
+    days_back = range(days_to_oldest + 2, min(days_to_newest, 0) - 3, -1)
+    begins = np.array([(end - timedelta(days=days)).timestamp() for days in days_back])
     day = np.searchsorted(begins, t, side="right") - 1
-    found: FloatArray = day + (t - begins[day]) / np.diff(begins)[day]
-    return found
+    study_days: FloatArray = day + (t - begins[day]) / np.diff(begins)[day]
+    return study_days
 
 
 def _days_since_creation(at_s: int, offset_s: int, clock: StoredClock) -> int | None:
-    """Anki counts dates: the place of creation's then, the present one's now."""
+    """Return the number of days since the collection was created; None if that is not known.
+
+    Anki counts dates: by the offset at the place of creation for the first day, by the present
+    offset for `at_s`.
+    """
     if clock.created_s is None:
         return None
     then = offset_s if clock.created_offset_s is None else clock.created_offset_s
     return (at_s + offset_s) // DAY_S - (clock.created_s + then) // DAY_S
 
 
-def _next_on_grid(newest_ms: int, anchor_s: int) -> int:
-    """First s congruent to `anchor_s` modulo a day with s > newest_ms / 1000."""
+def _next_day_start(newest_ms: int, anchor_s: int) -> int:
+    """Return the first s > newest_ms / 1000 that is congruent to `anchor_s` modulo a day."""
     newest_s = newest_ms // 1000
     return newest_s + DAY_S - (newest_s - anchor_s) % DAY_S
 
 
 def _zone_offset(name: str, at_ms: int) -> int:
-    """Offset (seconds east of UTC) of a named or fixed zone at a moment."""
+    """Return the offset (seconds east of UTC) of a named or fixed zone at a moment."""
     if name.lower() == "local":
         return _machine_offset(at_ms)
-    if fixed := _fixed(name):
-        seconds = int(fixed[2]) * 3600 + int(fixed[3] or 0) * 60
-        return -seconds if fixed[1] == "-" else seconds
+    match = _parse_fixed_offset(name)
+    if match:
+        seconds = int(match[2]) * 3600 + int(match[3] or 0) * 60
+        return -seconds if match[1] == "-" else seconds
     from zoneinfo import ZoneInfo
 
     try:
@@ -130,10 +145,10 @@ def _zone_offset(name: str, at_ms: int) -> int:
     return int((offset or timedelta()).total_seconds())
 
 
-def _fixed(zone: str) -> re.Match[str] | None:
-    """Of an offset such as UTC+5:30: sign, hours and minutes."""
-    found = re.fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", zone, re.IGNORECASE)
-    return found if found and int(found[2]) <= 14 else None
+def _parse_fixed_offset(zone: str) -> re.Match[str] | None:
+    """Match an offset such as UTC+5:30; its groups are sign, hours and minutes."""
+    match = re.fullmatch(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", zone, re.IGNORECASE)
+    return match if match and int(match[2]) <= 14 else None
 
 
 def _machine_offset(at_ms: int) -> int:
@@ -144,11 +159,13 @@ def _machine_offset(at_ms: int) -> int:
     return int((moment.utcoffset() or timedelta()).total_seconds())
 
 
-def _hour(seconds: int) -> str:
+def _format_hour(seconds: int) -> str:
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d}"
 
 
-def _utc(offset_s: int) -> str:
+def _format_offset(offset_s: int) -> str:
     sign = "-" if offset_s < 0 else "+"
     hours, minutes = divmod(abs(offset_s) // 60, 60)
-    return f"UTC{sign}{hours}" + (f":{minutes:02d}" if minutes else "")
+    if minutes:
+        return f"UTC{sign}{hours}:{minutes:02d}"
+    return f"UTC{sign}{hours}"

@@ -1,5 +1,7 @@
-"""What a person is told: errors that they can do something about, what sentences about them are
-made of, and what others have named (files, decks, models) without what programs would obey.
+"""Define errors that users can act on, and make their texts safe to show.
+
+Names that other people chose (files, decks, models) are shown without characters that programs
+would obey.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-_MOST_CHARACTERS = 400
-"""Of a reason, so that a line with it and the name of a configuration has at most 500."""
+_MAX_CHARACTERS = 400
+"""Limit of a reason: a line with it and the name of a configuration has at most 500 characters."""
 
 
 class InputError(Exception):
-    """A file or an option is unusable. `str(error)` is one sentence for the person.
+    """An unusable file or option. `str(error)` is one sentence for the user.
 
     The command line prints it to stderr and exits with code 2; the app shows it
     in a message. It says what is wrong with which file and what to do.
@@ -25,50 +27,56 @@ class InputError(Exception):
 
 
 class NotInstalled(InputError):
-    """Something that this program can do without is not there. A skip with a reason."""
+    """A missing optional dependency: a reason to skip what needs it."""
 
     def __init__(self, sentence: str, module: str = "") -> None:
-        """`module` is what has to be installed, if it is one."""
+        """Store the sentence, and the module to install if there is one."""
         super().__init__(sentence)
         self.module = module
 
 
 class NotEnoughData(Exception):
-    """There are too few reviews that can be used, if any. A skip with a reason, no failure."""
+    """Too few usable reviews, or none: a reason to skip, not a failure."""
 
 
-def in_one_line(error: BaseException) -> str:
-    """What an exception says, as a short line that can be shown anywhere; "" for nothing.
+def error_message(error: BaseException) -> str:
+    """Return an exception's message as a short line that is safe to show; "" if it has none.
 
-    Code of one's own may raise what has megabytes of text, escape sequences, or no text at all.
+    User code may raise exceptions with megabytes of text, escape sequences, or no text at all.
     """
     try:
         text = str(error)
     except BaseException as failure:
-        if type(failure) is KeyboardInterrupt:  # Ctrl-C; what is derived from it is not
+        if type(failure) is KeyboardInterrupt:  # Ctrl-C; a derived class is not
             raise
         return "its text cannot be read"
-    return cut(text)
+    return shorten(text)
 
 
-def described(error: BaseException) -> str:
-    """The same with the kind of exception: "KeyError: 'stability'"."""
-    return cut(": ".join(filter(None, (type(error).__name__, in_one_line(error)))))
+def describe_error(error: BaseException) -> str:
+    """Return an exception's class and message as a short line: "KeyError: 'stability'"."""
+    name = type(error).__name__
+    message = error_message(error)
+    return shorten(f"{name}: {message}" if message else name)
 
 
-def cut(text: str) -> str:
-    """The beginning of a text in one line, without control characters."""
-    line = " ".join(text[: 10 * _MOST_CHARACTERS].split())
-    line = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
+def shorten(text: str) -> str:
+    """Return the beginning of a text as one line without control characters."""
+    line = " ".join(text[: 10 * _MAX_CHARACTERS].split())
+    if len(line) > _MAX_CHARACTERS:
+        line = f"{line[: _MAX_CHARACTERS - 1]}…"
+    characters = []
+    for character in line:
+        characters.append(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}")
+    return "".join(characters)
 
 
-def counted(number: int, thing: str) -> str:
-    """ "1 user", "1,000 users"."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun: "1 user", "1,000 users"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-# What this program can do without: packages of the extras in pyproject.toml
+# Optional dependencies: packages of the extras in pyproject.toml
 
 EXTRAS = {
     "torch": ("PyTorch", "networks"),
@@ -77,85 +85,96 @@ EXTRAS = {
     "distributed": ("Dask", "cluster"),
     "huggingface_hub": ("huggingface_hub", "download"),
 }
-"""Module -> (its name for people, the extra that brings it)."""
-_NOT_BUILT = {
+"""Module -> (its display name, the extra that installs it)."""
+_WITHOUT_WHEEL = {
     ("torch", "darwin", "x86_64"),
     ("torch", "win32", "ARM64"),
     ("pyarrow", "win32", "ARM64"),
 }
-"""Module, system, machine: no wheel is published, and the extra is empty."""
+"""(module, system, machine) without a published wheel, where the extra is empty."""
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported; nothing is imported."""
+    """Return whether a module can be imported, without importing it."""
     return find_spec(module) is not None
 
 
-def missing(module: str) -> str:
-    """ "PyTorch: pip install 'srs-eval[networks]'"; "" where the module is there, or is ""."""
+def install_hint(module: str) -> str:
+    """Return how to install a missing module: "PyTorch: pip install 'srs-eval[networks]'".
+
+    Returns "" if the module is installed, or is "".
+    """
     if not module or is_installed(module):
         return ""
     name, extra = EXTRAS[module]
-    if (module, sys.platform, platform.machine()) in _NOT_BUILT:
+    if (module, sys.platform, platform.machine()) in _WITHOUT_WHEEL:
         return f"{name}, which is not published for this kind of machine"
     return f"{name}: pip install 'srs-eval[{extra}]'"
 
 
-def require(module: str, wanted_by: str) -> None:
-    """Raises NotInstalled, with the command that adds it, where a module is not there."""
-    if wanted := missing(module):
-        raise NotInstalled(f"{wanted_by} needs {wanted}", module)
+def require(module: str, needed_by: str) -> None:
+    """Raise NotInstalled, with the command that installs it, if a module is missing."""
+    hint = install_hint(module)
+    if hint:
+        raise NotInstalled(f"{needed_by} needs {hint}", module)
 
 
-# Text that others have written
+# Text from other people
 
-_OBEYED = re.compile(
+_CONTROL_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
     "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # order, hidden marks
     "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of a path that are no text, hidden letters
 )
 """Joiners (U+200C, U+200D) stay: Persian names and emoji are written with them."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def harmless(text: str) -> str:
-    """`text`, its lines as they are, with U+FFFD for each character that a terminal would obey.
+def sanitize(text: str) -> str:
+    """Replace each character that a terminal would obey by U+FFFD; lines stay as they are.
 
-    These are escape sequences and other controls, and what hides or reverses text.
+    These are escape sequences and other controls, and characters that hide or reverse text.
     """
-    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def printable(text: object, limit: int | None = 300) -> str:
-    """A name as it can be shown: `harmless`, on one line, cut at `limit` characters."""
-    clean = harmless(" ".join(str(text).splitlines()).replace("\t", " "))
-    return clean if limit is None or len(clean) <= limit else clean[: limit - 1] + "…"
+    """Return a name that is safe to show: sanitized, on one line, cut at `limit` characters."""
+    clean = sanitize(" ".join(str(text).splitlines()).replace("\t", " "))
+    if limit is None or len(clean) <= limit:
+        return clean
+    return clean[: limit - 1] + "…"
 
 
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """CSV, None as an empty field; text that a spreadsheet takes for a formula begins with '.
+def format_csv(rows: Iterable[Iterable[object]]) -> str:
+    """Format rows as CSV, with None as an empty field.
 
-    A lone "-", which stands for "none", is no formula.
+    Text that a spreadsheet would take for a formula gets a ' in front. A lone "-", which stands
+    for "none", is no formula.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for row in rows:
-        writer.writerow(_as_text(cell) if isinstance(cell, str) else cell for cell in row)
+        cells = (_sanitize_cell(cell) if isinstance(cell, str) else cell for cell in row)
+        writer.writerow(cells)
     return text.getvalue()
 
 
-def _as_text(cell: str) -> str:
-    is_formula = cell.startswith(_FORMULA) and cell != "-"
-    return ("'" if is_formula else "") + harmless(cell)
+def _sanitize_cell(cell: str) -> str:
+    is_formula = cell.startswith(_FORMULA_STARTS) and cell != "-"
+    if is_formula:
+        return "'" + sanitize(cell)
+    return sanitize(cell)
 
 
-def escaped(json: str) -> str:
-    """JSON that means the same, with `\\u` escapes for what a terminal would obey."""
-    return _OBEYED.sub(_as_escape, json)
+def escape_json(json: str) -> str:
+    """Return equivalent JSON, with `\\u` escapes for characters that a terminal would obey."""
+    return _CONTROL_CHARACTERS.sub(_escape_character, json)
 
 
-def _as_escape(found: re.Match[str]) -> str:
-    if "\ud800" <= found[0] <= "\udfff":
-        return found[0]  # alone it is no text, and programs refuse its escape
-    units = found[0].encode("utf-16-be")
-    return "".join(f"\\u{units[k : k + 2].hex()}" for k in range(0, len(units), 2))
+def _escape_character(match: re.Match[str]) -> str:
+    if "\ud800" <= match[0] <= "\udfff":
+        return match[0]  # a lone surrogate is no text, and programs refuse its escape
+    units = match[0].encode("utf-16-be")
+    starts = range(0, len(units), 2)
+    return "".join(f"\\u{units[start : start + 2].hex()}" for start in starts)

@@ -1,8 +1,8 @@
-"""Memory that is short: what a process may still take, and which errors come of too little.
+"""Check how much memory a process may take, and recognise errors caused by too little.
 
-Where the system limits what a process may take (`ulimit -v`), libraries fail in their own ways:
-OpenBLAS tries for ever or ends the process, torch ends it, and others cannot load what they are
-made of. So the limit is looked at before they are loaded. Other errors are told by what they say.
+Where the system limits the memory of a process (`ulimit -v`), libraries fail in their own ways:
+OpenBLAS tries for ever or ends the process, torch ends it, and others cannot load their parts. So
+the limit is checked before they are loaded. Other errors are recognised by their messages.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from srs_eval.data.errors import InputError, in_one_line
+from srs_eval.data.errors import InputError, error_message
 
-FOR_READING = 160_000_000
+READING_BYTES = 160_000_000
 """Bytes of address space that any command takes."""
-FOR_EVALUATING = 800_000_000
-"""The same with the libraries that compute, their threads, and compiled kernels."""
-_NEEDED_BY = {"torch": 600_000_000}
+EVALUATING_BYTES = 800_000_000
+"""Bytes of address space with the numerical libraries, their threads, and compiled kernels."""
+_IMPORT_BYTES = {"torch": 600_000_000}
 """Bytes that are needed to import a module."""
-_LITTLE = 150_000_000  # where less is left, an error without a reason comes of that
+_LOW_MEMORY_BYTES = 150_000_000  # with less left, this explains an error that gives no reason
 _MEGABYTE = 1_000_000
-_WORDS = re.compile(
+_MEMORY_ERROR_PATTERN = re.compile(
     "not enough memory|out of memory|can(no|')?t allocate memory|unable to allocate|bad_alloc"
     "|failed to map segment from shared object(?!: (Operation not permitted|Permission denied))"
     "|paging file is too small",
     re.IGNORECASE,
 )
-NOT_ENOUGH = (
+NOT_ENOUGH_MEMORY = (
     "There is not enough memory for this: close other programs, raise the limit if there is one "
     "(`ulimit -v`), or evaluate fewer models at once."
 )
 
 
-def refuse_short_memory(needed: int) -> None:
-    """Raise InputError where the system lets a process take less than it needs in all."""
-    limit = _limit()
+def check_memory_limit(needed: int) -> None:
+    """Raise InputError if the system lets a process take less than it needs in all."""
+    limit = _memory_limit()
     if limit is not None and limit < needed:
         raise InputError(
             f"There is not enough memory: a program may take {limit // _MEGABYTE:,} MB here "
@@ -46,77 +46,77 @@ def refuse_short_memory(needed: int) -> None:
         )
 
 
-def prepare_for_evaluating() -> None:
-    """Let OpenBLAS take its memory while there is some. Raises InputError where there is not."""
-    refuse_short_memory(FOR_EVALUATING)
-    if _limit() is None:
+def reserve_blas_memory() -> None:
+    """Let OpenBLAS take its memory while there is enough. Raises InputError if there is not."""
+    check_memory_limit(EVALUATING_BYTES)
+    if _memory_limit() is None:
         return
     import numpy as np
-    import scipy.linalg  # noqa: F401 - it has an OpenBLAS of its own
+    import scipy.linalg  # noqa: F401 - it has its own OpenBLAS
 
     square = np.ones((512, 512))
     np.matmul(square, square)
 
 
 def require_memory(module: str) -> None:
-    """Raise MemoryError where too little is left to import a large module."""
-    needed = _NEEDED_BY.get(module)
-    if needed is None or module in sys.modules or _limit() is None:
+    """Raise MemoryError if too little memory is left to import a large module."""
+    needed = _IMPORT_BYTES.get(module)
+    if needed is None or module in sys.modules or _memory_limit() is None:
         return
-    if not _is_left(needed):
+    if not _can_allocate(needed):
         raise MemoryError(f"{module} needs {needed // _MEGABYTE:,} MB")
 
 
-def is_short_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one that it comes of, is that memory was short."""
-    chain = list(_chain(error))
-    if any(_says_so(each) for each in chain):
+def is_memory_error(error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, means that memory was short."""
+    chain = list(_error_chain(error))
+    if any(_mentions_memory(cause) for cause in chain):
         return True
-    speechless = any(_gives_no_reason(each) for each in chain)
-    return speechless and _limit() is not None and not _is_left(_LITTLE)
+    is_unexplained = any(_is_unexplained(cause) for cause in chain)
+    return is_unexplained and _memory_limit() is not None and not _can_allocate(_LOW_MEMORY_BYTES)
 
 
 @contextmanager
-def short_memory_in_words() -> Iterator[None]:
-    """Turn errors that come of too little memory into one sentence."""
+def memory_errors() -> Iterator[None]:
+    """Turn errors caused by too little memory into one sentence."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        if is_short_of_memory(error):
-            raise InputError(NOT_ENOUGH) from error
+        if is_memory_error(error):
+            raise InputError(NOT_ENOUGH_MEMORY) from error
         raise
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what it comes of, what that comes of, and so on."""
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on."""
     seen = set[int]()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or each.__context__
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
-def _says_so(error: BaseException) -> bool:
+def _mentions_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
-    by_a_library = isinstance(error, OSError | ImportError | RuntimeError)
-    return by_a_library and bool(_WORDS.search(in_one_line(error)))
+    is_of_library = isinstance(error, OSError | ImportError | RuntimeError)
+    return is_of_library and bool(_MEMORY_ERROR_PATTERN.search(error_message(error)))
 
 
-def _gives_no_reason(error: BaseException) -> bool:
-    """Whether libraries raise this where they get no memory, but for other reasons, too."""
+def _is_unexplained(error: BaseException) -> bool:
+    """Return whether libraries raise this error without memory, but for other reasons, too."""
     if isinstance(error, SystemError | ImportError):
         return True
-    return isinstance(error, RuntimeError) and "can't start new thread" in in_one_line(error)
+    return isinstance(error, RuntimeError) and "can't start new thread" in error_message(error)
 
 
-def _limit() -> int | None:
-    """Bytes that this process may take, None where there is no limit."""
+def _memory_limit() -> int | None:
+    """Return the bytes that this process may take, None if there is no limit."""
     try:
         import resource
     except ImportError:  # Windows
@@ -125,8 +125,8 @@ def _limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _is_left(size: int) -> bool:
-    """Whether this process may take so many bytes more; none is taken."""
+def _can_allocate(size: int) -> bool:
+    """Return whether this process may take `size` more bytes; none are taken."""
     reserve = getattr(mmap, "MAP_NORESERVE", 0)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | reserve
     try:

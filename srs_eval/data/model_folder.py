@@ -1,16 +1,16 @@
-"""The folder of a model file: everything in it that the model's figures may depend on.
+"""Read the folder of a model file, because the model's figures may depend on everything in it.
 
-A model reads parameters from a file beside it, or imports code from folders further down. So its
-figures are kept by the contents of all files below its folder. These do not count:
+A model may read parameters from a file beside it, or import code from subfolders. So its figures
+are stored by the contents of all files below its folder. These do not count:
 
 - names that begin with a dot, `__pycache__`, and virtual environments (folders with `pyvenv.cfg`);
-- what srs-eval itself writes: its cache and its other folders, results of batches and audits
-  (beside a `.journal`), and reports, which say of themselves who wrote them;
-- logs (`*.log`, `nohup.out`, and whatever this program prints into) and notebooks (`*.ipynb`).
+- files that srs-eval itself writes: its cache and its other folders, results of batches and audits
+  (beside a `.journal`), and reports, which name srs-eval as their author;
+- logs (`*.log`, `nohup.out`, and files that this program prints into) and notebooks (`*.ipynb`).
 
-Where there are more than `MOST_ENTRIES` files and folders, or more than `MOST_BYTES` in them,
-nobody reads them all: a home folder is such a place. Then only the Python files of the first two
-levels tell one state of the model from another, and its figures are not kept.
+A folder with more than `MAX_ENTRIES` files and folders, or with more than `MAX_BYTES` in them, such
+as a home folder, is not read as a whole. Then only the Python files of the first two levels
+distinguish one state of the model from another, and its figures are not stored.
 """
 
 from __future__ import annotations
@@ -32,137 +32,142 @@ from srs_eval.data.paths import (
     config_dir,
     data_dir,
     file_digest,
-    is_own,
+    is_written_by_srs_eval,
     state_dir,
 )
 
-MOST_ENTRIES = 1_000
-MOST_BYTES = 100_000_000
+MAX_ENTRIES = 1_000
+MAX_BYTES = 100_000_000
 _VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-_LOGS = (".log", ".ipynb")
-_OF_NOHUP = "nohup.out"
+_LOG_SUFFIXES = (".log", ".ipynb")
+_NOHUP_LOG = "nohup.out"
 
-_File = tuple[int, int]
-"""Device and number of a file: the same for all its names."""
+_FileIdentity = tuple[int, int]
+"""Device and inode number of a file: the same for all its names."""
 
 
 @dataclass(frozen=True)
 class FolderContent:
-    """What lies in the folder of a model file."""
+    """Content of the folder of a model file."""
 
-    digest: str  # of all files that count, or of the code alone where they are too many
+    digest: str  # of all files that count, or of the code alone if there are too many
     code_digest: str  # of the Python files alone
-    code: tuple[Path, ...]
-    is_whole: bool  # whether every file that counts was read
+    code_files: tuple[Path, ...]
+    is_complete: bool  # every file that counts was read
 
 
 def read_model_folder(model_file: Path) -> FolderContent:
-    """Read what the figures of a model file may depend on. Raises OSError for the file itself."""
-    model_file.stat()  # before the folder is read for nothing
+    """Read the files that a model's figures may depend on.
+
+    Raises OSError if the model file itself cannot be read.
+    """
+    model_file.stat()  # fails before the folder is read in vain
     folder = model_file.parent
     files = _files_below(folder)
-    is_whole = files is not None
+    is_complete = files is not None
     if files is None:
         files = [*folder.glob("*.py"), *folder.glob("*/*.py")]
     counted = {path for path in files if path.is_file() and os.access(path, os.R_OK)}
     counted.add(model_file)
     code = tuple(sorted(path for path in counted if path.suffix == ".py" or path == model_file))
-    code_digest = _digest_of(model_file, code)
-    digest = _digest_of(model_file, sorted(counted)) if is_whole else code_digest
-    return FolderContent(digest, code_digest, code, is_whole)
+    code_digest = _compute_digest(model_file, code)
+    digest = _compute_digest(model_file, sorted(counted)) if is_complete else code_digest
+    return FolderContent(digest, code_digest, code, is_complete)
 
 
-def _digest_of(model_file: Path, paths: Iterable[Path]) -> str:
-    """SHA-256 over the model file's name, and the places and contents of files."""
+def _compute_digest(model_file: Path, paths: Iterable[Path]) -> str:
+    """Compute the SHA-256 of the model file's name and the paths and contents of files."""
     digest = hashlib.sha256(model_file.name.encode("utf-8", "surrogateescape"))
     for path in paths:
-        place = path.relative_to(model_file.parent).as_posix()
+        relative_path = path.relative_to(model_file.parent).as_posix()
         try:
             content = file_digest(path)
         except OSError:
             if path == model_file:
                 raise
-            continue  # it has gone meanwhile
-        digest.update(f"\n{content} {place}".encode("utf-8", "surrogateescape"))
+            continue  # deleted meanwhile
+        digest.update(f"\n{content} {relative_path}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
 def _files_below(folder: Path) -> list[Path] | None:
-    """All files below a folder that count, None where there are too many."""
-    not_counted = {_identity(path) for path in _own_folders()} | _printed_into()
-    visited = set[_File | None]()
-    waiting = deque([folder])
+    """Return all files below a folder that count, None if there are too many."""
+    not_counted = {_file_identity(path) for path in _program_folders()} | _output_files()
+    visited = set[_FileIdentity | None]()
+    queue = deque([folder])
     files = list[Path]()
-    looked_at = 0
+    entry_count = 0
     size = 0
-    while waiting:
-        current = waiting.popleft()
-        identity = _identity(current)
+    while queue:
+        current = queue.popleft()
+        identity = _file_identity(current)
         if identity in visited:  # a link leads back
             continue
         visited.add(identity)
-        entries = _entries(current, MOST_ENTRIES - looked_at)
+        entries = _list_entries(current, MAX_ENTRIES - entry_count)
         if entries is None:
             return None
-        looked_at += len(entries)
+        entry_count += len(entries)
         names = {entry.name for entry in entries}
         if _VIRTUAL_ENVIRONMENT in names:
             continue
         has_results = JOURNAL in names
         for entry in entries:
-            if _never_counts(entry.name) or (has_results and entry.name in RESULT_NAMES):
+            if _is_ignored(entry.name) or (has_results and entry.name in RESULT_NAMES):
                 continue
             path = Path(entry.path)
-            if _identity(path) in not_counted:
+            if _file_identity(path) in not_counted:
                 continue
             if entry.is_dir():
-                waiting.append(path)
-            elif entry.is_file() and not is_own(path):
+                queue.append(path)
+            elif entry.is_file() and not is_written_by_srs_eval(path):
                 with suppress(OSError):
                     size += entry.stat().st_size
                 files.append(path)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             return None
     return files
 
 
-def _entries(folder: Path, most: int) -> list[os.DirEntry[str]] | None:
-    """What lies in a folder, None for more than `most`; nothing where it cannot be read."""
+def _list_entries(folder: Path, limit: int) -> list[os.DirEntry[str]] | None:
+    """List a folder: None for more than `limit` entries, an empty list if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            found = list(islice(entries, most + 1))
+            listed_entries = list(islice(entries, limit + 1))
     except OSError:
         return []
-    return found if len(found) <= most else None
+    return listed_entries if len(listed_entries) <= limit else None
 
 
-def _never_counts(name: str) -> bool:
-    hidden = name.startswith(".")
-    log = name.lower().endswith(_LOGS) or name == _OF_NOHUP
-    return hidden or log or name == "__pycache__"
+def _is_ignored(name: str) -> bool:
+    if name.startswith(".") or name == "__pycache__":
+        return True
+    return name.lower().endswith(_LOG_SUFFIXES) or name == _NOHUP_LOG
 
 
-def _own_folders() -> list[Path]:
-    """Where srs-eval keeps what is its own."""
+def _program_folders() -> list[Path]:
+    """Return the folders in which srs-eval keeps its own files."""
+    folders = [cache_dir(), config_dir(), data_dir(), state_dir()]
     kernels = os.environ.get("NUMBA_CACHE_DIR")
-    chosen = [Path(kernels)] if kernels else []
-    return [cache_dir(), config_dir(), data_dir(), state_dir(), *chosen]
+    if kernels:
+        folders.append(Path(kernels))
+    return folders
 
 
-def _printed_into() -> set[_File | None]:
-    """The files that this process prints into, as in `srs-eval batch > progress.txt`."""
-    found = set[_File | None]()
+def _output_files() -> set[_FileIdentity | None]:
+    """Return the files that this process prints into, as in `srs-eval batch > progress.txt`."""
+    identities = set[_FileIdentity | None]()
     for stream in (sys.__stdout__, sys.__stderr__):
         with suppress(AttributeError, OSError, ValueError):  # closed, or none at all
-            about = os.fstat(stream.fileno())  # type: ignore[union-attr]
-            found.add((about.st_dev, about.st_ino))
-    return found
+            status = os.fstat(stream.fileno())  # type: ignore[union-attr]
+            identities.add((status.st_dev, status.st_ino))
+    return identities
 
 
-def _identity(path: Path) -> _File | None:
-    """None where there is nothing."""
+def _file_identity(path: Path) -> _FileIdentity | None:
+    """Return a file's device and inode number, None if there is no file."""
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return about.st_dev, about.st_ino
+    return status.st_dev, status.st_ino

@@ -1,4 +1,4 @@
-"""The flags of an evaluation; apart from what follows them, which loads numpy."""
+"""Define the flags of an evaluation; unlike the code that uses them, this module loads no numpy."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from srs_eval.data.arguments import check_choice, check_flag, check_number, chec
 
 _Rows = Literal["benchmark", "anki"]
 _Clock = Literal["seconds", "study-days", "days"]
-"""What intervals are with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions, each
-from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
+"""Measure of intervals with `secs`: seconds / 86,400 (srs-benchmark); study days with fractions,
+each from one local roll-over to the next (ts-fsrs, fsrs-rs); whole days."""
 
 _Partitions = Literal["none", "deck", "preset"]
 
 _CHOICES = {"rows": get_args(_Rows), "clock": get_args(_Clock), "partitions": get_args(_Partitions)}
 
-EQUIVALENT = 0.002
-"""Differences in log loss within this are too small to matter, unless a person says otherwise."""
+EQUIVALENCE_MARGIN = 0.002
+"""Differences in log loss up to this size do not matter, unless the user sets another margin."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The evaluation's flags, with upstream's names; the defaults are upstream's."""
+    """The flags of an evaluation, with upstream's names and defaults."""
 
     rows: _Rows = "benchmark"
     short: bool = False  # same-day reviews are part of the histories
@@ -32,13 +32,13 @@ class Protocol:
     recency: bool = False  # newer reviews weigh more in training
     partitions: _Partitions = "none"
     fallback_user: bool = False
-    """A partition with too little to train on gets what fits the whole user (upstream 2026)."""
+    """A partition with too few reviews for training gets the whole user's fit (upstream 2026)."""
     train_equals_test: bool = False
     no_test_same_day: bool = False
     no_train_same_day: bool = False
     equalize_test_with_non_secs: bool = False
     disable_short_term: bool = False
-    sched_penalties: bool = False  # training shuns parameters with unwieldy schedules (FSRS-7)
+    sched_penalties: bool = False  # training penalises unwieldy schedules (FSRS-7)
     n_splits: int = 5
     batch_size: int = 512
     max_seq_len: int = 64
@@ -49,7 +49,7 @@ class Protocol:
     """With `secs`: evaluate and train on reviews of later days only (upstream until 2025)."""
 
     def __post_init__(self) -> None:
-        """Raises InputError for a value of another type, and for words that there are not."""
+        """Check all flags. Raises InputError for a value of another type or an unknown choice."""
         for flag in fields(self):
             value = getattr(self, flag.name)
             if flag.name in _CHOICES:
@@ -58,19 +58,19 @@ class Protocol:
                 check_flag(flag.name, value)
             elif isinstance(flag.default, int):
                 check_whole_number(flag.name, value)
-                object.__setattr__(self, flag.name, int(value))  # it may be one of numpy
+                object.__setattr__(self, flag.name, int(value))  # it may be one of NumPy's
             else:
                 check_number(flag.name, value)
                 object.__setattr__(self, flag.name, float(value))
 
-    def evaluated_rows(self) -> Protocol:
-        """What decides which reviews are evaluated; every other flag at its default.
+    def row_protocol(self) -> Protocol:
+        """Return the flags that decide which reviews are evaluated, all others at their defaults.
 
         Configurations for which this is equal are evaluated on the same reviews of a log.
         """
-        # Evaluated by whole days: the reviews are those without `secs`.
+        # Equalized tests evaluate the same reviews as a protocol without `secs`.
         secs = self.secs and not self.equalize_test_with_non_secs
-        # Same-day reviews are gone before folds are cut where histories do not hold them.
+        # If histories do not hold same-day reviews, these are gone before folds are cut.
         same_day = secs and self.short and not self.later_days_only
         return Protocol(
             rows=self.rows,
@@ -83,8 +83,11 @@ class Protocol:
             known_decks_only=self.known_decks_only and not secs,
         )
 
-    def without_training(self) -> Protocol:
-        """Flags that concern training only at their defaults: equal ones share their trials."""
+    def without_training_flags(self) -> Protocol:
+        """Return the protocol with all flags for training alone at their defaults.
+
+        Protocols for which this is equal share their trials.
+        """
         names = ("recency", "gamma", "batch_size", "disable_short_term", "sched_penalties")
         usual = {name: getattr(Protocol(), name) for name in (*names, "fallback_user")}
         return replace(self, **usual)

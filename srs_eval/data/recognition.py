@@ -1,12 +1,12 @@
-"""Recognise a person by their reviews, under another number and in a later export, too.
+"""Recognise a person by their reviews, even under another number or in a later export.
 
-Weights that were trained on somebody are not evaluated on them. What the file of weights keeps of a
-person is a sketch: of the hashes of all their reviews the `_SKETCH_SIZE` smallest (Broder 1997, "On
-the resemblance and containment of documents"). Reviews that come later, cards that are reset or
-deleted, another time zone and a part of the decks leave most of the others' hashes as they are.
+Weights are not evaluated on the people that they were trained on. The weights file stores a sketch
+of each person: the `_SKETCH_SIZE` smallest hashes of all their reviews (Broder 1997, "On the
+resemblance and containment of documents"). Later reviews, reset or deleted cards, another time zone
+and a selection of decks leave most hashes of the other reviews as they are.
 
-A hash is 32 bits of SHA-256, for which there are thousands of possible reviews: a sketch
-tells nobody how anybody answered.
+A hash is 32 bits of SHA-256, and thousands of possible reviews share each: a sketch does not reveal
+how a person answered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.days import DAY_S
-from srs_eval.data.reviews import FILTERED, Entries, IntArray, ReadOnly, ReviewLog, run_begins
+from srs_eval.data.reviews import FILTERED, Entries, IntArray, ReadOnly, ReviewLog, mark_run_starts
 from srs_eval.data.rows import select_rows
 
 Hashes = NDArray[np.uint32]
@@ -33,20 +33,20 @@ _SHORTEST_CHAIN = 2  # intervals other than 0; shorter ones are as common as a d
 _HIGHEST_HASH = np.iinfo(np.uint32).max
 
 _hashes_of_logs: WeakKeyDictionary[ReviewLog, Hashes] = WeakKeyDictionary()
-"""Each model and each file of weights asks for the same log."""
+"""A cache, because each model and each weights file asks for the same log."""
 
 
 # Hashes of reviews
 
 
 def review_hashes(log: ReviewLog) -> Hashes:
-    """Compute what a person is recognised by: hashes of their reviews, ascending, each once.
+    """Compute the hashes of a person's reviews, ascending, each once, to recognise the person by.
 
-    A review counts by the seconds since its card's review before, the rating and the milliseconds
-    that the answer took, so that neither ids nor day numbers matter. Where a source lacks seconds
-    or these milliseconds, reviews alone are too much alike, and all intervals and ratings of the
-    card up to the review count. A card's first review does not. Of entries all answers count, also
-    those before a card was reset, which `select_rows` leaves out.
+    A review is hashed by the seconds since the card's previous review, the rating and the
+    milliseconds that the answer took, so that neither ids nor day numbers matter. If a source lacks
+    seconds or these milliseconds, single reviews are too much alike, and all intervals and ratings
+    of the card up to the review are hashed. A card's first review is not hashed. In entries all
+    answers count, even answers before a card was reset, which `select_rows` leaves out.
     """
     if log not in _hashes_of_logs:
         _hashes_of_logs[log] = _compute_hashes(log)
@@ -56,11 +56,14 @@ def review_hashes(log: ReviewLog) -> Hashes:
 def _compute_hashes(log: ReviewLog) -> Hashes:
     if log.entries is None:
         rows = select_rows(log).rows
-        card_id, rating, duration_ms = rows.card_id, rows.rating, rows.duration_ms
+        card_id = rows.card_id
+        rating = rows.rating
+        duration_ms = rows.duration_ms
         elapsed_s = rows.elapsed_seconds
     else:
         answers = _find_answers(log.entries)
-        card_id, rating = log.entries.card_id[answers], log.entries.rating[answers]
+        card_id = log.entries.card_id[answers]
+        rating = log.entries.rating[answers]
         duration_ms = log.entries.duration_ms[answers]
         elapsed_s = _elapsed_seconds(card_id, log.entries.time_ms[answers])
     has_times = bool((elapsed_s[elapsed_s > 0] % DAY_S).any()) and bool(duration_ms.any())
@@ -74,17 +77,17 @@ def _compute_hashes(log: ReviewLog) -> Hashes:
 
 
 def _find_answers(entries: Entries) -> IntArray:
-    """Return the places of entries that `select_rows` may count: answers that are no previews."""
+    """Return the positions of entries that `select_rows` may count: answers but no previews."""
     is_answer = (entries.rating >= 1) & (entries.rating <= 4)
     is_preview = (entries.kind == FILTERED) & (entries.factor == 0)
     return np.flatnonzero(is_answer & ~is_preview)
 
 
 def _elapsed_seconds(card_id: IntArray, time_ms: IntArray) -> IntArray:
-    """Compute the seconds since each card's answer before, -1 for its first (shape of both)."""
+    """Compute the seconds since each card's previous answer, -1 for its first (shape of both)."""
     by_card = np.argsort(card_id, kind="stable")
     elapsed_s = np.diff(time_ms[by_card], prepend=0) // 1000
-    elapsed_s[run_begins(card_id[by_card])] = -1
+    elapsed_s[mark_run_starts(card_id[by_card])] = -1
     in_order = np.empty_like(elapsed_s)
     in_order[by_card] = elapsed_s
     return in_order
@@ -97,9 +100,11 @@ def _hash_chains(card_id: IntArray, elapsed_s: IntArray, rating: IntArray) -> li
     hashes = []
     columns = zip(card_id.tolist(), elapsed_s.tolist(), rating.tolist(), strict=True)
     for card, elapsed, answer in columns:
-        before = chain_of.get(card, b"")
-        chain_of[card] = hashlib.sha256(before + b"%d %d" % (elapsed, answer)).digest()
-        length_of[card] = length_of.get(card, 0) + (1 if elapsed > 0 else 0)
+        previous_chain = chain_of.get(card, b"")
+        chain_of[card] = hashlib.sha256(previous_chain + b"%d %d" % (elapsed, answer)).digest()
+        length_of.setdefault(card, 0)
+        if elapsed > 0:
+            length_of[card] += 1
         if length_of[card] >= _SHORTEST_CHAIN:
             hashes.append(_hash(chain_of[card]))
     return hashes
@@ -120,10 +125,10 @@ def sketch_of(log: ReviewLog) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Sketches(ReadOnly):
-    """The sketches of k people, one behind another."""
+    """Sketches of k people, one after another."""
 
     hashes: Hashes  # (n,)
-    person: IntArray  # (n,) whose hash it is: 0 ... k - 1
+    person: IntArray  # (n,) the person of each hash: 0 ... k - 1
     highest: Hashes  # (k,) hashes above this are not in the sketch, even if the person has them
 
     @staticmethod
@@ -131,9 +136,10 @@ class Sketches(ReadOnly):
         """Read sketches from their texts (`sketch_of`). Raises ValueError if one is damaged."""
         sketches = [np.frombuffer(base64.b64decode(text, validate=True), "<u4") for text in texts]
         sizes = [len(sketch) for sketch in sketches]
-        highest = [
-            sketch.max() if len(sketch) >= _SKETCH_SIZE else _HIGHEST_HASH for sketch in sketches
-        ]
+        highest = []
+        for sketch in sketches:
+            is_full = len(sketch) >= _SKETCH_SIZE
+            highest.append(sketch.max() if is_full else _HIGHEST_HASH)
         return Sketches(
             hashes=np.concatenate([np.empty(0, np.uint32), *sketches]).astype(np.uint32),
             person=np.repeat(np.arange(len(sketches)), sizes),
@@ -141,11 +147,11 @@ class Sketches(ReadOnly):
         )
 
     def recognise(self, log: ReviewLog) -> bool:
-        """Return whether the log is of one of these people.
+        """Return whether the log belongs to one of these people.
 
-        It is if at least half of the person's sketch occurs in the log, and four hashes at least.
-        If the log has fewer hashes in the sketch's range than the sketch, because it is of a few
-        decks or of an earlier export, half of these must be in the sketch.
+        It does if at least half of the person's sketch occurs in the log, and at least four hashes.
+        If the log has fewer hashes in the sketch's range than the sketch, because it holds a few
+        decks or an earlier export, half of these must be in the sketch.
         """
         hashes = review_hashes(log)
         is_shared = np.isin(self.hashes, hashes)

@@ -1,9 +1,9 @@
-"""The one review history: what an importer delivers and everything else reads.
+"""Define the review history that importers deliver and all other code reads.
 
 A source holds either *entries* (Anki's raw revlog, every line with its kind) or
 *rows* (the anki-revlogs-10k layout, in which the data-set builder has already
 chosen; SuperMemo's exports, whose days are settled, come as rows too).
-`srs_eval.data.rows` turns entries into rows; from there on there is one way.
+`srs_eval.data.rows` turns entries into rows; from there on all sources are treated alike.
 
 Units: milliseconds where a name ends in `_ms`, seconds in `_s`, days otherwise.
 """
@@ -36,21 +36,25 @@ MISSING = -1
 """Partition, deck or preset id of a review whose card or deck is not in the source."""
 
 
-def arrays_in(value: object) -> Iterator[NDArray[Any]]:
-    """Every array that a value holds, in tuples, lists, dicts and attributes, however deep."""
-    waiting, seen = [value], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, np.ndarray):
-            yield each
-        elif id(each) not in seen:
-            seen.add(id(each))
-            inside = [*each] if isinstance(each, tuple | list) else []
-            inside += each.values() if isinstance(each, dict) else ()
-            inside += getattr(each, "__dict__", {}).values()
-            kinds = {kind for kind in set(map(type, inside)) if _may_hold_arrays(kind)}
+def find_arrays(value: object) -> Iterator[NDArray[Any]]:
+    """Yield every array in a value's tuples, lists, dicts and attributes, however deep."""
+    pending = [value]
+    seen = set[int]()
+    while pending:
+        item = pending.pop()
+        if isinstance(item, np.ndarray):
+            yield item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            members: list[object] = []
+            if isinstance(item, tuple | list):
+                members.extend(item)
+            if isinstance(item, dict):
+                members.extend(item.values())
+            members.extend(getattr(item, "__dict__", {}).values())
+            kinds = {kind for kind in set(map(type, members)) if _may_hold_arrays(kind)}
             if kinds:
-                waiting += [inner for inner in inside if type(inner) in kinds]
+                pending.extend(member for member in members if type(member) in kinds)
 
 
 @cache
@@ -60,25 +64,28 @@ def _may_hold_arrays(kind: type) -> bool:
     return issubclass(kind, np.ndarray | tuple | list | dict) or bool(kind.__dictoffset__)
 
 
-def run_begins(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """True where a run of equal values begins (shape of `values`)."""
+def mark_run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark where a run of equal values begins (shape of `values`)."""
     begins = np.ones(len(values), np.bool_)
     begins[1:] = values[1:] != values[:-1]
     return begins
 
 
-def read_only(value: T) -> T:
-    """The value, whose arrays nobody can write to any more: everybody reads the same ones."""
-    for array in (value,) if isinstance(value, np.ndarray) else arrays_in(value):
+def make_read_only(value: T) -> T:
+    """Make all arrays in a value read-only, because they are shared, and return the value."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+        return value
+    for array in find_arrays(value):
         array.setflags(write=False)
     return value
 
 
 class ReadOnly:
-    """Columns that everybody reads: nobody can write to them, nor where they were sent to."""
+    """Base of classes with shared columns, which stay read-only in other processes, too."""
 
     def __post_init__(self) -> None:
-        read_only(vars(self))
+        make_read_only(vars(self))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -96,7 +103,7 @@ class Entries(ReadOnly):
     factor: IntArray  # SM-2 ease x 1000, FSRS difficulty, or 0
     duration_ms: IntArray
     interval: IntArray | None = None
-    """Days before the answer, as scheduled; 0 or below for less than one, and where not known."""
+    """Scheduled interval before the answer, in days; 0 or below if under a day or unknown."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -116,10 +123,10 @@ class Rows(ReadOnly):
     duration_ms: IntArray
     elapsed_days: IntArray
     elapsed_seconds: IntArray
-    time_of_day_s: IntArray | None = None  # since the day's beginning; None where unknown
+    time_of_day_s: IntArray | None = None  # since the day's beginning; None if unknown
     elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
-    """With fractions, -1 for a first row; None where all are taken to last 24 hours."""
-    # Before the answer, for `Trials.columns`; None where the source does not tell.
+    """With fractions, -1 for a first row; None if all days are taken to last 24 hours."""
+    # Before the answer, for `Trials.columns`; None if the source lacks them.
     scheduled_interval: FloatArray | None = field(default=None, kw_only=True)
     ease: IntArray | None = field(default=None, kw_only=True)
 
@@ -142,35 +149,35 @@ class Cards(ReadOnly):
         return Cards(none, none, none, np.empty(0, np.bool_))
 
 
-MOST_PARAMETERS = 1000
-"""Readers keep so many of a preset's FSRS parameters, and one more where there are more."""
+MAX_PARAMETERS = 1000
+"""Readers keep at most this many of a preset's FSRS parameters, plus one if there are more."""
 
-FSRS_7_PARAMETERS = 34
-_USABLE_LENGTHS = (17, 19, 21, FSRS_7_PARAMETERS)  # of lists that a fork's FSRS takes
+FSRS_7_PARAMETER_COUNT = 34
+_USABLE_LENGTHS = (17, 19, 21, FSRS_7_PARAMETER_COUNT)  # of lists that a fork's FSRS accepts
 
 NEW_CARD, LEARNING_CARD, REVIEW_CARD, RELEARNING_CARD = range(4)  # Anki's cards.type
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule(ReadOnly):
-    """Where each existing card stands in Anki's scheduler (shape (n,), sorted by `card_id`)."""
+    """State of each existing card in Anki's scheduler (shape (n,), sorted by `card_id`)."""
 
     card_id: IntArray
     kind: IntArray  # NEW_CARD ... RELEARNING_CARD
     queue: IntArray  # Anki's cards.queue: -1 suspended, -2 and -3 buried, 4 previewed
     due_day: IntArray
-    """Relative to the day that begins at `DayGrid.next_day_at_s`; 0 for new cards and for those
-    that wait for a step of today."""
+    """Relative to the day that begins at `DayGrid.next_day_at_s`; 0 for new cards and for cards
+    with a step due today."""
     interval: IntArray  # days
     ease: IntArray  # SM-2's, x 1000
     lapses: IntArray
-    # As stored, by the parameters of then; NaN where none is stored.
+    # As stored, by the parameters of that time; NaN if none is stored.
     stability: FloatArray  # days until recall falls to 90 %
     difficulty: FloatArray  # 1-10
-    internal_stability: FloatArray | None = None  # days; FSRS-7's slow one, of JSchoreels' fork
-    fast_stability: FloatArray | None = None  # the same of its fast one
+    internal_stability: FloatArray | None = None  # days; slow one of FSRS-7 in JSchoreels' fork
+    fast_stability: FloatArray | None = None  # days; its fast one
     desired_retention: FloatArray | None = None
-    decay: FloatArray | None = None  # of the curve of then
+    decay: FloatArray | None = None  # of the forgetting curve of that time
 
 
 @dataclass(frozen=True)
@@ -188,9 +195,9 @@ class Preset:
     id: int
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    """Stored lists by FSRS version (4, 5, 6, and 7 of forks); empty lists are left out. NaN is what
-    was no finite number, and a list of one NaN what was no list. `own_parameters.fault_of`
-    evaluates them."""
+    """Stored lists by FSRS version (4, 5, 6, and 7 of forks); empty lists are left out. NaN stands
+    for a value that is no finite number, and a list of one NaN for a value that is no list.
+    `own_parameters.find_fault` evaluates them."""
     desired_retention: float | None = None
     historical_retention: float | None = None
     ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
@@ -199,98 +206,106 @@ class Preset:
     maximum_interval: int | None = None  # days
     search: str | None = None
     sm2_settings: tuple[float, ...] | None = None
-    """Graduating and easy interval (days), starting ease, easy bonus, and the multipliers of
-    Hard, of a lapse's interval and of all intervals: what the older scheduler goes by."""
+    """Settings of the older scheduler: graduating and easy interval (days), starting ease, easy
+    bonus, and the multipliers of Hard, of a lapse's interval and of all intervals."""
     new_a_day: int | None = None
     reviews_a_day: int | None = None
     new_ignore_review_limit: bool = False
     review_order: int = 0  # Anki's number (proto/anki/deck_config.proto, ReviewCardOrder)
     modified_s: int | None = None
-    """Unix time of the last change: the parameters are not younger, but may be older."""
+    """Unix time of the last change: the parameters are not newer, but may be older."""
     chosen_version: int | None = None
     """The FSRS version that a fork of Anki runs for the preset (JSchoreels' or Clanki); None in
     Anki, which runs the newest list."""
     has_fallback: bool = True
-    """Whether a fork takes an older list where the chosen one is unusable. Clanki does not."""
+    """True if a fork takes an older list when the chosen one is unusable. Clanki does not."""
 
     @property
-    def is_told(self) -> bool:
-        """Whether the source tells the settings; a research export has the preset's id only."""
+    def has_settings(self) -> bool:
+        """Return whether the source has the settings; a research export has only preset ids."""
         return self.desired_retention is not None
 
     @property
-    def parameters_in_force(self) -> tuple[float, ...]:
-        """What Anki schedules with: the newest list stored; () means defaults.
+    def active_parameters(self) -> tuple[float, ...]:
+        """Return the parameters that Anki schedules with: the newest list, or () for defaults.
 
-        These are FSRS-6's, or FSRS-7's where `runs_fsrs7`. A fork runs the list of the version that
-        it has chosen if that is usable, else the newest one that is (JSchoreels/anki
+        The defaults are FSRS-6's, or FSRS-7's if `runs_fsrs7`. A fork runs the list of its chosen
+        version if that list is usable, else the newest usable one (JSchoreels/anki
         rslib/src/deckconfig/mod.rs, `fsrs_params`).
         """
         newest_first = sorted(self.fsrs_parameters, reverse=True)
         if self.chosen_version is None:
-            lists = (self.fsrs_parameters[version] for version in newest_first)
-            return next(filter(None, lists), ())
+            for version in newest_first:
+                if self.fsrs_parameters[version]:
+                    return self.fsrs_parameters[version]
+            return ()
         versions = [self.chosen_version]
         if self.has_fallback:
             versions += newest_first
-        lists = (self.fsrs_parameters.get(version, ()) for version in versions)
-        return next(filter(_is_usable, lists), ())
+        for version in versions:
+            parameters = self.fsrs_parameters.get(version, ())
+            if _is_usable(parameters):
+                return parameters
+        return ()
 
     @property
     def replaced_parameters(self) -> tuple[float, ...]:
-        """The list of the chosen version where a fork does not run it; () elsewhere."""
+        """Return the list of the chosen version if a fork does not run it, else ()."""
         if self.chosen_version is None:
             return ()
-        chosen = self.fsrs_parameters.get(self.chosen_version, ())
-        return () if _is_usable(chosen) else chosen
+        parameters = self.fsrs_parameters.get(self.chosen_version, ())
+        return () if _is_usable(parameters) else parameters
 
     @property
     def runs_fsrs7(self) -> bool:
-        """Whether a fork of Anki schedules with FSRS-7, whose defaults it takes for nothing."""
-        values = self.parameters_in_force
-        return self.chosen_version is not None and len(values) in (0, FSRS_7_PARAMETERS)
+        """Return whether a fork of Anki schedules with FSRS-7.
+
+        Without any parameters a fork takes the defaults of FSRS-7.
+        """
+        values = self.active_parameters
+        return self.chosen_version is not None and len(values) in (0, FSRS_7_PARAMETER_COUNT)
 
 
 def _is_usable(values: tuple[float, ...]) -> bool:
-    """Whether a fork's FSRS takes such a list."""
+    """Return whether a fork's FSRS accepts such a list."""
     return len(values) in _USABLE_LENGTHS and all(map(math.isfinite, values))
 
 
-def card_rules_in_words(rules: int) -> str:
-    """A sentence about `ReviewLog.card_rules`, of which there are some."""
-    some = "1 rule of an add-on gives" if rules == 1 else f"{rules:,} rules of an add-on give"
+def describe_card_rules(count: int) -> str:
+    """Return a sentence about the `ReviewLog.card_rule_count` rules, at least one."""
+    subject = "1 rule of an add-on gives" if count == 1 else f"{count:,} rules of an add-on give"
     return (
-        f"{some} single cards other FSRS parameters (fsrsPresetOverlay). Which cards depends on "
+        f"{subject} single cards other FSRS parameters (fsrsPresetOverlay). Which cards depends on "
         "searches in what is on cards, which srs-eval does not read: here every card has the "
         "parameters of its deck's preset."
     )
 
 
-def unnamed_presets(decks: Mapping[int, Deck]) -> dict[int, Preset]:
-    """The presets of these decks, for a source that tells their ids alone."""
+def make_unnamed_presets(decks: Mapping[int, Deck]) -> dict[int, Preset]:
+    """Make the presets of these decks, for a source that has only their ids."""
     ids = (deck.preset_id for deck in decks.values())
     return {key: Preset(key, "") for key in ids if key is not None}
 
 
 @dataclass(frozen=True)
 class DayGrid:
-    """Where days begin: one rigid 86,400 s grid through `next_day_at_s` (Unix seconds)."""
+    """The beginnings of days: one rigid 86,400 s grid through `next_day_at_s` (Unix seconds)."""
 
     next_day_at_s: int
-    source: str  # words for the import summary, e.g. "collection: rollover 4:00, UTC-7"
-    number: int | None = None
+    description: str  # words for the import summary, e.g. "collection: rollover 4:00, UTC-7"
+    anki_day_number: int | None = None
     """Anki's number of the day that begins then: days since the collection was created."""
-    zone: str | None = None  # IANA name, where a person gave one: it tells when clocks change
+    time_zone: str | None = None  # IANA name, if the user gave one: it tells when clocks change
 
 
 @dataclass(frozen=True, eq=False)
-class Given(ReadOnly):
-    """Recall as somebody else predicted it before each answer."""
+class ExternalPredictions(ReadOnly):
+    """Probabilities of recall that another program predicted before each answer."""
 
     p: FloatArray  # one for each entry (or row) of a log; NaN where there is none
-    about: str  # what belongs beside its figures; where there are none, why
-    count: int | None = None
-    """Predictions that a file has, also for what is no entry (or row); None where none is read."""
+    note: str  # note beside its figures; if there are none, the reason
+    file_count: int | None = None
+    """Number of a file's predictions, even if they match no entry (or row); None without a file."""
 
     @property
     def is_empty(self) -> bool:
@@ -299,25 +314,25 @@ class Given(ReadOnly):
 
 @dataclass(frozen=True, eq=False)
 class Features(ReadOnly):
-    """What a person's table tells of cards or notes."""
+    """User-supplied features of cards or notes."""
 
-    by: str  # card_id or note_id
+    id_column: str  # card_id or note_id
     ids: IntArray  # (k,) ascending
     names: tuple[str, ...]
     values: FloatArray  # (k, names); NaN where there is none
-    about: str = ""  # how many cards have no row
+    note: str = ""  # how many cards have no row
 
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What was read and what was kept, for `inspect` and the app."""
+    """Summary of what was read and what was kept, for `inspect` and the app."""
 
     path: str
     format: str  # words, e.g. "Anki collection (schema 18)"
     entries_read: int
-    notes: tuple[str, ...] = ()  # one sentence each, worth a person's attention
+    notes: tuple[str, ...] = ()  # one sentence each, worth the user's attention
     fsrs_enabled: bool | None = None
-    app_name: str = "Anki"  # what scheduled the reviews; "" where that is not known
+    app_name: str = "Anki"  # program that scheduled the reviews; "" if unknown
     repeated: int = 0  # entries that were left out because the file holds them twice
 
 
@@ -337,21 +352,22 @@ class ReviewLog(ReadOnly):
     user: int | None = None  # user id, for data sets
     optimized_before_s: int | None = None
     """Unix time of the end of the day of the last "Optimize all presets"; None if unknown."""
-    predictions: Mapping[str, FloatArray] = field(default_factory=dict)
-    """Probabilities of recall that the source brings along, by the name of who predicted them:
-    one for each entry (or row), NaN where there is none."""
-    given: Mapping[str, Given] = field(default_factory=dict)
-    """Others' predictions that stand in the ranking, by name: of a file, of the person's Anki."""
+    source_predictions: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Probabilities of recall that the source contains, by the name of the predictor: one for each
+    entry (or row), NaN where there is none."""
+    external_predictions: Mapping[str, ExternalPredictions] = field(default_factory=dict)
+    """External predictions in the ranking, by name: from a file, or from the user's Anki."""
     features: Features | None = None
-    card_rules: int = 0
-    """Rules by which an add-on gives single cards other FSRS parameters (a fork's
-    `fsrsPresetOverlay`). Which cards they find depends on what is on cards, which is not read."""
-    is_narrowed: bool = False  # to some cards of those that the source has
+    card_rule_count: int = 0
+    """Number of rules by which an add-on gives single cards other FSRS parameters (a fork's
+    `fsrsPresetOverlay`). Their matches depend on the content of cards, which is not read."""
+    is_subset: bool = False  # holds only some of the source's cards
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
             raise ValueError("a ReviewLog has either entries or rows")
-        columns = [*self.predictions.values(), *(each.p for each in self.given.values())]
+        columns = list(self.source_predictions.values())
+        columns += [predictions.p for predictions in self.external_predictions.values()]
         if any(len(column) != len(self.reviews) for column in columns):
             raise ValueError("predictions are as many as entries or rows")
         super().__post_init__()
@@ -360,33 +376,38 @@ class ReviewLog(ReadOnly):
         return f"ReviewLog({Path(self.import_summary.path).name!r}, {self._counts})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML that a notebook shows."""
         summary = self.import_summary
-        notes = "".join(f"<li>{escape(each)}</li>" for each in summary.notes)
-        name, form = escape(Path(summary.path).name), escape(summary.format)
-        return f"<p><b>{name}</b>, {form}: {self._counts}</p><ul>{notes}</ul>"
+        notes = "".join(f"<li>{escape(note)}</li>" for note in summary.notes)
+        name = escape(Path(summary.path).name)
+        format_name = escape(summary.format)
+        return f"<p><b>{name}</b>, {format_name}: {self._counts}</p><ul>{notes}</ul>"
 
     @property
     def reviews(self) -> Entries | Rows:
-        """The entries, or the rows where there are none."""
-        found = self.rows if self.entries is None else self.entries
-        assert found is not None
-        return found
+        """Return the entries, or the rows if there are no entries."""
+        reviews = self.rows if self.entries is None else self.entries
+        assert reviews is not None
+        return reviews
 
     @property
     def _counts(self) -> str:
-        counts = {"entries": len(self.entries or ()), "reviews": len(self.rows or ())}
-        counts |= {"cards": len(self.cards.card_id), "decks": len(self.decks)}
-        counts["presets"] = len(self.presets)
+        counts = {
+            "entries": len(self.entries or ()),
+            "reviews": len(self.rows or ()),
+            "cards": len(self.cards.card_id),
+            "decks": len(self.decks),
+            "presets": len(self.presets),
+        }
         return ", ".join(f"{name}: {count:,}" for name, count in counts.items() if count)
 
     def fingerprint(self) -> str:
-        """SHA-256 over everything that figures depend on (not names, not the path)."""
+        """Compute the SHA-256 of everything that figures depend on (not names, not the path)."""
         digest = hashlib.sha256()
-        for part in (self.entries, self.rows, self.cards):
-            if part is not None:
-                for column in fields(part):
-                    values = getattr(part, column.name)
+        for table in (self.entries, self.rows, self.cards):
+            if table is not None:
+                for column in fields(table):
+                    values = getattr(table, column.name)
                     if values is None:
                         continue
                     array = np.ascontiguousarray(values)
@@ -397,65 +418,70 @@ class ReviewLog(ReadOnly):
         for preset in sorted(self.presets.values(), key=lambda preset: preset.id):
             digest.update(f"preset {preset.id} {preset.ignore_before};".encode())
         if self.day_grid is not None:
-            digest.update(f"grid {self.day_grid.next_day_at_s}{self.day_grid.zone or ''}".encode())
+            digest.update(
+                f"grid {self.day_grid.next_day_at_s}{self.day_grid.time_zone or ''}".encode()
+            )
         return digest.hexdigest()
 
     @property
-    def knows_decks(self) -> bool:
-        """Whether the source tells which decks cards are in, and which presets decks have."""
+    def has_decks(self) -> bool:
+        """Return whether the source has the decks of cards and the presets of decks."""
         return bool(len(self.cards.card_id) and self.decks)
 
     @property
-    def leaves_out(self) -> bool:
-        """Whether models that rest on decks are not evaluated on deleted cards: in data sets, where
-        that is part of upstream's figures. In one's own collection all are evaluated alike."""
-        return self.user is not None and self.knows_decks
+    def skips_deleted_cards(self) -> bool:
+        """Return whether models that need decks are not evaluated on deleted cards.
 
-    def name_of_preset(self, preset_id: int) -> str:
-        """No two have the same name: where Anki's names leave that open, the id tells."""
+        This is so in data sets, where it is part of upstream's figures. In a user's own collection
+        all models are evaluated alike.
+        """
+        return self.user is not None and self.has_decks
+
+    def preset_name(self, preset_id: int) -> str:
+        """Return a preset's name; if several presets share it, the id is added."""
         if preset_id == MISSING:
             return "no preset"
         preset = self.presets.get(preset_id)
         if preset is None or not preset.name:
             return f"preset {preset_id}"
-        names = [each.name for each in self.presets.values()]
+        names = [other_preset.name for other_preset in self.presets.values()]
         return f"{preset.name} ({preset_id})" if names.count(preset.name) > 1 else preset.name
 
     def deck_of(self, card_id: IntArray) -> IntArray:
-        """Home deck of each card, MISSING where the card is gone (shape of `card_id`)."""
-        return self._of_cards(self.cards.deck_id, card_id)
+        """Return the home deck of each card, MISSING if the card is gone (shape of `card_id`)."""
+        return self._look_up(self.cards.deck_id, card_id)
 
     def note_of(self, card_id: IntArray) -> IntArray:
-        """Note of each card, MISSING where the card is gone (shape of `card_id`)."""
-        return self._of_cards(self.cards.note_id, card_id)
+        """Return the note of each card, MISSING if the card is gone (shape of `card_id`)."""
+        return self._look_up(self.cards.note_id, card_id)
 
     def features_of(self, card_id: IntArray) -> FloatArray:
-        """The person's table at each card (k, names), NaN where it has no such card or note.
+        """Return the user's features of each card (k, names), NaN if the table lacks it.
 
-        Raises InputError where there is no table.
+        A table of notes is looked up by the card's note. Raises InputError if there is no table.
         """
         table = self.features
         if table is None:
             raise InputError("A model asks for features: give a table with --features FILE.")
-        ids = card_id if table.by == "card_id" else self.note_of(card_id)
-        known = np.isin(ids, table.ids)
-        found = np.full((len(ids), len(table.names)), np.nan)
-        found[known] = table.values[np.searchsorted(table.ids, ids[known])]
-        return found
+        ids = card_id if table.id_column == "card_id" else self.note_of(card_id)
+        has_features = np.isin(ids, table.ids)
+        features = np.full((len(ids), len(table.names)), np.nan)
+        features[has_features] = table.values[np.searchsorted(table.ids, ids[has_features])]
+        return features
 
-    def _of_cards(self, ids: IntArray, card_id: IntArray) -> IntArray:
+    def _look_up(self, ids: IntArray, card_id: IntArray) -> IntArray:
         if not len(self.cards.card_id):
             return np.full(len(card_id), MISSING, np.int64)
-        place = np.searchsorted(self.cards.card_id, card_id)
-        place[place == len(self.cards.card_id)] = 0
-        return np.where(self.cards.card_id[place] == card_id, ids[place], MISSING)
+        position = np.searchsorted(self.cards.card_id, card_id)
+        position[position == len(self.cards.card_id)] = 0
+        return np.where(self.cards.card_id[position] == card_id, ids[position], MISSING)
 
     def preset_of(self, deck_id: IntArray) -> IntArray:
-        """Preset of each deck, MISSING where the deck is gone or has none."""
-        known, inverse = np.unique(deck_id, return_inverse=True)
-        presets = np.full(len(known), MISSING, np.int64)
-        for place, deck in enumerate(known.tolist()):
+        """Return the preset of each deck, MISSING if the deck is gone or has none."""
+        unique_decks, inverse = np.unique(deck_id, return_inverse=True)
+        presets = np.full(len(unique_decks), MISSING, np.int64)
+        for index, deck in enumerate(unique_decks.tolist()):
             preset = self.decks[deck].preset_id if deck in self.decks else None
             if preset is not None:
-                presets[place] = preset
+                presets[index] = preset
         return presets[inverse]

@@ -1,4 +1,4 @@
-"""Which reviews are evaluated, what is known before each, and how they are split.
+"""Select the evaluated reviews, build the history before each, and split them into folds.
 
 The rules are those of srs-benchmark (features/base.py, script.py, other.py) with
 fsrs-optimizer's outlier filter; shared names keep figures comparable. The order
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from srs_eval.data.days import DAY_S
-from srs_eval.data.errors import InputError, NotEnoughData, counted, printable
+from srs_eval.data.errors import InputError, NotEnoughData, format_count, printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     LEARNING,
@@ -26,11 +26,11 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
     T,
-    read_only,
-    run_begins,
+    make_read_only,
+    mark_run_starts,
 )
 
-MINIMUM_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
+MIN_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,12 @@ class Fold(ReadOnly):
 
 @dataclass(frozen=True, eq=False)
 class Trials(ReadOnly):
-    """The reviews that can be trained or evaluated on, in review order, with histories.
+    """Reviews for training and evaluation, in review order, with their histories.
 
-    n trials and m history rows. History rows lie card by card, in order of review.
-    What is known before trial k are the history rows
-    `history_start[k] ... history_end[k] - 1`; row `history_end[k]` is its own.
-    Intervals are days, fractional with `secs`. No array can be written to, for all models share
-    them.
+    There are n trials and m history rows. History rows lie card by card, in order of review.
+    The history rows `history_start[k] ... history_end[k] - 1` are known before trial k; row
+    `history_end[k]` is its own. Intervals are days, fractional with `secs`. No array can be
+    written to, because all models share them.
     """
 
     review_th: IntArray  # 1-based position among the user's rows, before any filter
@@ -58,8 +57,8 @@ class Trials(ReadOnly):
     rating: IntArray
     y: FloatArray  # 1.0 recalled (rating > 1), 0.0 forgotten
     i: IntArray  # number among the card's reviews on later days, the first review is 1
-    delta_t: FloatArray  # days since the review before
-    elapsed_days: IntArray  # the same in whole days, also with `secs`
+    delta_t: FloatArray  # days since the previous review
+    elapsed_days: IntArray  # delta_t in whole days, even with `secs`
     first_rating: IntArray  # of the history
     partition: IntArray
     history_start: IntArray
@@ -82,16 +81,18 @@ class Trials(ReadOnly):
     protocol: Protocol
     log: ReviewLog | None = None
     rows: Rows | None = None
-    """All reviews of the log that count, also those that no history holds."""
+    """All reviews of the log that count, including reviews that no history holds."""
     _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         columns = [column for column in vars(self).values() if isinstance(column, np.ndarray)]
-        read_only(columns)
-        # `replace` hands on what was derived: from columns that may be others now.
-        made_from = self._derived.setdefault(Trials, columns)
-        if any(mine is not theirs for mine, theirs in zip(columns, made_from, strict=True)):
-            object.__setattr__(self, "_derived", {Trials: columns})
+        make_read_only(columns)
+        # `replace` passes on derived values, though their columns may have been replaced.
+        source_columns = self._derived.setdefault(Trials, columns)
+        for column, source_column in zip(columns, source_columns, strict=True):
+            if column is not source_column:
+                object.__setattr__(self, "_derived", {Trials: columns})
+                break
 
     def __len__(self) -> int:
         return len(self.review_th)
@@ -101,34 +102,36 @@ class Trials(ReadOnly):
 
     @property
     def source(self) -> tuple[ReviewLog, Rows]:
-        """What the trials were made of. Raises ValueError where they were not made of a log."""
+        """Return the log and rows that the trials were made of. Raises ValueError without them."""
         if self.log is None or self.rows is None:
             raise ValueError("these trials do not tell what they were made of")
         return self.log, self.rows
 
     def columns(self, *names: str) -> tuple[NDArray[Any], ...]:
-        """More that is known of the history rows before their answers: (m,) each.
+        """Return more columns of the history rows, known before their answers: (m,) each.
 
-        MISSING stands where the source is silent of a row. "note_id", "deck_id" and "preset_id" of
-        the card as they are today; "state", the card's (`Rows.state`), and "kind", the review's
-        (LEARNING ... FILTERED); "scheduled_interval" in days, with fractions for steps; "ease"
-        x 1000, or FSRS's difficulty, as the card's entry before left it; columns of the table of
-        --features. Raises ValueError for another name, and InputError for a column that the source
-        does not have.
+        MISSING stands for rows without a value in the source. The names are "note_id", "deck_id"
+        and "preset_id", the card's current ones; "state", the card's (`Rows.state`), and "kind",
+        the review's (LEARNING ... FILTERED); "scheduled_interval" in days, with fractions for
+        steps; "ease" x 1000, or FSRS's difficulty, as the card's previous entry left it; and the
+        columns of the --features table. Raises ValueError for another name, and InputError for a
+        column that the source does not have.
         """
         return tuple(map(self._column, names))
 
     def _column(self, name: str) -> NDArray[Any]:
         log, rows = self.source
-        cards, table = self.history_card_id, log.features.names if log.features else ()
-        of_rows = {
+        cards = self.history_card_id
+        feature_names = log.features.names if log.features else ()
+        row_columns = {
             "state": rows.state,
             "kind": np.maximum(rows.state - 1, LEARNING),
             "scheduled_interval": rows.scheduled_interval,
             "ease": rows.ease,
         }
-        if name in of_rows:
-            if (column := of_rows[name]) is None:
+        if name in row_columns:
+            column = row_columns[name]
+            if column is None:
                 source = printable(log.import_summary.format.partition(",")[0])
                 raise InputError(
                     f"A model asks for the column {name}, which {source} does not tell."
@@ -141,86 +144,88 @@ class Trials(ReadOnly):
                 return log.deck_of(cards)
             case "preset_id":
                 return log.preset_of(log.deck_of(cards))
-        if name not in table:
-            known = ", ".join((*table, "note_id", "deck_id", "preset_id", *of_rows))
-            raise ValueError(f"no column {name!r}; there are {known}")
-        return self.derived(_history_features)[:, table.index(name)]
+        if name not in feature_names:
+            names = ", ".join((*feature_names, "note_id", "deck_id", "preset_id", *row_columns))
+            raise ValueError(f"no column {name!r}; there are {names}")
+        return self.derived(_compute_history_features)[:, feature_names.index(name)]
 
     @property
     def features(self) -> FloatArray:
-        """The table of --features at each trial's card (n, its columns of numbers).
+        """Return the --features table at each trial's card (n, its columns of numbers).
 
-        NaN where it has no such card. Raises InputError where there is no table.
+        NaN if the table has no such card. Raises InputError if there is no table.
         """
-        return self.derived(_features)
+        return self.derived(_compute_features)
 
     @property
     def sequence_length(self) -> IntArray:
-        """Number of history rows before each trial (n,)."""
+        """Return the number of history rows before each trial (n,)."""
         return self.history_end - self.history_start
 
     @property
     def test_index(self) -> IntArray:
-        """Positions of all evaluated trials, fold after fold; predictions have this order."""
+        """Return the positions of all evaluated trials, fold by fold: the order of predictions."""
         return np.concatenate([fold.test for fold in self.folds])
 
-    def derived(self, make: Callable[[Trials], T]) -> T:
-        """`make(self)`, computed once per trials (tries and features shared by models).
+    def derived(self, compute: Callable[[Trials], T]) -> T:
+        """Return `compute(self)`, computed once per trials (tries and features shared by models).
 
-        `make` is a module's function: one made anew for each call would compute anew. No array
-        in what it returns can be written to.
+        `compute` must be a module's function: a function that is made anew for each call would
+        compute anew. No array in its result can be written to.
         """
-        if make not in self._derived:
-            self._derived[make] = read_only(make(self))
-        result: T = self._derived[make]
+        if compute not in self._derived:
+            self._derived[compute] = make_read_only(compute(self))
+        result: T = self._derived[compute]
         return result
 
 
-def _features(trials: Trials) -> FloatArray:
+def _compute_features(trials: Trials) -> FloatArray:
     return trials.source[0].features_of(trials.card_id)
 
 
-def _history_features(trials: Trials) -> FloatArray:
+def _compute_history_features(trials: Trials) -> FloatArray:
     return trials.source[0].features_of(trials.history_card_id)
 
 
 @dataclass(frozen=True, eq=False)
-class _Columns:
-    """The columns that the filters pass on, sorted by card and review_th."""
+class _ReviewColumns:
+    """Columns that the filters pass on, sorted by card and review_th."""
 
     review_th: IntArray
     card_id: IntArray
     day: IntArray
     rating: IntArray  # after two_buttons
-    button: IntArray  # as pressed
+    pressed_button: IntArray  # as pressed
     elapsed_days: IntArray
     elapsed_seconds: IntArray
-    fraction: FloatArray  # days since the row before, by the protocol's clock
+    elapsed_fraction: FloatArray  # days since the previous row, by the protocol's clock
     duration_ms: IntArray
     time_of_day_s: IntArray  # MISSING where unknown
-    known: NDArray[np.bool_]  # card and deck are in the source
+    is_in_source: NDArray[np.bool_]  # card and deck are in the source
     partition: IntArray
 
-    def __getitem__(self, keep: NDArray[Any]) -> _Columns:
-        return _Columns(**{name: column[keep] for name, column in self.__dict__.items()})
+    def __getitem__(self, keep: NDArray[Any]) -> _ReviewColumns:
+        return _ReviewColumns(**{name: column[keep] for name, column in self.__dict__.items()})
 
 
 def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
-    """Histories, evaluated rows and folds of one learner under one protocol.
+    """Prepare histories, evaluated rows and folds of one learner under one protocol.
 
-    `rows` are those that `srs_eval.data.rows.select_rows` chose from `log`.
-    Raises NotEnoughData where fewer than 6 rows remain, and where decks matter but the
-    source tells of none.
+    `rows` must come from `srs_eval.data.rows.select_rows` and `log`.
+    Raises NotEnoughData if fewer than 6 rows remain, or if decks matter but the source has none.
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
-        trials = _equalized_trials(log, rows, protocol)
+        trials = _prepare_equalized_trials(log, rows, protocol)
     else:
-        trials = _assemble(*_filtered(log, rows, protocol, protocol.secs), protocol)
+        columns, first_of_card, number, evaluated = _filter_columns(
+            log, rows, protocol, protocol.secs
+        )
+        trials = _assemble_trials(columns, first_of_card, number, evaluated, protocol)
     return replace(trials, log=log, rows=rows)
 
 
-def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
-    """Train and test slices of scikit-learn's TimeSeriesSplit over n rows.
+def _split_time_series(n: int, n_splits: int) -> list[tuple[slice, slice]]:
+    """Return train and test slices of scikit-learn's TimeSeriesSplit over n rows.
 
     The test parts are the last n_splits blocks of n // (n_splits + 1) rows; each is
     tested after training on all rows before it.
@@ -232,145 +237,147 @@ def _time_series_folds(n: int, n_splits: int) -> list[tuple[slice, slice]]:
     return [(slice(0, start), slice(start, start + size)) for start in starts]
 
 
-def recency_weights(n: int) -> FloatArray:
-    """Training weights 0.25 + 0.75 x^3, x from 0 to 1 over n rows (srs-benchmark)."""
+def compute_recency_weights(n: int) -> FloatArray:
+    """Compute training weights 0.25 + 0.75 x^3, x from 0 to 1 over n rows (srs-benchmark)."""
     return 0.25 + 0.75 * np.power(np.linspace(0, 1, n), 3)
 
 
-def _filtered(
+def _filter_columns(
     log: ReviewLog, rows: Rows, protocol: Protocol, secs: bool
-) -> tuple[_Columns, IntArray, IntArray, NDArray[np.bool_]]:
-    """History rows, each row's card start, `i`, and which rows can be evaluated."""
-    columns = _sorted_columns(log, rows, protocol)
-    columns = columns[(columns.button >= 1) & (columns.button <= 4)]
+) -> tuple[_ReviewColumns, IntArray, IntArray, NDArray[np.bool_]]:
+    """Return the history rows, each row's card start and `i`, and a mask of rows to evaluate."""
+    columns = _sort_columns(log, rows, protocol)
+    columns = columns[(columns.pressed_button >= 1) & (columns.pressed_button <= 4)]
     if protocol.rows == "benchmark":
-        place = np.arange(len(columns.card_id)) - _start_of_card(columns.card_id)
-        columns = columns[place < 2 * protocol.max_seq_len]
+        position_in_card = np.arange(len(columns.card_id)) - _find_card_starts(columns.card_id)
+        columns = columns[position_in_card < 2 * protocol.max_seq_len]
     if not protocol.short:
         columns = columns[columns.elapsed_days != 0]
-    first_of_card = _start_of_card(columns.card_id)
-    place = np.arange(len(first_of_card))
+    first_of_card = _find_card_starts(columns.card_id)
+    position = np.arange(len(first_of_card))
 
     if secs and not protocol.later_days_only:
         later_days: IntArray = np.cumsum(columns.elapsed_days > 0, dtype=np.int64)
         number = later_days - later_days[first_of_card] + 1
         evaluated = columns.elapsed_seconds > 0
-        return columns, first_of_card, number, evaluated & (place > first_of_card)
+        return columns, first_of_card, number, evaluated & (position > first_of_card)
 
-    # Numbered are a card's first row and its rows on later days.
-    numbered = (columns.elapsed_days != 0) | (place == first_of_card)
+    # A card's first row and its rows on later days are numbered.
+    numbered = (columns.elapsed_days != 0) | (position == first_of_card)
     running: IntArray = np.cumsum(numbered, dtype=np.int64)
     number = running - running[first_of_card] + 1
-    kept = numbered.copy()
+    is_kept = numbered.copy()
     if not secs and protocol.rows == "benchmark":
         second = np.flatnonzero(numbered & (number == 2))
-        outliers = second[
-            first_interval_outliers(
-                columns.button[first_of_card[second]], columns.elapsed_days[second]
-            )
-        ]
-        kept[outliers] = False
+        first_button = columns.pressed_button[first_of_card[second]]
+        is_outlier = find_first_interval_outliers(first_button, columns.elapsed_days[second])
+        is_kept[second[is_outlier]] = False
         if protocol.known_decks_only:
-            kept &= columns.known
-        kept &= _before_first_gap(kept, number, first_of_card)
-    evaluated = kept & (columns.elapsed_days > 0) & (place > first_of_card)
+            is_kept &= columns.is_in_source
+        is_kept &= _mark_before_first_gap(is_kept, number, first_of_card)
+    evaluated = is_kept & (columns.elapsed_days > 0) & (position > first_of_card)
     if secs:
         evaluated &= columns.elapsed_seconds > 0
     return columns, first_of_card, number, evaluated
 
 
-def _sorted_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _Columns:
+def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColumns:
     order = np.argsort(rows.card_id, kind="stable")
     button = rows.rating[order]
     card_id = rows.card_id[order]
-    rating = np.where((button == 2) | (button == 4), 3, button) if protocol.two_buttons else button
-    known = np.ones(len(card_id), np.bool_)
+    rating = button
+    if protocol.two_buttons:
+        rating = np.where((button == 2) | (button == 4), 3, button)
+    is_in_source = np.ones(len(card_id), np.bool_)
     partition = np.zeros(len(card_id), np.int64)
     if protocol.known_decks_only or protocol.partitions != "none":
-        if not log.knows_decks:
+        if not log.has_decks:
             raise NotEnoughData("the source has no cards or no decks, and this rests on decks")
         deck = log.deck_of(card_id)
         has_deck = np.isin(deck, np.fromiter(log.decks, np.int64, len(log.decks)))
-        known = (deck != MISSING) & has_deck
+        is_in_source = (deck != MISSING) & has_deck
         if protocol.partitions == "deck":
             partition = deck
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
-    time_of_day, fraction = rows.time_of_day_s, rows.elapsed_seconds / DAY_S
+    time_of_day = rows.time_of_day_s
+    fraction = rows.elapsed_seconds / DAY_S
     if protocol.clock == "days":
         fraction = rows.elapsed_days.astype(np.float64)
     elif protocol.clock == "study-days" and rows.elapsed_study_days is not None:
         fraction = rows.elapsed_study_days
-    return _Columns(
+    return _ReviewColumns(
         review_th=order + 1,
         card_id=card_id,
         day=rows.day_offset[order],
         rating=rating,
-        button=button,
+        pressed_button=button,
         elapsed_days=rows.elapsed_days[order],
         elapsed_seconds=rows.elapsed_seconds[order],
-        fraction=np.maximum(fraction[order], 0.0),
+        elapsed_fraction=np.maximum(fraction[order], 0.0),
         duration_ms=rows.duration_ms[order],
         time_of_day_s=np.full(len(order), MISSING) if time_of_day is None else time_of_day[order],
-        known=known,
+        is_in_source=is_in_source,
         partition=partition,
     )
 
 
-def _start_of_card(card_id: IntArray) -> IntArray:
-    """For each row the position of its card's first row (rows sorted by card)."""
+def _find_card_starts(card_id: IntArray) -> IntArray:
+    """Return, for each row, the position of its card's first row (rows sorted by card)."""
     starts: IntArray = np.maximum.accumulate(
-        np.where(run_begins(card_id), np.arange(len(card_id)), 0)
+        np.where(mark_run_starts(card_id), np.arange(len(card_id)), 0)
     )
     return starts
 
 
-def first_interval_outliers(
+def find_first_interval_outliers(
     first_rating: IntArray, delta_t: IntArray, *, as_fsrs_rs: bool = False
 ) -> NDArray[np.bool_]:
-    """Rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
+    """Mark rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
 
-    For each first rating, groups of equal interval go, rarest first and longest
-    first among equals, while fewer than max(5 %, 20) rows are gone; from then on
-    only groups of fewer than 6 rows or with very long intervals. `as_fsrs_rs`: among equals
-    the shortest go first, and 5 % are cut to a whole number (fsrs-rs: src/dataset.rs).
+    For each first rating, groups of equal interval are removed, rarest first and longest
+    first among equals, while fewer than max(5 %, 20) rows are removed; from then on
+    only groups of fewer than 6 rows or with very long intervals. With `as_fsrs_rs`, the shortest
+    are removed first among equals, and 5 % are rounded down (fsrs-rs: src/dataset.rs).
     """
     outlier = np.zeros(len(first_rating), np.bool_)
     for rating in range(1, 5):
         rows = np.flatnonzero(first_rating == rating)
         intervals, group, counts = np.unique(delta_t[rows], return_inverse=True, return_counts=True)
         longest = 365 if rating == 4 else 100
-        allowed = max(len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05, 20)
-        goes = np.zeros(len(intervals), np.bool_)
+        share = len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05
+        allowed = max(share, 20)
+        tie_order = intervals if as_fsrs_rs else -intervals
+        is_removed = np.zeros(len(intervals), np.bool_)
         removed = 0
-        for place in np.lexsort((intervals if as_fsrs_rs else -intervals, counts)).tolist():
-            count = int(counts[place])
-            if removed + count < allowed or count < 6 or intervals[place] > longest:
-                goes[place] = True
+        for index in np.lexsort((tie_order, counts)).tolist():
+            count = int(counts[index])
+            if removed + count < allowed or count < 6 or intervals[index] > longest:
+                is_removed[index] = True
                 removed += count
-        outlier[rows] = goes[group]
+        outlier[rows] = is_removed[group]
     return outlier
 
 
-def _before_first_gap(
-    kept: NDArray[np.bool_], number: IntArray, first_of_card: IntArray
+def _mark_before_first_gap(
+    is_kept: NDArray[np.bool_], number: IntArray, first_of_card: IntArray
 ) -> NDArray[np.bool_]:
-    """Rows that come before the first missing number of their card."""
-    position = np.flatnonzero(kept)
+    """Mark rows that come before the first missing number of their card."""
+    position = np.flatnonzero(is_kept)
     if not len(position):
-        return kept
+        return is_kept
     card = first_of_card[position]
     gap = np.zeros(len(position), np.bool_)
-    gap[1:] = (np.diff(number[position]) != 1) & ~run_begins(card)[1:]
+    gap[1:] = (np.diff(number[position]) != 1) & ~mark_run_starts(card)[1:]
     gaps_so_far = np.cumsum(gap)
-    starts = _start_of_card(card)
-    whole = np.zeros(len(kept), np.bool_)
-    whole[position] = gaps_so_far == gaps_so_far[starts]
-    return whole
+    starts = _find_card_starts(card)
+    is_before_gap = np.zeros(len(is_kept), np.bool_)
+    is_before_gap[position] = gaps_so_far == gaps_so_far[starts]
+    return is_before_gap
 
 
-def _assemble(
-    columns: _Columns,
+def _assemble_trials(
+    columns: _ReviewColumns,
     first_of_card: IntArray,
     number: IntArray,
     evaluated: NDArray[np.bool_],
@@ -379,38 +386,48 @@ def _assemble(
     position = np.flatnonzero(evaluated)
     position = position[np.argsort(columns.review_th[position], kind="stable")]
     n = len(position)
-    if n < MINIMUM_TRIALS:
-        few = f"{counted(n, 'usable review')}, at least {MINIMUM_TRIALS} are needed"
-        raise NotEnoughData(few if n else "no usable reviews")
+    if n < MIN_TRIALS:
+        if not n:
+            raise NotEnoughData("no usable reviews")
+        raise NotEnoughData(f"{format_count(n, 'usable review')}, at least {MIN_TRIALS} are needed")
     if protocol.secs:
-        history_delta_t = columns.fraction
-        # Upstream's bins count every Again there, the first and same-day ones too, and go by
-        # whole days, with a bin of its own for the same day.
-        of_lapses = np.ones(len(evaluated), np.bool_)
+        history_delta_t = columns.elapsed_fraction
+        # With `secs`, upstream's bins count every Again, the first and same-day ones too, and use
+        # whole days, with a separate bin for the same day.
+        may_lapse = np.ones(len(evaluated), np.bool_)
         bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
         if protocol.later_days_only:
-            of_lapses, bin_delta_t = columns.elapsed_seconds > 0, history_delta_t
+            may_lapse = columns.elapsed_seconds > 0
+            bin_delta_t = history_delta_t
     else:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
-        of_lapses, bin_delta_t = columns.elapsed_days > 0, history_delta_t
-    lapse = ((columns.rating == 1) & of_lapses).astype(np.int64)
-    before = np.cumsum(lapse) - lapse
-    lapses = before - before[first_of_card]
+        may_lapse = columns.elapsed_days > 0
+        bin_delta_t = history_delta_t
+    lapse = ((columns.rating == 1) & may_lapse).astype(np.int64)
+    lapses_before = np.cumsum(lapse) - lapse
+    lapses = lapses_before - lapses_before[first_of_card]
     elapsed_days = columns.elapsed_days[position]
 
-    def part(begin: int, end: int, of_later_days: bool) -> IntArray:
-        rows = np.arange(begin, end)
-        return rows[elapsed_days[rows] > 0] if of_later_days and protocol.secs else rows
+    def select_positions(begin: int, end: int, later_days_only: bool) -> IntArray:
+        positions = np.arange(begin, end)
+        if later_days_only and protocol.secs:
+            return positions[elapsed_days[positions] > 0]
+        return positions
 
-    # Upstream's --train_equals_test trains on everything and evaluates from each start on.
-    whole = protocol.train_equals_test
-    folds = tuple(
-        Fold(
-            train=part(0, n if whole else train.stop, protocol.no_train_same_day),
-            test=part(test.start, n if whole else test.stop, protocol.no_test_same_day),
+    folds = []
+    for train, test in _split_time_series(n, protocol.n_splits):
+        train_end = train.stop
+        test_end = test.stop
+        if protocol.train_equals_test:
+            # Upstream trains on everything and evaluates from each start on.
+            train_end = n
+            test_end = n
+        folds.append(
+            Fold(
+                train=select_positions(0, train_end, protocol.no_train_same_day),
+                test=select_positions(test.start, test_end, protocol.no_test_same_day),
+            )
         )
-        for train, test in _time_series_folds(n, protocol.n_splits)
-    )
     if not any(len(fold.test) for fold in folds):
         raise NotEnoughData("no reviews of later days to evaluate")
     return Trials(
@@ -438,31 +455,33 @@ def _assemble(
         history_day=columns.day,
         history_elapsed_s=np.maximum(columns.elapsed_seconds, 0),
         history_time_of_day_s=columns.time_of_day_s,
-        folds=folds,
+        folds=tuple(folds),
         protocol=protocol,
     )
 
 
-def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
-    """Fractional intervals, evaluated on the rows of the other configurations.
+def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
+    """Prepare trials with fractional intervals, evaluated on the rows of a run without `secs`.
 
-    Trained on every row before the fold's first evaluated one; bins as without `secs`.
+    Each fold is trained on every row before its first evaluated one; bins are as without `secs`.
     """
     in_days = prepare_trials(
         log, rows, replace(protocol, secs=False, equalize_test_with_non_secs=False)
     )
-    columns, first_of_card, number, evaluated = _filtered(log, rows, protocol, secs=True)
-    # An evaluated row of the other configurations stays one whatever its seconds say.
+    columns, first_of_card, number, evaluated = _filter_columns(log, rows, protocol, secs=True)
+    # A row that is evaluated without `secs` stays evaluated, whatever its seconds say.
     evaluated |= np.isin(columns.review_th, in_days.review_th)
     of_all_days = replace(protocol, no_test_same_day=False, no_train_same_day=False)
-    trials = _assemble(columns, first_of_card, number, evaluated, of_all_days)
-    place = np.searchsorted(trials.review_th, in_days.review_th)
-    bins = {name: getattr(trials, name).copy() for name in ("bin_delta_t", "bin_i", "bin_lapses")}
-    for name, column in bins.items():
-        column[place] = getattr(in_days, name)
+    trials = _assemble_trials(columns, first_of_card, number, evaluated, of_all_days)
+    positions = np.searchsorted(trials.review_th, in_days.review_th)
+    bins = {}
+    for name in ("bin_delta_t", "bin_i", "bin_lapses"):
+        column = getattr(trials, name).copy()
+        column[positions] = getattr(in_days, name)
+        bins[name] = column
     folds = []
     for fold in in_days.folds:
-        test = place[fold.test]
+        test = positions[fold.test]
         train = np.arange(len(trials) if protocol.train_equals_test else test.min())
         if protocol.no_train_same_day:
             train = train[trials.elapsed_days[train] > 0]
@@ -473,28 +492,30 @@ def _equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
 # Bins of RMSE(bins)
 
 
-_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: a bin is floor(log_base of one)
-_LEAST_K = -5  # of intervals: the reference rounds labels to 0.01 days, all below are one bin
-_PLACES = 64  # distinct k of review counts and of lapses
+_BIN_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: a bin is floor(log_base of one)
+_MIN_INTERVAL_BIN = -5
+"""Of intervals: the reference rounds labels to 0.01 days, and all below are one bin."""
+_BINS_PER_COUNT = 64  # distinct k of review counts and of lapses
 
 
-def rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
-    """Bin of each review for RMSE(bins), shape (n,), int64, comparable between calls.
+def compute_rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
+    """Compute the bin of each review for RMSE(bins), shape (n,), int64, comparable between calls.
 
-    delta_t: days since the last review (fractions allowed, 0 too); i: number of the
+    delta_t: days since the previous review (fractions allowed, 0 too); i: number of the
     review among the card's reviews on later days, the first review being 1; lapses:
     earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
     reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
-    Raises ValueError for what has no bin.
+    Raises ValueError for values that have no bin.
     """
     # log 0 is -inf, which is the lowest bin
+    interval_base, number_base, lapse_base = _BIN_BASES
     with np.errstate(divide="ignore", invalid="ignore"):
-        interval, number, failures = (
-            np.floor(np.log(np.asarray(values, np.float64)) / np.log(base))
-            for values, base in zip((delta_t, i, lapses), _BASES, strict=True)
-        )
-    by_interval = np.maximum(interval, _LEAST_K) - _LEAST_K
-    ids = (by_interval * _PLACES + number) * _PLACES + np.maximum(failures, -1) + 1
+        interval = np.floor(np.log(np.asarray(delta_t, np.float64)) / np.log(interval_base))
+        number = np.floor(np.log(np.asarray(i, np.float64)) / np.log(number_base))
+        failures = np.floor(np.log(np.asarray(lapses, np.float64)) / np.log(lapse_base))
+    by_interval = np.maximum(interval, _MIN_INTERVAL_BIN) - _MIN_INTERVAL_BIN
+    by_number = by_interval * _BINS_PER_COUNT + number
+    ids = by_number * _BINS_PER_COUNT + np.maximum(failures, -1) + 1
     if not np.isfinite(ids).all():
         raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
     return ids.astype(np.int64)

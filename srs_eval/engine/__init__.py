@@ -1,1 +1,1 @@
-"""Evaluates configurations on one learner: a stream of events."""
+"""Evaluate configurations on one learner and yield a stream of events."""

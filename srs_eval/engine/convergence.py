@@ -1,9 +1,9 @@
 """Find models whose training ends too early: `srs-eval models check`.
 
 The training part of a run's last fold is fitted, and L-BFGS goes on from the fit for a few steps.
-What a model's own training lowers is lowered where that is known: the loss of a `RecurrentModel`
-within its bounds, and `Model.loss`. Else it is the log loss of `predict`, with a gradient by
-differences.
+It lowers the loss that the model's own training lowers, if that is known: the loss of a
+`RecurrentModel` within its bounds, or `Model.loss`. Otherwise it lowers the log loss of `predict`,
+with a gradient by differences.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.gradient_check import fit_observed
-from srs_eval.engine.model_findings import Finding, Findings
-from srs_eval.engine.session import Session, listed
+from srs_eval.engine.gradient_check import fit_with_observer
+from srs_eval.engine.model_findings import Mistake, Mistakes
+from srs_eval.engine.session import LearnerSession, listed
 from srs_eval.metrics import log_losses
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import Context
-from srs_eval.training.optimisers import minimise
-from srs_eval.training.recurrent import TrainingLoss, lower_by_lbfgs
+from srs_eval.training.optimisers import minimise_by_lbfgs
+from srs_eval.training.recurrent import TrainingLoss, minimise_by_lbfgsb
 
-CLEAR = 0.002
-"""Log loss that is worth mentioning: a smaller difference matters to nobody."""
-_WORSE = 0.01  # log loss above the average's: a formula that cannot fit may be a little worse
-_STEPS = 20  # of L-BFGS, from the fit
-_MOST_PARAMETERS = 100  # that are looked at; networks have more
-_NOT_FINITE = 1e6  # stands for a loss that is no number
+CLEAR_GAIN = 0.002
+"""Difference in log loss that is worth reporting: smaller ones do not matter."""
+_ALLOWED_EXCESS_LOSS = 0.01
+"""Log loss above the average's: a formula that cannot fit may be slightly worse."""
+_EXTRA_STEPS = 20  # of L-BFGS, from the fit
+_MAX_PARAMETERS = 100  # that are checked; networks have more
+_INFINITE_LOSS = 1e6  # stands for a loss that is not finite
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 
 
-def can_be_continued(configuration: Configuration, session: Session, context: Context) -> bool:
-    """Whether the model's fit returns a list of parameters, few enough to go on from them."""
+def can_continue_training(
+    configuration: Configuration, session: LearnerSession, context: Context
+) -> bool:
+    """Return whether the model's fit returns a list of parameters short enough to go on from."""
     if configuration.model.fit is None:
         return False
     trials = session.trials(configuration.protocol)
@@ -52,54 +55,58 @@ def can_be_continued(configuration: Configuration, session: Session, context: Co
 def _is_short_list(fitted: object) -> bool:
     if not isinstance(fitted, list) or listed(fitted) is None:
         return False
-    return 0 < len(fitted) <= _MOST_PARAMETERS
+    return 0 < len(fitted) <= _MAX_PARAMETERS
 
 
 def find_poor_training(
-    configuration: Configuration, session: Session, context: Context
-) -> Findings:
-    """Fit the last fold's training part: more steps must not lower the loss clearly.
+    configuration: Configuration, session: LearnerSession, context: Context
+) -> Mistakes:
+    """Fit the last fold's training part: more steps must not clearly lower the loss.
 
-    And its reviews must be predicted no worse than by their average.
+    The fit must also predict the reviews of this part no worse than their average does.
     """
     model = configuration.model
     if model.predict is None or model.fit is None:
         return
     trials = session.trials(configuration.protocol)
     train = trials.folds[-1].train
-    recurrent: list[Mapping[str, Any]] = []
+    recurrent_calls: list[Mapping[str, Any]] = []  # arguments of each
 
     def observe(trainer: str, arguments: Mapping[str, Any]) -> None:
-        if trainer in ("fit_recurrent", "fit_by_lbfgs"):
-            recurrent.append(arguments)
+        if trainer in ("fit_recurrent", "fit_recurrent_by_lbfgs"):
+            recurrent_calls.append(arguments)
 
     try:
-        fitted = fit_observed(observe, model.fit, trials, train, np.ones(len(train)), context)
+        fitted = fit_with_observer(observe, model.fit, trials, train, np.ones(len(train)), context)
     except NotEnoughData:
         return
-    log_loss = _LogLoss(configuration, trials, train, context)
-    found = log_loss.of(fitted)
-    average = float(log_losses(log_loss.y, np.full(len(train), log_loss.y.mean())).mean())
-    if found > average + _WORSE:
-        yield Finding(configuration.name, "worse than average", found=found, expected=average)
+    log_loss = _MeanLogLoss(configuration, trials, train, context)
+    loss_of_fit = log_loss.evaluate(fitted)
+    average_p = np.full(len(train), log_loss.y.mean())
+    loss_of_average = float(log_losses(log_loss.y, average_p).mean())
+    if loss_of_fit > loss_of_average + _ALLOWED_EXCESS_LOSS:
+        yield Mistake(
+            configuration.name, "worse than average", found=loss_of_fit, expected=loss_of_average
+        )
     if not _is_short_list(fitted):
         return
-    if len(recurrent) == 1 and len(recurrent[0]["start"]) == len(fitted):
-        before, after = _continued_within_bounds(recurrent[0], fitted, context)
+    if len(recurrent_calls) == 1 and len(recurrent_calls[0]["start"]) == len(fitted):
+        loss_before, loss_after = _continue_recurrent_training(recurrent_calls[0], fitted, context)
     elif model.loss is not None:
-        before, after = _continued(_of_model(configuration, trials, train, context), fitted)
+        objective = _mean_model_loss(configuration, trials, train, context)
+        loss_before, loss_after = _continue_training(objective, fitted)
     else:
-        before, after = _continued(log_loss.with_gradient, fitted)
-    if before - after <= CLEAR:
+        loss_before, loss_after = _continue_training(log_loss.loss_and_gradient, fitted)
+    if loss_before - loss_after <= CLEAR_GAIN:
         return
-    idle = [*log_loss.idle_parameters(fitted, model.default(context))]
-    for parameter, gain in idle:
-        yield Finding(configuration.name, "idle parameter", parameter=parameter, found=gain)
-    if not idle:
-        yield Finding(configuration.name, "not converged", found=before, expected=after)
+    idle_parameters = log_loss.idle_parameters(fitted, model.default(context))
+    for parameter, gain in idle_parameters:
+        yield Mistake(configuration.name, "idle parameter", parameter=parameter, found=gain)
+    if not idle_parameters:
+        yield Mistake(configuration.name, "not converged", found=loss_before, expected=loss_after)
 
 
-class _LogLoss:
+class _MeanLogLoss:
     """Mean log loss of `predict` on some trials, as a function of parameters."""
 
     def __init__(
@@ -111,63 +118,66 @@ class _LogLoss:
         self._context = context
         self.y = trials.y[index]
 
-    def of(self, parameters: Any) -> float:
-        """Return the loss of parameters as `fit` returns them."""
+    def evaluate(self, parameters: Any) -> float:
+        """Return the loss at parameters in the form that `fit` returns."""
         assert self._model.predict is not None
         p = self._model.predict(self._trials, parameters, self._index, self._context)
         return float(log_losses(self.y, p).mean())
 
-    def with_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
+    def loss_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         """Return the loss at w (p,), and its gradient by differences."""
-        value = self._possible(w)
-        if value == _NOT_FINITE:
+        value = self._finite_loss(w)
+        if value == _INFINITE_LOSS:
             return value, np.zeros(len(w))
         gradient = np.zeros(len(w))
         for k in range(len(w)):
             step = 1e-5 * max(abs(float(w[k])), 0.1)
-            moved = w.copy()
-            moved[k] += step
-            gradient[k] = (self._possible(moved) - value) / step
+            shifted = w.copy()
+            shifted[k] += step
+            gradient[k] = (self._finite_loss(shifted) - value) / step
         return value, gradient
 
-    def _possible(self, w: FloatArray) -> float:
-        """Return the loss at w (p,), or a large number where the model predicts nothing there."""
+    def _finite_loss(self, w: FloatArray) -> float:
+        """Return the loss at w (p,), or a large number if the model cannot predict there."""
         with suppress(ArithmeticError, ValueError):
-            value = self.of(w.tolist())
+            value = self.evaluate(w.tolist())
             if np.isfinite(value):
                 return value
-        return _NOT_FINITE
+        return _INFINITE_LOSS
 
     def idle_parameters(self, fitted: list[float], default: Any) -> list[tuple[int, float]]:
-        """Return parameters that are at their default though moving them lowers the loss clearly.
+        """Return parameters left at their default although moving them clearly lowers the loss.
 
-        With each comes what a move by a tenth gains.
+        Each comes with the gain from moving it by a tenth.
         """
         if not isinstance(default, list) or len(default) != len(fitted):
             return []
-        loss = self.of(fitted)
-        idle = []
+        loss = self.evaluate(fitted)
+        idle: list[tuple[int, float]] = []
         for k, value in enumerate(fitted):
             if value != default[k]:
                 continue
-            step = 0.1 * abs(value) or 0.01
-            moved = np.array([fitted, fitted], np.float64)
-            moved[0, k] -= step
-            moved[1, k] += step
-            gain = loss - min(self._possible(moved[0]), self._possible(moved[1]))
-            if gain > CLEAR:
+            step = 0.1 * abs(value)
+            if step == 0:
+                step = 0.01
+            lower = np.array(fitted, np.float64)
+            lower[k] -= step
+            higher = np.array(fitted, np.float64)
+            higher[k] += step
+            gain = loss - min(self._finite_loss(lower), self._finite_loss(higher))
+            if gain > CLEAR_GAIN:
                 idle.append((k, gain))
         return idle
 
 
-def _continued(objective: _Objective, fitted: list[float]) -> tuple[float, float]:
-    """Return an objective at the fit, and after some steps of L-BFGS from there."""
+def _continue_training(objective: _Objective, fitted: list[float]) -> tuple[float, float]:
+    """Return an objective's value at the fit, and after some steps of L-BFGS from there."""
     start = np.array(fitted, np.float64)
     before = objective(start)[0]
-    end = minimise(
+    end = minimise_by_lbfgs(
         objective,
         start,
-        iterations=_STEPS,
+        iterations=_EXTRA_STEPS,
         history=10,
         tolerance_gradient=1e-7,
         tolerance_change=1e-9,
@@ -175,10 +185,10 @@ def _continued(objective: _Objective, fitted: list[float]) -> tuple[float, float
     return before, min(before, objective(end)[0])
 
 
-def _continued_within_bounds(
+def _continue_recurrent_training(
     arguments: Mapping[str, Any], fitted: list[float], context: Context
 ) -> tuple[float, float]:
-    """Return the training loss of a recurrent model at the fit, and after some steps from there."""
+    """Return a recurrent model's training loss at the fit, and after some steps from there."""
     model = arguments["model"]
     loss = TrainingLoss(
         model,
@@ -189,20 +199,20 @@ def _continued_within_bounds(
         arguments["context"],
     )
     before = loss.value_and_gradient(np.array(fitted, np.float64))[0]
-    end = lower_by_lbfgs(model, loss, fitted, _STEPS, context)
+    end = minimise_by_lbfgsb(model, loss, fitted, _EXTRA_STEPS, context)
     return before, min(before, loss.value_and_gradient(end)[0])
 
 
-def _of_model(
+def _mean_model_loss(
     configuration: Configuration, trials: Trials, train: IntArray, context: Context
 ) -> _Objective:
-    """Return `Model.loss` as a mean over the reviews that are trained on."""
+    """Return `Model.loss` as a mean over the training reviews."""
     loss = configuration.model.loss
     assert loss is not None
     weights = np.ones(len(train))
 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = loss(trials, w, train, weights, context)
-        return float(value) / len(train), np.asarray(gradient, np.float64) / len(train)
+        total, gradient = loss(trials, w, train, weights, context)
+        return float(total) / len(train), np.asarray(gradient, np.float64) / len(train)
 
     return objective

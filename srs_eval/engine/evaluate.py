@@ -1,7 +1,7 @@
-"""Evaluate configurations on one learner: a stream of events, no output.
+"""Evaluate configurations on one learner and yield a stream of events, without any output.
 
-Views (app, command line, batch) iterate over `evaluate` and show what comes.
-`Session` is the same work without events, for one process.
+Views (app, command line, batch) iterate over `evaluate` and show its events.
+`LearnerSession` does the same work without events, in one process.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from srs_eval.data.errors import (
     InputError,
     NotEnoughData,
     NotInstalled,
-    cut,
-    described,
-    in_one_line,
+    describe_error,
+    error_message,
+    shorten,
 )
-from srs_eval.data.memory import is_short_of_memory
+from srs_eval.data.memory import is_memory_error
 from srs_eval.data.paths import DEMO_FILE, cache_dir
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.features import with_features
+from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.run import (
     Checking,
     Event,
     Failed,
-    Final,
+    FinalEvent,
     Finished,
     Prepared,
     Progress,
     Skipped,
     Started,
-    start_order,
+    plan_start_order,
 )
-from srs_eval.engine.session import Session, TestSet, must_compile
+from srs_eval.engine.session import LearnerSession, TestSet, must_compile
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
@@ -55,11 +55,11 @@ from srs_eval.engine.workers import (
     WorkersCannotStart,
     send,
 )
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Cancelled, Context
 
-_LIMIT_BYTES = 500_000_000  # of stored results
-_MOST_OF_TRACEBACK = 10_000  # characters of its beginning, and of its end
+_CACHE_LIMIT_BYTES = 500_000_000  # of stored results
+_MAX_TRACEBACK_CHARS = 10_000  # characters of its beginning, and of its end
 
 
 def evaluate(
@@ -71,52 +71,57 @@ def evaluate(
     context: Context | None = None,
     cancel: threading.Event | None = None,
     use_cache: bool = True,
-    first: Collection[str] = (),
+    prioritized: Collection[str] = (),
 ) -> Iterator[Event]:
-    """Evaluate configurations; yields events as they happen, one final event for each.
+    """Evaluate configurations; yield events as they happen, with one final event for each.
 
-    `jobs` worker processes are started (spawned); 0 works in this process. The figures
-    do not depend on it. They begin in the order of `start_order`, where `first` are names of
-    those to be known soonest. Setting `cancel`, or closing the iterator, ends the work and
-    every worker. Raises InputError for unusable names or flags before the first event.
+    `jobs` is the number of worker processes to start (spawned); with 0, this process does the
+    work. The results do not depend on it. Configurations start in the order of
+    `plan_start_order`, where `prioritized` names the ones whose results are needed first. Setting
+    `cancel`, or closing the iterator, ends the work and every worker.
+
+    Raises:
+        InputError: Names or flags are unusable. Raised before the first event.
     """
     protocol = protocol or Protocol()
     context = context or Context()
-    log = with_features(log, context.features)
+    log = add_features(log, context.features)
     if log.user is not None and not context.user:
-        context = replace(context, user=log.user)  # the seeds of a batch
+        context = replace(context, user=log.user)  # so that seeds are the same as in a batch
     listed = names.split(",") if isinstance(names, str) else list(names)
-    configurations = [each for each in listed if isinstance(each, Configuration)] or resolve(
-        map(str, listed), protocol
-    )
+    configurations = [item for item in listed if isinstance(item, Configuration)]
+    if not configurations:
+        configurations = resolve_configurations(map(str, listed), protocol)
     cancel = cancel or threading.Event()
-    session = Session(log)
+    session = LearnerSession(log)
     try:
         evaluated = len(session.trials(replace(protocol, secs=False)).test_index)
     except NotEnoughData:
         evaluated = 0
     reviews = len(session.rows(protocol))
-    uncompiled = frozenset(each.name for each in configurations if must_compile(each))
-    configurations = start_order(configurations, reviews, jobs, first)
+    uncompiled = frozenset(
+        configuration.name for configuration in configurations if must_compile(configuration)
+    )
+    configurations = plan_start_order(configurations, reviews, jobs, prioritized)
     yield Prepared(reviews, evaluated, tuple(configurations), uncompiled)
     if jobs <= 0:
-        events = _in_this_process(session, configurations, context, cancel, use_cache)
+        events = _evaluate_in_process(session, configurations, context, cancel, use_cache)
     else:
         jobs = min(jobs, len(configurations))
-        events = _in_workers(log, configurations, context, cancel, use_cache, jobs)
-    tests: dict[TestSet, TestSet] = {}  # what was made twice is shared from here on
+        events = _evaluate_in_workers(log, configurations, context, cancel, use_cache, jobs)
+    tests: dict[TestSet, TestSet] = {}  # equal test sets become one object
     with closing(events):
         for event in events:
             if isinstance(event, Finished):
-                shared = tests.setdefault(event.result.tests, event.result.tests)
-                event = replace(event, result=replace(event.result, tests=shared))
+                shared_tests = tests.setdefault(event.result.tests, event.result.tests)
+                event = replace(event, result=replace(event.result, tests=shared_tests))
             yield event
     if use_cache:
         prune_cache()
 
 
-def prune_cache(limit_bytes: int = _LIMIT_BYTES) -> None:
-    """Delete the results unused for longest while they take more than the limit."""
+def prune_cache(limit_bytes: int = _CACHE_LIMIT_BYTES) -> None:
+    """Delete the least recently used results until the others fit within the limit."""
     try:
         files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
     except OSError:
@@ -130,12 +135,16 @@ def prune_cache(limit_bytes: int = _LIMIT_BYTES) -> None:
             total -= stat.st_size
 
 
-def attempt(
-    session: Session, configuration: Configuration, context: Context, *, use_cache: bool = False
-) -> Final:
-    """What comes of one configuration, whatever its code raises.
+def evaluate_safely(
+    session: LearnerSession,
+    configuration: Configuration,
+    context: Context,
+    *,
+    use_cache: bool = False,
+) -> FinalEvent:
+    """Evaluate one configuration and return its final event, whatever its code raises.
 
-    Raises Cancelled and KeyboardInterrupt only.
+    Raises only Cancelled and KeyboardInterrupt.
     """
     try:
         result = session.run(configuration, context, use_cache=use_cache)
@@ -143,125 +152,140 @@ def attempt(
     except Cancelled:
         raise
     except BaseException as error:
-        return _outcome_of(configuration, error)
+        return _final_event_for_error(configuration, error)
 
 
-def _outcome_of(configuration: Configuration, error: BaseException) -> Failed | Skipped:
-    """What comes of a configuration that raised this: SystemExit is a failure, too.
+def _final_event_for_error(configuration: Configuration, error: BaseException) -> Failed | Skipped:
+    """Return the final event of a configuration that raised an error.
 
-    Raises KeyboardInterrupt, which is the person's.
+    SystemExit is a failure, too. KeyboardInterrupt is raised again, because the user caused it.
     """
     if type(error) is KeyboardInterrupt:
         raise error
     if isinstance(error, NotInstalled | NotEnoughData):
-        return Skipped(configuration, in_one_line(error), getattr(error, "module", ""))
-    return Failed(configuration, *in_words(error))
+        return Skipped(configuration, error_message(error), getattr(error, "module", ""))
+    return Failed(configuration, *describe_failure(error))
 
 
-def in_words(error: BaseException) -> tuple[str, str]:
-    """Why something failed: a sentence, and the traceback where it is no person's business."""
+def describe_failure(error: BaseException) -> tuple[str, str]:
+    """Return a sentence that says why something failed, and the traceback if it was unexpected.
+
+    The traceback is "" for unusable input, a dead worker and a lack of memory.
+    """
     if isinstance(error, InputError | WorkerDied):
-        return in_one_line(error), ""
-    if is_short_of_memory(error):
+        return error_message(error), ""
+    if is_memory_error(error):
         return "not enough memory", ""
     detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
-    if len(detail) > 2 * _MOST_OF_TRACEBACK:
-        detail = f"{detail[:_MOST_OF_TRACEBACK]}\n...\n{detail[-_MOST_OF_TRACEBACK:]}"
-    said = described(error)
-    if (isinstance(error, ValueError) and "read-only" in said) or "readonly array" in said:
-        said = (
+    if len(detail) > 2 * _MAX_TRACEBACK_CHARS:
+        detail = f"{detail[:_MAX_TRACEBACK_CHARS]}\n...\n{detail[-_MAX_TRACEBACK_CHARS:]}"
+    description = describe_error(error)
+    is_write_error = isinstance(error, ValueError) and "read-only" in description  # numpy's
+    if is_write_error or "readonly array" in description:  # numba's
+        description = (
             "It writes to a read-only array; those that it is given belong to all models: work on "
-            f"copies, as in trials.delta_t.copy() ({said})"
+            f"copies, as in trials.delta_t.copy() ({description})"
         )
-    return cut(said), detail
+    return shorten(description), detail
 
 
-def _in_this_process(
-    session: Session,
+def _evaluate_in_process(
+    session: LearnerSession,
     configurations: list[Configuration],
     context: Context,
     cancel: threading.Event,
     use_cache: bool,
 ) -> Generator[Event, None, None]:
+    outer_tick = context.tick
+
     def tick(fraction: float) -> None:
         outer_tick(fraction)
         if cancel.is_set():
             raise Cancelled
 
-    outer_tick, context = context.tick, replace(context, tick=tick)
+    context = replace(context, tick=tick)
     for configuration in configurations:
         if cancel.is_set():
             return
         yield Started(configuration, must_compile(configuration))
         try:
-            outcome: Final = attempt(session, configuration, context, use_cache=use_cache)
-            if _needs_check(outcome, context):
+            outcome: FinalEvent = evaluate_safely(
+                session, configuration, context, use_cache=use_cache
+            )
+            if _needs_leak_check(outcome, context):
                 yield Checking(configuration)
-            outcome = _looked_at(outcome, context, cancel.is_set)
+            outcome = _flag_leak(outcome, context, cancel.is_set)
         except Cancelled as error:
             if cancel.is_set():
                 return
-            outcome = _outcome_of(configuration, error)  # nobody has, but the model
+            outcome = _final_event_for_error(configuration, error)  # raised by the model
         yield outcome
 
 
-def warm_up(*names: str) -> WorkerPool | None:
-    """Compile, in a process of low priority, what configurations need and is not on disk.
+def warm_up_kernels(*names: str) -> WorkerPool | None:
+    """Compile the missing kernels of configurations in a process of low priority.
 
-    Names as `evaluate` takes them, what is needed soonest first; "fast" if left out. For a view,
-    while a person chooses a file; None if nothing is missing. Call its `terminate_workers`
-    before `evaluate`: kernels that are done are kept. Raises InputError for names that there
-    are not.
+    `names` are as in `evaluate`, the ones needed soonest first; "fast" if left out.
+    Views call this while the user chooses a file. Returns None if no kernel is missing. Call the
+    pool's `terminate_workers` before `evaluate`: kernels that are finished are kept.
+
+    Raises:
+        InputError: A name does not exist.
     """
-    wanted = {each.name: each for some in names or ("fast",) for each in resolve(some)}
-    missing = tuple(each for each in wanted.values() if must_compile(each))
-    if not missing:
+    configurations: dict[str, Configuration] = {}
+    for name in names or ("fast",):
+        for configuration in resolve_configurations(name):
+            configurations[configuration.name] = configuration
+    uncompiled = tuple(
+        configuration for configuration in configurations.values() if must_compile(configuration)
+    )
+    if not uncompiled:
         return None
     pool = WorkerPool(1)
-    pool.submit(_warm_up, missing)
+    pool.submit(_compile_and_exit, uncompiled)
     return pool
 
 
 @cache
-def demo_learner(reviews: int = 300, after: int = 0) -> ReviewLog:
-    """Return the demo's first cards, those of `after` reviews left out.
+def load_demo_learner(reviews: int = 300, skip_reviews: int = 0) -> ReviewLog:
+    """Return a log of the demo's first cards, which together have up to `reviews` reviews.
 
-    They have same-day reviews, several decks and all buttons.
+    The cards of the first `skip_reviews` reviews are left out. The log has same-day reviews,
+    several decks and all buttons.
     """
     log = _demo()
     rows = select_rows(log).rows
-    card, begins, count = np.unique(rows.card_id, return_index=True, return_counts=True)
-    order = np.argsort(begins)
-    reviews_so_far = np.cumsum(count[order])
-    is_chosen = (reviews_so_far > after) & (reviews_so_far <= after + reviews)
-    chosen = card[order][is_chosen]
-    kept = np.flatnonzero(np.isin(rows.card_id, chosen))
-    columns = {name: column for name, column in vars(rows).items() if column is not None}
-    rows = replace(rows, **{name: column[kept] for name, column in columns.items()})
-    return replace(log, rows=rows)
+    cards, first_rows, counts = np.unique(rows.card_id, return_index=True, return_counts=True)
+    order = np.argsort(first_rows)
+    reviews_so_far = np.cumsum(counts[order])
+    is_chosen = (reviews_so_far > skip_reviews) & (reviews_so_far <= skip_reviews + reviews)
+    chosen_cards = cards[order][is_chosen]
+    positions = np.flatnonzero(np.isin(rows.card_id, chosen_cards))
+    columns = {name: column[positions] for name, column in vars(rows).items() if column is not None}
+    return replace(log, rows=replace(rows, **columns))
 
 
 @cache
 def _demo() -> ReviewLog:
-    """Return the rows of the demo's collection."""
+    """Return the log of the demo's collection, with rows in place of entries."""
     log = load_log(DEMO_FILE)
     rows = select_rows(log).rows
     return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 
-def _warm_up(configurations: Iterable[Configuration]) -> None:
+def _compile_and_exit(configurations: Iterable[Configuration]) -> None:
     if hasattr(os, "nice"):
         os.nice(10)
-    session = Session(demo_learner(1_000))
+    session = LearnerSession(load_demo_learner(1_000))
     for configuration in configurations:
-        attempt(session, configuration, Context())
-    os._exit(0)  # the memory goes back, though nobody asks
+        evaluate_safely(session, configuration, Context())
+    os._exit(0)  # frees the memory; no caller waits for a result
 
 
 # --- worker processes ---------------------------------------------------------
 
 
-def _in_workers(
+def _evaluate_in_workers(
     log: ReviewLog,
     configurations: list[Configuration],
     context: Context,
@@ -270,38 +294,52 @@ def _in_workers(
     jobs: int,
 ) -> Generator[Event, None, None]:
     waiting = deque(configurations)
-    members = {each.name: _members_within(each) for each in configurations}
-    finished: list[Finished] = []  # what others combine
-    working: dict[Future[Final], Started] = {}
+    members = {
+        configuration.name: _collect_member_names(configuration) for configuration in configurations
+    }
+    finished: list[Finished] = []  # members that ensembles combine
+    working: dict[Future[FinalEvent], Started] = {}
     events = TaskEvents()
     pool = WorkerPool(
         jobs,
-        initializer=_share,
+        initializer=_initialize_worker,
         initargs=(log, replace(context, tick=Context().tick), use_cache),
         on_message=events.put,
     )
 
     def can_start() -> list[Configuration]:
-        begun = (each.configuration for each in working.values())
-        missing = {each.name for each in (*waiting, *begun)}
-        return [each for each in waiting if not missing & members[each.name]]
+        unfinished = {configuration.name for configuration in waiting}
+        unfinished |= {started.configuration.name for started in working.values()}
+        return [
+            configuration
+            for configuration in waiting
+            if not unfinished & members[configuration.name]
+        ]
 
     def start_next() -> Started:
-        # What another worker is compiling will soon be there for both.
+        # Kernels that another worker is compiling will soon be there for both.
         compiling = {
-            each.configuration.model.compiled_as for each in working.values() if each.compiles
+            started.configuration.model.kernel_owner
+            for started in working.values()
+            if started.needs_compilation
         }
         ready = can_start()
-        able = (each for each in ready if each.model.compiled_as not in compiling)
-        chosen = next(able, ready[0])
+        not_compiling = (
+            configuration
+            for configuration in ready
+            if configuration.model.kernel_owner not in compiling
+        )
+        chosen = next(not_compiling, ready[0])
         waiting.remove(chosen)
         started = Started(chosen, must_compile(chosen))
-        known = [each for each in finished if each.configuration.name in members[chosen.name]]
-        working[events.submit(pool, _evaluate_shared, chosen, known)] = started
+        names = members[chosen.name]
+        finished_members = [event for event in finished if event.configuration.name in names]
+        future = events.submit(pool, _evaluate_task, chosen, finished_members)
+        working[future] = started
         return started
 
     with pool:
-        # One a worker, and not more: which is best next shows when a worker is free.
+        # Start no more than one for each worker: the best next one is known when a worker is free.
         while can_start() and len(working) < jobs:
             yield start_next()
         for future, message in events.until_done(cancel):
@@ -310,40 +348,45 @@ def _in_workers(
                 error = future.exception()
                 if isinstance(error, WorkersCannotStart):
                     raise error
-                final = _outcome_of(done, error) if error else future.result()
+                final = _final_event_for_error(done, error) if error else future.result()
                 if isinstance(final, Finished) and done.is_member:
                     finished.append(final)
-                # Workers need not wait until the caller has dealt with this.
-                begun = []
+                # Start others first: workers need not wait until the caller has handled this event.
+                newly_started: list[Started] = []
                 while can_start() and len(working) < jobs:
-                    begun.append(start_next())
+                    newly_started.append(start_next())
                 yield final
-                yield from begun
-            elif message == _CHECKING:
+                yield from newly_started
+            elif message == _CHECKING_MESSAGE:
                 yield Checking(working[future].configuration)
             else:
                 yield Progress(working[future].configuration, message)
 
 
-def _members_within(configuration: Configuration) -> frozenset[str]:
-    """Names of its members, and of theirs."""
-    names = (frozenset({each.name}) | _members_within(each) for each in configuration.members)
-    return frozenset().union(*names)
+def _collect_member_names(configuration: Configuration) -> frozenset[str]:
+    """Return the names of a configuration's members and of their members."""
+    names: set[str] = set()
+    for member in configuration.member_configurations:
+        names.add(member.name)
+        names |= _collect_member_names(member)
+    return frozenset(names)
 
 
-_shared: tuple[Session, Context, bool]
-"""What all tasks of a worker have in common: with whether the cache is used."""
+_worker_state: tuple[LearnerSession, Context, bool]
+"""Shared by all tasks of a worker: session, context, and whether the cache is used."""
 
 
-def _share(log: ReviewLog, context: Context, use_cache: bool) -> None:
-    global _shared
-    _shared = Session(log), context, use_cache
+def _initialize_worker(log: ReviewLog, context: Context, use_cache: bool) -> None:
+    global _worker_state
+    _worker_state = (LearnerSession(log), context, use_cache)
 
 
-def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = ()) -> Final:
-    session, context, use_cache = _shared
-    for each in known:
-        session.keep_member(each.configuration, each.result, context)
+def _evaluate_task(
+    configuration: Configuration, finished_members: Iterable[Finished] = ()
+) -> FinalEvent:
+    session, context, use_cache = _worker_state
+    for event in finished_members:
+        session.remember_member_result(event.configuration, event.result, context)
     reported = 0.0
 
     def tick(fraction: float) -> None:
@@ -354,18 +397,18 @@ def _evaluate_shared(configuration: Configuration, known: Iterable[Finished] = (
             send(fraction)
 
     context = replace(context, tick=tick)
-    final = attempt(session, configuration, context, use_cache=use_cache)
-    if _needs_check(final, context):
-        send(_CHECKING)
-    return _looked_at(final, context)
+    final = evaluate_safely(session, configuration, context, use_cache=use_cache)
+    if _needs_leak_check(final, context):
+        send(_CHECKING_MESSAGE)
+    return _flag_leak(final, context)
 
 
-_CHECKING = "checking"
-"""What a worker sends before it checks a model; else it sends parts that are done."""
+_CHECKING_MESSAGE = "checking"
+"""Message that a worker sends before it checks a model; its other messages are fractions done."""
 
 
-def _needs_check(final: Final, context: Context) -> bool:
-    """Whether `_looked_at` will take its time."""
+def _needs_leak_check(final: FinalEvent, context: Context) -> bool:
+    """Return whether `_flag_leak` must check the model, which takes time."""
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return False
     from srs_eval.engine.own_models import is_checked
@@ -373,17 +416,17 @@ def _needs_check(final: Final, context: Context) -> bool:
     return not is_checked(final.configuration, context.features)
 
 
-def _looked_at(
-    final: Final, context: Context, is_cancelled: Callable[[], bool] = lambda: False
-) -> Final:
-    """Mark the result of a person's own model if it reads the future.
+def _flag_leak(
+    final: FinalEvent, context: Context, is_cancelled: Callable[[], bool] = lambda: False
+) -> FinalEvent:
+    """Mark the result of a user's own model if the model reads the future.
 
     Raises:
-        Cancelled: `is_cancelled` was true.
+        Cancelled: `is_cancelled` returned true.
     """
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return final
-    from srs_eval.engine.own_models import with_doubt
+    from srs_eval.engine.own_models import add_leak_warning
 
-    marked = with_doubt(final.result, final.configuration, context.features, is_cancelled)
+    marked = add_leak_warning(final.result, final.configuration, context.features, is_cancelled)
     return replace(final, result=marked)

@@ -1,18 +1,18 @@
 """Find models that read the future.
 
-What may be known before review k are the reviews before it and everything of k itself but its
+Before review k, a model may know the reviews before it and everything about k itself except its
 grade and its answer time. So a model that is trained and evaluated on the log up to k must predict
-the same up to there as on the whole log: later reviews may be gone or be others, and so may the
-answer to k. `fit` and `predict` together are what has to agree; fits alone are compared to say
-which of the two reads too much.
+the same up to k as on the full log: later reviews may be missing or different, and so may the
+answer to k. `fit` and `predict` must agree together; fits alone are compared only to say which of
+the two reads too much.
 
-Fits are kept and predictions made again with them where many places are looked at, because that is
-quick. Numbers in a fit may be tied to the trials it was made on (the k-th of all decks), so what
-differs there is trained anew before anything is said.
+Where many reviews are checked, fits are kept and predictions are made with them again, because that
+is quick. Numbers in a fit may be tied to the trials it was made on (the k-th of all decks), so the
+model is retrained where predictions differ, before any mistake is reported.
 
-Where a log is altered, sums over histories of many cards are rounded otherwise, and a tree may put
-a review that lies at one of its edges on the other side. So a difference counts only where it
-exceeds what mere rounding does to the model's predictions (`Training.rounding`).
+In an altered log, sums over the histories of many cards are rounded differently, and a tree may put
+a review that lies at one of its edges on the other side. So a difference counts only if it exceeds
+the effect of rounding alone on the model's predictions (`TrainingRun.rounding`).
 """
 
 from __future__ import annotations
@@ -30,137 +30,138 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, Rows
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.altered_logs import (
     LATER_INPUTS,
-    cut_after,
-    ending_with,
-    rows_of,
-    with_other_answer_time,
-    with_other_answers,
-    with_other_future,
-    with_other_grades,
-    with_other_outcomes,
+    alter_future,
+    change_answer_time,
+    require_rows,
+    swap_answers,
+    swap_grades,
+    swap_outcomes,
+    truncate_after,
+    truncate_and_alter,
 )
-from srs_eval.engine.evaluate import in_words
-from srs_eval.engine.model_findings import Finding, Findings
+from srs_eval.engine.evaluate import describe_failure
+from srs_eval.engine.model_findings import Mistake, Mistakes
 from srs_eval.engine.replay import (
     Folds,
-    SessionUntil,
-    Training,
+    TrainingRun,
+    TruncatedSession,
     predict_again,
-    train_again,
+    retrain,
 )
-from srs_eval.engine.session import Result, Session
+from srs_eval.engine.session import LearnerSession, Result
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 BoolArray = NDArray[np.bool_]
 
-_SAME = 1e-6
-"""Probabilities within this are the same: sums over other rows are rounded otherwise."""
-_SAME_SINGLE = 1e-5
-"""The same of networks, in single precision: the number of rows changes how a matrix product is
-rounded. All predictions of RWKV move then, from the first review on, by up to 1.4e-6; they are
-equal to the last digit where another log has as many rows."""
-_SAME_TRAINED = 1e-3
-"""The same where a model was also trained anew: training enlarges the last digits."""
-_CLEARLY = 2.0  # times what rounding does on average: something else makes a larger difference
-_MUCH = 2.0  # the same of the largest difference
-_CONFIRMED = 1.0  # the same on average, where predictions with the kept fits differ already
-_MOST_KINDS = 32  # of reviews whose answers are changed one at a time
-_MOST_UNCONFIRMED = 2  # replays that differ though trainings do not: the model's fits are no use
+_REPLAY_TOLERANCE = 1e-6
+"""Largest difference of equal probabilities: sums over other rows are rounded differently."""
+_SINGLE_PRECISION_TOLERANCE = 1e-5
+"""The same for networks, which calculate in single precision: the number of rows changes how a
+matrix product is rounded. With another number of rows, all predictions of RWKV change, from the
+first review on, by up to 1.4e-6; with as many rows, they are equal to the last digit."""
+_RETRAIN_TOLERANCE = 1e-3
+"""Largest such difference if the model was also retrained: training amplifies last digits."""
+_CLEARLY = 2.0  # times the mean effect of rounding: a larger difference has another cause
+_MUCH = 2.0  # times the largest effect of rounding
+_CONFIRMED = 1.0  # times the mean effect, if predictions with kept fits already differ
+_MOST_KINDS = 32  # reviews of different kinds whose answers are changed one at a time
+_MAX_UNCONFIRMED = 2  # replays that differ although retraining does not: fits are no use
 
 
 @dataclass(frozen=True)
-class _Difference:
-    """A review whose prediction differs between two logs, or the error that one of them brought."""
+class _PredictionDifference:
+    """A review whose prediction differs between two logs, or the error that one of them caused."""
 
     review: int
-    found: float = np.nan
+    predicted: float = np.nan
     expected: float = np.nan
     error: str = ""
 
 
-# What outcomes may change
+# Effects of outcomes
 
 
-def find_outcome_leaks(training: Training) -> Findings:
-    """Change the outcomes of a late review and of all later ones: no prediction so far may differ.
+def find_outcome_leaks(training: TrainingRun) -> Mistakes:
+    """Change all outcomes from a late review on: no prediction up to that review may change.
 
-    This holds for models that learn while they are evaluated, too.
+    This also holds for models that learn while they are evaluated.
     """
-    review = late_review(training)
-    end = np.arange(review - 1, len(rows_of(training.log)))
-    finding = _own_or_later(training, with_other_outcomes(training.log, end), review)
+    review = choose_late_review(training)
+    end = np.arange(review - 1, len(require_rows(training.log)))
+    finding = _find_outcome_leak(training, swap_outcomes(training.log, end), review)
     if finding is None:
         return
-    # What a scheduler makes of an outcome is an input of later reviews.
-    if _own_or_later(training, with_other_grades(training.log, end), review) is None:
+    # A scheduler turns an outcome into inputs of later reviews.
+    if _find_outcome_leak(training, swap_grades(training.log, end), review) is None:
         schedule = "the states, scheduled intervals or ease"
         finding = replace(finding, kind="later input", what=schedule)
     yield finding
 
 
-def _own_or_later(training: Training, log: ReviewLog, review: int) -> Finding | None:
-    """Say whether predictions up to a review differ on a log with other outcomes from there on."""
+def _find_outcome_leak(training: TrainingRun, log: ReviewLog, review: int) -> Mistake | None:
+    """Return a mistake if other outcomes from a review on change a prediction up to it."""
     before = training.result
-    after = predict_again(training, session_like(training, log))
-    later = _first_difference(training, before, after, before.review_th < review)
-    own = _first_difference(training, before, after, before.review_th == review)
-    if later is not None:
-        return _finding(training, "later outcome", later)
-    if own is not None:
-        return _finding(training, "own outcome", own)
+    after = predict_again(training, make_matching_session(training, log))
+    earlier_difference = _find_first_difference(training, before, after, before.review_th < review)
+    own_difference = _find_first_difference(training, before, after, before.review_th == review)
+    if earlier_difference is not None:
+        return _make_mistake(training, "later outcome", earlier_difference)
+    if own_difference is not None:
+        return _make_mistake(training, "own outcome", own_difference)
     return None
 
 
-def find_leaky_fits(training: Training) -> Findings:
-    """Change outcomes after the training part: no fit may differ."""
-    session = session_like(training, _with_another_end(training))
-    known = training.result.review_th <= late_review(training)
+def find_leaky_fits(training: TrainingRun) -> Mistakes:
+    """Change outcomes after the training part: no fit may change."""
+    session = make_matching_session(training, _alter_end(training))
+    up_to_review = training.result.review_th <= choose_late_review(training)
     with_old_fits = predict_again(training, session)
-    with_new_fits = train_again(training, session).result
-    difference = _first_difference(training, with_old_fits, with_new_fits, known, is_trained=True)
+    with_new_fits = retrain(training, session).result
+    difference = _find_first_difference(
+        training, with_old_fits, with_new_fits, up_to_review, is_retrained=True
+    )
     if difference is not None:
-        yield _finding(training, "fit sees test", difference)
+        yield _make_mistake(training, "fit sees test", difference)
 
 
-def find_learning(training: Training) -> Findings:
-    """Change answers to other cards since the training: no prediction of the last fold may differ.
+def find_online_learning(training: TrainingRun) -> Mistakes:
+    """Change answers to other cards after the training: no last-fold prediction may change.
 
     Only an online model may learn from them.
     """
     if training.configuration.model.online is not None:
         return
     before = training.result
-    card_id = rows_of(training.log).card_id
+    card_id = require_rows(training.log).card_id
     card = card_id[before.review_th - 1]
     is_last = before.fold == before.fold.max()
     is_changed = np.isin(card_id, np.unique(card[is_last])[::2])
     is_changed[: int(before.review_th[is_last].min()) - 1] = False
-    log = with_other_answers(training.log, np.flatnonzero(is_changed))
-    after = predict_again(training, session_like(training, log))
+    log = swap_answers(training.log, np.flatnonzero(is_changed))
+    after = predict_again(training, make_matching_session(training, log))
     unchanged = is_last & ~np.isin(card, card_id[is_changed])
-    difference = _first_difference(training, before, after, unchanged)
+    difference = _find_first_difference(training, before, after, unchanged)
     if difference is not None:
-        yield _finding(training, "learns", difference)
+        yield _make_mistake(training, "learns", difference)
 
 
-# The own answer, in every kind of review
+# A review's own answer, in every kind of review
 
 
-def find_own_answers(training: Training, rounds: int) -> Findings:
-    """Change the answers of one evaluated review of each card: none may be predicted otherwise.
+def find_own_answers(training: TrainingRun, rounds: int) -> Mistakes:
+    """Change the answer to one evaluated review per card: no prediction up to it may change.
 
-    So many times, each time of other reviews: every evaluated review is once among them where no
-    card has more. Of an online model, which learns from the others, the answers of single reviews
-    of many kinds are changed.
+    This is done `rounds` times, each time for other reviews, so every evaluated review is included
+    once if no card has more than `rounds` of them. For an online model, which learns from the other
+    answers, the answers to single reviews of many kinds are changed instead.
     """
     if training.configuration.model.online is not None:
         yield from _find_single_answers(training)
         return
     for chosen in islice(_one_of_each_card(training, training.result.fold > 0), rounds):
-        worst = _own_difference(training, chosen)
-        if worst is None:
+        if _own_difference(training, chosen) is None:
             continue
-        # What is evaluated in one fold may be trained on in the next, and be read there.
+        # A review evaluated in one fold may be training data in the next, and be read there.
         for fold in np.unique(training.result.fold):
             within = chosen & (training.result.fold == fold)
             difference = _own_difference(training, within, fold)
@@ -169,116 +170,118 @@ def find_own_answers(training: Training, rounds: int) -> Findings:
                 return
 
 
-def find_own_answers_in_fits(training: Training) -> Findings:
-    """As `find_own_answers`, of a training with one fold, where the model is trained anew.
+def find_own_answers_in_fits(training: TrainingRun) -> Mistakes:
+    """Check a training with one fold as `find_own_answers` does, but retrain the model.
 
-    So the own answer is found in features that a fit has kept, too.
+    This also finds own answers in features that a fit has kept.
     """
     if training.configuration.model.online is not None or not training.fits:
         return
     evaluated = training.result.fold > 0
     for in_order in (True, False):
         chosen = next(_one_of_each_card(training, evaluated, in_order=in_order))
-        log = with_other_answers(training.log, _rows_of_reviews(training, chosen))
-        after = train_again(training, session_like(training, log)).result
+        log = swap_answers(training.log, _rows_of_reviews(training, chosen))
+        after = retrain(training, make_matching_session(training, log)).result
         unchanged = _up_to_chosen(training, chosen)
-        difference = _largest_difference(training, after, unchanged, is_trained=True)
+        difference = _find_largest_difference(training, after, unchanged, is_retrained=True)
         if difference is not None:
-            yield _finding(training, "fit sees test", difference)
+            yield _make_mistake(training, "fit sees test", difference)
             return
 
 
 def _own_difference(
-    training: Training, chosen: BoolArray, fold: int | None = None
-) -> _Difference | None:
-    """Compare predictions where the answers of chosen reviews (k,), one a card, are others."""
-    log = with_other_answers(training.log, _rows_of_reviews(training, chosen))
-    after = predict_again(training, session_like(training, log))
+    training: TrainingRun, chosen: BoolArray, fold: int | None = None
+) -> _PredictionDifference | None:
+    """Compare predictions after changing the answers to chosen reviews (k,), one per card."""
+    log = swap_answers(training.log, _rows_of_reviews(training, chosen))
+    after = predict_again(training, make_matching_session(training, log))
     unchanged = _up_to_chosen(training, chosen)
     if fold is not None:
         unchanged &= training.result.fold == fold
-    return _largest_difference(training, after, unchanged)
+    return _find_largest_difference(training, after, unchanged)
 
 
-def _explained_answer(training: Training, chosen: BoolArray, difference: _Difference) -> Finding:
-    """Say which answer makes the difference: the own outcome or time, or one of another card."""
+def _explained_answer(
+    training: TrainingRun, chosen: BoolArray, difference: _PredictionDifference
+) -> Mistake:
+    """Return the mistake with its cause: the own outcome or time, or an answer to another card."""
     review_th = training.result.review_th
-    own = review_th == difference.review
+    is_own = review_th == difference.review
     log = training.log
     changes = {
-        "own outcome": with_other_grades(log, np.array([difference.review - 1])),
-        "own answer time": with_other_answer_time(log, difference.review),
+        "own outcome": swap_grades(log, np.array([difference.review - 1])),
+        "own answer time": change_answer_time(log, difference.review),
     }
     for kind, altered in changes.items():
-        after = predict_again(training, session_like(training, altered))
-        single = _largest_difference(training, after, own)
-        if single is not None:
-            return _finding(training, kind, single)
+        after = predict_again(training, make_matching_session(training, altered))
+        own_difference = _find_largest_difference(training, after, is_own)
+        if own_difference is not None:
+            return _make_mistake(training, kind, own_difference)
     earlier = chosen & (review_th < difference.review)
-    altered = with_other_answers(log, _rows_of_reviews(training, earlier))
-    after = predict_again(training, session_like(training, altered))
+    altered = swap_answers(log, _rows_of_reviews(training, earlier))
+    after = predict_again(training, make_matching_session(training, altered))
     kind = "later outcome"
-    if earlier.any() and _largest_difference(training, after, own) is not None:
+    if earlier.any() and _find_largest_difference(training, after, is_own) is not None:
         kind = "learns"
-    return _finding(training, kind, difference)
+    return _make_mistake(training, kind, difference)
 
 
 def _one_of_each_card(
-    training: Training, among: BoolArray, *, in_order: bool = False
+    training: TrainingRun, among: BoolArray, *, in_order: bool = False
 ) -> Iterator[BoolArray]:
-    """Yield reviews (k,), one of each card that has some `among`, each review once.
+    """Yield masks (k,) that select one review of each card; each review `among` comes once.
 
-    They come in a random order, or in order of review.
+    The reviews of a card come in random order, or in order of review if `in_order` is true.
     """
-    places = np.flatnonzero(among)
+    positions = np.flatnonzero(among)
     if not in_order:
-        places = np.random.default_rng(1).permutation(places)
-    card_id = rows_of(training.log).card_id[training.result.review_th[places] - 1]
-    while len(places):
+        positions = np.random.default_rng(1).permutation(positions)
+    card_id = require_rows(training.log).card_id[training.result.review_th[positions] - 1]
+    while len(positions):
         first = np.unique(card_id, return_index=True)[1]
         chosen = np.zeros(len(among), np.bool_)
-        chosen[places[first]] = True
+        chosen[positions[first]] = True
         yield chosen
-        places = np.delete(places, first)
+        positions = np.delete(positions, first)
         card_id = np.delete(card_id, first)
 
 
-def _rows_of_reviews(training: Training, chosen: BoolArray) -> IntArray:
-    """Return the rows of the log that chosen evaluated reviews (k,) are, in order."""
+def _rows_of_reviews(training: TrainingRun, chosen: BoolArray) -> IntArray:
+    """Return the positions in the log of chosen evaluated reviews (k,), in order."""
     return np.sort(training.result.review_th[chosen]) - 1
 
 
-def _up_to_chosen(training: Training, chosen: BoolArray) -> BoolArray:
-    """Return whether evaluated reviews (k,) come before the chosen one of their card, or are it.
+def _up_to_chosen(training: TrainingRun, chosen: BoolArray) -> BoolArray:
+    """Return a mask (k,) of evaluated reviews up to the chosen one of their card.
 
-    All are where a card has none that is chosen.
+    If no review of a card is chosen, the mask includes all of the card's reviews.
     """
     rows = training.result.review_th - 1
-    card_id = rows_of(training.log).card_id[rows]
+    card_id = require_rows(training.log).card_id[rows]
     card, number = np.unique(card_id, return_inverse=True)
-    last = np.full(len(card), len(rows_of(training.log)))
+    last = np.full(len(card), len(require_rows(training.log)))
     last[number[chosen]] = rows[chosen]
     return rows <= last[number]
 
 
-def _find_single_answers(training: Training) -> Findings:
-    """Change the answer of one review at a time: up to it, nothing may be predicted otherwise."""
+def _find_single_answers(training: TrainingRun) -> Mistakes:
+    """Change the answer to one review at a time: no prediction up to it may change."""
     for review in _of_many_kinds(training):
-        log = with_other_answers(training.log, np.array([review - 1]))
-        after = predict_again(training, session_like(training, log))
+        log = swap_answers(training.log, np.array([review - 1]))
+        after = predict_again(training, make_matching_session(training, log))
         up_to = training.result.review_th <= review
-        difference = _largest_difference(training, after, up_to)
+        difference = _find_largest_difference(training, after, up_to)
         if difference is None:
             continue
         if difference.review != review:
-            yield _finding(training, "later outcome", difference)
+            yield _make_mistake(training, "later outcome", difference)
             return
         chosen = training.result.review_th == review
         yield _explained_answer(training, chosen, difference)
         return
 
 
-def _of_many_kinds(training: Training) -> list[int]:
+def _of_many_kinds(training: TrainingRun) -> list[int]:
     """Return reviews that differ in length of history, interval, first grade, deck and state."""
     trials = training.session.trials(training.configuration.protocol)
     index = np.random.default_rng(1).permutation(trials.test_index)
@@ -290,20 +293,20 @@ def _of_many_kinds(training: Training) -> list[int]:
         trials.columns("deck_id")[0][row],
         trials.columns("state")[0][row],
     )
-    chosen = [np.unique(values, return_index=True)[1] for values in kinds]
-    places = np.unique(np.concatenate(chosen))[:_MOST_KINDS]
-    return [int(review) for review in trials.review_th[index[places]]]
+    first_of_each_value = [np.unique(values, return_index=True)[1] for values in kinds]
+    positions = np.unique(np.concatenate(first_of_each_value))[:_MOST_KINDS]
+    return [int(review) for review in trials.review_th[index[positions]]]
 
 
-def session_like(training: Training, log: ReviewLog) -> Session:
-    """Return a session on a log with the same evaluated reviews, which has the training's folds."""
-    return SessionUntil(training.session, log, len(rows_of(log)))
+def make_matching_session(training: TrainingRun, log: ReviewLog) -> LearnerSession:
+    """Return a session with the training's folds, on a log with the same evaluated reviews."""
+    return TruncatedSession(training.session, log, len(require_rows(log)))
 
 
-def late_review(training: Training) -> int:
-    """Return a review within the last fold, which no fit knows, of a card that comes again."""
+def choose_late_review(training: TrainingRun) -> int:
+    """Return a review in the last fold, which no fit knows, whose card is reviewed again."""
     result = training.result
-    card_id = rows_of(training.log).card_id
+    card_id = require_rows(training.log).card_id
     late = np.sort(result.review_th)[result.size * 3 // 4 :]
     for review in late:
         if card_id[review - 1] in card_id[review:]:
@@ -311,175 +314,185 @@ def late_review(training: Training) -> int:
     return int(late[0])
 
 
-def _with_another_end(training: Training) -> ReviewLog:
-    """Return the log with other outcomes of the late review and of all later ones."""
-    end = np.arange(late_review(training) - 1, len(rows_of(training.log)))
-    return with_other_outcomes(training.log, end)
+def _alter_end(training: TrainingRun) -> ReviewLog:
+    """Return the log with other outcomes from the late review on."""
+    end = np.arange(choose_late_review(training) - 1, len(require_rows(training.log)))
+    return swap_outcomes(training.log, end)
 
 
-# What comes later, and the own answer
+# Later reviews, and a review's own answer
 
 
-def find_future_inputs(training: Training, cuts: int) -> Findings:
-    """Predict with the kept fits on logs that end, or go on otherwise, after one of some reviews.
+def find_future_inputs(training: TrainingRun, cuts: int) -> Mistakes:
+    """Predict with the kept fits on logs that end or go on differently after certain reviews.
 
-    These are `cuts` of all, and half as many whose card comes again on the same day.
-    What differs is trained anew on that log, and reported if it differs then, too.
+    These are `cuts` of all reviews, and half as many whose card comes again on the same day.
+    If predictions differ, the model is retrained on that log, and a mistake is reported if they
+    still differ.
     """
     unconfirmed = 0
     for review in _cuts(training, cuts):
-        for alter in (cut_after, with_other_future):
-            session = SessionUntil(training.session, alter(training.log, review), review)
-            if _replayed(training, session, review) is None:
+        for alter in (truncate_and_alter, alter_future):
+            session = TruncatedSession(training.session, alter(training.log, review), review)
+            if _compare_replay(training, session, review) is None:
                 continue
-            finding = find_future_in_training(training, review, alter, _CONFIRMED)
+            finding = diagnose_altered_training(training, review, alter, _CONFIRMED)
             if finding is not None:
                 yield finding
                 return
             unconfirmed += 1
-            if unconfirmed == _MOST_UNCONFIRMED:
+            if unconfirmed == _MAX_UNCONFIRMED:
                 return
 
 
-def find_future_fits(training: Training, most: int = 3) -> Findings:
-    """Train anew on logs that end, or go on otherwise, soon after a training part ends.
+def find_future_fits(training: TrainingRun, limit: int = 3) -> Mistakes:
+    """Retrain on logs that end or go on differently soon after a training part ends.
 
-    At most so many times.
+    The model is retrained at most `limit` times.
     """
-    for fold, alter in islice(_folds_to_train(training.result), most):
-        review = int(fold[len(fold) // 5])
-        finding = find_future_in_training(training, review, alter)
+    for reviews, alter in islice(_folds_to_train(training.result), limit):
+        review = int(reviews[len(reviews) // 5])
+        finding = diagnose_altered_training(training, review, alter)
         if finding is not None:
             yield finding
             return
 
 
 def _folds_to_train(result: Result) -> Iterator[tuple[Any, Callable[..., ReviewLog]]]:
-    """Yield the reviews of the first and the last fold, and how the log is altered in them."""
+    """Yield reviews of the last or first fold, and the function that alters the log there."""
     folds = np.unique(result.fold)
-    yield np.sort(result.review_th[result.fold == folds[-1]]), with_other_future
-    yield np.sort(result.review_th[result.fold == folds[-1]]), cut_after
+    last_fold_reviews = np.sort(result.review_th[result.fold == folds[-1]])
+    yield last_fold_reviews, alter_future
+    yield last_fold_reviews, truncate_and_alter
     if len(folds) > 1:
-        yield np.sort(result.review_th[result.fold == folds[0]]), cut_after
+        first_fold_reviews = np.sort(result.review_th[result.fold == folds[0]])
+        yield first_fold_reviews, truncate_and_alter
 
 
-def find_future_in_training(
-    training: Training,
+def diagnose_altered_training(
+    training: TrainingRun,
     review: int,
     alter: Callable[[ReviewLog, int], ReviewLog],
     clearly: float = _CLEARLY,
-) -> Finding | None:
-    """Train on the log as altered after a review; return what differs up to it, and its cause."""
-    session = SessionUntil(training.session, alter(training.log, review), review)
-    is_trained = bool(training.fits) or bool(training.configuration.model.members)
-    difference = _difference(
+) -> Mistake | None:
+    """Train on the log altered after a review; return a mistake if predictions up to it differ."""
+    session = TruncatedSession(training.session, alter(training.log, review), review)
+    is_retrained = bool(training.fits) or bool(training.configuration.model.members)
+    difference = _compare_up_to(
         training,
-        lambda: train_again(training, session).result,
+        lambda: retrain(training, session).result,
         review,
-        is_trained=is_trained,
+        is_retrained=is_retrained,
         clearly=clearly,
     )
     if difference is None:
         return None
-    return _explained(training, review, session, difference)
+    return _diagnose(training, review, session, difference)
 
 
-def _explained(
-    training: Training, review: int, session: Session, difference: _Difference
-) -> Finding:
-    """Say what makes the difference: a fit, an outcome, the own answer time or a later input."""
+def _diagnose(
+    training: TrainingRun, review: int, session: LearnerSession, difference: _PredictionDifference
+) -> Mistake:
+    """Return the mistake with its cause: a fit, outcome, own answer time or later input."""
     training = replace(training, context=replace(training.context, tick=Context().tick))
     if difference.error:
-        return _finding(training, "needs later", difference, difference.error)
-    if training.fits and _replayed(training, session, review) is None:
-        return _explained_by_fit(training, review, difference)
+        return _make_mistake(training, "needs later", difference, difference.error)
+    if training.fits and _compare_replay(training, session, review) is None:
+        return _diagnose_fit(training, review, difference)
     log = training.log
-    own = np.array([review - 1])
-    later = np.arange(review, len(rows_of(log)))
-    outcome = _on(training, with_other_grades(log, own), review)
-    if outcome is not None:
-        kind = "own outcome" if outcome.review == review else "later outcome"
-        return _finding(training, kind, outcome)
-    outcome = _on(training, with_other_grades(log, later), review)
-    if outcome is not None:
-        return _finding(training, "later outcome", outcome)
-    time = _on(training, with_other_answer_time(log, review), review)
-    if time is not None and time.review == review:
-        return _finding(training, "own answer time", time)
-    for what, change in LATER_INPUTS.items():
-        later_input = _on(training, change(log, review), review)
-        if later_input is not None:
-            return _finding(training, "later input", later_input, f"the {what}")
-    number = _on(training, ending_with(log, review), review)
-    if number is not None:
-        return _finding(training, "later input", number, "the number")
-    return _finding(training, "own outcome", difference)  # which of the three passing grades
+    own_row = np.array([review - 1])
+    later_rows = np.arange(review, len(require_rows(log)))
+    by_own_outcome = _compare_on_log(training, swap_grades(log, own_row), review)
+    if by_own_outcome is not None:
+        kind = "own outcome" if by_own_outcome.review == review else "later outcome"
+        return _make_mistake(training, kind, by_own_outcome)
+    by_later_outcomes = _compare_on_log(training, swap_grades(log, later_rows), review)
+    if by_later_outcomes is not None:
+        return _make_mistake(training, "later outcome", by_later_outcomes)
+    by_answer_time = _compare_on_log(training, change_answer_time(log, review), review)
+    if by_answer_time is not None and by_answer_time.review == review:
+        return _make_mistake(training, "own answer time", by_answer_time)
+    for input_name, change in LATER_INPUTS.items():
+        by_input = _compare_on_log(training, change(log, review), review)
+        if by_input is not None:
+            return _make_mistake(training, "later input", by_input, f"the {input_name}")
+    by_number = _compare_on_log(training, truncate_after(log, review), review)
+    if by_number is not None:
+        return _make_mistake(training, "later input", by_number, "the number")
+    return _make_mistake(training, "own outcome", difference)  # which of the three passing grades
 
 
-def _explained_by_fit(training: Training, review: int, difference: _Difference) -> Finding:
-    """Say whether a fit depends on outcomes after its training part, or on something else."""
-    log = with_other_grades(training.log, np.arange(review - 1, len(rows_of(training.log))))
-    session = SessionUntil(training.session, log, review)
-    outcomes = _difference(
-        training, lambda: train_again(training, session).result, review, is_trained=True
+def _diagnose_fit(training: TrainingRun, review: int, difference: _PredictionDifference) -> Mistake:
+    """Decide whether a fit depends on outcomes after its training part or on something else."""
+    log = swap_grades(training.log, np.arange(review - 1, len(require_rows(training.log))))
+    session = TruncatedSession(training.session, log, review)
+    by_outcomes = _compare_up_to(
+        training, lambda: retrain(training, session).result, review, is_retrained=True
     )
-    kind = "fit sees later" if outcomes is None else "fit sees test"
-    return _finding(training, kind, difference)
+    kind = "fit sees later" if by_outcomes is None else "fit sees test"
+    return _make_mistake(training, kind, difference)
 
 
-def _on(training: Training, log: ReviewLog, review: int) -> _Difference | None:
-    """Compare with what the kept fits predict up to a review on another log."""
-    return _replayed(training, SessionUntil(training.session, log, review), review)
+def _compare_on_log(
+    training: TrainingRun, log: ReviewLog, review: int
+) -> _PredictionDifference | None:
+    """Compare predictions up to a review with those of the kept fits on another log."""
+    return _compare_replay(training, TruncatedSession(training.session, log, review), review)
 
 
-def _replayed(training: Training, session: Session, review: int) -> _Difference | None:
-    """Compare with what the kept fits predict up to a review in another session."""
-    return _difference(training, lambda: predict_again(training, session), review)
+def _compare_replay(
+    training: TrainingRun, session: LearnerSession, review: int
+) -> _PredictionDifference | None:
+    """Compare predictions up to a review with those of the kept fits in another session."""
+    return _compare_up_to(training, lambda: predict_again(training, session), review)
 
 
 # Layouts
 
 
-def late_fold(trials: Trials) -> Folds:
-    """Return one fold: trained on what the first is trained on, tested on what the last is.
+def choose_late_fold(trials: Trials) -> Folds:
+    """Return one fold, with the training part of the first fold and the test part of the last.
 
-    So long logs take no long training.
+    This keeps the training short on long logs.
     """
     return (Fold(train=trials.folds[0].train, test=trials.folds[-1].test),)
 
 
 def wide_fold(trials: Trials) -> Folds:
-    """Return one fold: trained on what the first is trained on, tested on what all are.
+    """Return one fold, with the training part of the first fold and all test parts.
 
-    So reviews of all kinds are predicted, also early ones of cards, after a short training.
+    So all kinds of reviews are predicted, including early ones of cards, after a short training.
     """
     return (Fold(train=trials.folds[0].train, test=np.unique(trials.test_index)),)
 
 
-def last_fold(trials: Trials) -> Folds:
-    """Return the protocol's last fold alone, with the most to train on."""
+def choose_last_fold(trials: Trials) -> Folds:
+    """Return only the protocol's last fold, which has the most training data."""
     return trials.folds[-1:]
 
 
 # Differences
 
 
-def _cuts(training: Training, count: int) -> list[int]:
-    """Return evaluated reviews behind which a log is cut.
+def _cuts(training: TrainingRun, count: int) -> list[int]:
+    """Return evaluated reviews after which a log is cut.
 
     These are `count`, evenly spread, and half as many whose card comes again on the same day.
-    Among the latter are failures only, if there are any: what follows on the day tells of them.
+    The latter are only failures, if there are any: later reviews on the same day reveal them.
     """
-    rows = rows_of(training.log)
+    rows = require_rows(training.log)
     reviews = np.sort(training.result.review_th)
-    follows = reviews[_is_followed_on_the_day(rows)[reviews - 1]]
-    failed = follows[rows.rating[follows - 1] == 1]
-    behind = failed if len(failed) else follows
-    return sorted({*_spread(reviews, count), *_spread(behind, (count + 1) // 2)})
+    followed = reviews[_is_followed_on_the_day(rows)[reviews - 1]]
+    followed_failures = followed[rows.rating[followed - 1] == 1]
+    if len(followed_failures):
+        followed = followed_failures
+    cuts = set(_spread_reviews(reviews, count))
+    cuts.update(_spread_reviews(followed, (count + 1) // 2))
+    return sorted(cuts)
 
 
 def _is_followed_on_the_day(rows: Rows) -> BoolArray:
-    """Return whether the card of each row comes again on the same day."""
+    """Return a mask of rows whose card comes again on the same day."""
     order = np.argsort(rows.card_id, kind="stable")
     card_id = rows.card_id[order]
     day = rows.day_offset[order]
@@ -488,121 +501,134 @@ def _is_followed_on_the_day(rows: Rows) -> BoolArray:
     return is_followed
 
 
-def _spread(reviews: IntArray, count: int) -> list[int]:
+def _spread_reviews(reviews: IntArray, count: int) -> list[int]:
     """Return up to `count` of these reviews, evenly spread over all."""
     if not len(reviews):
         return []
-    places = (np.arange(count) + 0.5) / count * len(reviews)
-    return [int(review) for review in np.unique(reviews[places.astype(np.int64)])]
+    positions = (np.arange(count) + 0.5) / count * len(reviews)
+    return [int(review) for review in np.unique(reviews[positions.astype(np.int64)])]
 
 
-def _difference(
-    training: Training,
-    predicted: Callable[[], Result],
+def _compare_up_to(
+    training: TrainingRun,
+    predict: Callable[[], Result],
     review: int,
     *,
-    is_trained: bool = False,
+    is_retrained: bool = False,
     clearly: float = _CLEARLY,
-) -> _Difference | None:
-    """Compare predictions up to a review with the training's own; an error is a difference."""
+) -> _PredictionDifference | None:
+    """Compare predictions up to a review with the training's; an error counts as a difference."""
     try:
-        after = predicted()
+        after = predict()
     except (NotInstalled, Cancelled, MemoryError):
         raise
     except Exception as error:
-        return _Difference(review, error=in_words(error)[0])
+        return _PredictionDifference(review, error=describe_failure(error)[0])
     review_th = training.result.review_th
     for among in (review_th < review, review_th <= review):
-        difference = _largest_difference(
-            training, after, among, is_trained=is_trained, clearly=clearly
+        difference = _find_largest_difference(
+            training, after, among, is_retrained=is_retrained, clearly=clearly
         )
         if difference is not None:
             return difference
     return None
 
 
-def _largest_difference(
-    training: Training,
+def _find_largest_difference(
+    training: TrainingRun,
     after: Result,
     among: BoolArray,
     *,
-    is_trained: bool = False,
+    is_retrained: bool = False,
     clearly: float = _CLEARLY,
-) -> _Difference | None:
-    """Return the review whose predictions lie furthest apart, if they do.
+) -> _PredictionDifference | None:
+    """Return the review whose predictions differ most, if they differ.
 
-    Reviews are compared by their numbers; `among` (k,) are those of the training that count.
+    Reviews are matched by their numbers; `among` (k,) is a mask of the training's reviews that
+    count.
     """
     before = training.result
     review = before.review_th[among]
     order = np.argsort(after.review_th, kind="stable")
-    place = order[np.searchsorted(after.review_th[order], review)]
+    positions = order[np.searchsorted(after.review_th[order], review)]
     expected = before.p[among]
-    found = after.p[place]
-    apart = np.abs(found - expected)
-    if not len(apart) or apart.max() <= _edge(training, apart, among, is_trained, clearly):
+    predicted = after.p[positions]
+    differences = np.abs(predicted - expected)
+    if not len(differences):
         return None
-    worst = int(apart.argmax())
-    return _Difference(int(review[worst]), float(found[worst]), float(expected[worst]))
+    if differences.max() <= _edge(training, differences, among, is_retrained, clearly):
+        return None
+    largest = int(differences.argmax())
+    return _PredictionDifference(
+        review=int(review[largest]),
+        predicted=float(predicted[largest]),
+        expected=float(expected[largest]),
+    )
 
 
-def _first_difference(
-    training: Training,
+def _find_first_difference(
+    training: TrainingRun,
     before: Result,
     after: Result,
     among: BoolArray,
     *,
-    is_trained: bool = False,
-) -> _Difference | None:
-    """Return the first review whose predictions differ; both are of the same reviews."""
-    apart = np.where(among, np.abs(after.p - before.p), 0.0)
-    edge = _edge(training, apart[among], among, is_trained)
-    differs = np.flatnonzero(apart > edge)
-    if not len(differs):
+    is_retrained: bool = False,
+) -> _PredictionDifference | None:
+    """Return the first review whose predictions differ; both results are on the same reviews."""
+    differences = np.where(among, np.abs(after.p - before.p), 0.0)
+    edge = _edge(training, differences[among], among, is_retrained)
+    differing = np.flatnonzero(differences > edge)
+    if not len(differing):
         return None
-    first = int(differs[0])
-    review = int(before.review_th[first])
-    return _Difference(review, float(after.p[first]), float(before.p[first]))
+    first = int(differing[0])
+    return _PredictionDifference(
+        review=int(before.review_th[first]),
+        predicted=float(after.p[first]),
+        expected=float(before.p[first]),
+    )
 
 
-def _tolerance_of_predictions(training: Training) -> float:
-    """Return how far predictions with the same fits may lie apart by the rounding of sums alone."""
+def _tolerance_of_predictions(training: TrainingRun) -> float:
+    """Return how far predictions with the same fits may differ through the rounding of sums."""
     model = training.configuration.model
     is_network = model.family == "neural" or model.weights is not None
-    return _SAME_SINGLE if is_network else _SAME
+    return _SINGLE_PRECISION_TOLERANCE if is_network else _REPLAY_TOLERANCE
 
 
 def _edge(
-    training: Training,
-    apart: FloatArray,
+    training: TrainingRun,
+    differences: FloatArray,
     among: BoolArray,
-    is_trained: bool,
+    is_retrained: bool,
     clearly: float = _CLEARLY,
 ) -> float:
     """Return the difference above which a prediction differs by more than rounding.
 
-    `apart` (j,) are the differences of the reviews `among` (k,). Where their mean is `clearly`
-    larger than what rounding makes of it, all above the tolerance count. Else single ones count
-    that are much larger; none does after a training, in which any may be large.
+    `differences` (j,) holds those of the reviews `among` (k,). If their mean is more than `clearly`
+    times the mean effect of rounding, all differences above the tolerance count.
+    Otherwise, only single differences much larger than rounding count, and none counts after
+    retraining, because rounding may make any of them large.
     """
-    tolerance = _SAME_TRAINED if is_trained else _tolerance_of_predictions(training)
-    if not len(apart) or apart.max() <= tolerance:
+    tolerance = _RETRAIN_TOLERANCE if is_retrained else _tolerance_of_predictions(training)
+    if not len(differences) or differences.max() <= tolerance:
         return tolerance
-    moved = training.rounding_of_training if is_trained else training.rounding
-    moved = moved[:, among]
-    if moved.max() <= tolerance:
+    rounding = training.rounding_of_training if is_retrained else training.rounding
+    rounding = rounding[:, among]
+    if rounding.max() <= tolerance:
         return tolerance
-    if apart.mean() > clearly * moved.mean(axis=1).max():
+    if differences.mean() > clearly * rounding.mean(axis=1).max():
         return tolerance
-    return np.inf if is_trained else _MUCH * float(moved.max())
+    return np.inf if is_retrained else _MUCH * float(rounding.max())
 
 
-def _finding(training: Training, kind: str, difference: _Difference, what: str = "") -> Finding:
-    return Finding(
+def _make_mistake(
+    training: TrainingRun, kind: str, difference: _PredictionDifference, what: str = ""
+) -> Mistake:
+    return Mistake(
         training.name,
         kind,
         what,
         difference.review,
-        found=difference.found,
+        found=difference.predicted,
         expected=difference.expected,
     )

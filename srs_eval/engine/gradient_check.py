@@ -1,4 +1,4 @@
-"""Gradients that a fit gives to its trainer, compared with central differences of the loss."""
+"""Compare the gradients that a fit gives to its trainer with central differences of the loss."""
 
 from __future__ import annotations
 
@@ -15,135 +15,157 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
-_Given = tuple[str, _Objective, Any]  # whose gradient, loss and gradient, where training begins
+_GradientCase = tuple[str, _Objective, Any]  # source, loss and gradient, start of training
 
 # A module or class, and the name of its function.
 _TRAINERS = (
     ("scipy.optimize", "minimize"),
-    ("srs_eval.training.optimisers", "minimise"),
-    ("srs_eval.training.linear", "adam"),
-    ("srs_eval.training.linear.Linear", "fit"),
+    ("srs_eval.training.optimisers", "minimise_by_lbfgs"),
+    ("srs_eval.training.linear", "minimise_by_adam"),
+    ("srs_eval.training.linear.LinearModel", "fit"),
     ("srs_eval.training.recurrent", "fit_recurrent"),
-    ("srs_eval.training.recurrent", "fit_by_lbfgs"),
+    ("srs_eval.training.recurrent", "fit_recurrent_by_lbfgs"),
 )
-_OFF = 0.01  # as a part of the largest component
+_ALLOWED_ERROR = 0.01  # as a fraction of the largest component
 
 
-_Wrong = tuple[str, int, float, float]
-"""Whose gradient; the first parameter whose derivative is wrong; that, and what it should be."""
+_WrongGradient = tuple[str, int, float, float]
+"""Source of a gradient, first parameter with a wrong derivative, its value, and the right one."""
 
 
-def wrong_gradient(where: str, objective: _Objective, start: Any) -> _Wrong | None:
-    """What is wrong with a gradient near the start; None where it is right.
+def check_gradient(source: str, objective: _Objective, start: Any) -> _WrongGradient | None:
+    """Return what is wrong with a gradient near the start; None if it is right.
 
-    Near it, for at the start itself equal things may be equal by design.
+    It is checked near the start because values may be equal by design at the start itself.
     """
-    at = np.array(start, np.float64).ravel()
-    at += np.random.default_rng(1).uniform(0.01, 0.05, len(at)) * np.maximum(np.abs(at), 0.1)
-    slope = np.array(objective(at.copy())[1], np.float64).ravel()
+    point = np.array(start, np.float64).ravel()
+    shift = np.random.default_rng(1).uniform(0.01, 0.05, len(point))
+    point += shift * np.maximum(np.abs(point), 0.1)
+    slope = np.array(objective(point.copy())[1], np.float64).ravel()
 
-    def difference(k: int, width: float) -> float:
-        h = width * max(abs(float(at[k])), 0.1) * (np.arange(len(at)) == k)
-        return float((objective(at + h)[0] - objective(at - h)[0]) / (2 * h.sum()))
+    def central_difference(k: int, width: float) -> float:
+        step = np.zeros(len(point))
+        step[k] = width * max(abs(float(point[k])), 0.1)
+        loss_above = objective(point + step)[0]
+        loss_below = objective(point - step)[0]
+        return float((loss_above - loss_below) / (2 * step[k]))
 
-    # Two widths: a loss in single precision has no fine differences, a curved one no wide ones.
-    by_width = [[difference(k, width) for k in range(len(at))] for width in (1e-5, 1e-3)]
-    differences = np.array(by_width)
-    allowed = _OFF * max(float(np.abs(differences).max()), 1e-6)
-    off = np.flatnonzero((~(np.abs(slope - differences) <= allowed)).all(axis=0))
-    if not len(off):
+    # Two widths: narrow ones fail for a loss in single precision, wide ones for a curved loss.
+    differences = np.empty((2, len(point)))
+    for row, width in enumerate((1e-5, 1e-3)):
+        for k in range(len(point)):
+            differences[row, k] = central_difference(k, width)
+    allowed = _ALLOWED_ERROR * max(float(np.abs(differences).max()), 1e-6)
+    is_right = np.abs(slope - differences) <= allowed  # false for NaN
+    wrong = np.flatnonzero((~is_right).all(axis=0))
+    if not len(wrong):
         return None
-    k = int(off[0])
-    return where, k, float(slope[k]), float(differences[0, k])
+    k = int(wrong[0])
+    return source, k, float(slope[k]), float(differences[0, k])
 
 
-def wrong_gradients(fit: Callable[..., Any], *given: Any) -> list[_Wrong]:
-    """One for each trainer that the fit gives a wrong gradient to."""
-    found: dict[str, _Wrong] = {}
+def check_trainer_gradients(fit: Callable[..., Any], *fit_arguments: Any) -> list[_WrongGradient]:
+    """Return one wrong gradient for each trainer that gets any from the fit."""
+    wrong_by_source: dict[str, _WrongGradient] = {}
 
-    def look(trainer: str, arguments: Mapping[str, Any]) -> None:
-        for each in _gradients_in(trainer, arguments):
-            wrong = wrong_gradient(*each)
-            if wrong is not None:
-                found.setdefault(wrong[0], wrong)
+    def observe(trainer: str, arguments: Mapping[str, Any]) -> None:
+        for source, objective, start in _extract_gradients(trainer, arguments):
+            wrong_gradient = check_gradient(source, objective, start)
+            if wrong_gradient is not None:
+                wrong_by_source.setdefault(source, wrong_gradient)
 
-    fit_observed(look, fit, *given)
-    return list(found.values())
+    fit_with_observer(observe, fit, *fit_arguments)
+    return list(wrong_by_source.values())
 
 
-def fit_observed(
-    observe: Callable[[str, Mapping[str, Any]], None], fit: Callable[..., Any], *given: Any
+def fit_with_observer(
+    observe: Callable[[str, Mapping[str, Any]], None], fit: Callable[..., Any], *fit_arguments: Any
 ) -> Any:
     """Fit, and call `observe` with the name and arguments of each trainer that the fit calls.
 
-    Seen are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced while
-    the fit runs. Returns what the fit returns.
+    Trainers are those of `srs_eval.training` and `scipy.optimize.minimize`, which are replaced
+    while the fit runs. Returns the fit's result.
     """
 
     def observed(trainer: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*given: Any, **named: Any) -> Any:
-            arguments = inspect.signature(trainer).bind(*given, **named)
-            arguments.apply_defaults()
-            observe(trainer.__name__, arguments.arguments)
-            return trainer(*given, **named)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            bound = inspect.signature(trainer).bind(*args, **kwargs)
+            bound.apply_defaults()
+            observe(trainer.__name__, bound.arguments)
+            return trainer(*args, **kwargs)
 
-        return called
+        return wrapped
 
-    with ExitStack() as replaced:
+    with ExitStack() as patches:
         for path, name in _TRAINERS:
             owner = resolve_name(path)
             trainer = getattr(owner, name)
-            for place in {owner, sys.modules.get(fit.__module__, owner)}:
-                for known, value in list(vars(place).items()):
+            for namespace in {owner, sys.modules.get(fit.__module__, owner)}:
+                for attribute, value in list(vars(namespace).items()):
                     if value is trainer:
-                        replaced.enter_context(patch.object(place, known, observed(trainer)))
-        if inspect.ismethod(fit):  # of a trainer, perhaps: as it is now
+                        patches.enter_context(patch.object(namespace, attribute, observed(trainer)))
+        if inspect.ismethod(fit):  # perhaps a trainer's method: take the replaced one
             fit = getattr(fit.__self__, fit.__name__)
-        return fit(*given)
+        return fit(*fit_arguments)
 
 
-def _gradients_in(trainer: str, given: Mapping[str, Any]) -> Iterator[_Given]:
-    """What a trainer is given, by its parameters' names."""
+def _extract_gradients(trainer: str, arguments: Mapping[str, Any]) -> Iterator[_GradientCase]:
+    """Yield the gradients in a trainer's arguments, which come by parameter name."""
     match trainer:
         case "minimize":
-            fun, jac, args = given["fun"], given["jac"], given["args"]
-            more = args if isinstance(args, tuple) else (args,)
+            fun = arguments["fun"]
+            jac = arguments["jac"]
+            args = arguments["args"]
+            if not isinstance(args, tuple):
+                args = (args,)
             if jac is True:
-                yield "scipy.optimize.minimize", lambda w: fun(w, *more), given["x0"]
+                yield "scipy.optimize.minimize", lambda w: fun(w, *args), arguments["x0"]
             elif callable(jac):
-                apart = (lambda w: (fun(w, *more), jac(w, *more)), given["x0"])
-                yield "scipy.optimize.minimize", *apart
-        case "minimise":
-            yield "optimisers.minimise", given["objective"], given["start"]
-        case "adam":
-            total, batches, part = given["total_loss"], given["n_batches"], given["gradient"]
+
+                def loss_and_jac(w: FloatArray) -> tuple[float, FloatArray]:
+                    return fun(w, *args), jac(w, *args)
+
+                yield "scipy.optimize.minimize", loss_and_jac, arguments["x0"]
+        case "minimise_by_lbfgs":
+            yield "optimisers.minimise", arguments["objective"], arguments["start"]
+        case "minimise_by_adam":
+            total_loss = arguments["total_loss"]
+            gradient_of_batch = arguments["gradient"]
+            batches = range(arguments["n_batches"])
 
             def summed(w: FloatArray) -> tuple[float, FloatArray]:
-                return float(total(w)), np.sum([part(w, b) for b in range(batches)], axis=0)
+                loss = float(total_loss(w))
+                gradients = [gradient_of_batch(w, batch) for batch in batches]
+                return loss, np.sum(gradients, axis=0)
 
-            yield "linear.adam", summed, given["start"]
+            yield "linear.adam", summed, arguments["start"]
         case "fit":
             from srs_eval.training.linear import loss_and_gradient
 
-            model, trials, train = given["self"], given["trials"], given["train"]
-            rows = (
-                model.features(trials)[train],
-                trials.delta_t[train],
-                trials.y[train],
-                given["weights"],
-            )
-            name, step = model.name, model.recall_and_slope
-            yield "Linear", lambda w: loss_and_gradient(name, step, *rows, w), model.start(trials)
-        case "fit_recurrent" | "fit_by_lbfgs":
+            linear_model = arguments["self"]
+            trials = arguments["trials"]
+            train = arguments["train"]
+            features = linear_model.features(trials)[train]
+            delta_t = trials.delta_t[train]
+            y = trials.y[train]
+            weights = arguments["weights"]
+            name = linear_model.name
+            step = linear_model.recall_and_slope
+
+            def linear_loss(w: FloatArray) -> tuple[float, FloatArray]:
+                return loss_and_gradient(name, step, features, delta_t, y, weights, w)
+
+            yield "Linear", linear_loss, linear_model.start(trials)
+        case "fit_recurrent" | "fit_recurrent_by_lbfgs":
             from srs_eval.training.recurrent import SummedLoss
 
-            model = given["model"]
-            loss = SummedLoss(model, given["trials"], given["train"])
-            yield "RecurrentModel", lambda w: (loss.value(w), loss.gradient(w)), given["start"]
+            model = arguments["model"]
+            loss = SummedLoss(model, arguments["trials"], arguments["train"])
+            yield "RecurrentModel", lambda w: (loss.value(w), loss.gradient(w)), arguments["start"]
             if model.penalty is not None:
 
                 def penalty(w: FloatArray) -> tuple[float, FloatArray]:
                     slope = np.zeros(len(w))
                     return model.penalty(np.array([*w, *model.constants]), slope), slope
 
-                yield "RecurrentModel.penalty", penalty, given["start"]
+                yield "RecurrentModel.penalty", penalty, arguments["start"]

@@ -1,4 +1,4 @@
-"""What the checks of models report: one `Finding` for each mistake."""
+"""Define what the checks of models report: one `Mistake` for each error in a model."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One mistake of a configuration.
+class Mistake:
+    """One mistake in a configuration.
 
-    `kind` says which, and which of the other fields are set:
+    `kind` names the mistake and decides which of the other fields are set:
 
     - "fails", "no probability": `what` is the reason; "certain": `found` is 0 or 1; "not trained":
       `what` is the note.
     - "own outcome", "own answer time", "later outcome", "later input" (`what` is the input),
       "fit sees test", "fit sees later", "learns", "order", "repeats", "workers": `review` shows it,
       `found` and `expected` are its probabilities. "needs later": `what` is the error that is
-      raised where the log ends at `review`.
+      raised if the log ends at `review`.
     - "pretraining fails": `what` is the reason, `found` the number of learners.
     - "few reviews": `what` is the reason, `found` the number of reviews; "one outcome": `what` is
       the reason, `found` the grade of all reviews.
     - "hyperparameter", "default": `what` is its name.
     - "gradient": `what` is the trainer, `parameter` the position, `found` and `expected` the
-      derivatives; "idle parameter": `parameter`, and `found` is the log loss to be gained;
+      derivatives; "idle parameter": `parameter`, and `found` is the possible gain in log loss;
       "not converged": `found` and `expected` are log losses before and after more training;
       "worse than average": `found` and `expected` are log losses.
     """
@@ -39,4 +39,4 @@ class Finding:
     expected: float = np.nan
 
 
-Findings = Iterator[Finding]
+Mistakes = Iterator[Mistake]

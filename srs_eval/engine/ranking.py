@@ -1,10 +1,10 @@
-"""Who predicts best, on which reviews: the only place that groups, sorts and gives places.
+"""Rank configurations that were evaluated on the same reviews.
 
-Models are ranked together where they were evaluated on identical reviews. Online models know how
-today is going, which no scheduler can; they stand apart
-even on identical reviews. AVG, which knows the average only, is the baseline: a line in the
-ranking, not a place. The verdict against the best decides, then log loss, to the six decimals
-of result files, and the name where that ties.
+No other module groups, sorts or ranks results. Models are ranked together if they were evaluated
+on identical reviews. Online models know how today is going, which no scheduler can, so they are
+ranked separately even on identical reviews. AVG, which knows only the average, is the baseline: it
+has a line in the ranking but no rank. The verdict against the best decides the order, then log
+loss to the six decimals of result files, then the name.
 """
 
 from __future__ import annotations
@@ -16,20 +16,31 @@ from itertools import starmap
 from typing import Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
-from srs_eval.engine.shared import Competitor, on_shared_reviews
-from srs_eval.models.configurations import BASELINE, OWN, OWN_7, Configuration, resolve
-from srs_eval.models.own_parameters import fault_in, left_out, runs_fsrs7
+from srs_eval.engine.session import (
+    Result,
+    have_same_reviews,
+    log_loss_difference,
+    log_loss_interval,
+)
+from srs_eval.engine.shared import Competitor, restrict_to_shared_reviews
+from srs_eval.models.configurations import (
+    BASELINE,
+    OWN_FSRS_6,
+    OWN_FSRS_7,
+    Configuration,
+    resolve_configurations,
+)
+from srs_eval.models.own_parameters import find_fsrs7_presets, find_preset_fault, find_preset_faults
 from srs_eval.stats.intervals import (
-    EQUIVALENT,
-    FEWEST_DAYS,
-    FEWEST_REVIEWS,
+    EQUIVALENCE_MARGIN,
+    MIN_DAYS,
+    MIN_REVIEWS,
     Interval,
-    verdict,
-    verdicts,
+    decide_verdict,
+    decide_verdicts,
 )
 
 _T = TypeVar("_T")
@@ -37,38 +48,38 @@ REFERENCE = "FSRS-6"
 _Standing = Literal["best", "as good", "can't tell yet", "worse", "below the baseline"]
 
 
-_HEADINGS: Mapping[_Standing, str] = {
+_VERDICT_HEADINGS: Mapping[_Standing, str] = {
     "best": "as good as the best",
     "as good": "as good as the best",
     "can't tell yet": "can't tell yet",
     "worse": "worse",
     "below the baseline": "worse than the average",
 }
-"""Of the lines of each verdict against the best."""
-_NEAREST = "nearest to the average"  # heads the best alone where none is better than that
+"""Headings over the lines of each verdict against the best."""
+_NEAREST_TO_AVERAGE = "nearest to the average"  # heads the best alone if none beats the average
 
 
 _C = TypeVar("_C", bound=Competitor)
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """One configuration's line; differences are of log loss, in nats, negative if it is better."""
+class RankedResult:
+    """One configuration's line; log loss differences are in nats and negative if it is better."""
 
     configuration: Configuration
     result: Result
-    place: int | None  # from 1; None for the baseline, in-sample and marked ones
+    rank: int | None  # from 1; None for the baseline, in-sample and invalid results
     log_loss: Interval
     standing: _Standing | None
     """The verdict against the best; "below the baseline" if it is worse than the average.
-    None where there is no place."""
+    None if there is no rank."""
     to_best: Interval | None  # None for the best
-    to_baseline: Interval | None  # None for the baseline and where there is none
-    to_reference: Interval | None  # None for the reference and where there is none
-    against_baseline: float | None
+    to_baseline: Interval | None  # None for the baseline and if there is none
+    to_reference: Interval | None  # None for the reference and if there is none
+    relative_to_baseline: float | None
     """(log loss - the baseline's) / the baseline's; negative is better.
 
-    None for the baseline, and like all differences where the result is marked: its figures mean
+    None for the baseline and, like all differences, for an invalid result: its metrics mean
     nothing."""
 
     @property
@@ -77,443 +88,539 @@ class Ranked:
 
     @property
     def parameters(self) -> int | None:
-        """Number of its parameters; None where nobody knows."""
-        told = self.configuration.parameters
-        return self.result.counted_parameters if told is None else told
+        """Return the number of parameters; None if it is unknown."""
+        declared = self.configuration.parameters
+        return self.result.counted_parameters if declared is None else declared
 
     @property
     def verdict_words(self) -> str:
-        """The verdict, or why there is none: parameters have seen the held-out reviews."""
-        if self.result.mark or self.standing:
-            return self.result.mark or str(self.standing)
+        """Return the verdict, or why there is none.
+
+        There is none for invalid results, the baseline, and parameters that have seen the held-out
+        reviews.
+        """
+        if self.result.invalid_reason:
+            return self.result.invalid_reason
+        if self.standing:
+            return self.standing
         return "the baseline" if self.is_baseline else "in-sample"
 
 
-ORDERS: Mapping[str, Callable[[Ranked], Any]] = {
+SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
     "place": lambda line: line.log_loss.estimate,
     "model": lambda line: line.configuration.words.lower(),
     "family": lambda line: line.configuration.model.family,
-    "vs average": lambda line: line.against_baseline,
+    "vs average": lambda line: line.relative_to_baseline,
     "RMSE(bins)": lambda line: line.result.metrics.rmse_bins,
     "AUC": lambda line: line.result.metrics.auc,
     "params": lambda line: line.parameters,
 }
-"""What lines can be ordered by, by the headings of columns; "place" is the ranking itself."""
+"""Sort keys of lines by column heading; "place" is the ranking itself."""
 
 
 @dataclass(frozen=True)
-class Group:
+class RankingGroup:
     """Configurations that were evaluated on identical reviews."""
 
-    rows: str  # which reviews, in words
-    learns: bool  # online models
-    lines: tuple[Ranked, ...]  # best first, the baseline where it falls
-    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
-    is_shared: bool = False  # those reviews alone that all have a prediction for
+    reviews_description: str  # the evaluated reviews, in words
+    is_online: bool  # the group of online models
+    lines: tuple[RankedResult, ...]  # best first, with the baseline wherever it ranks
+    equivalence: float = EQUIVALENCE_MARGIN  # smaller differences in log loss don't matter
+    is_on_shared_reviews: bool = False  # only reviews that all have a prediction for
 
     @property
     def reviews(self) -> int:
         return self.lines[0].result.size
 
     @property
-    def best(self) -> Ranked | None:
-        return next((line for line in self.lines if line.place == 1), None)
+    def best(self) -> RankedResult | None:
+        return next((line for line in self.lines if line.rank == 1), None)
 
     @property
-    def _none_is_better(self) -> bool:
-        """Whether even the best has no lower log loss than the average."""
+    def _none_beats_baseline(self) -> bool:
+        """Return whether even the best has no lower log loss than the average."""
         to_baseline = None if self.best is None else self.best.to_baseline
         return to_baseline is not None and round(to_baseline.estimate, 6) >= 0
 
     @property
-    def baseline(self) -> Ranked | None:
+    def baseline(self) -> RankedResult | None:
         return next((line for line in self.lines if line.is_baseline), None)
 
     @property
     def title(self) -> str:
-        """ "Evaluated on 2,143 reviews of later days"."""
-        title = f"Evaluated on {counted(self.reviews, 'review')}{self.rows.removeprefix('reviews')}"
-        title += " that all have a prediction for" if self.is_shared else ""
-        return f"{title}: online models" if self.learns else title
+        """Return the group's title, such as "Evaluated on 2,143 reviews of later days"."""
+        description = self.reviews_description.removeprefix("reviews")
+        title = f"Evaluated on {format_count(self.reviews, 'review')}{description}"
+        if self.is_on_shared_reviews:
+            title += " that all have a prediction for"
+        if self.is_online:
+            title += ": online models"
+        return title
 
     @property
     def warnings(self) -> list[str]:
         """Return a sentence about each model whose figures mean nothing."""
         return [
-            f"{line.configuration.words} {line.result.mark}: its figures mean nothing."
+            f"{line.configuration.words} {line.result.invalid_reason}: its figures mean nothing."
             for line in self.lines
-            if line.result.mark
+            if line.result.invalid_reason
         ]
 
     @property
-    def ties(self) -> list[tuple[str, Sequence[Ranked]]]:
-        """The lines by verdict against the best, with its heading; in each, best first.
+    def lines_by_verdict(self) -> list[tuple[str, Sequence[RankedResult]]]:
+        """Return the headings of verdicts against the best, each with its lines, best first.
 
-        A line without a place is among those of the line above it. No heading stands over the
-        baseline alone.
+        A line without a rank stays with the line above it. The baseline alone has no heading.
         """
-        placed = (_HEADINGS[line.standing] for line in self.lines if line.standing)
-        heading = next(placed, "")
-        found: dict[str, list[Ranked]] = {each: [] for each in [*_HEADINGS.values(), heading]}
+        used_headings = (_VERDICT_HEADINGS[line.standing] for line in self.lines if line.standing)
+        heading = next(used_headings, "")
+        lines_by_heading: dict[str, list[RankedResult]] = {
+            verdict_heading: [] for verdict_heading in [*_VERDICT_HEADINGS.values(), heading]
+        }
         for line in self.lines:
-            heading = _HEADINGS[line.standing] if line.standing else heading
-            found[heading].append(line)
-        alone = {line.standing for line in found["as good as the best"]} <= {"best", None}
-        best = _NEAREST if self._none_is_better else "best"
-        return [
-            (best if alone and "best" in words else words, lines)
-            for words, lines in found.items()
-            if lines
-        ]
+            if line.standing:
+                heading = _VERDICT_HEADINGS[line.standing]
+            lines_by_heading[heading].append(line)
+        best_standings = {line.standing for line in lines_by_heading["as good as the best"]}
+        best_is_alone = best_standings <= {"best", None}
+        heading_of_best_alone = _NEAREST_TO_AVERAGE if self._none_beats_baseline else "best"
+        sections: list[tuple[str, Sequence[RankedResult]]] = []
+        for verdict_heading, lines in lines_by_heading.items():
+            if not lines:
+                continue
+            if best_is_alone and "best" in verdict_heading:
+                sections.append((heading_of_best_alone, lines))
+            else:
+                sections.append((verdict_heading, lines))
+        return sections
 
-    def ordered(self, by: str, backwards: bool = False) -> tuple[Ranked, ...]:
-        """The lines by one of ORDERS, what is not known last; ties as they are ranked."""
-        known = [line for line in self.lines if ORDERS[by](line) is not None]
-        unknown = [line for line in self.lines if ORDERS[by](line) is None]
-        return (*sorted(known, key=ORDERS[by], reverse=backwards), *unknown)
+    def sort_lines(self, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:
+        """Return the lines sorted by one of SORT_KEYS; unknown values come last, ties as ranked."""
+        sort_key = SORT_KEYS[column]
+        with_value = [line for line in self.lines if sort_key(line) is not None]
+        without_value = [line for line in self.lines if sort_key(line) is None]
+        return (*sorted(with_value, key=sort_key, reverse=reverse), *without_value)
 
     @property
-    def answer(self) -> str:
-        """What the ranking says; where too little is evaluated for any verdict, only that."""
-        return self.doubt or self.sentence
+    def summary_sentence(self) -> str:
+        """Return the ranking's result, or only that there are too few reviews for any verdict."""
+        return self.too_few_sentence or self.verdict_sentence
 
     @property
-    def doubt(self) -> str:
-        """Why nothing can be told, in one sentence; empty where something can."""
+    def too_few_sentence(self) -> str:
+        """Return a sentence on why there are too few data for a verdict; "" if there are enough."""
         basis = self.lines[0].log_loss
-        if self.best is None or (basis.reviews >= FEWEST_REVIEWS and basis.days >= FEWEST_DAYS):
+        if self.best is None or (basis.reviews >= MIN_REVIEWS and basis.days >= MIN_DAYS):
             return ""
-        evaluated = f"{counted(basis.reviews, 'review')} of {counted(basis.days, 'day')}"
+        evaluated = f"{format_count(basis.reviews, 'review')} of {format_count(basis.days, 'day')}"
         return (
             f"{evaluated} are too few to tell models apart: "
-            f"{FEWEST_REVIEWS:,} reviews and {FEWEST_DAYS} days are needed."
+            f"{MIN_REVIEWS:,} reviews and {MIN_DAYS} days are needed."
         )
 
     @property
-    def sentence(self) -> str:
-        """What the ranking says, in one sentence; empty where the baseline is alone."""
+    def verdict_sentence(self) -> str:
+        """Return the ranking's result in one sentence; "" if the baseline is alone."""
         best = self.best
         if best is None:
             return ""
-        name, s = best.configuration.words, "" if best.configuration.fit == "own" else "s"
-        others: dict[str, list[str]] = {}
+        name = best.configuration.words
+        is_plural = best.configuration.fit == "own"  # "your parameters predict"
+        comes = "come" if is_plural else "comes"
+        has = "have" if is_plural else "has"
+        predicts = "predict" if is_plural else "predicts"
+        rivals: dict[str, list[str]] = {}  # their names by standing
         for line in self.lines:
             if line.standing is not None and line is not best:
-                others.setdefault(line.standing, []).append(line.configuration.words)
+                rivals.setdefault(line.standing, []).append(line.configuration.words)
         if best.standing == "below the baseline":
-            return f"None predicts better than the average; {name} come{s} nearest to it."
-        if not others:
-            return _alone(best, self.equivalence)
-        if self._none_is_better:
-            parts = [f"None has a lower log loss than the average; {name} come{s} nearest to it"]
-        elif "can't tell yet" in others:
-            # The best of many is picked by its figure, which makes it optimistic.
-            alike = 1 + len(others["can't tell yet"]) + len(others.get("as good", ()))
-            parts = [
-                f"{name} ha{s or 've'} the lowest log loss, one of {alike} that can't be told apart"
-            ]
+            return f"None predicts better than the average; {name} {comes} nearest to it."
+        if not rivals:
+            return _single_model_sentence(best, self.equivalence)
+        if self._none_beats_baseline:
+            clauses = [f"None has a lower log loss than the average; {name} {comes} nearest to it"]
+        elif "can't tell yet" in rivals:
+            # The best of many is picked by its log loss, which makes that log loss optimistic.
+            alike = 1 + len(rivals["can't tell yet"]) + len(rivals.get("as good", ()))
+            clauses = [f"{name} {has} the lowest log loss, one of {alike} that can't be told apart"]
         else:
-            parts = [f"{name} predict{s} best"]
-        said = None
+            clauses = [f"{name} {predicts} best"]
+        verdict = None
         if best.to_baseline is not None:
-            said = verdict(best.to_baseline, equivalence=self.equivalence)
-        if said == "as good":
-            parts.append("no better and no worse than the average")
-        elif said == "can't tell yet":
-            parts.append("can't tell yet whether it differs from the average")
+            verdict = decide_verdict(best.to_baseline, equivalence=self.equivalence)
+        if verdict == "as good":
+            clauses.append("no better and no worse than the average")
+        elif verdict == "can't tell yet":
+            clauses.append("can't tell yet whether it differs from the average")
         for standing, words in (
             ("as good", "as good"),
             ("can't tell yet", "can't tell yet whether worse"),
             ("worse", "worse"),
             ("below the baseline", "worse than the average"),
         ):
-            if standing in others:
-                parts.append(f"{words}: {_listed(others[standing])}")
-        return "; ".join(parts) + "."
+            if standing in rivals:
+                clauses.append(f"{words}: {_join_names(rivals[standing])}")
+        return "; ".join(clauses) + "."
 
 
-def ranking(
+def rank_results(
     finished: Iterable[tuple[Configuration, Result]],
     reference: str = REFERENCE,
-    equivalence: float = EQUIVALENT,
-) -> list[Group]:
-    """Groups of finished configurations; those of the largest set of reviews come first.
+    equivalence: float = EQUIVALENCE_MARGIN,
+) -> list[RankingGroup]:
+    """Rank finished configurations in groups; the set with the most configurations comes first.
 
-    Last come those that lack reviews, beside all others, on the reviews that all have.
-    The order of `finished` does not matter. `reference` is the canonical name of the
-    configuration that `Ranked.to_reference` is held against; differences in log loss within
-    ± `equivalence` do not matter.
+    The last groups rank configurations that lack predictions for some reviews together with all
+    others, on the reviews that all of them have. The order of `finished` does not matter.
+    `reference` is the canonical name of the configuration that `RankedResult.to_reference`
+    compares with. Differences in log loss within ± `equivalence` do not matter.
     """
     sets: list[list[tuple[Configuration, Result]]] = []
-    everyone = sorted(finished, key=lambda pair: pair[0].name)
-    for pair in everyone:
-        if pair[1].lacks:
+    all_pairs = sorted(finished, key=lambda pair: pair[0].name)
+    for pair in all_pairs:
+        result = pair[1]
+        if result.missing_predictions:
             continue
-        same = next((each for each in sets if same_reviews(each[0][1], pair[1])), None)
+        same = next((pairs for pairs in sets if have_same_reviews(pairs[0][1], result)), None)
         if same is None:
             sets.append([pair])
         else:
             same.append(pair)
-    # Most configurations are evaluated on later days; the baseline decides between equal numbers.
-    sets.sort(key=lambda pairs: (-len(pairs), all(each.name != BASELINE for each, _ in pairs)))
-    found = [group for pairs in sets for group in _groups(pairs, reference, equivalence)]
-    lacking = [pair for pair in everyone if pair[1].lacks]
-    for rows in dict.fromkeys(rows_of(each) for each, _ in lacking):
-        mine = [pair for pair in lacking if rows_of(pair[0]) == rows]
-        whole = (pairs for pairs in sets if any(rows_of(each) == rows for each, _ in pairs))
-        for pairs in on_shared_reviews(mine, next(whole, [])):
-            alike = _groups(pairs, reference, equivalence)
-            found += [replace(group, is_shared=True) for group in alike]
-    return found
+    # Most configurations are evaluated on later days; of equal sets, one with AVG comes first.
+    sets.sort(key=lambda pairs: (-len(pairs), not _has_plain_baseline(pairs)))
+    groups: list[RankingGroup] = []
+    for pairs in sets:
+        groups += _group_by_learning(pairs, reference, equivalence)
+    incomplete_pairs = [pair for pair in all_pairs if pair[1].missing_predictions]
+    for rows in dict.fromkeys(comparison_rows(pair[0]) for pair in incomplete_pairs):
+        same_rows = [pair for pair in incomplete_pairs if comparison_rows(pair[0]) == rows]
+        complete_sets = (pairs for pairs in sets if _has_rows(pairs, rows))
+        for pairs in restrict_to_shared_reviews(same_rows, next(complete_sets, [])):
+            for group in _group_by_learning(pairs, reference, equivalence):
+                groups.append(replace(group, is_on_shared_reviews=True))
+    return groups
+
+
+def _has_plain_baseline(pairs: Iterable[tuple[Configuration, Result]]) -> bool:
+    return any(configuration.name == BASELINE for configuration, _ in pairs)
+
+
+def _has_rows(pairs: Iterable[tuple[Configuration, Result]], rows: Protocol) -> bool:
+    """Return whether one of the configurations starts from the rows of `comparison_rows`."""
+    return any(comparison_rows(configuration) == rows for configuration, _ in pairs)
 
 
 def own_scheduler(log: ReviewLog) -> str | None:
-    """The configuration that stands for what the learner schedules with; None if unknown.
+    """Return the configuration that stands for the learner's scheduler; None if it is unknown.
 
-    With FSRS on that are the presets' parameters, which Anki runs as FSRS-6's, or its defaults
-    where no preset holds any (fsrs-rs: src/model.rs); else Anki's SM-2. In a fork of Anki these
-    may be FSRS-7's. Unknown is also what Anki does with cards whose presets all hold what it does
-    not run.
+    With FSRS on, this is the presets' parameters, which Anki runs as FSRS-6's, or Anki's defaults
+    if no preset holds any (fsrs-rs: src/model.rs). In a fork of Anki, both may be FSRS-7's. With
+    FSRS off, it is Anki's SM-2. The scheduler is also unknown if all presets hold parameters that
+    Anki does not run.
     """
     if log.import_summary.fsrs_enabled is None:
         return None
     if not log.import_summary.fsrs_enabled:
         return "Anki-dry-run"
-    by_fsrs7, presets = bool(runs_fsrs7(log)), log.presets.values()
-    if any(preset.parameters_in_force and not fault_in(preset) for preset in presets):
-        return OWN_7 if by_fsrs7 else OWN
-    if by_fsrs7:
+    runs_fsrs7 = bool(find_fsrs7_presets(log))
+    presets = log.presets.values()
+    if any(preset.active_parameters and not find_preset_fault(preset) for preset in presets):
+        return OWN_FSRS_7 if runs_fsrs7 else OWN_FSRS_6
+    if runs_fsrs7:
         return "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs"
-    return None if left_out(log) else "FSRS-6-dry-run"
+    return None if find_preset_faults(log) else "FSRS-6-dry-run"
 
 
-def of_own_version(
+def match_fsrs_version(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """The configurations; the presets' own parameters by the version of FSRS that runs them."""
+    """Return the configurations, the presets' parameters in the FSRS version that runs them."""
     own = own_scheduler(log)
-    if own not in (OWN, OWN_7):
+    if own not in (OWN_FSRS_6, OWN_FSRS_7):
         return list(configurations)
-    found: dict[str, Configuration] = {}
-    for each in configurations:
-        of_other = each.fit == "own" and each.name != own and each.name in (OWN, OWN_7)
-        kept = resolve(own, protocol)[0] if of_other else each
-        found.setdefault(kept.name, kept)
-    return list(found.values())
+    matched: dict[str, Configuration] = {}
+    for configuration in configurations:
+        is_own = configuration.fit == "own" and configuration.name in (OWN_FSRS_6, OWN_FSRS_7)
+        if is_own and configuration.name != own:
+            match = resolve_configurations(own, protocol)[0]
+        else:
+            match = configuration
+        matched.setdefault(match.name, match)
+    return list(matched.values())
 
 
-def with_own(
+def add_own_parameters(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """The configurations, and the presets' own parameters where FSRS-6 is to be held against."""
+    """Add the presets' own parameters if FSRS-6 is among the configurations to compare with.
+
+    They are removed if the learner does not schedule with them.
+    """
     own = own_scheduler(log)
-    if own not in (OWN, OWN_7):
-        return [each for each in configurations if each.fit != "own"]
-    found = of_own_version(configurations, log, protocol)
-    names = {each.name for each in found}
+    if own not in (OWN_FSRS_6, OWN_FSRS_7):
+        return [configuration for configuration in configurations if configuration.fit != "own"]
+    matched = match_fsrs_version(configurations, log, protocol)
+    names = {configuration.name for configuration in matched}
     if own in names or "FSRS-6" not in names:
-        return found
-    return [*resolve(own, protocol), *found]
+        return matched
+    return [*resolve_configurations(own, protocol), *matched]
 
 
-def with_baselines(
-    configurations: Sequence[Configuration], *, leaves_out: bool
+def add_baselines(
+    configurations: Sequence[Configuration], *, excludes_deleted: bool
 ) -> list[Configuration]:
-    """The configurations, and AVG before them for each set of reviews that lacks it.
+    """Add AVG, before the configurations, for each set of reviews that lacks it.
 
-    `leaves_out`: deleted cards are left out for some models (`ReviewLog.leaves_out`). AVG joins
-    these, too.
+    `excludes_deleted` says that some models leave out deleted cards
+    (`ReviewLog.skips_deleted_cards`). AVG is then added for these models, too.
     """
 
     def rows(configuration: Configuration) -> Protocol:
-        return configuration.protocol.evaluated_rows() if leaves_out else rows_of(configuration)
+        if excludes_deleted:
+            return configuration.protocol.row_protocol()
+        return comparison_rows(configuration)
 
-    there = {rows(each) for each in configurations if each.is_baseline}
+    rows_with_baseline = {
+        rows(configuration) for configuration in configurations if configuration.is_baseline
+    }
     baselines: list[Configuration] = []
-    for wanted in dict.fromkeys(map(rows, configurations)):
-        if wanted not in there:
-            with suppress(InputError):  # AVG cannot take some flags
-                baselines += [each for each in resolve(BASELINE, wanted) if rows(each) == wanted]
+    for row_protocol in dict.fromkeys(map(rows, configurations)):
+        if row_protocol in rows_with_baseline:
+            continue
+        with suppress(InputError):  # AVG cannot take some flags
+            for baseline in resolve_configurations(BASELINE, row_protocol):
+                if rows(baseline) == row_protocol:
+                    baselines.append(baseline)
     return [*baselines, *configurations]
 
 
-def rows_of(configuration: Configuration) -> Protocol:
-    """What decides the evaluated reviews, deleted cards apart: mostly there are none."""
-    return replace(configuration.protocol.evaluated_rows(), known_decks_only=False)
+def comparison_rows(configuration: Configuration) -> Protocol:
+    """Return the part of a protocol that decides the evaluated reviews, except for deleted cards.
+
+    Most logs have no deleted cards.
+    """
+    return replace(configuration.protocol.row_protocol(), known_decks_only=False)
 
 
-def _groups(
+def _group_by_learning(
     pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
-) -> Iterator[Group]:
-    """Schedulers, then online models; the baseline's line stands once."""
-    pairs = _without_repeated_baseline(pairs)
+) -> Iterator[RankingGroup]:
+    """Yield the groups of schedulers and of online models; the baseline's line appears once."""
+    pairs = _drop_repeated_baseline(pairs)
     baselines = [pair for pair in pairs if pair[0].is_baseline]
-    baseline = min((result for _, result in baselines), key=_loss, default=None)
-    unmarked = (pair for pair in pairs if not pair[1].mark)
-    compared = next((result for each, result in unmarked if each.name == reference), None)
-    # Where deleted cards are nobody's, leaving them out changes no rows and is not told.
-    rows = min((each.rows_in_words for each, _ in pairs), key=len)
-    for learns, members in apart(pairs, lambda pair: pair[0]):
-        yield _group(members, rows, learns, baseline, compared, equivalence)
+    baseline = min((result for _, result in baselines), key=_log_loss, default=None)
+    references = (
+        result
+        for configuration, result in pairs
+        if configuration.name == reference and not result.invalid_reason
+    )
+    reference_result = next(references, None)
+    # Without deleted cards, leaving them out changes no rows and is not mentioned.
+    reviews_description = min(
+        (configuration.rows_description for configuration, _ in pairs), key=len
+    )
+    for is_online, members in split_online(pairs, lambda pair: pair[0]):
+        yield _make_group(
+            members, reviews_description, is_online, baseline, reference_result, equivalence
+        )
 
 
-def _without_repeated_baseline(
+def _drop_repeated_baseline(
     pairs: list[tuple[Configuration, Result]],
 ) -> list[tuple[Configuration, Result]]:
-    """Without the average that leaves deleted cards out, where the plain one is evaluated alike."""
-    baselines = [each.protocol.known_decks_only for each, _ in pairs if each.is_baseline]
-    if all(baselines):  # it is the only one
+    """Drop the average without deleted cards if the plain average has the same reviews."""
+    leaves_out_deleted = [
+        configuration.protocol.known_decks_only
+        for configuration, _ in pairs
+        if configuration.is_baseline
+    ]
+    if all(leaves_out_deleted):  # it is the only one
         return pairs
     return [
         pair for pair in pairs if not (pair[0].is_baseline and pair[0].protocol.known_decks_only)
     ]
 
 
-def apart(
+def split_online(
     members: Sequence[_T], competitor_of: Callable[[_T], Competitor]
 ) -> Iterator[tuple[bool, list[_T]]]:
-    """Schedulers with the baseline, then (True) the online models."""
-    learners = [each for each in members if competitor_of(each).learns]
-    schedulers = [each for each in members if not competitor_of(each).learns]
-    if learners and all(competitor_of(each).is_baseline for each in schedulers):
-        yield True, [*learners, *schedulers]
+    """Yield (False, schedulers with the baseline), then (True, online models).
+
+    If the baseline is the only scheduler, it joins the online models.
+    """
+    online = [member for member in members if competitor_of(member).is_online]
+    schedulers = [member for member in members if not competitor_of(member).is_online]
+    if online and all(competitor_of(member).is_baseline for member in schedulers):
+        yield True, [*online, *schedulers]
         return
     yield False, schedulers
-    if learners:
-        yield True, learners
+    if online:
+        yield True, online
 
 
-def _group(
+def _make_group(
     members: list[tuple[Configuration, Result]],
-    rows: str,
-    learns: bool,
+    reviews_description: str,
+    is_online: bool,
     baseline: Result | None,
     reference: Result | None,
     equivalence: float,
-) -> Group:
+) -> RankingGroup:
     members = sorted(
-        members, key=lambda pair: (bool(pair[1].mark), round(_loss(pair[1]), 6), pair[0].name)
+        members,
+        key=lambda pair: (bool(pair[1].invalid_reason), round(_log_loss(pair[1]), 6), pair[0].name),
     )
-    fair = [pair for pair in members if not (pair[1].in_sample or pair[1].mark)]
-    places = {each.name: k for each, k in placed((each, _loss(result)) for each, result in fair)}
-    best = next((result for each, result in fair if places[each.name] == 1), None)
-    compared = {
-        each.name: result
-        for each, result in members
-        if not (each.is_baseline or result.mark)  # whose figures mean nothing
+    fair = [pair for pair in members if not (pair[1].in_sample_reviews or pair[1].invalid_reason)]
+    log_losses_of_fair = [(configuration, _log_loss(result)) for configuration, result in fair]
+    ranks = {competitor.name: rank for competitor, rank in assign_ranks(log_losses_of_fair)}
+    best = next((result for configuration, result in fair if ranks[configuration.name] == 1), None)
+    comparable = {
+        configuration.name: result
+        for configuration, result in members
+        # An invalid result's metrics mean nothing.
+        if not configuration.is_baseline and not result.invalid_reason
     }
-    to_best, to_baseline, to_reference = (
-        {
-            name: _interval(result, other)
-            for name, result in compared.items()
-            if other is not None and result is not other
-        }
-        for other in (best, baseline, reference)
+    to_best = _compare_with(best, comparable)
+    to_baseline = _compare_with(baseline, comparable)
+    to_reference = _compare_with(reference, comparable)
+    # Many are compared at once; the verdict "worse" takes that into account.
+    verdicts_on_best = decide_verdicts(
+        {name: interval for name, interval in to_best.items() if name in ranks},
+        equivalence=equivalence,
     )
-    # Many are compared at once: what is called worse takes that into account.
-    beside_best, beside_baseline = (
-        verdicts(
-            {name: interval for name, interval in each.items() if name in places},
-            equivalence=equivalence,
-        )
-        for each in (to_best, to_baseline)
+    verdicts_on_baseline = decide_verdicts(
+        {name: interval for name, interval in to_baseline.items() if name in ranks},
+        equivalence=equivalence,
     )
 
-    def line(configuration: Configuration, result: Result) -> Ranked:
-        name, place = configuration.name, places.get(configuration.name)
-        standing: _Standing | None = None
-        if place is not None:
-            said = beside_best.get(name)
-            # Nothing is better than the best; only a tie could be called so.
-            standing = "best" if said is None else "as good" if said == "better" else said
-            if beside_baseline.get(name) == "worse":
-                standing = "below the baseline"
-        held = None if configuration.is_baseline or result.mark else baseline
-        return Ranked(
+    def decide_standing(name: str) -> _Standing:
+        if verdicts_on_baseline.get(name) == "worse":
+            return "below the baseline"
+        verdict = verdicts_on_best.get(name)
+        if verdict is None:
+            return "best"
+        if verdict == "better":  # nothing is better than the best; only a tie could get this
+            return "as good"
+        return verdict
+
+    def make_line(configuration: Configuration, result: Result) -> RankedResult:
+        name = configuration.name
+        rank = ranks.get(name)
+        relative_to_baseline = None
+        if baseline is not None and name in comparable:
+            relative_to_baseline = _relative_difference(_log_loss(result), _log_loss(baseline))
+        return RankedResult(
             configuration=configuration,
             result=result,
-            place=place,
-            log_loss=_interval(result),
-            standing=standing,
+            rank=rank,
+            log_loss=_cached_interval(result),
+            standing=None if rank is None else decide_standing(name),
             to_best=to_best.get(name),
             to_baseline=to_baseline.get(name),
             to_reference=to_reference.get(name),
-            against_baseline=None if held is None else _share(_loss(result), _loss(held)),
+            relative_to_baseline=relative_to_baseline,
         )
 
-    return Group(rows, learns, tuple(_by_verdict(starmap(line, members))), equivalence)
+    lines = tuple(_sort_by_verdict(starmap(make_line, members)))
+    return RankingGroup(reviews_description, is_online, lines, equivalence)
 
 
-def _by_verdict(lines: Iterable[Ranked]) -> Iterator[Ranked]:
-    """Lines that come by log loss, verdict by verdict, with places in this order.
+def _compare_with(other: Result | None, results: Mapping[str, Result]) -> dict[str, Interval]:
+    """Return the differences in log loss from another result, by name."""
+    if other is None:
+        return {}
+    return {
+        name: _cached_interval(result, other)
+        for name, result in results.items()
+        if result is not other
+    }
 
-    A line without a place stays with the one above it.
+
+def _sort_by_verdict(lines: Iterable[RankedResult]) -> Iterator[RankedResult]:
+    """Sort lines by verdict, keep their order by log loss within each, and renumber their ranks.
+
+    A line without a rank stays with the line above it.
     """
-    headings = list(dict.fromkeys(_HEADINGS.values()))
-    of: list[tuple[int, Ranked]] = []
+    headings = list(dict.fromkeys(_VERDICT_HEADINGS.values()))
+    numbered: list[tuple[int, RankedResult]] = []  # each line with the number of its heading
+    number = 0
     for line in lines:
-        above = of[-1][0] if of else 0
-        of.append((headings.index(_HEADINGS[line.standing]) if line.standing else above, line))
-    place = 0
-    for _, line in sorted(of, key=lambda each: each[0]):
-        place += line.place is not None
-        yield line if line.place is None else replace(line, place=place)
+        if line.standing:
+            number = headings.index(_VERDICT_HEADINGS[line.standing])
+        numbered.append((number, line))
+    rank = 0
+    for _, line in sorted(numbered, key=lambda pair: pair[0]):
+        if line.rank is None:
+            yield line
+        else:
+            rank += 1
+            yield replace(line, rank=rank)
 
 
-def placed(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:
-    """Competitors with their log losses, best first, with places from 1; the baseline has none.
+def assign_ranks(figures: Iterable[tuple[_C, float]]) -> list[tuple[_C, int | None]]:
+    """Rank competitors by their log losses, from 1 for the best; the baseline has no rank.
 
-    To six decimals, then by name.
+    Log losses are compared to six decimals; ties are sorted by name.
     """
-    found: list[tuple[_C, int | None]] = []
-    place = 0
-    for competitor, _ in sorted(figures, key=lambda each: (round(each[1], 6), each[0].name)):
-        place += not competitor.is_baseline
-        found.append((competitor, None if competitor.is_baseline else place))
-    return found
+    ranked: list[tuple[_C, int | None]] = []
+    rank = 0
+    for competitor, _ in sorted(figures, key=lambda pair: (round(pair[1], 6), pair[0].name)):
+        if competitor.is_baseline:
+            ranked.append((competitor, None))
+        else:
+            rank += 1
+            ranked.append((competitor, rank))
+    return ranked
 
 
-_intervals: WeakKeyDictionary[Result, WeakKeyDictionary[Result, Interval]] = WeakKeyDictionary()
-"""Of a result and of its differences, for as long as the results are there: a ranking that
-fills is made anew for each model that finishes."""
+_interval_cache: WeakKeyDictionary[Result, WeakKeyDictionary[Result, Interval]] = (
+    WeakKeyDictionary()
+)
+"""Intervals of results and of their differences, kept as long as the results exist: a ranking is
+computed anew whenever a model finishes."""
 
 
-def _interval(result: Result, other: Result | None = None) -> Interval:
-    """Of a log loss, or of its difference from another's."""
-    known = _intervals.setdefault(result, WeakKeyDictionary())
+def _cached_interval(result: Result, other: Result | None = None) -> Interval:
+    """Return the interval of a log loss, or of its difference from another result's."""
+    intervals = _interval_cache.setdefault(result, WeakKeyDictionary())
     key = other or result
-    if key not in known:
-        found = log_loss_difference(result, other) if other else log_loss_interval(result)
-        assert found is not None  # they are of one group
-        known[key] = found
-    return known[key]
+    if key not in intervals:
+        interval = log_loss_difference(result, other) if other else log_loss_interval(result)
+        assert interval is not None  # both are in one group
+        intervals[key] = interval
+    return intervals[key]
 
 
-def _loss(result: Result) -> float:
+def _log_loss(result: Result) -> float:
     return result.metrics.log_loss
 
 
-def _share(loss: float, baseline: float) -> float | None:
-    """Of the baseline's log loss; None where that is 0, as where every review was passed."""
+def _relative_difference(loss: float, baseline: float) -> float | None:
+    """Return the difference as a fraction of the baseline's log loss.
+
+    None if the baseline's log loss is 0, as it is if every review was passed.
+    """
     return loss / baseline - 1 if round(baseline, 6) > 0 else None
 
 
-def _alone(line: Ranked, equivalence: float) -> str:
-    """The sentence about the only model of a group."""
+def _single_model_sentence(line: RankedResult, equivalence: float) -> str:
+    """Return the sentence about the only model of a group."""
     name = line.configuration.words
     if line.to_baseline is None:
         return f"{name} has no other to be compared with."
-    said = verdict(line.to_baseline, equivalence=equivalence)
-    if said == "better":
+    verdict = decide_verdict(line.to_baseline, equivalence=equivalence)
+    if verdict == "better":
         return f"{name} predicts better than the average."
-    if said == "as good":
+    if verdict == "as good":
         return f"{name} predicts no better and no worse than the average."
     return f"Can't tell yet whether {name} predicts better than the average."
 
 
-def _listed(names: list[str]) -> str:
-    """ "A, B and C"; of many the first three and the number of the rest."""
+def _join_names(names: list[str]) -> str:
+    """Join names as "A, B and C"; of more than four, list three and the number of the rest."""
     if len(names) > 4:
         names = [*names[:3], f"{len(names) - 3} more"]
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+    *first_names, last_name = names
+    if not first_names:
+        return last_name
+    return f"{', '.join(first_names)} and {last_name}"

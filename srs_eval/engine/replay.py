@@ -1,8 +1,8 @@
 """Train a configuration, keep its fits, and predict with them again on another log.
 
 The checks of models compare such predictions (`foresight`, `conformance`). On a log that ends
-early, a `SessionUntil` gives trials the folds that they have on the whole one. In a `RelaidSession`
-only the rounding of sums differs.
+early, a `TruncatedSession` gives trials the folds that they have on the full log. In a
+`RelaidSession`, only the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -20,58 +20,58 @@ import numpy as np
 
 from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import FloatArray, ReviewLog, run_begins
+from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, mark_run_starts
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.session import Result, Session
-from srs_eval.models import MADE_HERE, Model
+from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.models import IN_MEMORY, Model
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 Folds = tuple[Fold, ...]
 Memory = list[tuple[dict[Any, Any], dict[Any, Any]]]
-"""Dicts of a model file's modules, and a copy of what was in each."""
+"""Dicts in a model file's modules, each with a copy of its contents."""
 
-_LAYOUTS = 8  # in which the rounding of predictions is looked at
-_TRAINED_LAYOUTS = 6  # the same of trainings
-_ROUNDED = 1e-6  # predictions that rounding moves by more are those of trees and the like
+_LAYOUTS = 8  # layouts in which the rounding of predictions is measured
+_TRAINED_LAYOUTS = 6  # layouts in which the rounding of trainings is measured
+_ROUNDED = 1e-6  # rounding moves predictions further only in trees and the like
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class TrainingRun:
     """A configuration that was trained and evaluated in a session."""
 
     configuration: Configuration
     context: Context
-    session: Session
+    session: LearnerSession
     fits: tuple[Any, ...]
-    """What its fits returned, in the order of calls; the NotEnoughData where one was raised."""
+    """Results of its fits in the order of calls, or the NotEnoughData that a fit raised."""
     result: Result
     memory: Memory = field(default_factory=list)
-    """What the model file had in its dicts before the training."""
+    """Contents of the dicts of the model file before the training."""
 
     @cached_property
     def rounding(self) -> FloatArray:
-        """How far mere rounding moves predictions with the kept fits (layouts, k)."""
+        """Return how far rounding alone moves predictions with the kept fits (layouts, k)."""
         return np.stack([self._moved(predict_again, seed) for seed in range(_LAYOUTS)])
 
     @cached_property
     def rounding_of_training(self) -> FloatArray:
-        """The same where the model is trained anew (layouts, k)."""
-        moved = [self._moved(_results_of_training, 0)]
-        if max(moved[0].max(), self.rounding.max()) > _ROUNDED:
-            seeds = range(1, _TRAINED_LAYOUTS)
-            moved += [self._moved(_results_of_training, seed) for seed in seeds]
-        return np.stack(moved)
+        """Return how far rounding alone moves predictions after retraining (layouts, k)."""
+        changes = [self._moved(_results_of_training, 0)]
+        if max(changes[0].max(), self.rounding.max()) > _ROUNDED:
+            for seed in range(1, _TRAINED_LAYOUTS):
+                changes.append(self._moved(_results_of_training, seed))
+        return np.stack(changes)
 
-    def _moved(self, run: Callable[[Training, Session], Result], seed: int) -> FloatArray:
-        """Return how far predictions (k,) move in another layout; 0 where the model fails in it."""
+    def _moved(self, run: Callable[[TrainingRun, LearnerSession], Result], seed: int) -> FloatArray:
+        """Return how far predictions (k,) move in another layout; 0 if the model fails in it."""
         try:
-            after = run(self, RelaidSession(self.session, seed))
+            result = run(self, RelaidSession(self.session, seed))
         except (NotInstalled, Cancelled, MemoryError):
             raise
         except Exception:
             return np.zeros(self.result.size)
-        return np.abs(after.p - self.result.p)
+        return np.abs(result.p - self.result.p)
 
     @property
     def name(self) -> str:
@@ -82,7 +82,7 @@ class Training:
         return self.session.log
 
 
-def train(configuration: Configuration, session: Session, context: Context) -> Training:
+def train(configuration: Configuration, session: LearnerSession, context: Context) -> TrainingRun:
     """Fit and evaluate a configuration, and keep its fits."""
     fits: list[Any] = []
 
@@ -99,47 +99,44 @@ def train(configuration: Configuration, session: Session, context: Context) -> T
         return recorded
 
     memory = _memory_of(configuration.model)
-    result = session.run(_with_fits(configuration, recording), context)
-    return Training(configuration, context, session, tuple(fits), result, memory)
+    result = session.run(_replace_fits(configuration, recording), context)
+    return TrainingRun(configuration, context, session, tuple(fits), result, memory)
 
 
-def train_again(training: Training, session: Session) -> Training:
+def retrain(training: TrainingRun, session: LearnerSession) -> TrainingRun:
     """Fit and evaluate the same configuration in another session.
 
-    The model file remembers nothing of earlier ones meanwhile: features of a learner that it keeps
-    by their number are computed anew.
+    Meanwhile, the model file remembers nothing of earlier sessions: features that it keeps by the
+    number of a learner are computed anew.
     """
     with _remembering(training.memory):
         return train(training.configuration, session, training.context)
 
 
-def _results_of_training(training: Training, session: Session) -> Result:
-    return train_again(training, session).result
+def _results_of_training(training: TrainingRun, session: LearnerSession) -> Result:
+    return retrain(training, session).result
 
 
 def _memory_of(model: Model) -> Memory:
-    """Return the dicts at the level of a model file's modules, with copies of their contents."""
-    namespaces = []
-    if model.file == MADE_HERE:
-        functions = (model.fit, model.predict, model.online)
-        unwrapped = [inspect.unwrap(function) for function in functions if function is not None]
-        namespaces = [getattr(function, "__globals__", {}) for function in unwrapped]
+    """Return the module-level dicts of a model file, with copies of their contents."""
+    namespaces: list[dict[str, Any]] = []
+    if model.file == IN_MEMORY:
+        for function in (model.fit, model.predict, model.online):
+            if function is not None:
+                namespaces.append(getattr(inspect.unwrap(function), "__globals__", {}))
     elif model.file is not None:
         folder = model.file.path.parent
-        modules = list(sys.modules.values())
-        files = [getattr(module, "__file__", None) for module in modules]
-        namespaces = [
-            vars(module)
-            for module, file in zip(modules, files, strict=True)
-            if file and Path(file).parent == folder
-        ]
-    namespaces = [each for each in namespaces if not _is_of_package(each)]
-    dicts = {
-        id(value): value
-        for namespace in namespaces
-        for name, value in namespace.items()
-        if type(value) is dict and not name.startswith("__")
-    }
+        for module in list(sys.modules.values()):
+            file = getattr(module, "__file__", None)
+            if file and Path(file).parent == folder:
+                namespaces.append(vars(module))
+    dicts: dict[int, dict[Any, Any]] = {}  # by identity, since modules may share a dict
+    for namespace in namespaces:
+        if _is_of_package(namespace):
+            continue
+        for name, value in namespace.items():
+            if type(value) is dict and not name.startswith("__"):
+                dicts[id(value)] = value
     return [(value, dict(value)) for value in dicts.values()]
 
 
@@ -149,13 +146,13 @@ def _is_of_package(namespace: dict[str, Any]) -> bool:
 
 @contextmanager
 def _remembering(memory: Memory) -> Iterator[None]:
-    """Give dicts the contents of then, and at the end those that they have now."""
-    now = [(target, dict(target)) for target, _ in memory]
+    """Give dicts their remembered contents, and restore the current contents at the end."""
+    current = [(target, dict(target)) for target, _ in memory]
     _fill(memory)
     try:
         yield
     finally:
-        _fill(now)
+        _fill(current)
 
 
 def _fill(memory: Memory) -> None:
@@ -164,10 +161,15 @@ def _fill(memory: Memory) -> None:
         target.update(contents)
 
 
-def predict_again(training: Training, session: Session, **changes: Any) -> Result:
-    """Predict with the kept fits in another session, where nothing is trained.
+def predict_again(
+    training: TrainingRun,
+    session: LearnerSession,
+    *,
+    predict: Callable[[Trials, Any, IntArray, Context], FloatArray] | None = None,
+) -> Result:
+    """Predict with the kept fits in another session, without training.
 
-    `changes` replace fields of the model, such as `predict`.
+    `predict` takes the place of the model's own function, if it is not None.
     """
     fits = iter(training.fits)
 
@@ -177,78 +179,80 @@ def predict_again(training: Training, session: Session, **changes: Any) -> Resul
             raise fitted
         return fitted
 
-    replayed = _with_fits(training.configuration, lambda fit: replay)
-    changed = replace(replayed, model=replace(replayed.model, **changes))
-    return session.run(changed, training.context)
+    configuration = _replace_fits(training.configuration, lambda fit: replay)
+    if predict is not None:
+        model = replace(configuration.model, predict=predict)
+        configuration = replace(configuration, model=model)
+    return session.run(configuration, training.context)
 
 
-def _with_fits(configuration: Configuration, change: Callable[..., Any]) -> Configuration:
-    """Return the configuration with other functions in place of those that fit."""
+def _replace_fits(configuration: Configuration, wrap_fit: Callable[..., Any]) -> Configuration:
+    """Return the configuration with each of its fit functions wrapped by `wrap_fit`."""
     model = configuration.model
-    changed = {}
+    wrapped = {}
     for name in ("fit", "fit_s0"):
         fit = getattr(model, name)
         if fit is not None:
-            changed[name] = change(fit)
-    return replace(configuration, model=replace(model, **changed))
+            wrapped[name] = wrap_fit(fit)
+    return replace(configuration, model=replace(model, **wrapped))
 
 
-class FoldedSession(Session):
-    """A session whose trials have other folds than the protocol's."""
+class CustomFoldSession(LearnerSession):
+    """A session whose trials have folds other than the protocol's."""
 
-    def __init__(self, log: ReviewLog, folds_of: Callable[[Trials], Folds]) -> None:
+    def __init__(self, log: ReviewLog, choose_folds: Callable[[Trials], Folds]) -> None:
         super().__init__(log)
-        self._folds_of = folds_of
+        self._choose_folds = choose_folds
         self._folds: dict[Protocol, Folds] = {}
 
     def trials(self, protocol: Protocol) -> Trials:
-        """Return the trials under a protocol, with the folds that `folds_of` chooses for them."""
+        """Return the trials under a protocol, with the folds that `choose_folds` returns."""
         trials = super().trials(protocol)
-        key = self.preparation(protocol)
+        key = self.preparation_key(protocol)
         if key not in self._folds:
-            self._folds[key] = self._folds_of(trials)
+            self._folds[key] = self._choose_folds(trials)
         return replace(trials, folds=self._folds[key])
 
 
-class SessionUntil(FoldedSession):
-    """A session on a log that agrees with another session's up to a review.
+class TruncatedSession(CustomFoldSession):
+    """A session on a log that agrees with another session's log up to a review.
 
-    Its trials have the other one's folds up to there, so that a model which uses nothing of what
-    comes later predicts the same.
+    Its trials have the other session's folds up to that review, so a model that uses nothing later
+    predicts the same.
     """
 
-    def __init__(self, whole: Session, log: ReviewLog, review: int) -> None:
-        super().__init__(log, self._folds_until)
-        self._whole = whole
+    def __init__(self, full_session: LearnerSession, log: ReviewLog, review: int) -> None:
+        super().__init__(log, self._truncate_folds)
+        self._full_session = full_session
         self._review = review
 
-    def _folds_until(self, trials: Trials) -> Folds:
-        whole = self._whole.trials(trials.protocol)
-        count = int(np.searchsorted(whole.review_th, self._review, side="right"))
-        if not np.array_equal(trials.review_th[:count], whole.review_th[:count]):
+    def _truncate_folds(self, trials: Trials) -> Folds:
+        full_trials = self._full_session.trials(trials.protocol)
+        count = int(np.searchsorted(full_trials.review_th, self._review, side="right"))
+        if not np.array_equal(trials.review_th[:count], full_trials.review_th[:count]):
             raise RuntimeError("the two logs do not agree in which reviews are evaluated")
         folds = []
-        for fold in whole.folds:
+        for fold in full_trials.folds:
             test = fold.test[fold.test < count]
             if len(test):
                 folds.append(Fold(train=fold.train[fold.train < count], test=test))
         return tuple(folds)
 
 
-class RelaidSession(FoldedSession):
-    """A session whose histories lie in another order of cards, with the folds of another session.
+class RelaidSession(CustomFoldSession):
+    """A session whose histories lie in another order of cards, with another session's folds.
 
-    All that a model may use is the same. Sums over the histories of many cards are rounded
-    otherwise, as they are where a log is altered.
+    Everything that a model may use is the same. Sums over the histories of many cards are rounded
+    differently, as they are in an altered log.
     """
 
-    def __init__(self, like: Session, seed: int) -> None:
-        super().__init__(like.log, lambda trials: like.trials(trials.protocol).folds)
+    def __init__(self, session: LearnerSession, seed: int) -> None:
+        super().__init__(session.log, lambda trials: session.trials(trials.protocol).folds)
         self._seed = seed
         self._relaid: dict[Protocol, Trials] = {}
 
     def trials(self, protocol: Protocol) -> Trials:
-        """Return the trials under a protocol, whose histories lie in an order of this session."""
+        """Return the trials under a protocol, with histories in this session's order."""
         if protocol not in self._relaid:
             self._relaid[protocol] = _relaid(super().trials(protocol), self._seed)
         return self._relaid[protocol]
@@ -256,17 +260,16 @@ class RelaidSession(FoldedSession):
 
 def _relaid(trials: Trials, seed: int) -> Trials:
     """Return trials whose histories lie in a random order of cards."""
-    begins = np.flatnonzero(run_begins(trials.history_card_id))
-    histories = np.split(np.arange(len(trials.history_card_id)), begins[1:])
+    starts = np.flatnonzero(mark_run_starts(trials.history_card_id))
+    histories = np.split(np.arange(len(trials.history_card_id)), starts[1:])
     order = np.random.default_rng(seed).permutation(len(histories))
     rows = np.concatenate([histories[number] for number in order])
     position = np.empty_like(rows)
     position[rows] = np.arange(len(rows))
-    columns = {
-        name: column[rows]
-        for name, column in vars(trials).items()
-        if name.startswith("history_") and name not in ("history_start", "history_end")
-    }
+    columns: dict[str, Any] = {}
+    for name, column in vars(trials).items():
+        if name.startswith("history_") and name not in ("history_start", "history_end"):
+            columns[name] = column[rows]
     return replace(
         trials,
         history_start=position[trials.history_start],

@@ -1,4 +1,4 @@
-"""A run: its events, the order in which models begin, and what has come of it so far."""
+"""Represent a run: its events, the order in which models start, and its results so far."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
-from srs_eval.data.errors import missing, printable
-from srs_eval.engine.ranking import REFERENCE, Group, Ranked, ranking
+from srs_eval.data.errors import install_hint, printable
+from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, rank_results
 from srs_eval.engine.session import Result
 from srs_eval.models.configurations import Configuration
-from srs_eval.stats.intervals import EQUIVALENT
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Rows are chosen and counted; the configurations come next."""
+    """The rows have been selected and counted; the configurations come next."""
 
     reviews: int  # rows that the protocol starts from
-    evaluated: int  # rows that are evaluated without `--secs`; 0 where there are too few
-    configurations: tuple[Configuration, ...]  # about in the order of their start
+    evaluated: int  # rows that are evaluated without `--secs`; 0 if there are too few
+    configurations: tuple[Configuration, ...]  # roughly in the order in which they start
     uncompiled: frozenset[str] = frozenset()
-    """Names of those whose kernels are not on disk yet; some share theirs."""
+    """Names of configurations whose kernels are not on disk yet; some share the same kernels."""
 
 
 @dataclass(frozen=True)
 class Started:
     configuration: Configuration
-    compiles: bool = False
-    """Kernels are compiled before it can begin: the first run since an update."""
+    needs_compilation: bool = False
+    """Kernels must be compiled before the start, as in the first run after an update."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A part is done."""
+    """A part of one configuration's work is done."""
 
     configuration: Configuration
     fraction: float  # of the whole configuration, 0-1
@@ -43,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checking:
-    """A model of the person's own has predicted, and is checked for reading the future, once."""
+    """A user's own model has predicted and is now checked, once, for reading the future."""
 
     configuration: Configuration
 
@@ -63,31 +62,38 @@ class Failed:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Too little data, or something is not installed: no failure."""
+    """A configuration lacks data or something that must be installed, which is not a failure."""
 
     configuration: Configuration
     reason: str
-    lacked: str = ""  # the module that was not installed
+    missing_module: str = ""  # the module that was not installed
 
 
-Final = Finished | Failed | Skipped
-Event = Prepared | Started | Progress | Checking | Final
+FinalEvent = Finished | Failed | Skipped
+Event = Prepared | Started | Progress | Checking | FinalEvent
 
 
-def start_order(
-    configurations: Iterable[Configuration], reviews: int, workers: int, first: Collection[str] = ()
+def plan_start_order(
+    configurations: Iterable[Configuration],
+    reviews: int,
+    workers: int,
+    prioritized: Collection[str] = (),
 ) -> list[Configuration]:
-    """The shortest first, of these those that are named in `first`.
+    """Sort configurations: prioritized ones come first, and shorter ones before longer ones.
 
-    Workers beyond two begin with what takes longest, so that nobody waits for it in the end.
+    Workers beyond the second start with the longest, so that none of these is left to the end.
     """
 
-    def seconds(each: Configuration) -> float:
-        return each.expected_seconds(reviews)
+    def seconds(configuration: Configuration) -> float:
+        return configuration.expected_seconds(reviews)
 
-    found = sorted(configurations, key=lambda each: (each.name not in first, seconds(each)))
-    longest = sorted(found, key=seconds, reverse=True)[: max(0, workers - 2)]
-    return [*longest, *(each for each in found if each not in longest)]
+    def is_later(configuration: Configuration) -> bool:
+        return configuration.name not in prioritized
+
+    shortest_first = sorted(configurations, key=lambda item: (is_later(item), seconds(item)))
+    longest = sorted(shortest_first, key=seconds, reverse=True)[: max(0, workers - 2)]
+    rest = [configuration for configuration in shortest_first if configuration not in longest]
+    return longest + rest
 
 
 class Stage(Enum):
@@ -105,13 +111,13 @@ class ModelRun:
 
     configuration: Configuration
     stage: Stage = Stage.WAITING
-    compiles: bool = False  # its kernels are not on disk when it begins, as far as is known
-    lacks: bool = False  # something that it needs is not installed
-    preparing: bool = False  # its kernels are being compiled
-    is_checking: bool = False  # it has predicted, and is checked for reading the future
+    needs_compilation: bool = False  # its kernels are not on disk when it starts, as far as known
+    lacks_dependency: bool = False  # something that it needs is not installed
+    is_compiling: bool = False  # its kernels are being compiled
+    is_checking: bool = False  # it has predicted and is being checked for reading the future
     fraction: float = 0.0
-    started: float = 0.0
-    took: float | None = None  # seconds from start to end
+    started_at: float = 0.0
+    duration_s: float | None = None  # seconds from start to end
     result: Result | None = None
     reason: str = ""
     detail: str = ""  # traceback, for a log
@@ -121,177 +127,209 @@ class ModelRun:
         return self.configuration.name
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         return self.stage not in (Stage.WAITING, Stage.RUNNING)
 
     @property
-    def cached(self) -> bool:
+    def is_cached(self) -> bool:
         return self.result is not None and self.result.cached
 
-    def seconds_at(self, now: float) -> float | None:
-        """From its start until now or its end; None where that tells nothing of the machine."""
-        if self.cached:
+    def elapsed_seconds(self, now: float) -> float | None:
+        """Return the seconds from the start until `now` or the end; None for a cached result.
+
+        The time of a cached result says nothing about this machine.
+        """
+        if self.is_cached:
             return None
         if self.stage is Stage.RUNNING:
-            return now - self.started
-        return self.took
+            return now - self.started_at
+        return self.duration_s
 
 
 @dataclass
 class Run:
-    """All configurations of a run; `apply` takes the engine's events in order."""
+    """The state of all configurations in a run; `apply` takes the engine's events in order."""
 
-    hidden: frozenset[str] = frozenset()
-    """Configurations that are evaluated as the baseline only and not listed in documents."""
+    hidden_configurations: frozenset[str] = frozenset()
+    """Configurations that are evaluated only as the baseline and not listed in documents."""
     reference: str = REFERENCE
-    equivalence: float = EQUIVALENT  # differences in log loss within it don't matter
+    equivalence: float = EQUIVALENCE_MARGIN  # smaller differences in log loss don't matter
     reviews: int | None = None
     evaluated: int | None = None
     models: dict[str, ModelRun] = field(default_factory=dict)
-    started: float = 0.0
-    ended: float | None = None
+    started_at: float = 0.0
+    ended_at: float | None = None
     cancelled: bool = False
-    lanes: int = 1  # models that were at work at once
-    _groups: list[Group] | None = None
+    peak_parallel_models: int = 1  # the most models that ran at once
+    _groups: list[RankingGroup] | None = None
 
     @classmethod
-    def of(cls, configurations: Iterable[Configuration], **settings: Any) -> Run:
-        """Of what will be evaluated, before it has begun."""
-        return cls(models={each.name: ModelRun(each) for each in configurations}, **settings)
+    def from_configurations(
+        cls,
+        configurations: Iterable[Configuration],
+        *,
+        hidden_configurations: frozenset[str] = frozenset(),
+        reference: str = REFERENCE,
+        equivalence: float = EQUIVALENCE_MARGIN,
+    ) -> Run:
+        """Create a run of configurations, before any has started."""
+        return cls(
+            hidden_configurations=hidden_configurations,
+            reference=reference,
+            equivalence=equivalence,
+            models={
+                configuration.name: ModelRun(configuration) for configuration in configurations
+            },
+        )
 
     @property
     def configurations(self) -> list[Configuration]:
         return [model.configuration for model in self.models.values()]
 
-    def apply(self, event: Event, now: float = 0.0, groups: list[Group] | None = None) -> None:
-        """`groups` is the ranking with a result that has come, where somebody has made it."""
+    def apply(
+        self, event: Event, now: float = 0.0, groups: list[RankingGroup] | None = None
+    ) -> None:
+        """Update the state with an event.
+
+        `groups` is the ranking that includes the event's result, if the caller has computed it.
+        """
         if isinstance(event, Prepared):
-            self.reviews, self.evaluated = event.reviews, event.evaluated
+            self.reviews = event.reviews
+            self.evaluated = event.evaluated
             for configuration in event.configurations:
-                kept = self.models.get(configuration.name)
-                if kept is None or kept.result is None:
-                    uncompiled = configuration.name in event.uncompiled
-                    lacks = bool(missing(configuration.model.needs))
-                    made = ModelRun(configuration, compiles=uncompiled, lacks=lacks)
-                    self.models[configuration.name] = made
+                earlier_run = self.models.get(configuration.name)
+                if earlier_run is None or earlier_run.result is None:
+                    self.models[configuration.name] = ModelRun(
+                        configuration,
+                        needs_compilation=configuration.name in event.uncompiled,
+                        lacks_dependency=bool(install_hint(configuration.model.needs)),
+                    )
             return
         name = event.configuration.name
         model = self.models.setdefault(name, ModelRun(event.configuration))
         if isinstance(event, Started):
-            model.stage, model.started = Stage.RUNNING, now
-            model.preparing = model.compiles = event.compiles
-            at_work = sum(each.stage is Stage.RUNNING for each in self.models.values())
-            self.lanes = max(self.lanes, at_work)
+            model.stage = Stage.RUNNING
+            model.started_at = now
+            model.needs_compilation = event.needs_compilation
+            model.is_compiling = event.needs_compilation
+            running = len(self._in_stage(Stage.RUNNING))
+            self.peak_parallel_models = max(self.peak_parallel_models, running)
         elif isinstance(event, Progress):
-            model.preparing = False
+            model.is_compiling = False
             model.fraction = max(model.fraction, event.fraction)
         elif isinstance(event, Checking):
             model.is_checking = True
         elif isinstance(event, Finished):
-            model.stage, model.result, model.fraction = Stage.DONE, event.result, 1.0
-            model.took = now - model.started
-            if not event.result.cached:  # its beginning may have been told late
-                model.took = max(model.took, event.result.seconds)
+            model.stage = Stage.DONE
+            model.result = event.result
+            model.fraction = 1.0
+            model.duration_s = now - model.started_at
+            if not event.result.cached:  # its start may have been reported late
+                model.duration_s = max(model.duration_s, event.result.seconds)
             self._groups = groups
         elif isinstance(event, Failed):
-            model.stage, model.reason = Stage.FAILED, printable(event.reason, None)
+            model.stage = Stage.FAILED
+            model.reason = printable(event.reason, None)
             model.detail = event.detail
         elif isinstance(event, Skipped):
-            model.stage, model.reason = Stage.SKIPPED, printable(event.reason, None)
+            model.stage = Stage.SKIPPED
+            model.reason = printable(event.reason, None)
 
     def end(self, now: float) -> None:
-        """The engine has stopped: what has not finished counts as cancelled."""
-        if self.ended is not None:
+        """Record that the engine has stopped; unfinished configurations count as cancelled."""
+        if self.ended_at is not None:
             return
-        self.ended = now
+        self.ended_at = now
         for model in self.models.values():
-            if not model.over:
+            if not model.is_over:
                 model.stage = Stage.CANCELLED
 
     @property
-    def running(self) -> bool:
-        return self.ended is None
+    def is_running(self) -> bool:
+        return self.ended_at is None
 
     @property
-    def is_incomplete(self) -> bool:
-        """Whether a model has no figures that could have some."""
+    def has_missing_results(self) -> bool:
+        """Return whether any model has no results."""
         return any(model.result is None for model in self.models.values())
 
     @property
-    def finished(self) -> int:
-        """How many configurations need no more work."""
-        return sum(model.over for model in self.models.values())
+    def finished_count(self) -> int:
+        """Return the number of configurations that need no more work."""
+        return sum(model.is_over for model in self.models.values())
 
-    def results(self) -> dict[str, Result]:
+    def results_by_name(self) -> dict[str, Result]:
         return {
             name: model.result for name, model in self.models.items() if model.result is not None
         }
 
     @property
     def failed(self) -> dict[str, ModelRun]:
-        return self._of(Stage.FAILED)
+        return self._in_stage(Stage.FAILED)
 
     @property
     def skipped(self) -> dict[str, ModelRun]:
-        return self._of(Stage.SKIPPED)
+        return self._in_stage(Stage.SKIPPED)
 
-    def _of(self, stage: Stage) -> dict[str, ModelRun]:
+    def _in_stage(self, stage: Stage) -> dict[str, ModelRun]:
         return {name: model for name, model in self.models.items() if model.stage is stage}
 
     @property
-    def so_far(self) -> str:
-        """How much of the run the ranking rests on; "" once every configuration is settled."""
-        everyone = len(self.models)
-        settled = self.finished - len(self._of(Stage.CANCELLED))
-        return "" if settled >= everyone else f"{settled} of {everyone} models have finished"
+    def progress_note(self) -> str:
+        """Return how much of the run the ranking covers; "" once every configuration is settled."""
+        count = len(self.models)
+        settled = self.finished_count - len(self._in_stage(Stage.CANCELLED))
+        return "" if settled >= count else f"{settled} of {count} models have finished"
 
     def snapshot(self) -> Run:
-        """As it is now, for who takes longer than until the next event."""
+        """Return a copy of the current state, for callers that need it beyond the next event."""
         models = {name: replace(model) for name, model in self.models.items()}
         return replace(self, models=models)
 
-    def groups(self) -> list[Group]:
-        """The ranking of what has finished so far."""
+    def groups(self) -> list[RankingGroup]:
+        """Return the ranking of the configurations that have finished so far."""
         if self._groups is None:
-            self._groups = ranking(self.finished_pairs(), self.reference, self.equivalence)
+            self._groups = rank_results(self.finished_results(), self.reference, self.equivalence)
         return self._groups
 
-    def usual_reason(self, stage: Stage) -> str:
-        """Why most of the models of a stage have no figures."""
-        found = Counter(model.reason for model in self.models.values() if model.stage is stage)
-        return max(found, key=lambda reason: found[reason], default="")
+    def most_common_reason(self, stage: Stage) -> str:
+        """Return the most common reason why models in a stage have no results."""
+        counts = Counter(model.reason for model in self.models.values() if model.stage is stage)
+        return max(counts, key=lambda reason: counts[reason], default="")
 
-    def finished_pairs(self) -> list[tuple[Configuration, Result]]:
-        """As `ranking` takes them."""
+    def finished_results(self) -> list[tuple[Configuration, Result]]:
+        """Return the finished configurations with their results, as `rank_results` takes them."""
         return [
             (model.configuration, model.result)
             for model in self.models.values()
             if model.result is not None
         ]
 
-    def ranked(self) -> list[Ranked]:
-        """The lines of all groups, one after another, each configuration's first one."""
-        found: dict[str, Ranked] = {}
-        for line in (line for group in self.groups() for line in group.lines):
-            found.setdefault(line.configuration.name, line)
-        return list(found.values())
+    def ranked_results(self) -> list[RankedResult]:
+        """Return the lines of all groups in order, only the first one of each configuration."""
+        lines_by_name: dict[str, RankedResult] = {}
+        for group in self.groups():
+            for line in group.lines:
+                lines_by_name.setdefault(line.configuration.name, line)
+        return list(lines_by_name.values())
 
-    def line(self, name: str) -> Ranked:
-        """The line of a configuration that has finished."""
-        return next(line for line in self.ranked() if line.configuration.name == name)
+    def ranked_result(self, name: str) -> RankedResult:
+        """Return the line of a configuration that has finished."""
+        return next(line for line in self.ranked_results() if line.configuration.name == name)
 
     def unfinished(self) -> list[ModelRun]:
-        """Running models, then waiting ones, then those without a result."""
+        """Return models without results: running, waiting, cancelled, skipped, then failed ones."""
         order = (Stage.RUNNING, Stage.WAITING, Stage.CANCELLED, Stage.SKIPPED, Stage.FAILED)
-        rest = [model for model in self.models.values() if model.result is None]
-        return sorted(rest, key=lambda model: order.index(model.stage))
+        without_result = [model for model in self.models.values() if model.result is None]
+        return sorted(without_result, key=lambda model: order.index(model.stage))
 
     @property
-    def preparing(self) -> bool:
-        """Whether models are being compiled, which happens once after each update."""
+    def is_compiling(self) -> bool:
+        """Return whether models are being compiled, which happens once after each update."""
         return any(
-            model.preparing and model.stage is Stage.RUNNING for model in self.models.values()
+            model.is_compiling and model.stage is Stage.RUNNING for model in self.models.values()
         )
 
-    def seconds_gone(self, now: float) -> float:
-        return (self.ended if self.ended is not None else now) - self.started
+    def elapsed_seconds(self, now: float) -> float:
+        end = now if self.ended_at is None else self.ended_at
+        return end - self.started_at

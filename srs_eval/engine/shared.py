@@ -1,6 +1,6 @@
-"""Who can be compared with whom: on the reviews, or the users, that all of them have.
+"""Restrict results to the reviews, or the users, that all models share.
 
-Others' predictions, of a file or of the person's Anki, may lack reviews.
+External predictions, from a file or from the user's Anki, may lack reviews.
 """
 
 from __future__ import annotations
@@ -16,171 +16,206 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from srs_eval import metrics
-from srs_eval.data.errors import InputError, NotInstalled, counted
+from srs_eval.data.errors import InputError, NotInstalled, format_count
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.predictions import with_predictions
+from srs_eval.data.readers.predictions import add_predictions
 from srs_eval.data.reviews import IntArray, ReviewLog
 from srs_eval.engine.session import Result, TestSet
-from srs_eval.models.configurations import Configuration, meant_by, resolve
-from srs_eval.models.given import OF_FILE
+from srs_eval.models.configurations import Configuration, find_meaning, resolve_configurations
+from srs_eval.models.given import FILE_PREDICTIONS
 
 
 class Competitor(Interface):
-    """What places are given to, such as a `Configuration`."""
+    """An object that can be ranked, such as a `Configuration`."""
 
     @property
     def name(self) -> str: ...
     @property
     def is_baseline(self) -> bool: ...
     @property
-    def learns(self) -> bool: ...
+    def is_online(self) -> bool: ...
 
 
 _C = TypeVar("_C", bound=Competitor)
 _Pair = tuple[Configuration, Result]
 
 
-def with_given(
+def add_external_configurations(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """The configurations, and before them what the log was given by others."""
-    there, given = {each.name for each in configurations}, list[Configuration]()
-    for name in log.given:
-        with suppress(InputError):  # flags that make no sense for them
-            (found,) = resolve(name if meant_by(name) else OF_FILE, protocol)
-            given += [] if found.name in there else [replace(found, name=name)]
-    return [*given, *configurations]
+    """Add the log's external predictions before the configurations."""
+    names = {configuration.name for configuration in configurations}
+    external: list[Configuration] = []
+    for name in log.external_predictions:
+        with suppress(InputError):  # flags that make no sense for external predictions
+            canonical_name = name if find_meaning(name) else FILE_PREDICTIONS
+            (configuration,) = resolve_configurations(canonical_name, protocol)
+            if configuration.name not in names:
+                external.append(replace(configuration, name=name))
+    return [*external, *configurations]
 
 
-def with_file(log: ReviewLog, path: Path | None) -> ReviewLog:
-    """The log with a file's predictions, if there is a file. Raises InputError."""
-    return log if path is None else with_predictions(log, path, meant_by)
+def add_predictions_file(log: ReviewLog, path: Path | None) -> ReviewLog:
+    """Return the log with a file's predictions, if there is a file.
+
+    Raises:
+        InputError: The file cannot be used.
+    """
+    return log if path is None else add_predictions(log, path, find_meaning)
 
 
-def of_given(
-    log: ReviewLog, configuration: Configuration, tests: TestSet, entry: IntArray
+def evaluate_external(
+    log: ReviewLog, configuration: Configuration, tests: TestSet, entry_index: IntArray
 ) -> Result:
-    """What somebody else predicted, evaluated on those held-out reviews that it covers.
+    """Evaluate external predictions on the held-out reviews that they cover.
 
-    `entry` (n,) are the rows' places among the log's entries. Raises NotInstalled, which is a skip.
+    `entry_index` (n,) holds the positions of rows among the log's entries.
+
+    Raises:
+        NotInstalled: There is no prediction for any of these reviews, which counts as a skip.
     """
-    name, model = configuration.name, configuration.model
-    found = log.given.get(name) or log.given.get(model.name)
-    if found is None:
+    name = configuration.name
+    model = configuration.model
+    external = log.external_predictions.get(name) or log.external_predictions.get(model.name)
+    if external is None:
         raise NotInstalled(f"there is nothing beside these reviews ({model.note})")
-    p = found.p[entry[tests.review_th - 1]]
-    there = np.flatnonzero(np.isfinite(p))
-    lacks = len(p) - len(there)
-    unused = 0 if found.count is None else found.count - len(there)
-    notes = [found.about]
-    if lacks:
-        notes.append(f"no prediction for {lacks:,} of {len(p):,} held-out reviews")
+    p = external.p[entry_index[tests.review_th - 1]]
+    predicted = np.flatnonzero(np.isfinite(p))
+    missing = len(p) - len(predicted)
+    unused = 0 if external.file_count is None else external.file_count - len(predicted)
+    notes = [external.note]
+    if missing:
+        notes.append(f"no prediction for {missing:,} of {len(p):,} held-out reviews")
     if unused:
+        predictions = format_count(external.file_count or 0, "prediction")
         notes.append(
-            f"{unused:,} of the file's {counted(found.count or 0, 'prediction')} are for reviews "
-            "that are not evaluated"
+            f"{unused:,} of the file's {predictions} are for reviews that are not evaluated"
         )
-    if not len(there):
+    if not len(predicted):
         raise NotInstalled("; ".join(notes))
-    if lacks:
-        tests, p = _part(tests, there), p[there]
-    summary = metrics.summary(tests.y, p, tests.bin)
-    return Result(name, summary, tests, None, p, notes=tuple(notes), lacks=lacks, unused=unused)
+    if missing:
+        tests = _select_tests(tests, predicted)
+        p = p[predicted]
+    return Result(
+        configuration=name,
+        metrics=metrics.compute_metrics(tests.y, p, tests.bin),
+        tests=tests,
+        parameters=None,
+        p=p,
+        notes=tuple(notes),
+        missing_predictions=missing,
+        unused_predictions=unused,
+    )
 
 
-_KEEPS = 0.1
+_MIN_SHARED_FRACTION = 0.1
 
 
-def sharing(reviews: Mapping[str, IntArray]) -> list[tuple[IntArray, list[str]]]:
-    """Names in sets, each with the reviews that all of it have; `reviews` are those of a name.
+def group_by_shared_reviews(reviews: Mapping[str, IntArray]) -> list[tuple[IntArray, list[str]]]:
+    """Group names by shared reviews; `reviews` holds the reviews of each name.
 
-    Who has the most makes the first set. Others join a set as long as it keeps at least a tenth of
-    the reviews that it began with, so that few of one leave the others theirs; else they make one.
+    Each group comes with the reviews that all its names have. The name with the most reviews starts
+    the first group. Other names join a group as long as it keeps at least a tenth of the reviews
+    that it began with, so that a name with few reviews does not take the others' away. Otherwise
+    they start a group.
     """
-    sets: list[tuple[IntArray, list[str]]] = []
-    most = list[int]()
+    groups: list[tuple[IntArray, list[str]]] = []
+    initial_sizes: list[int] = []
     for name in sorted(reviews, key=lambda name: (-len(reviews[name]), name)):
-        for number, (shared, members) in enumerate(sets):
-            both = np.intersect1d(shared, reviews[name])
-            if len(both) and len(both) >= _KEEPS * most[number]:
-                sets[number] = both, [*members, name]
+        for number, (shared, members) in enumerate(groups):
+            still_shared = np.intersect1d(shared, reviews[name])
+            min_size = _MIN_SHARED_FRACTION * initial_sizes[number]
+            if len(still_shared) and len(still_shared) >= min_size:
+                groups[number] = (still_shared, [*members, name])
                 break
         else:
-            sets.append((reviews[name], [name]))
-            most.append(len(reviews[name]))
-    return sets
+            groups.append((reviews[name], [name]))
+            initial_sizes.append(len(reviews[name]))
+    return groups
 
 
-def on_shared_reviews(pairs: Iterable[_Pair], others: Sequence[_Pair]) -> list[list[_Pair]]:
-    """Those that lack reviews beside `others`, each of the sets that are `sharing`.
+def restrict_to_shared_reviews(
+    incomplete_pairs: Iterable[_Pair], complete_pairs: Sequence[_Pair]
+) -> list[list[_Pair]]:
+    """Restrict results that lack reviews, and all complete ones, to the reviews that they share.
 
-    `others` are evaluated on all held-out reviews.
+    There is one list for each of the groups of `group_by_shared_reviews`. `complete_pairs` are
+    evaluated on all held-out reviews.
     """
-    lacking = {each.name: (each, result) for each, result in pairs}
-    sets = sharing({name: result.review_th for name, (_, result) in lacking.items()})
-    return [
-        [
-            (each, _on(result, shared))
-            for each, result in (*(lacking[name] for name in members), *others)
-        ]
-        for shared, members in sets
-    ]
+    incomplete_by_name = {pair[0].name: pair for pair in incomplete_pairs}
+    reviews = {name: result.review_th for name, (_, result) in incomplete_by_name.items()}
+    restricted_lists: list[list[_Pair]] = []
+    for shared, names in group_by_shared_reviews(reviews):
+        pairs = [incomplete_by_name[name] for name in names]
+        pairs += complete_pairs
+        restricted_lists.append(
+            [(configuration, _restrict_result(result, shared)) for configuration, result in pairs]
+        )
+    return restricted_lists
 
 
-def two_on_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
-    """Both on the reviews that both have, where one lacks some and they share any."""
+def restrict_both_to_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
+    """Restrict both results to their shared reviews if one lacks some and they share any."""
     shared = np.intersect1d(left.review_th, right.review_th)
-    if not (left.lacks or right.lacks) or not len(shared):
+    if not (left.missing_predictions or right.missing_predictions) or not len(shared):
         return left, right
-    return _on(left, shared), _on(right, shared)
+    return _restrict_result(left, shared), _restrict_result(right, shared)
 
 
-_known: WeakKeyDictionary[Result, dict[bytes, Result]] = WeakKeyDictionary()
-"""A ranking that fills is made anew for each model that finishes."""
+_restricted_results: WeakKeyDictionary[Result, dict[bytes, Result]] = WeakKeyDictionary()
+"""Restricted results, kept because a ranking is computed anew whenever a model finishes."""
 
 
-def _on(result: Result, shared: IntArray) -> Result:
-    """The result on the reviews `shared` (k,), which it has."""
-    known = _known.setdefault(result, {})
-    if (key := shared.tobytes()) not in known:
-        places = np.flatnonzero(np.isin(result.review_th, shared))
-        tests, p = _part(result.tests, places), result.p[places]
-        known[key] = replace(
+def _restrict_result(result: Result, review_th: IntArray) -> Result:
+    """Restrict a result to the reviews `review_th` (k,), all of which it has."""
+    restricted = _restricted_results.setdefault(result, {})
+    key = review_th.tobytes()
+    if key not in restricted:
+        positions = np.flatnonzero(np.isin(result.review_th, review_th))
+        tests = _select_tests(result.tests, positions)
+        p = result.p[positions]
+        restricted[key] = replace(
             result,
-            metrics=metrics.summary(tests.y, p, tests.bin),
+            metrics=metrics.compute_metrics(tests.y, p, tests.bin),
             tests=tests,
             p=p,
-            in_sample=min(result.in_sample, len(p)),
-            lacks=result.lacks + result.size - len(p),
+            in_sample_reviews=min(result.in_sample_reviews, len(p)),
+            missing_predictions=result.missing_predictions + result.size - len(p),
         )
-    return known[key]
+    return restricted[key]
 
 
-def _part(tests: TestSet, places: IntArray) -> TestSet:
-    return TestSet(**{name: column[places] for name, column in vars(tests).items()})
+def _select_tests(tests: TestSet, positions: IntArray) -> TestSet:
+    return TestSet(**{name: column[positions] for name, column in vars(tests).items()})
 
 
-def evaluated_alike(
-    found: Iterable[tuple[_C, object, Mapping[int, int]]],
+def group_by_shared_users(
+    competitors: Iterable[tuple[_C, object, Mapping[int, int]]],
 ) -> list[tuple[list[_C], dict[int, int]]]:
-    """Competitors that can be compared, with the users they share and these users' reviews.
+    """Group competitors evaluated on the same rows; return each group with its common users.
 
-    Each comes with the rows it is evaluated on (`Protocol.evaluated_rows`) and the number of
-    evaluated reviews by user. Those with equal rows and users for whom these numbers agree go
-    together; the largest set comes first.
+    Each competitor comes with the rows that it is evaluated on (`Protocol.row_protocol`) and the
+    number of evaluated reviews by user. Competitors are grouped if their rows are equal and they
+    have users for whom these numbers agree. Users come with their number of reviews; the largest
+    group comes first.
     """
-    # The most users first, so that who has few joins those that have many.
-    ordered = sorted(found, key=lambda each: (-len(each[2]), each[0].name))
-    sets: list[tuple[object, list[_C], dict[int, int]]] = []
+    # Most users first, so that competitors with few users join groups with many.
+    ordered = sorted(competitors, key=lambda item: (-len(item[2]), item[0].name))
+    groups: list[tuple[object, list[_C], dict[int, int]]] = []
     for competitor, rows, sizes in ordered:
-        for number, (rows_of_set, members, shared) in enumerate(sets):
-            if rows != rows_of_set:
+        for number, (group_rows, members, shared) in enumerate(groups):
+            if rows != group_rows:
                 continue
-            both = {user: size for user, size in shared.items() if sizes.get(user) == size}
-            if both:
-                sets[number] = rows, [*members, competitor], both
+            still_shared = {user: size for user, size in shared.items() if sizes.get(user) == size}
+            if still_shared:
+                groups[number] = (rows, [*members, competitor], still_shared)
                 break
         else:
-            sets.append((rows, [competitor], dict(sizes)))
-    sets.sort(key=lambda each: (-len(each[1]), not any(one.is_baseline for one in each[1])))
-    return [(members, shared) for _, members, shared in sets]
+            groups.append((rows, [competitor], dict(sizes)))
+
+    def sort_key(members: list[_C]) -> tuple[int, bool]:
+        has_baseline = any(member.is_baseline for member in members)
+        return -len(members), not has_baseline
+
+    groups.sort(key=lambda group: sort_key(group[1]))
+    return [(members, shared) for _, members, shared in groups]

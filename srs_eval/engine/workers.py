@@ -1,11 +1,11 @@
-"""Worker processes with the interface of `concurrent.futures`.
+"""Run tasks in worker processes, with the interface of `concurrent.futures`.
 
-A task is a picklable function with its arguments; what it returns is its future's result. A
-task may `send` messages on its way: whoever runs it may deliver them, so that nothing but
-progress and early results may rest on them. Another executor (a cluster's) can thus take the
-place of `WorkerPool`.
+A task is a picklable function with its arguments; its return value is the result of its future. A
+task may `send` messages while it runs. An executor need not deliver them, so only progress and
+early results may depend on them. Another executor (a cluster's) can thus take the place of
+`WorkerPool`.
 
-What all tasks of a worker share travels once, as the arguments of `initializer`.
+Data that all tasks of a worker share are sent once, as the arguments of `initializer`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from srs_eval.data.errors import InputError, described, in_one_line
-from srs_eval.data.memory import prepare_for_evaluating
+from srs_eval.data.errors import InputError, describe_error, error_message
+from srs_eval.data.memory import reserve_blas_memory
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_STARTS = 3  # so many workers may be killed one after the other before one is ready
-_PATIENCE = 1.0  # seconds, before a worker that does not end is killed
-_NO_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
-_NO_MEMORY = 78  # of one that ran out of memory outside its tasks
+_MAX_FAILED_STARTS = 3  # workers that may be killed one after the other before one is ready
+_TERMINATE_TIMEOUT_S = 1.0  # seconds before a worker that does not end is killed
+_EXIT_NO_MAIN_GUARD = 77  # exit code of a worker whose script starts workers while it is imported
+_EXIT_NO_MEMORY = 78  # exit code of a worker that ran out of memory outside its tasks
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -43,86 +43,90 @@ _THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-_starting = threading.Lock()  # the environment is that of the whole process
-_channel: Connection | None = None
-"""To the pool, in its workers."""
+_start_lock = threading.Lock()  # the environment belongs to the whole process
+_parent_connection: Connection | None = None
+"""Connection to the pool, in its workers."""
 
 
 class WorkersCannotStart(InputError):
-    """No worker process gets ready; nothing was done."""
+    """No worker process gets ready, so no task was done."""
 
 
 class WorkerDied(Exception):
-    """The process that worked on a task has ended; its text says how."""
+    """The process that worked on a task has ended; the message says how."""
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
+def count_cores() -> int:
+    """Return the number of processor cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def send(message: Any) -> None:
-    """From within a task: a picklable message, delivered before the task's result.
+    """Send a picklable message from within a task; it is delivered before the task's result.
 
-    It goes nowhere where no `WorkerPool` runs the task.
+    The message goes nowhere if no `WorkerPool` runs the task.
     """
-    if _channel is not None:
-        _channel.send(("message", message))
+    if _parent_connection is not None:
+        _parent_connection.send(("message", message))
 
 
 DONE = object()
 
 
 class TaskEvents:
-    """What comes of the tasks of one or more executors, in one order."""
+    """Messages and ends of the tasks of one or more executors, in one order."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Future[Any], Any]] = SimpleQueue()
-        self._open = 0  # tasks that are not done, as far as is told
+        self._open_tasks = 0  # tasks not yet reported as done
 
     def submit(
         self, executor: Executor, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> Future[_T]:
-        """Submit a task that is to be followed."""
+        """Submit a task and follow its events."""
         future = executor.submit(fn, *args, **kwargs)
-        self._open += 1
-        future.add_done_callback(lambda done: self.put(done, DONE))
+        self._open_tasks += 1
+        future.add_done_callback(lambda ended: self.put(ended, DONE))
         return future
 
     def put(self, future: Future[Any], message: Any) -> None:
-        """For `WorkerPool(on_message=...)`."""
+        """Add a message; pass this method as `WorkerPool(on_message=...)`."""
         self._queue.put((future, message))
 
     def until_done(
         self, cancel: threading.Event | None = None
     ) -> Iterator[tuple[Future[Any], Any]]:
-        """What comes, until no task is left or `cancel` is set; more may be submitted meanwhile."""
-        while self._open:
-            event = self.next(timeout=0.05)
+        """Yield events until no task is left or `cancel` is set; tasks may be added meanwhile."""
+        while self._open_tasks:
+            event = self.next_event(timeout=0.05)
             if cancel is not None and cancel.is_set():
                 return
             if event is not None:
                 yield event
 
-    def next(self, timeout: float) -> tuple[Future[Any], Any] | None:
-        """A task's message, or DONE after its last; None if nothing comes in `timeout` seconds."""
+    def next_event(self, timeout: float) -> tuple[Future[Any], Any] | None:
+        """Return a task's message, or DONE after its last one.
+
+        None if nothing comes in `timeout` seconds.
+        """
         try:
             event = self._queue.get(timeout=timeout)
         except Empty:
             return None
-        self._open -= event[1] is DONE
+        if event[1] is DONE:
+            self._open_tasks -= 1
         return event
 
 
 @dataclass(eq=False)
-class _Task:
+class _PoolTask:
     future: Future[Any]
     call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
-    def refuse(self, error: BaseException) -> None:
-        """End it, if it has not: with this error, or as cancelled."""
+    def abort(self, error: BaseException) -> None:
+        """End the task with this error, or as cancelled, if it has not ended."""
         if self.future.done() and not self.future.cancelled():
             return
         if isinstance(error, CancelledError):
@@ -136,30 +140,31 @@ class _Worker:
     process: BaseProcess
     connection: Connection
 
-    def end(self) -> int:
-        """Terminate, then kill; its exit code."""
+    def terminate(self) -> int:
+        """Terminate the process, then kill it; return its exit code."""
         self.connection.close()
         self.process.terminate()
-        self.process.join(timeout=_PATIENCE)
+        self.process.join(timeout=_TERMINATE_TIMEOUT_S)
         self.process.kill()
         self.process.join()
         return self.process.exitcode or 0
 
 
 class WorkerPool(Executor):
-    """Spawned worker processes, one task at a time each; replaced when they die.
+    """Spawned worker processes that run one task at a time and are replaced when they die.
 
-    As `concurrent.futures.ProcessPoolExecutor`, except that a worker which dies fails its
-    own task only (`WorkerDied`), that `terminate_workers` leaves none behind, and that
-    tasks can send messages. `on_message(future, message)` is called for each, and callbacks
-    of futures are, in a thread of the worker's own; for one task in their order.
+    The pool works like `concurrent.futures.ProcessPoolExecutor`, except that a worker that dies
+    fails only its own task (`WorkerDied`), that `terminate_workers` leaves no worker behind, and
+    that tasks can send messages. `on_message(future, message)` is called for each message. It and
+    the callbacks of futures run in a thread of the worker's own, in order for any one task.
 
-    A worker's libraries use one thread, so that workers are what uses the cores. It ignores
-    Ctrl-C (what happens then is the parent's decision), shows no warnings, prints nothing
-    to stdout and ends when its parent does, however that went. While a terminal app has
-    replaced sys.stderr it prints nothing at all, for it would print over the app's screen.
+    A worker's libraries use one thread, so that the workers themselves use the cores. A worker
+    ignores Ctrl-C (the parent decides what happens then), shows no warnings, prints nothing to
+    stdout and ends when its parent does, however the parent ends. While a terminal app has
+    replaced sys.stderr, a worker prints nothing at all, because it would print over the app's
+    screen.
 
-    Futures get `WorkersCannotStart` where no worker gets ready.
+    Futures get `WorkersCannotStart` if no worker gets ready.
     """
 
     def __init__(
@@ -170,16 +175,16 @@ class WorkerPool(Executor):
         initargs: tuple[Any, ...] = (),
         on_message: Callable[[Future[Any], Any], None] | None = None,
     ) -> None:
-        _refuse_while_imported()
+        _exit_if_importing()
         self._on_message = on_message
-        self._shared = pickle.dumps((initializer, initargs))
-        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()  # None: a thread ends
-        self._lock = threading.Lock()  # for what follows
-        self._stopped: BaseException | None = None  # why no task is worked on any more
-        self._killed_starts = 0
+        self._initializer_payload = pickle.dumps((initializer, initargs))
+        self._tasks: SimpleQueue[_PoolTask | None] = SimpleQueue()  # None ends a thread
+        self._lock = threading.Lock()  # guards the fields below
+        self._stop_error: BaseException | None = None  # why the pool runs no more tasks
+        self._failed_starts = 0
         self._workers: set[_Worker] = set()
         self._threads = [
-            threading.Thread(target=self._work, daemon=True, name="worker pool")
+            threading.Thread(target=self._serve_tasks, daemon=True, name="worker pool")
             for _ in range(max_workers)
         ]
         for thread in self._threads:
@@ -189,38 +194,39 @@ class WorkerPool(Executor):
         """Run `fn(*args, **kwargs)` in a worker, in the order of submission."""
         future: Future[_T] = Future()
         with self._lock:
-            if isinstance(self._stopped, WorkersCannotStart):
-                raise self._stopped
-            if self._stopped is not None:
+            if isinstance(self._stop_error, WorkersCannotStart):
+                raise self._stop_error
+            if self._stop_error is not None:
                 raise RuntimeError("the pool has ended")
-            self._tasks.put(_Task(future, (fn, args, kwargs)))
+            self._tasks.put(_PoolTask(future, (fn, args, kwargs)))
         return future
 
     def terminate_workers(self) -> None:
-        """End all workers now; when this returns they are gone.
+        """End all workers now; they are gone when this returns.
 
-        What they had sent by then is delivered; other futures are cancelled, those at work
-        by CancelledError as their exception.
+        Messages and results sent by then are delivered. Other futures are cancelled; futures of
+        running tasks get CancelledError as their exception.
         """
         self._stop(CancelledError())
-        self._join(_PATIENCE)
+        self._join(_TERMINATE_TIMEOUT_S)
         for worker in list(self._workers):
             worker.process.kill()
         self._join()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As `terminate_workers`: at the end of a `with` block nothing is waited for."""
+        """Terminate all workers, so that the end of a `with` block waits for no task."""
         self.terminate_workers()
 
     def _stop(self, error: BaseException) -> None:
         with self._lock:
-            self._stopped = self._stopped or error
+            self._stop_error = self._stop_error or error
             for worker in self._workers:
                 worker.process.terminate()
         with contextlib.suppress(Empty):
             while True:
-                if (task := self._tasks.get_nowait()) is not None:
-                    task.refuse(self._stopped)
+                task = self._tasks.get_nowait()
+                if task is not None:
+                    task.abort(self._stop_error)
         for _ in self._threads:
             self._tasks.put(None)
 
@@ -230,22 +236,22 @@ class WorkerPool(Executor):
 
     # --- the thread of a worker
 
-    def _work(self) -> None:
-        task: _Task | None = None
+    def _serve_tasks(self) -> None:
+        task: _PoolTask | None = None
         worker: _Worker | None = None
         try:
-            worker = self._ready_worker()
+            worker = self._start_ready_worker()
             while (task := self._tasks.get()) is not None:
-                worker = self._done(task, worker or self._ready_worker())
-        except BaseException as error:  # whatever it is, nobody must wait for ever
+                worker = self._execute_task(task, worker or self._start_ready_worker())
+        except BaseException as error:  # whatever it is, no caller must wait for ever
             self._stop(error)
-            if task is not None and self._stopped is not None:
-                task.refuse(self._stopped)
+            if task is not None and self._stop_error is not None:
+                task.abort(self._stop_error)
         if worker is not None:
-            self._end(worker)
+            self._terminate_worker(worker)
 
-    def _done(self, task: _Task, worker: _Worker) -> _Worker | None:
-        """Have a task done; the worker, if it lives."""
+    def _execute_task(self, task: _PoolTask, worker: _Worker) -> _Worker | None:
+        """Run a task in a worker; return the worker if it is still alive."""
         if not task.future.set_running_or_notify_cancel():
             return worker
         try:
@@ -259,8 +265,9 @@ class WorkerPool(Executor):
                 if self._on_message is not None:
                     self._on_message(task.future, answer[1])
         except (EOFError, OSError):
-            died = WorkerDied(_in_words(self._end(worker)))
-            task.future.set_exception(self._stopped or died)
+            exit_code = self._terminate_worker(worker)
+            death = WorkerDied(_describe_exit(exit_code))
+            task.future.set_exception(self._stop_error or death)
             return None
         kind, value = answer
         if kind == "result":
@@ -269,101 +276,102 @@ class WorkerPool(Executor):
             task.future.set_exception(value)
         return worker
 
-    def _ready_worker(self) -> _Worker:
-        """A worker that has what the tasks share; one that is killed at its start is replaced."""
+    def _start_ready_worker(self) -> _Worker:
+        """Return a worker that has the shared data; replace any that is killed at its start."""
         while True:
-            worker = self._started()
+            worker = self._start_worker()
             try:
-                worker.connection.send_bytes(self._shared)
+                worker.connection.send_bytes(self._initializer_payload)
                 kind, value = worker.connection.recv()
             except (EOFError, OSError):
-                code = self._end(worker)
-                if self._stopped is not None:
-                    raise self._stopped from None
-                self._killed_starts += 1
-                if code == _NO_GUARD:
+                code = self._terminate_worker(worker)
+                if self._stop_error is not None:
+                    raise self._stop_error from None
+                self._failed_starts += 1
+                if code == _EXIT_NO_MAIN_GUARD:
                     raise WorkersCannotStart(
                         "Worker processes cannot start, for each imports your script and would "
                         'start it again: put what it does under `if __name__ == "__main__":`.'
                     ) from None
-                if code >= 0 or self._killed_starts >= _STARTS:
-                    reason = _in_words(code)
+                if code >= 0 or self._failed_starts >= _MAX_FAILED_STARTS:
+                    reason = _describe_exit(code)
                     raise WorkersCannotStart(f"Worker processes cannot start: {reason}.") from None
                 continue
             if kind != "ready":
-                self._end(worker)
+                self._terminate_worker(worker)
                 raise WorkersCannotStart(f"Worker processes cannot start ({value}).")
-            self._killed_starts = 0
+            self._failed_starts = 0
             return worker
 
-    def _started(self) -> _Worker:
-        ours, theirs = multiprocessing.get_context("spawn").Pipe()
+    def _start_worker(self) -> _Worker:
+        own_end, worker_end = multiprocessing.get_context("spawn").Pipe()
         try:
             with self._lock:
-                if self._stopped is not None:
-                    raise self._stopped
-                worker = _Worker(_start_process(theirs), ours)
+                if self._stop_error is not None:
+                    raise self._stop_error
+                worker = _Worker(_start_process(worker_end), own_end)
                 self._workers.add(worker)
                 return worker
         except OSError as error:
             raise WorkersCannotStart(f"Worker processes cannot start ({error}).") from None
         finally:
-            theirs.close()
+            worker_end.close()
 
-    def _end(self, worker: _Worker) -> int:
-        """Its exit code."""
+    def _terminate_worker(self, worker: _Worker) -> int:
+        """Terminate a worker and return its exit code."""
         with self._lock:
             self._workers.discard(worker)
-        return worker.end()
+        return worker.terminate()
 
 
-def _in_words(code: int) -> str:
-    """How a process has ended that should not have."""
+def _describe_exit(code: int) -> str:
+    """Describe the unexpected end of a process."""
     if code < 0:
         return f"the worker process was killed (signal {-code}); perhaps memory ran out"
-    if code == _NO_MEMORY:
+    if code == _EXIT_NO_MEMORY:
         return "the worker process had not enough memory"
     return f"the worker process ended unexpectedly (exit code {code})"
 
 
-def _refuse_while_imported() -> None:
-    """A worker that imports a script without the `__main__` guard would start the script anew.
+def _exit_if_importing() -> None:
+    """End a worker that imports a script without the `__main__` guard.
 
-    It ends here, silently; the parent says it. (`multiprocessing` itself raises in the
-    worker, so that a person sees a traceback, and not from where it came.)
+    It would start the script again. It ends silently, and the parent reports the error.
+    (`multiprocessing` itself raises in the worker, so that the user sees a traceback but not
+    where it came from.)
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        os._exit(_NO_GUARD)
+        os._exit(_EXIT_NO_MAIN_GUARD)
 
 
 def _start_process(connection: Connection) -> BaseProcess:
-    # Nothing else travels here: `start` writes what the process needs into a pipe whose
-    # reading end it holds too, so that it would wait for a dead process for ever.
-    silent = not _has_file(sys.stderr)
+    # Pass nothing else here: `start` writes the process's data into a pipe whose reading end it
+    # holds too, so it would wait for a dead process for ever.
+    silent = not _has_file_descriptor(sys.stderr)
     process = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(connection, silent), daemon=True, name="srs-eval worker"
+        target=_worker_main, args=(connection, silent), daemon=True, name="srs-eval worker"
     )
-    with _starting, contextlib.ExitStack() as stack:
+    with _start_lock, contextlib.ExitStack() as stack:
         for name in _THREAD_VARIABLES:
-            stack.callback(_set_variable, name, os.environ.get(name))
-            _set_variable(name, "1")
-        if hasattr(signal, "pthread_sigmask"):  # Ctrl-C waits
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, before)
-        if silent:  # spawning hands over the number of sys.stderr's file
+            stack.callback(_set_environment_variable, name, os.environ.get(name))
+            _set_environment_variable(name, "1")
+        if hasattr(signal, "pthread_sigmask"):  # delays Ctrl-C
+            previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            stack.callback(signal.pthread_sigmask, signal.SIG_SETMASK, previous_mask)
+        if silent:  # spawning passes on the file number of sys.stderr
             stack.enter_context(contextlib.redirect_stderr(sys.__stderr__))
         process.start()
     return process
 
 
-def _set_variable(name: str, value: str | None) -> None:
+def _set_environment_variable(name: str, value: str | None) -> None:
     if value is None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = value
 
 
-def _has_file(stream: Any) -> bool:
+def _has_file_descriptor(stream: Any) -> bool:
     try:
         return int(stream.fileno()) >= 0
     except (AttributeError, OSError, ValueError):
@@ -373,38 +381,41 @@ def _has_file(stream: Any) -> bool:
 # --- in the worker -----------------------------------------------------------------
 
 
-def _serve(connection: Connection, silent: bool) -> None:
-    """A worker's main loop: tasks in, results out, until the pipe closes."""
-    global _channel
+def _worker_main(connection: Connection, silent: bool) -> None:
+    """Receive tasks and send results until the pipe closes: a worker's main loop."""
+    global _parent_connection
     import warnings
 
-    _settle(silent)
-    warnings.simplefilter("ignore")  # a chaotic fit's overflow is no news to a person
+    _set_up_process(silent)
+    warnings.simplefilter("ignore")  # users need not know of a chaotic fit's overflow
     try:
         try:
-            shared = connection.recv_bytes()
-            prepare_for_evaluating()
-            initializer, arguments = pickle.loads(shared)
+            payload = connection.recv_bytes()
+            reserve_blas_memory()
+            initializer, arguments = pickle.loads(payload)
             if initializer is not None:
                 initializer(*arguments)
         except (EOFError, OSError):
             raise
         except Exception as error:
-            refused = isinstance(error, InputError)
-            connection.send(("unable", in_one_line(error) if refused else described(error)))
+            if isinstance(error, InputError):
+                reason = error_message(error)
+            else:
+                reason = describe_error(error)
+            connection.send(("unable", reason))
             return
         connection.send(("ready", None))
-        _channel = connection
+        _parent_connection = connection
         while True:
-            connection.send_bytes(_answer(connection.recv_bytes()))
+            connection.send_bytes(_execute_call(connection.recv_bytes()))
     except (EOFError, OSError):
-        return  # the parent has gone, or does not want it any more
+        return  # the parent has gone, or no longer wants this worker
     except (MemoryError, SystemError):
-        os._exit(_NO_MEMORY)
+        os._exit(_EXIT_NO_MEMORY)
 
 
-def _answer(call: bytes) -> bytes:
-    """The pickled answer to a pickled call."""
+def _execute_call(call: bytes) -> bytes:
+    """Return the pickled answer to a pickled call."""
     try:
         function, args, kwargs = pickle.loads(call)
         return pickle.dumps(("result", function(*args, **kwargs)))
@@ -414,21 +425,25 @@ def _answer(call: bytes) -> bytes:
                 pickled = pickle.dumps(("error", error))
                 pickle.loads(pickled)
                 return pickled
-        return pickle.dumps(("error", RuntimeError(described(error))))
+        return pickle.dumps(("error", RuntimeError(describe_error(error))))
 
 
-def _settle(silent: bool) -> None:
+def _set_up_process(silent: bool) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if silent:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, 2)
         if hasattr(os, "nice"):
             os.nice(5)  # the app's screen comes first
-    os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)  # stdout is for data only
-    if (parent := multiprocessing.parent_process()) is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True, name="parent watch").start()
+    stderr_number = sys.__stderr__.fileno() if sys.__stderr__ else 2
+    os.dup2(stderr_number, 1)  # stdout is for data only
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(
+            target=_exit_with_parent, args=(parent,), daemon=True, name="parent watch"
+        ).start()
 
 
-def _end_with(parent: BaseProcess) -> None:
+def _exit_with_parent(parent: BaseProcess) -> None:
     wait([parent.sentinel])
     os._exit(1)

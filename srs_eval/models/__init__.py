@@ -1,7 +1,7 @@
-"""Every memory model, one file each; this module finds them.
+"""Define `Model` and load the memory models of this package, one file each.
 
-A model file defines `MODELS`, a tuple of `Model`. It imports numpy at most;
-numba, torch and others wait inside its functions, so that listing is cheap.
+A model file defines `MODELS`, a tuple of `Model`. At its top it imports numpy at most; numba, torch
+and others are imported inside its functions, so that listing the models is cheap.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from srs_eval.data.arguments import (
     check_type,
     check_whole_number,
 )
-from srs_eval.data.errors import EXTRAS, InputError, cut, described
+from srs_eval.data.errors import EXTRAS, InputError, describe_error, shorten
 from srs_eval.data.model_folder import read_model_folder
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.training.hyperparameters import Context, Hyperparameter
-from srs_eval.training.own_code import kept_apart
+from srs_eval.training.own_code import isolate_settings
 
 _Family = Literal["baseline", "online", "sm2", "history", "other", "fsrs", "neural"]
 
@@ -52,49 +52,55 @@ UNTRAINED_FLAGS = ANY_FLAG - {"recency", "partitions", "train_equals_test", "no_
 class Model:
     """One memory model.
 
-    `fit(trials, train, weights, context)` returns the parameters fitted on the
-    positions `train` (int64, review order) with training weights `weights` (same
-    shape); `predict(trials, parameters, index, context)` returns the probability
-    of recall of the trials `index` (float64, same shape). Parameters are a list of
-    floats where they can be shown, else any picklable object. `fit` raises
-    `NotEnoughData` where upstream falls back to the defaults; the engine then does.
-    A model that learns while it is evaluated sets `online(trials, context)` instead of
-    both; it returns the probabilities for `trials.test_index`.
+    `fit(trials, train, weights, context)` returns the parameters fitted on the positions `train`
+    (int64, review order) with training weights `weights` (same shape). Parameters are a list of
+    floats where they can be shown, else any picklable object. `fit` raises `NotEnoughData` where
+    upstream falls back to the defaults; the engine then uses them.
+
+    `predict(trials, parameters, index, context)` returns the probability of recall of the trials
+    `index` (float64, same shape).
+
+    A model that learns while it is evaluated sets `online(trials, context)` instead of both; it
+    returns the probabilities for `trials.test_index`.
     """
 
     name: str
     family: _Family
-    inputs: str  # of IL, FIL, G, SR, AT as in "IL, G, SR"; "-" for none
+    inputs: str  # some of IL, FIL, G, SR, AT, as in "IL, G, SR"; "-" for none
     parameters: int  # number of trainable parameters, as tables show it
     source: str  # where the formula is from: paper, or repository and path
     predict: Callable[[Trials, Any, IntArray, Context], FloatArray] | None = None
     fit: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
     fit_s0: Callable[[Trials, IntArray, FloatArray, Context], Any] | None = None
-    """Fits the initial stabilities only (`-pretrain`)."""
+    """Fits only the initial stabilities (`-pretrain`)."""
     online: Callable[[Trials, Context], FloatArray] | None = None
     members: tuple[str, ...] = ()
-    """Names of the configurations whose predictions `combine` makes one of, for a model that has
-    neither of the above: the engine runs them."""
+    """Names of the configurations whose predictions `combine` merges into one, in a model without
+    `predict` and `online`; the engine runs them."""
     combine: Callable[[Sequence[FloatArray]], FloatArray] | None = None
-    """Predictions of the members, (k,) each, to one (k,)."""
+    """Merges the predictions of the members, (k,) each, into one array (k,)."""
     loss: (
         Callable[[Trials, FloatArray, IntArray, FloatArray, Context], tuple[float, FloatArray]]
         | None
     ) = None
-    """What `fit` lowers, `loss(trials, w, train, weights, context)`, and its gradient: only for
-    `models check`, where a training of one's own has a gradient written by hand."""
+    """`loss(trials, w, train, weights, context)` returns the loss that `fit` reduces, and its
+    gradient. Only `models check` uses it, for a user's training whose gradient is written by
+    hand."""
     pretrain: Callable[[Sequence[Trials], Context], Mapping[str, NDArray[Any]]] | None = None
-    """Trains on many users, each an element of the first argument, which is read when asked for:
-    `srs-eval models pretrain`. With --weights, `fit` and `predict` find what it returned in
-    `context.pretrained`."""
+    """Trains on many users (`srs-eval models pretrain`). Each element of the first argument is one
+    user, who is read only when the element is accessed. With --weights, `fit` and `predict` find
+    the returned weights in `context.pretrained`."""
     default: Callable[[Context], Any] = field(default=lambda context: [])
-    """Parameters used untrained (`-dry-run`) and where there is too little to train on."""
+    """Returns the parameters used without training (`-dry-run`) and where there is too little to
+    train on."""
     default_secs: Callable[[Context], Any] | None = None
-    """The same where intervals are fractions of a day, if they differ there."""
+    """Returns the default parameters where intervals are fractions of a day, if they differ
+    there."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of configurations: alias -> configuration name."""
     configurations: tuple[str, ...] = ()
-    """The names that `all` means for this model; () for its own name only."""
+    """Names of the configurations that the group `all` includes; () for the model's own name
+    only."""
     standard: str = ""
     """The configuration that the bare model name means, where it is not the name itself."""
     always_short: bool = False  # same-day reviews are always in the histories
@@ -104,257 +110,302 @@ class Model:
     compiles: Literal["always", "to train", "never"] = "always"
     """When kernels have to be compiled, if they are not on disk yet."""
     needs: str = ""
-    """A module of `srs_eval.data.errors.EXTRAS` that it cannot do without, "" for none."""
+    """Module of `srs_eval.data.errors.EXTRAS` that the model requires; "" for none."""
     packages: tuple[str, ...] = ()
-    """Whose versions its figures depend on, as pip names them; torch is known by `needs`."""
+    """Packages whose versions affect the figures, by their pip names; `needs` covers torch."""
     weights: Callable[[Context], str] | None = None
-    """Digest of files of the person's own that it cannot do without, "" where there are none: it
-    is not part of a group then."""
+    """Returns a digest of the user's own files that the model requires, or "" where there are none;
+    the model then belongs to no group."""
     given: bool = False
-    """Somebody else has predicted: the engine takes what the log was given (`ReviewLog.given`)."""
+    """The predictions are external: the engine takes them from `ReviewLog.external_predictions`."""
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
-    """What belongs beside the figures of a learner."""
+    """Returns remarks to show next to a learner's figures."""
     uses_device: bool = False
     """Runs on `Context.device`; a batch has one process for all such models."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
-    """What `fit` can be set to by the context; with SEED where it draws random numbers."""
+    """Settings of `fit` that the context can change; includes SEED where `fit` draws random
+    numbers."""
     count_parameters: Callable[[Context, ReviewLog | None], int | None] | None = None
-    """Counts parameters where `parameters` is 0 because it cannot say: of a torch module, of a file
-    of weights (for a learner, if one is given). None: nobody knows, and tables show "–"."""
+    """Counts the parameters where `parameters` is 0 because their number is not fixed: those of a
+    torch module or of a weight file (for the given learner, if any). None means that the number is
+    unknown; tables then show "–"."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     seconds_per_10k: float = 0.1
-    """Processor time for 10,000 reviews, metrics included, on a laptop's core, warm."""
+    """Processor time for 10,000 reviews, metrics included, on one core of a laptop, once warmed
+    up."""
     seconds_besides: float = 0.0
-    """Processor time beside it, however few reviews there are."""
+    """Additional processor time, which does not depend on the number of reviews."""
     seconds_to_compile: float = 1.8
-    """The same for compiling its kernels, as the first run after an update does."""
+    """Processor time for compiling the kernels, as in the first run after an update."""
     kernels_of: str = ""
-    """Name of a model with the same kernels: the first of them compiles for all."""
+    """Name of a model with the same kernels; the first of these models to run compiles for all."""
     version: int = 1  # raise it when figures change: cached results become stale
-    note: str = ""  # one sentence that belongs beside the figures
+    note: str = ""  # one sentence to show next to the figures
     extra: bool = False  # not part of the group `all`
-    file: _ModelFile | None = None
-    """Where it was loaded from, for a model that is no part of this package."""
+    file: ModelFile | None = None
+    """File that the model was loaded from, if it is not part of this package."""
 
     @property
-    def compiled_as(self) -> str:
-        """What models whose kernels are compiled together have in common."""
+    def kernel_owner(self) -> str:
+        """Name shared by models whose kernels are compiled together."""
         return self.kernels_of or self.name
 
     @property
     def has_known_code(self) -> bool:
-        """Whether a change of what it is made of is noticed, so that its figures can be kept."""
-        return self.file is None or self.file.is_whole
+        """Return whether changes to the model's files are noticed, so its figures can be kept."""
+        return self.file is None or self.file.is_complete
 
-    def code_kept_apart(self) -> AbstractContextManager[None]:
-        """Surround calls of its functions: what it changes of the process is no other model's."""
+    def isolate_settings(self) -> AbstractContextManager[None]:
+        """Return a context for calls of the model's functions that isolates their process settings.
+
+        Changes that the functions make to the process do not affect other models.
+        """
         if self.file is None:
             return nullcontext()
-        return kept_apart(None if self.file == MADE_HERE else self.file.path)
+        return isolate_settings(None if self.file == IN_MEMORY else self.file.path)
 
     @property
-    def trained(self) -> bool:
+    def is_trained(self) -> bool:
         return self.fit is not None
 
-    def __reduce__(self) -> tuple[Callable[..., Model], tuple[str, _ModelFile | None]]:
-        """It holds functions that cannot be pickled: its name travels to worker processes."""
+    def __reduce__(self) -> tuple[Callable[..., Model], tuple[str, ModelFile | None]]:
+        """Pickle the model by name, because its functions cannot be pickled.
+
+        Worker processes look the model up by its name. Raises PicklingError if `all_models()` holds
+        another model of this name.
+        """
         if all_models().get(self.name) is not self:
             raise PicklingError(f"all_models() does not hold this model called {self.name}")
-        return _named, (self.name, self.file)
+        return _restore_model, (self.name, self.file)
 
 
-def not_counted(context: Context, log: ReviewLog | None) -> None:
-    """The number of parameters of a model that nobody can count (`Model.count_parameters`)."""
+def count_unknown(context: Context, log: ReviewLog | None) -> None:
+    """Return None, for a model whose number of parameters is unknown (`Model.count_parameters`)."""
 
 
 @dataclass(frozen=True)
-class _ModelFile:
-    """A file with models of one's own, as it was when it was loaded."""
+class ModelFile:
+    """A Python file with user models, as it was when it was loaded."""
 
     path: Path
-    digest: str  # of what is in it and in the other files of its folder (`data.model_folder`)
-    code: str  # digest of the Python files alone
-    is_whole: bool  # whether the digest tells every change in the folder
+    digest: str  # of its content and the other files of its folder (`data.model_folder`)
+    code_digest: str  # digest of the Python files alone
+    is_complete: bool  # whether the digest covers every change in the folder
 
 
-MADE_HERE = _ModelFile(Path(), "", "", is_whole=False)
-"""Stands for the file of a model that is an object of this process only."""
-_own_folders: list[str] = []
+IN_MEMORY = ModelFile(Path(), "", "", is_complete=False)
+"""Stands in for the file of a model that exists only in this process."""
+_model_folders: list[str] = []
 
 
-def _named(name: str, file: _ModelFile | None) -> Model:
+def _restore_model(name: str, file: ModelFile | None) -> Model:
     if file is not None and name not in all_models():
         load_model_file(file.path)
     model = all_models()[name]
-    if _code_of(model.file) != _code_of(file):
+    if _code_identity(model.file) != _code_identity(file):
         raise InputError(f"{file and file.path} was changed while it was in use: run it again.")
     return model
 
 
-def _code_of(file: _ModelFile | None) -> tuple[Path, str] | None:
-    """What has to be the same in all processes of a run; a log beside it may grow meanwhile."""
-    return None if file is None else (file.path, file.code)
+def _code_identity(file: ModelFile | None) -> tuple[Path, str] | None:
+    """Return what must be the same in all processes of a run: path and code digest.
+
+    Other files of the folder, such as a log, may change meanwhile.
+    """
+    return None if file is None else (file.path, file.code_digest)
 
 
-def _forget_helpers(code: Iterable[Path]) -> None:
-    """Let a changed model file import what lies beside it anew."""
-    paths = {str(path) for path in code}
+def _forget_modules(files: Iterable[Path]) -> None:
+    """Remove the modules of these files from `sys.modules`, so that they are imported anew.
+
+    A changed model file then imports its neighbours as they are now.
+    """
+    paths = {str(path) for path in files}
     for name, module in list(sys.modules.items()):
         if name != "__main__" and getattr(module, "__file__", None) in paths:
             del sys.modules[name]
 
 
 def load_model_file(path: str | Path) -> tuple[Model, ...]:
-    """Adds the models of a Python file of one's own to `all_models()`.
+    """Add the models of a user's Python file to `all_models()` and return them.
 
-    It is written as the files here are, with `MODELS`; docs/adding-a-model.md. Its code is run.
-    Where the file or its folder has changed since, its models take the place of the earlier ones.
-    Raises InputError where it cannot be used.
+    The file defines `MODELS`, as the files here do (docs/adding-a-model.md); its code is executed.
+    If the file or its folder has changed since it was last loaded, its models replace the earlier
+    ones.
+
+    Raises InputError if the file cannot be used.
     """
     check_path("path", A_FILE, path)
     path = Path(path).expanduser().absolute()
     try:
         content = path.read_bytes()
         folder = read_model_folder(path)
-        file = _ModelFile(path, folder.digest, folder.code_digest, folder.is_whole)
+        file = ModelFile(path, folder.digest, folder.code_digest, folder.is_complete)
     except OSError as error:
         raise InputError(f'"{path}" cannot be read ({error.strerror}).') from None
-    loaded = {name: model for name, model in all_models().items() if _lies_at(model, path)}
-    if loaded and file.is_whole and all(model.file == file for model in loaded.values()):
+    loaded = {name: model for name, model in all_models().items() if _is_from_file(model, path)}
+    if loaded and file.is_complete and all(model.file == file for model in loaded.values()):
         return tuple(loaded.values())
     _make_importable(path.parent)
     if loaded:
-        _forget_helpers(folder.code)
+        _forget_modules(folder.code_files)
     for name in loaded:
         del all_models()[name]
     module = ModuleType(f"srs_eval_model_file_{file.digest[:16]}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
-        # What was hashed, not what bytecode there may be of it.
-        with kept_apart(path):
+        # Execute the content that was hashed, not bytecode that may exist of it.
+        with isolate_settings(path):
             exec(compile(content, path, "exec"), vars(module))
         models = tuple(replace(model, file=file) for model in vars(module).get("MODELS", ()))
-        found = (
-            _wrong_with(model, [each.name for each in models[:k]]) for k, model in enumerate(models)
-        )
-        wrong = next(filter(None, found), "")
+        fault = ""
+        earlier_names: list[str] = []
+        for model in models:
+            fault = _find_fault(model, earlier_names)
+            if fault:
+                break
+            earlier_names.append(model.name)
     except BaseException as error:
         all_models().update(loaded)
         if type(error) is KeyboardInterrupt:
             raise
         del sys.modules[module.__name__]
-        raise InputError(f'"{path}" is no file of models: {described(error)}.') from error
-    if wrong or not models:
+        raise InputError(f'"{path}" is no file of models: {describe_error(error)}.') from error
+    if fault or not models:
         all_models().update(loaded)
-        said = f": {cut(wrong)}" if wrong else " has no models in MODELS"
-        raise InputError(f'"{path}"{said}.')
+        problem = f": {shorten(fault)}" if fault else " has no models in MODELS"
+        raise InputError(f'"{path}"{problem}.')
     all_models().update({model.name: model for model in models})
     return models
 
 
-def _lies_at(model: Model, path: Path) -> bool:
+def _is_from_file(model: Model, path: Path) -> bool:
     return model.file is not None and model.file.path == path
 
 
 def add_model(model: Model) -> str:
-    """Adds a model that is made here, in a notebook say, to `all_models()`; its name.
+    """Add a model created in this process, such as in a notebook, and return its name.
 
-    It joins no group, and replaces what was made here under its name before. Raises InputError
-    where it cannot be used.
+    The model is added to `all_models()`, joins no group, and replaces a model of the same name that
+    was added this way before. Raises InputError if it cannot be used.
     """
     models = all_models()
-    if (before := models.get(model.name)) is model:
+    previous = models.get(model.name)
+    if previous is model:
         return model.name
-    if before is not None and before.file == MADE_HERE:
+    if previous is not None and previous.file == IN_MEMORY:
         del models[model.name]
-    if wrong := _wrong_with(model, []):
-        raise InputError(f"{cut(wrong)}.")
-    models[model.name] = replace(model, file=MADE_HERE, extra=True)
+    fault = _find_fault(model, [])
+    if fault:
+        raise InputError(f"{shorten(fault)}.")
+    models[model.name] = replace(model, file=IN_MEMORY, extra=True)
     return model.name
 
 
 def _make_importable(folder: Path) -> None:
-    """Lets what lies in the folder be imported, also while a model runs; what is installed wins.
+    """Make a folder's modules importable, also while a model runs; installed modules win.
 
-    Raises InputError where a module of this name from another model's folder is in use.
+    Raises InputError if a module of the same name from another model's folder is in use.
     """
     for path in folder.glob("*.py"):
-        there = getattr(sys.modules.get(path.stem), "__file__", None)
-        if there and Path(there).parent != folder and str(Path(there).parent) in _own_folders:
-            raise InputError(f'"{path}" and "{there}" cannot be used in one run: rename one.')
-    if str(folder) not in _own_folders:
-        _own_folders.append(str(folder))
+        imported = getattr(sys.modules.get(path.stem), "__file__", None)
+        if not imported:
+            continue
+        imported_folder = Path(imported).parent
+        if imported_folder != folder and str(imported_folder) in _model_folders:
+            raise InputError(f'"{path}" and "{imported}" cannot be used in one run: rename one.')
+    if str(folder) not in _model_folders:
+        _model_folders.append(str(folder))
         sys.path.append(str(folder))
 
 
 _FUNCTIONS = (
-    *("predict", "fit", "fit_s0", "online", "combine", "loss", "pretrain", "default_secs"),
-    *("weights", "remarks", "count_parameters"),
+    "predict",
+    "fit",
+    "fit_s0",
+    "online",
+    "combine",
+    "loss",
+    "pretrain",
+    "default_secs",
+    "weights",
+    "remarks",
+    "count_parameters",
 )
 _COLLECTIONS = ("members", "configurations", "flags", "packages")
 
 
 def _check_types(model: Model) -> None:
-    """Raise InputError for a part of a model that is of another type."""
+    """Raise InputError if a field of the model has the wrong type."""
     name = model.name
     if not isinstance(name, str):
-        return  # that is said of all texts
+        return  # reported together with all other texts
     check_whole_number(f"{name}: parameters", model.parameters, least=0)
     check_function(f"{name}: default", "a function", model.default)
-    for part in _FUNCTIONS:
-        function = getattr(model, part)
+    for field_name in _FUNCTIONS:
+        function = getattr(model, field_name)
         if function is not None:
-            check_function(f"{name}: {part}", "a function", function)
-    for part in _COLLECTIONS:
-        check_texts(f"{name}: {part}", "a collection of texts", getattr(model, part))
-    for part, words in (("aliases", "a dictionary of texts"), ("parameters_with", "a dictionary")):
-        check_mapping(f"{name}: {part}", words, getattr(model, part))
+            check_function(f"{name}: {field_name}", "a function", function)
+    for field_name in _COLLECTIONS:
+        check_texts(f"{name}: {field_name}", "a collection of texts", getattr(model, field_name))
+    check_mapping(f"{name}: aliases", "a dictionary of texts", model.aliases)
+    check_mapping(f"{name}: parameters_with", "a dictionary", model.parameters_with)
     words = "a tuple of Hyperparameter objects"
     check_type(f"{name}: hyperparameters", words, model.hyperparameters, tuple, list)
     for hyperparameter in model.hyperparameters:
         check_type(f"{name}: hyperparameters", words, hyperparameter, Hyperparameter)
 
 
-def _wrong_with(model: Model, before: Sequence[str]) -> str:
-    """Why a model of one's own cannot be used; "" where it can."""
+def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
+    """Return the reason why a user model cannot be used, or "" if it can."""
     try:
         _check_types(model)
     except InputError as error:
         return str(error).removesuffix(".")
     texts: list[object] = [
-        *(model.name, model.family, model.inputs, model.source, model.note, model.needs),
-        *(model.standard, model.kernels_of, *model.configurations, *model.flags),
-        *(*model.aliases, *model.aliases.values()),
+        model.name,
+        model.family,
+        model.inputs,
+        model.source,
+        model.note,
+        model.needs,
+        model.standard,
+        model.kernels_of,
+        *model.configurations,
+        *model.flags,
+        *model.aliases,
+        *model.aliases.values(),
     ]
-    if no_text := [each for each in texts if not isinstance(each, str)]:
-        return f"{no_text[0]!r} stands where a model has a text, such as its name"
+    for text in texts:
+        if not isinstance(text, str):
+            return f"{text!r} stands where a model has a text, such as its name"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
         return f"{model.name!r} is no name for a model: letters, digits and . % + _ - [ ] make one"
     if model.family not in get_args(_Family):
         return f"{model.name} has the family {model.family!r}, which is none of the groups"
     if model.needs and model.needs not in EXTRAS:
         return f"{model.name} needs {model.needs!r}, which is none of {', '.join(EXTRAS)}"
-    if model.name in before:
+    if model.name in earlier_names:
         return f"there are two models called {model.name}"
-    from srs_eval.models.configurations import meant_by
+    from srs_eval.models.configurations import find_meaning
 
-    known = meant_by(model.name)
-    return f"{model.name} means {known} already; give it another name" if known else ""
+    meaning = find_meaning(model.name)
+    return f"{model.name} means {meaning} already; give it another name" if meaning else ""
 
 
 @cache
 def all_models() -> dict[str, Model]:
-    """Every model by name, in order of name within families; last those of one's own files."""
-    found: dict[str, Model] = {}
+    """Return every model by name, sorted by family and name; models of user files come last."""
+    models: dict[str, Model] = {}
     for info in pkgutil.iter_modules(__path__):
         if info.name.startswith("_"):
             continue
         module = importlib.import_module(f"{__name__}.{info.name}")
         for model in getattr(module, "MODELS", ()):
-            if model.name in found:
+            if model.name in models:
                 raise RuntimeError(f"two models are called {model.name}")
-            found[model.name] = model
+            models[model.name] = model
     families = get_args(_Family)
-    return dict(sorted(found.items(), key=lambda item: (families.index(item[1].family), item[0])))
+    return dict(sorted(models.items(), key=lambda item: (families.index(item[1].family), item[0])))

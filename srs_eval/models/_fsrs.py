@@ -1,7 +1,7 @@
-"""What several FSRS versions share: limits, formulas of v4 to FSRS-6, the fit of S0.
+"""Code that several FSRS versions share: limits, formulas of v4 to FSRS-6, the fit of S0.
 
-Formulas: srs-benchmark other.py, fsrs-optimizer (fsrs_optimizer.py), see the versions.
-Parameters are w[0], w[1] ... as in every one of them.
+Formulas: srs-benchmark other.py, fsrs-optimizer (fsrs_optimizer.py), see the versions. Parameters
+are w[0], w[1] ... as in each version.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ LOG_09 = -0.10536051565782628  # log(0.9): R is 0.9 after s days
 S_MAX = 36500.0
 
 
-def least_stability(trials: Trials) -> float:
-    """In days; smaller where intervals are fractions of a day. The same up to FSRS-5."""
+def minimum_stability(trials: Trials) -> float:
+    """Return the minimum stability in days, which is the same up to FSRS-5.
+
+    It is smaller where intervals are fractions of a day.
+    """
     return 1e-6 if trials.protocol.secs else 0.01
 
 
@@ -31,7 +34,7 @@ def init_s(rating: Value, w: Value) -> Value:
 
 
 def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Value) -> Value:
-    """The same from v4 on."""
+    """Return the stability after a success; the formula is the same from v4 on."""
     hard_penalty = where(rating == 2.0, w[15], 1.0)
     easy_bonus = where(rating == 4.0, w[16], 1.0)
     return s * (
@@ -46,7 +49,10 @@ def stability_after_success(s: Value, d: Value, r: Value, rating: Value, w: Valu
 
 
 def stability_after_failure(s: Value, d: Value, r: Value, w: Value) -> Value:
-    """The same from v4 on, but later versions set it a limit."""
+    """Return the stability after a failure.
+
+    The formula is the same from v4 on, but later versions limit the result.
+    """
     return w[11] * power(d, -w[12]) * (power(s + 1.0, w[13]) - 1.0) * exp((1.0 - r) * w[14])
 
 
@@ -58,7 +64,10 @@ def init_d(rating: Value, w: Value) -> Value:
 
 
 def raw_next_d(d: Value, rating: Value, w: Value) -> Value:
-    """Linear damping towards 10, reversion to the difficulty of a first Easy."""
+    """Return the difficulty after a review, before it is clamped.
+
+    It is damped linearly towards 10 and reverts to the difficulty of a first Easy.
+    """
     damped = d - w[6] * (rating - 3.0) * (10.0 - d) / 9.0
     return w[7] * (w[4] - exp(3.0 * w[5]) + 1.0) + (1.0 - w[7]) * damped
 
@@ -70,39 +79,42 @@ def next_d(d: Value, rating: Value, w: Value) -> Value:
 # Steps of v4 to FSRS-6
 
 
-def _no_limit(forgotten: Value, s: Value, w: Value) -> Value:
-    return forgotten
+def _no_limit(after_failure: Value, s: Value, w: Value) -> Value:
+    return after_failure
 
 
-def limit_of_v5(forgotten: Value, s: Value, w: Value) -> Value:
-    """What w[17] and w[18] make of S; a failure leaves no more than that."""
-    return minimum(forgotten, s / exp(w[17] * w[18]))
+def limit_lapse_v5(after_failure: Value, s: Value, w: Value) -> Value:
+    """Limit the stability after a failure to s / exp(w[17] w[18])."""
+    return minimum(after_failure, s / exp(w[17] * w[18]))
 
 
-def steps(
-    least: int,
+def make_steps(
+    minimum_index: int,
     curve: Callable[[Value, Value, Value], Value],
     init_d: Callable[[Value, Value], Value] = init_d,
     next_d: Callable[[Value, Value, Value], Value] = next_d,
     limit: Callable[[Value, Value, Value], Value] = _no_limit,
 ) -> dict[str, Any]:
-    """The functions of a `RecurrentModel` with a state (s, d), whose least stability is w[least].
+    """Return the functions of a `RecurrentModel` with a state (s, d).
 
-    R is curve(t, s, w); after a failure, S is limit(what the formula gives, s, w).
+    The minimum stability is w[minimum_index]; R is curve(t, s, w). After a failure, S is limit(S by
+    the formula, s, w).
     """
 
     def first(rating: Value, w: Value) -> State:
-        return clamp(init_s(rating, w), w[least], S_MAX), clamp(init_d(rating, w), 1.0, 10.0)
+        return clamp(init_s(rating, w), w[minimum_index], S_MAX), clamp(
+            init_d(rating, w), 1.0, 10.0
+        )
 
     def success(state: State, t: Value, rating: Value, w: Value) -> State:
         s, d = state
         new_s = stability_after_success(s, d, curve(t, s, w), rating, w)
-        return clamp(new_s, w[least], S_MAX), next_d(d, rating, w)
+        return clamp(new_s, w[minimum_index], S_MAX), next_d(d, rating, w)
 
     def failure(state: State, t: Value, rating: Value, w: Value) -> State:
         s, d = state
         new_s = limit(stability_after_failure(s, d, curve(t, s, w), w), s, w)
-        return clamp(new_s, w[least], S_MAX), next_d(d, rating, w)
+        return clamp(new_s, w[minimum_index], S_MAX), next_d(d, rating, w)
 
     def recall(t: Value, state: State, w: Value) -> Value:
         return curve(t, state[0], w)
@@ -113,18 +125,18 @@ def steps(
 # Initial stabilities
 
 
-def s0_fit(
+def make_s0_fit(
     default: Sequence[float],
     decay: float,
     *,
-    least: Callable[[Trials], float] = least_stability,
+    least: Callable[[Trials], float] = minimum_stability,
     default_secs: Sequence[float] | None = None,
 ) -> Callable[[Trials, IntArray, FloatArray, Context], list[float]]:
-    """A `fit` that gives the default parameters with S0 fitted; `default_secs`: see `Model`.
+    """Return a `fit` that fits S0 and leaves the other parameters at their defaults.
 
-    R(t) = (1 + factor t/S)^-decay. Fractions of a day are fitted as they are, whole days
-    with a review of average recall added to each interval and a pull to the default. The
-    weights are not used, as upstream.
+    R(t) = (1 + factor t/S)^-decay. Fractional intervals are fitted as they are. For whole days, a
+    review of average recall is added to each interval, and S0 is pulled towards the default. The
+    weights are not used, as upstream. `default_secs`: see `Model`.
     """
 
     def fit_s0(
@@ -148,19 +160,25 @@ def s0_fit(
 # Whole models
 
 
-def early_version(
+def make_early_version(
     name: str,
     recurrent: RecurrentModel,
     fit_s0: Callable[..., list[float]] | None = None,
-    **more: Any,
+    *,
+    source: str,
+    seconds_per_10k: float,
+    note: str = "",
+    default_secs: Callable[[Context], Any] | None = None,
 ) -> Model:
-    """FSRS before v5; `more` of its `Model`."""
+    """Return the model of an FSRS version before v5; for the other arguments see `Model`."""
 
-    def of_trials(trials: Trials, context: Context) -> RecurrentModel:
-        return replace(recurrent, constants=(least_stability(trials),))
+    def make_recurrent(trials: Trials, context: Context) -> RecurrentModel:
+        return replace(recurrent, constants=(minimum_stability(trials),))
 
-    trainable = Trainable(of_trials, fit_s0)
-    start = (START,) if fit_s0 else ()
+    trainable = Trainable(make_recurrent, fit_s0)
+    hyperparameters = recurrent.hyperparameters
+    if fit_s0 is not None:
+        hyperparameters = (*hyperparameters, START)
     return Model(
         name=name,
         family="fsrs",
@@ -169,6 +187,9 @@ def early_version(
         predict=trainable.predict,
         fit=trainable.fit,
         default=lambda context: list(recurrent.default),
-        hyperparameters=(*recurrent.hyperparameters, *start),
-        **more,
+        default_secs=default_secs,
+        hyperparameters=hyperparameters,
+        source=source,
+        seconds_per_10k=seconds_per_10k,
+        note=note,
     )

@@ -25,29 +25,29 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.training.compile import Gradient, as_function, compiled, specialised
+from srs_eval.training.compile import Gradient, compile_kernel, specialise, to_function
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, adam
-from srs_eval.training.optimisers import by_trial, length_order, training_rows
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, minimise_by_adam
+from srs_eval.training.optimisers import select_training_rows, sort_by_length, spread_over_trials
 
 START = (0.176786766570677, 0.216967308403809, 0.254893976981164, -0.704205679427144, 0.025)
-_LEAST = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
-_MOST = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
-_SECONDS = 86_400.0
-_TINY = 1e-300  # a sum of powers or a time below this counts as this
+_LOWER = np.array([0.001, 0.001, 0.001, -np.inf, 0.001])
+_UPPER = np.array([1.0, 1.0, 1.0, -0.001, 1.0])
+_SECONDS_PER_DAY = 86_400.0
+_TINY = 1e-300  # smaller sums of powers and smaller times count as this
 
 
-# The steps work on e^m and ln(t_n - t_k); `_left` is one term of the sum.
+# The steps work on e^m and ln(t_n - t_k); `_remaining_strength` is one term of the sum.
 
 
-def _left(before: Value, ln_age: Value, w: Value) -> Value:
-    """What is left of a practice that found the activation ln `before`."""
-    ln = log(_SECONDS * w[4]) + ln_age
+def _remaining_strength(before: Value, ln_age: Value, w: Value) -> Value:
+    """Return what remains of a practice that took place at the activation ln(`before`)."""
+    ln = log(_SECONDS_PER_DAY * w[4]) + ln_age
     return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
 
 
 def recall(activation: Value, w: Value) -> Value:
-    """p, from e^m."""
+    """Return the probability of recall p; `activation` is e^m."""
     odds = (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
     return 1.0 / (1.0 + exp(minimum(odds, 700.0)))
 
@@ -56,23 +56,23 @@ def recall(activation: Value, w: Value) -> Value:
 
 
 @dataclass(frozen=True, eq=False)
-class _Paths:
-    """What activations depend on: the tree of all beginnings of interval sequences.
+class _PathTree:
+    """The tree of all prefixes of interval sequences, on which activations depend.
 
-    Node v is reached by a sequence of `depth[v]` intervals. As an example of it serve the
-    history rows `first_row[v] ... first_row[v] + depth[v]`, the last being the node's own.
-    Nodes are numbered by depth, so that a node comes after those it depends on.
+    Node v is reached by a sequence of `depth[v]` intervals. An example of the sequence is in the
+    rows `first_row[v] ... first_row[v] + depth[v]` of the history, the last one being the node's
+    own. Nodes are numbered by depth, so that a node comes after the nodes it depends on.
     """
 
-    node: IntArray  # (m,) of each history row
+    node: IntArray  # (m,) node of each history row
     time: FloatArray  # (m,) days since the card's first review
     depth: IntArray  # (nodes,)
     first_row: IntArray  # (nodes,)
     ln_days: FloatArray
-    """ln of 0, 1, 2 ... days where all intervals are whole, else empty."""
+    """ln of 0, 1, 2 ... days if all intervals are whole, else empty."""
 
 
-def _make_paths(trials: Trials) -> _Paths:
+def _build_path_tree(trials: Trials) -> _PathTree:
     delta_t = trials.history_delta_t
     m = len(delta_t)
     length = np.zeros(m, np.int64)  # of each card's needed rows, at the card's first row
@@ -83,33 +83,40 @@ def _make_paths(trials: Trials) -> _Paths:
     time = np.zeros(m)
     _, interval = np.unique(delta_t, return_inverse=True)
     node = np.zeros(m, np.int64)
-    depths, rows = [np.zeros(1, np.int64)], [starts[:1]]
-    known = 1
+    depths = [np.zeros(1, np.int64)]
+    first_rows = [starts[:1]]
+    nodes = 1
     parent = np.zeros(len(starts), np.int64)
     for step in range(1, int(lengths.max())):
         count = int(np.searchsorted(-lengths, -step, side="left"))
-        own = starts[:count] + step
-        time[own] = time[own - 1] + delta_t[own]
-        key = parent[:count] * (m + 1) + interval[own]
-        _, example, place = np.unique(key, return_index=True, return_inverse=True)
-        parent = known + place
-        node[own] = parent
+        rows = starts[:count] + step
+        time[rows] = time[rows - 1] + delta_t[rows]
+        key = parent[:count] * (m + 1) + interval[rows]
+        _, example, child = np.unique(key, return_index=True, return_inverse=True)
+        parent = nodes + child
+        node[rows] = parent
         depths.append(np.full(len(example), step))
-        rows.append(starts[example])
-        known += len(example)
-    whole = not np.any(delta_t % 1)
-    longest = int(time.max()) if whole else 0
-    if whole and longest < 10**6:
+        first_rows.append(starts[example])
+        nodes += len(example)
+    has_whole_days = not np.any(delta_t % 1)
+    longest = int(time.max()) if has_whole_days else 0
+    if has_whole_days and longest < 10**6:
         ln_days = np.log(np.maximum(np.arange(longest + 1.0), _TINY))
     else:
         ln_days = np.empty(0)
-    return _Paths(node, time, np.concatenate(depths), np.concatenate(rows), ln_days)
+    return _PathTree(
+        node=node,
+        time=time,
+        depth=np.concatenate(depths),
+        first_row=np.concatenate(first_rows),
+        ln_days=ln_days,
+    )
 
 
-class _Part(NamedTuple):
-    """The nodes of some trials with those these depend on, and room for the kernel.
+class _KernelBatch(NamedTuple):
+    """The nodes of some trials, the nodes they depend on, and buffers for the kernel.
 
-    They are ordered by depth; where it changes, nodes without outcomes fill up the LANES.
+    Nodes are ordered by depth; where the depth changes, nodes without outcomes fill up the LANES.
     """
 
     first: IntArray  # (groups + 1,) where a group's terms begin
@@ -117,18 +124,18 @@ class _Part(NamedTuple):
     ln_age: FloatArray  # (terms,) ln of the days since the practice
     passes: FloatArray  # (nodes,) weight of the trials that were recalled
     failures: FloatArray
-    tape: FloatArray  # what terms leave for their gradients
+    tape: FloatArray  # numbers that terms store for their gradients
     activation: FloatArray  # (1, nodes) result, e^m
-    bar: FloatArray  # (1, nodes) its gradient
+    bar: FloatArray  # (1, nodes) gradient in the activation
     w_bar: FloatArray  # (5, LANES) result, gradient in w
 
 
-def _closure(
+def _collect_needed_nodes(
     node: IntArray, start: IntArray, own: IntArray, needed: NDArray[np.bool_], found: IntArray
 ) -> int:
-    """Writes the nodes of the rows start ... own of each trial to `found`; how many.
+    """Write the nodes of rows start ... own of each trial to `found`, and return their number.
 
-    `needed` (all nodes,) is False and becomes so again.
+    `needed` (all nodes,) must be False everywhere and is so again afterwards.
     """
     count = 0
     for trial in range(len(own)):
@@ -143,7 +150,7 @@ def _closure(
     return count
 
 
-def _lay_out(
+def _fill_batch(
     nodes: IntArray,
     place: IntArray,
     first: IntArray,
@@ -156,7 +163,7 @@ def _lay_out(
     earlier: NDArray[np.int32],
     ages: FloatArray,
 ) -> None:
-    """Fills `earlier`, the logarithms of ages, and `place_of` (all nodes,), from each `place`."""
+    """Fill `earlier`, `ages` (with their logarithms) and `place_of` (all nodes,) from `place`."""
     for k in range(len(nodes)):
         place_of[nodes[k]] = place[k]
     for k in range(len(nodes)):
@@ -170,102 +177,118 @@ def _lay_out(
             to += LANES
 
 
-def _part(
-    paths: _Paths, trials: Trials, rows: IntArray, weights: FloatArray
-) -> tuple[_Part, IntArray]:
-    """The part for the kernel, and the node of each row."""
-    own = trials.history_end[rows]
+def _make_batch(
+    paths: _PathTree, trials: Trials, rows: IntArray, weights: FloatArray
+) -> tuple[_KernelBatch, IntArray]:
+    """Return the batch for the kernel, and the position of each row's node in it."""
+    own_row = trials.history_end[rows]
     start = trials.history_start[rows]
     count = len(paths.depth)
-    found = np.empty(min(int((own - start + 1).sum()), count), np.int64)
+    nodes = np.empty(min(int((own_row - start + 1).sum()), count), np.int64)
     needed = np.zeros(count, np.bool_)
-    found = found[: compiled(_closure)(paths.node, start, own, needed, found)]
-    depth = paths.depth[found]
-    nodes = found[np.argsort(depth.astype(np.int32), kind="stable")]
-    of_depth = np.bincount(depth)
-    groups = -(-of_depth // LANES)
+    n = compile_kernel(_collect_needed_nodes)(paths.node, start, own_row, needed, nodes)
+    nodes = nodes[:n]
+    depth = paths.depth[nodes]
+    nodes = nodes[np.argsort(depth.astype(np.int32), kind="stable")]
+    nodes_of_depth = np.bincount(depth)
+    groups = -(-nodes_of_depth // LANES)
     begin = np.cumsum(LANES * groups) - LANES * groups
-    place = np.arange(len(nodes)) + np.repeat(begin - (np.cumsum(of_depth) - of_depth), of_depth)
+    first_node_of_depth = np.cumsum(nodes_of_depth) - nodes_of_depth
+    position = np.arange(n) + np.repeat(begin - first_node_of_depth, nodes_of_depth)
     terms = np.repeat(LANES * np.arange(len(groups)), groups)
     first = np.concatenate(([0], np.cumsum(terms)))
     width = LANES * int(groups.sum())
-    place_of = np.empty(count, np.int32)
-    earlier, ln_age = np.zeros(first[-1], np.int32), np.zeros(first[-1])
-    compiled(_lay_out)(
-        *(nodes, place, first, paths.depth, paths.first_row),
-        *(paths.node, paths.time, paths.ln_days, place_of, earlier, ln_age),
+    position_of_node = np.empty(count, np.int32)
+    earlier = np.zeros(first[-1], np.int32)
+    ln_age = np.zeros(first[-1])
+    compile_kernel(_fill_batch)(
+        nodes,
+        position,
+        first,
+        paths.depth,
+        paths.first_row,
+        paths.node,
+        paths.time,
+        paths.ln_days,
+        position_of_node,
+        earlier,
+        ln_age,
     )
-    at, y = place_of[paths.node[own]].astype(np.int64), trials.y[rows]
-    part = _Part(
+    position_of_row = position_of_node[paths.node[own_row]].astype(np.int64)
+    y = trials.y[rows]
+    batch = _KernelBatch(
         first=first,
         earlier=earlier,
         ln_age=ln_age,
-        passes=np.bincount(at, weights * y, width).astype(np.float64),
-        failures=np.bincount(at, weights * (1 - y), width).astype(np.float64),
-        tape=np.empty(first[-1] * _tape_length()),
+        passes=np.bincount(position_of_row, weights * y, width).astype(np.float64),
+        failures=np.bincount(position_of_row, weights * (1 - y), width).astype(np.float64),
+        tape=np.empty(first[-1] * _compute_tape_length()),
         activation=np.empty((1, width)),
         bar=np.empty((1, width)),
         w_bar=np.empty((len(START), LANES)),
     )
-    return part, at
+    return batch, position_of_row
 
 
-_LEFT_ADJOINT = Gradient(_left, ("before",), "w")
-
-
-@cache
-def _tape_length() -> int:
-    """Numbers that a term's gradient has from the term."""
-    from srs_eval.training.tracing import tape_length
-
-    return tape_length(_left, as_function(_LEFT_ADJOINT), (0, 0), len(START))
+_LEFT_ADJOINT = Gradient(_remaining_strength, ("before",), "w")
 
 
 @cache
-def _kernel() -> Any:
-    from srs_eval.training.sweeps import activations
+def _compute_tape_length() -> int:
+    """Return how many numbers a term stores for its gradient."""
+    from srs_eval.training.tracing import compute_tape_length
+
+    return compute_tape_length(_remaining_strength, to_function(_LEFT_ADJOINT), (0, 0), len(START))
+
+
+@cache
+def _compile_kernel() -> Any:
+    from srs_eval.training.sweeps import activation_pass
 
     steps: dict[str, Any] = {
-        "_left": _left,
+        "_left": _remaining_strength,
         "_left_adjoint": _LEFT_ADJOINT,
         "_recall": recall,
         "_recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
-    constants = {"_PARAMETERS": len(START), "_TAPE": _tape_length()}
-    return specialised(activations, "ACT_R", steps, constants, taped=["_left"])
+    constants = {"_PARAMETERS": len(START), "_TAPE": _compute_tape_length()}
+    return specialise(activation_pass, "ACT_R", steps, constants, taped=["_left"])
 
 
-def _loss(part: _Part, w: FloatArray) -> float:
-    """Summed over the part's trials."""
-    return float(_kernel()(False, w, part))
+def _compute_loss(batch: _KernelBatch, w: FloatArray) -> float:
+    """Return the loss summed over the batch's trials."""
+    return float(_compile_kernel()(False, w, batch))
 
 
-def _gradient(part: _Part, w: FloatArray) -> FloatArray:
-    """Of the loss in w (5,)."""
-    _kernel()(True, w, part)
-    total: FloatArray = part.w_bar.sum(axis=1)
+def _compute_gradient(batch: _KernelBatch, w: FloatArray) -> FloatArray:
+    """Return the gradient of the loss in w (5,)."""
+    _compile_kernel()(True, w, batch)
+    total: FloatArray = batch.w_bar.sum(axis=1)
     return total
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """Fitted on the trials with at most `max_seq_len` reviews, their own included."""
-    paths = trials.derived(_make_paths)
-    rows = length_order(trials, training_rows(trials, train, trials.protocol.max_seq_len - 1))
-    weights = by_trial(trials, train, weights)[rows]
-    size = BATCH_SIZE.integer(context, trials.protocol)
-    batches = [
-        _part(paths, trials, rows[at : at + size], weights[at : at + size])[0]
-        for at in range(0, len(rows), size)
-    ]
-    everything, _ = _part(paths, trials, rows, weights)
-    w = adam(
+    """Fit the parameters to trials with at most `max_seq_len` reviews, their own included."""
+    paths = trials.derived(_build_path_tree)
+    rows = sort_by_length(
+        trials, select_training_rows(trials, train, trials.protocol.max_seq_len - 1)
+    )
+    weights = spread_over_trials(trials, train, weights)[rows]
+    size = BATCH_SIZE.integer_in(context, trials.protocol)
+    batches = []
+    for first in range(0, len(rows), size):
+        batch_rows = slice(first, first + size)
+        batch, _ = _make_batch(paths, trials, rows[batch_rows], weights[batch_rows])
+        batches.append(batch)
+    everything, _ = _make_batch(paths, trials, rows, weights)
+    w = minimise_by_adam(
         np.array(START),
-        lambda w, batch: _gradient(batches[batch], w),
-        lambda w: _loss(everything, w),
+        lambda w, number: _compute_gradient(batches[number], w),
+        lambda w: _compute_loss(everything, w),
         len(batches),
         context,
-        lower=_LEAST,
-        upper=_MOST,
+        lower=_LOWER,
+        upper=_UPPER,
     )
     return [round(x, 4) for x in w.tolist()]
 
@@ -274,9 +297,10 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
     if not len(index):
         return np.empty(0)
     w = np.array(parameters, np.float64)
-    part, place = _part(trials.derived(_make_paths), trials, index, np.zeros(len(index)))
-    _loss(part, w)
-    p: FloatArray = recall(part.activation[0, place], w)
+    paths = trials.derived(_build_path_tree)
+    batch, position = _make_batch(paths, trials, index, np.zeros(len(index)))
+    _compute_loss(batch, w)
+    p: FloatArray = recall(batch.activation[0, position], w)
     return p.astype(np.float32).astype(np.float64)
 
 

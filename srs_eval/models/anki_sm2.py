@@ -26,10 +26,10 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_by_interval
+from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_from_interval
 from srs_eval.training.elementwise import State, Value, clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
-from srs_eval.training.trie import before, card_steps
+from srs_eval.training.trie import card_steps, state_before
 
 # Anki's default deck options.
 DEFAULTS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)
@@ -39,8 +39,8 @@ def _recall(t: Value, state: State, w: Value) -> Value:
     return exp(w[7] * t / state[0])
 
 
-def _softened(interval: Value) -> Value:
-    """Intervals below a day shrink to a hundredth of their way below; none is too long."""
+def _soften(interval: Value) -> Value:
+    """Reduce the gap between short intervals and one day to a hundredth; cap long intervals."""
     return clamp(maximum(1.0 + 0.01 * (interval - 1.0), interval), -math.inf, MAXIMUM_INTERVAL)
 
 
@@ -54,11 +54,11 @@ def _next_ease(ease: Value, rating: Value) -> Value:
 
 def _first(rating: Value, w: Value) -> State:
     interval = where(rating < 4.0, w[0], w[1])
-    return _softened(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
+    return _soften(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
 
 
-def _early(state: State, t: Value, rating: Value, w: Value) -> Value:
-    """Reviewed before the interval is over, the multiplier left out:
+def _interval_if_early(state: State, t: Value, rating: Value, w: Value) -> Value:
+    """Return the interval after a pass before the due date, without the multiplier.
 
     Hard    max(t * w4, interval * w4 / 2)
     Good    max(t * ease, interval) * (w3 - (w3 - 1) / 2)
@@ -71,8 +71,8 @@ def _early(state: State, t: Value, rating: Value, w: Value) -> Value:
     return where(rating == 2.0, hard, where(rating == 4.0, grown, good))
 
 
-def _on_time(state: State, t: Value, rating: Value, w: Value) -> Value:
-    """Reviewed when the interval is over or later, the multiplier left out:
+def _interval_if_due(state: State, t: Value, rating: Value, w: Value) -> Value:
+    """Return the interval after a pass on the due date or later, without the multiplier.
 
     Hard    interval * w4
     Good    t * ease * w3
@@ -85,13 +85,15 @@ def _on_time(state: State, t: Value, rating: Value, w: Value) -> Value:
 
 def _success(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
-    grown = where(t < interval, _early(state, t, rating, w), _on_time(state, t, rating, w))
-    return _softened(grown * w[6]), _next_ease(ease, rating)
+    grown = where(
+        t < interval, _interval_if_early(state, t, rating, w), _interval_if_due(state, t, rating, w)
+    )
+    return _soften(grown * w[6]), _next_ease(ease, rating)
 
 
 def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
     interval, ease = state
-    return _softened(interval * w[5]), _next_ease(ease, rating)
+    return _soften(interval * w[5]), _next_ease(ease, rating)
 
 
 RECURRENT = RecurrentModel(
@@ -112,41 +114,45 @@ _TRAINABLE = Trainable(
 )
 
 
-def _anki_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
-    """The interval in days that the scheduler gives after each history row (m,)."""
+def _compute_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
+    """Return the interval in days that the scheduler gives after each history row (m,)."""
     ratings = trials.history_rating.astype(np.float64)
     steps = card_steps(trials)
-    after = np.ones(len(ratings))
-    state = _first(ratings[steps[0]], w)
-    after[steps[0]] = state[0]
+    intervals = np.ones(len(ratings))
+    interval, ease = _first(ratings[steps[0]], w)
+    intervals[steps[0]] = interval
     for rows in steps[1:]:
-        old = state[0][: len(rows)], state[1][: len(rows)]
-        t, rating = trials.history_delta_t[rows], ratings[rows]
-        passed, failed = _success(old, t, rating, w), _failure(old, t, rating, w)
-        state = where(rating > 1.0, passed[0], failed[0]), where(rating > 1.0, passed[1], failed[1])
-        after[rows] = state[0]
-    return after
+        previous = (interval[: len(rows)], ease[: len(rows)])
+        t = trials.history_delta_t[rows]
+        rating = ratings[rows]
+        interval_if_passed, ease_if_passed = _success(previous, t, rating, w)
+        interval_if_failed, ease_if_failed = _failure(previous, t, rating, w)
+        is_pass = rating > 1.0
+        interval = where(is_pass, interval_if_passed, interval_if_failed)
+        ease = where(is_pass, ease_if_passed, ease_if_failed)
+        intervals[rows] = interval
+    return intervals
 
 
-def _default_intervals(trials: Trials) -> FloatArray:
-    """Those of Anki's default deck options (m,)."""
-    return _anki_intervals(trials, DEFAULTS)
+def _compute_default_intervals(trials: Trials) -> FloatArray:
+    """Return the intervals by Anki's default deck options (m,)."""
+    return _compute_intervals(trials, DEFAULTS)
 
 
 def _predict(
     trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
 ) -> FloatArray:
-    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    """Return R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
     if tuple(parameters) != DEFAULTS:
         return _TRAINABLE.predict(trials, parameters, index, context)
     # The untrained model shows its figures before anything is compiled.
-    after = trials.derived(_default_intervals)
-    interval = before(trials, after, index)
-    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+    intervals = trials.derived(_compute_default_intervals)
+    interval = state_before(trials, intervals, index)
+    return recall_from_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
 def _default(context: Context) -> list[float]:
-    """Anki's default deck options."""
+    """Return Anki's default deck options."""
     return list(DEFAULTS)
 
 

@@ -1,17 +1,17 @@
-"""BLEND: the mean of what differently made models say.
+"""BLEND: the mean of the predictions of differently built models.
 
     p = 1 / (1 + e^-z),  z = mean over its members of ln(p_i / (1 - p_i))
 
-with p_i, what a member says, held within 1e-6 ... 1 - 1e-6.
+with p_i, the prediction of a member, limited to 1e-6 ... 1 - 1e-6.
 
 Models that are wrong in different ways are together less wrong. The members of BLEND are FSRS-6,
-FSRS-7 and a small network; the weights are equal, for none that were fitted to other people
-did better. It knows nothing of today, so a scheduler could go by it. With weights of RWKV there
+FSRS-7 and a small network; the weights are equal, because weights fitted to other people did no
+better. It knows nothing of the current day, so a scheduler could use it. With weights of RWKV there
 is BLEND+RWKV-Curve, whose two members are BLEND and RWKV-Curve.
 
-The engine runs the members, once for all who ask. docs/models/blend.md.
+The engine runs each member once for all models that need it. docs/models/blend.md.
 
-Source: none has published it; the members are those of srs-benchmark.
+Source: unpublished; the members are those of srs-benchmark.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models import Model
-from srs_eval.models.rwkv import NEEDED, digest_of_weights
+from srs_eval.models.rwkv import WEIGHTS_HINT, compute_weights_digest
 
-_SMALLEST = 1e-6  # probability
+_MIN_PROBABILITY = 1e-6  # probability
 
 
-def _mean_of_logits(predictions: Sequence[FloatArray]) -> FloatArray:
-    """The probability whose logit is the mean of theirs (k,)."""
-    p = np.clip(np.array(predictions), _SMALLEST, 1 - _SMALLEST)
+def _average_logits(predictions: Sequence[FloatArray]) -> FloatArray:
+    """Return the probabilities whose logits are the means of the members' logits (k,)."""
+    p = np.clip(np.array(predictions), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     mean: FloatArray = 1 / (1 + np.exp(-np.log(p / (1 - p)).mean(axis=0)))
     return mean
 
 
-_blend = partial(
+_make_blend = partial(
     Model,
     family="neural",
     parameters=21 + 34 + 503,
     source="models/blend.py: mean of logits (2026)",
-    combine=_mean_of_logits,
+    combine=_average_logits,
     always_short=True,
     seconds_to_compile=8.0,
     kernels_of="GRU-503",
 )
 
 MODELS = (
-    _blend(
+    _make_blend(
         name="BLEND",
         inputs="FIL, G, SR",
         members=(
@@ -59,13 +59,13 @@ MODELS = (
         seconds_per_10k=0.6,
         note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
-    _blend(
+    _make_blend(
         name="BLEND+RWKV-Curve",
         inputs="FIL, G, SR, AT",
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
-        weights=digest_of_weights,
+        weights=compute_weights_digest,
         seconds_per_10k=1.1,
-        note=f"Half BLEND, half RWKV-Curve; needs {NEEDED}.",
+        note=f"Half BLEND, half RWKV-Curve; needs {WEIGHTS_HINT}.",
     ),
 )

@@ -1,7 +1,7 @@
-"""Configurations: a model plus what its name says about the protocol.
+"""Resolve names to configurations: a model plus what its name says about the protocol.
 
-Canonical names are those of srs-benchmark's result files, so that results are
-interchangeable; order of the suffixes as there.
+Canonical names are those of srs-benchmark's result files, so that results are interchangeable; the
+order of the suffixes is the same, too.
 """
 
 from __future__ import annotations
@@ -19,91 +19,110 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Context, Model, all_models
-from srs_eval.training.hyperparameters import Hyperparameter, Value, refuse_unknown
+from srs_eval.training.hyperparameters import Hyperparameter, Value, check_values
 
 Fit = Literal["trained", "default", "S0", "own"]
-"""What parameters are: "own" are those that the learner's presets hold."""
-Names = Literal["2025", "2026"]
-NAMES: tuple[Names, ...] = get_args(Names)
-"""Years of srs-benchmark that have a spelling of their own; the first is the canonical one."""
+"""Origin of the parameters; "own" means those stored in the learner's presets."""
+NamingYear = Literal["2025", "2026"]
+NAMING_YEARS: tuple[NamingYear, ...] = get_args(NamingYear)
+"""Years in which srs-benchmark spells names differently; the first is the canonical spelling."""
 
-_ROWS = [
-    [cell.strip() for cell in line.split("|")]
-    for line in Path(__file__).with_name("suffixes.txt").read_text("utf-8").splitlines()
-]
-"""Suffix, flag, its value and how a person says it, if otherwise, in the order of canonical names.
-"fit" is no protocol flag."""
+
+def _read_suffix_rows() -> list[list[str]]:
+    """Read the table of suffixes, one row for each suffix.
+
+    Its columns are suffix, flag, value and readable words (where they differ), its rows are in the
+    order of canonical names. "fit" is not a protocol flag.
+    """
+    rows = []
+    for line in Path(__file__).with_name("suffixes.txt").read_text("utf-8").splitlines():
+        cells = line.split("|")
+        rows.append([cell.strip() for cell in cells])
+    return rows
+
+
+_SUFFIX_ROWS = _read_suffix_rows()
 SUFFIXES: Mapping[str, tuple[str, Any]] = {
-    suffix: (flag, value == "yes" or value) for suffix, flag, value, _ in _ROWS
+    suffix: (flag, True if value == "yes" else value) for suffix, flag, value, _ in _SUFFIX_ROWS
 }
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
-TUNED = "tuned"  # ends the name of what is trained as an audit's ledger says
-_SUFFIX_WORDS = {suffix: words for suffix, _, _, words in _ROWS if words}
+TUNED_SUFFIX = "tuned"  # ends names of configurations that are trained as an audit's ledger says
+_SUFFIX_WORDS = {suffix: words for suffix, _, _, words in _SUFFIX_ROWS if words}
 _MODEL_WORDS: Mapping[str, str] = {
     "AVG": "average",
     "MOVING-AVG": "moving average",
     "90%": "always 90 %",
 }
-OWN = "FSRS-6-own"
-"""The parameters that the learner's presets hold, run as Anki runs them."""
-OWN_7 = "FSRS-7-own-short-secs-equalize_test_with_non_secs"
-"""The same where a fork of Anki runs FSRS-7, on the same reviews."""
+OWN_FSRS_6 = "FSRS-6-own"
+"""The parameters stored in the learner's presets, run as Anki runs them."""
+OWN_FSRS_7 = "FSRS-7-own-short-secs-equalize_test_with_non_secs"
+"""The learner's stored parameters where a fork of Anki runs FSRS-7, on the same reviews."""
 _CONFIGURATION_WORDS: Mapping[str, str] = {
-    OWN: "your parameters",
-    OWN_7: "your FSRS-7 parameters",
-    **{name: name for name in ("RWKV-Instant", "RWKV-Curve")},  # not as of 2025
+    OWN_FSRS_6: "your parameters",
+    OWN_FSRS_7: "your FSRS-7 parameters",
+    # Not by their names of 2025
+    "RWKV-Instant": "RWKV-Instant",
+    "RWKV-Curve": "RWKV-Curve",
 }
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
 # Every other flag: False
-_OFF: Mapping[str, Any] = {"fit": "trained", "partitions": "none", "clock": "seconds"}
+_FLAG_DEFAULTS: Mapping[str, Any] = {"fit": "trained", "partitions": "none", "clock": "seconds"}
 _FAMILIES = ("fsrs", "sm2", "history", "neural", "baseline", "online")
 GROUPS = ("all", "fast", "learner", *_FAMILIES)
-_LEARNER = (
-    *("AVG", "Anki-dry-run", "FSRS-6-dry-run", OWN),
-    *("FSRS-6", "FSRS-6-recency", "STATE-FSRS-6"),
+_LEARNER_GROUP = (
+    "AVG",
+    "Anki-dry-run",
+    "FSRS-6-dry-run",
+    OWN_FSRS_6,
+    "FSRS-6",
+    "FSRS-6-recency",
+    "STATE-FSRS-6",
 )
-"""What a learner knows of: schedulers in Anki, fitted or not, the average, and one's day."""
+"""Configurations that a learner knows: Anki's schedulers, fitted or not, the average, and a model
+of the day."""
 BASELINE = "AVG"
-"""The model that knows the average only."""
+"""The model that knows only the average."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What is evaluated under one name."""
+    """A model, its protocol and its training, evaluated under one name."""
 
     name: str
     model: Model
     protocol: Protocol
     fit: Fit = "trained"
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
-    """Of the training, what is not as published."""
+    """Hyperparameters of the training that are not as published."""
     ledger: str = ""
-    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`)."""
-    label: str = ""  # ends the name and says how its set-up differs (`benchmark.setup.with_labels`)
+    """Digest of the audit's ledger with these hyperparameters (`srs_eval.benchmark.setup`)."""
+    label: str = ""  # ends the name and says how its set-up differs (`benchmark.setup.add_labels`)
 
     @property
-    def tunable(self) -> tuple[Hyperparameter, ...]:
-        """What its training can be set to."""
+    def tunable_hyperparameters(self) -> tuple[Hyperparameter, ...]:
+        """Hyperparameters that can be set for its training."""
         return self.model.hyperparameters if self.fit == "trained" else ()
 
-    def trained_with(self, values: Mapping[str, Value]) -> Configuration:
-        """The same with another training; what is not named is as published.
+    def with_hyperparameters(self, values: Mapping[str, Value]) -> Configuration:
+        """Return the configuration with these hyperparameters; all others are as published.
 
-        Raises InputError for what its training cannot be set to.
+        Raises InputError for hyperparameters or values that its training does not have.
         """
-        refuse_unknown(self.name, self.tunable, values)
+        check_values(self.name, self.tunable_hyperparameters, values)
         return replace(self, hyperparameters=dict(sorted(values.items())))
 
-    def tuned_with(self, values: Mapping[str, Value], ledger: str) -> Configuration:
-        """The same with the training that a ledger of this digest names, as `NAME-tuned`.
+    def with_ledger(self, values: Mapping[str, Value], ledger: str) -> Configuration:
+        """Return the configuration trained as a ledger with this digest says, as `NAME-tuned`.
 
-        Raises InputError for what its training cannot be set to.
+        Raises InputError for hyperparameters or values that its training does not have.
         """
-        return replace(self.trained_with(values), name=f"{self.name}-{TUNED}", ledger=ledger)
+        return replace(
+            self.with_hyperparameters(values), name=f"{self.name}-{TUNED_SUFFIX}", ledger=ledger
+        )
 
     @property
     def parameters(self) -> int | None:
-        """Number of trainable parameters, as tables show it; None where its model cannot say."""
+        """Number of trainable parameters, as tables show it; None if its model does not know it."""
         if self.fit == "default":
             return 0
         if self.model.count_parameters is not None and not self.model.parameters:
@@ -117,42 +136,45 @@ class Configuration:
         return self.model.parameters
 
     def count_parameters(self, context: Context, log: ReviewLog | None = None) -> int | None:
-        """Count its parameters, also those of a torch module or of a file of weights.
+        """Count the parameters, including those of a torch module or of a weight file.
 
-        None where nobody knows them.
+        Returns None if the number is unknown.
         """
         if self.parameters is None and self.model.count_parameters is not None:
-            with self.model.code_kept_apart():
+            with self.model.isolate_settings():
                 return self.model.count_parameters(context, log)
         return self.parameters
 
     @property
     def compiles(self) -> bool:
-        """Whether kernels may have to be compiled before the first run."""
+        """Return whether kernels may have to be compiled before the first run."""
         if self.model.compiles == "to train":
             return self.fit not in ("default", "own")
         return self.model.compiles == "always"
 
     @property
     def words(self) -> str:
-        """The name as a person says it: "FSRS-6 defaults"."""
-        plain = in_words(self.name.removesuffix(f"-{_hyphened(self.label)}"))
+        """Readable name, such as "FSRS-6 defaults"."""
+        plain = readable_name(self.name.removesuffix(f"-{_hyphenate(self.label)}"))
         return f"{plain} {self.label}".rstrip()
 
     @property
     def title(self) -> str:
-        """Words and file name: "FSRS-6 defaults (FSRS-6-dry-run)"; once where they agree."""
+        """Readable and canonical name: "FSRS-6 defaults (FSRS-6-dry-run)".
+
+        If both agree, the name appears once.
+        """
         words = self.words
         return words if words.replace(" ", "-") == self.name else f"{words} ({self.name})"
 
     @property
-    def rows_in_words(self) -> str:
-        """Which reviews it is evaluated on; see `Protocol.evaluated_rows`."""
-        return rows_in_words(self.protocol)
+    def rows_description(self) -> str:
+        """Description of the reviews it is evaluated on; see `Protocol.row_protocol`."""
+        return describe_rows(self.protocol)
 
     @property
     def inputs(self) -> str:
-        """What it knows of a review, as the model's `inputs`, its flags considered."""
+        """Inputs of the model as in `Model.inputs`, adjusted to the protocol's flags."""
         inputs = self.model.inputs
         if inputs == "-":
             return inputs
@@ -164,76 +186,90 @@ class Configuration:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is the average, which others are held against."""
+        """Return whether it is the average, with which others are compared."""
         return self.model.name == BASELINE
 
     @property
-    def learns(self) -> bool:
-        """Whether it learns from each review that it is evaluated on, as no scheduler can."""
+    def is_online(self) -> bool:
+        """Return whether it learns from each review it is evaluated on, as no scheduler can."""
         return bool(self.model.online or self.model.family == "online") and not self.is_baseline
 
     @property
-    def members(self) -> list[Configuration]:
-        """What its model combines, with its flags; with `short` whoever is named so."""
+    def member_configurations(self) -> list[Configuration]:
+        """Configurations that its model combines, with its flags.
+
+        Only members whose name says `short` have that flag.
+        """
+        if not self.model.members:
+            return []
         flags = replace(self.protocol, short=False)
-        return resolve(self.model.members, flags) if self.model.members else []
+        return resolve_configurations(self.model.members, flags)
 
     @property
     def is_member(self) -> bool:
-        """Whether another model combines its model, trained as published, with others."""
-        return not self.hyperparameters and any(
-            self.model.name in map(_model_of, each.members) for each in all_models().values()
+        """Return whether another model combines this model, trained as published, with others."""
+        if self.hyperparameters:
+            return False
+        return any(
+            self.model.name in map(_model_name, model.members) for model in all_models().values()
         )
 
     def matches(self, text: str) -> bool:
-        """Whether its name, as a person or as a file has it, or its family has `text` in it."""
-        wanted = text.lower()
-        named = any(wanted in each.lower() for each in (self.words, self.name))
-        return named or wanted == self.model.family
+        """Return whether `text` is part of its readable or canonical name, or is its family."""
+        searched = text.lower()
+        is_in_name = searched in self.words.lower() or searched in self.name.lower()
+        return is_in_name or searched == self.model.family
 
     @property
     def expected_seconds_per_10k(self) -> float:
-        """Rough time for 10,000 reviews, to order the work and to announce it."""
+        """Approximate time for 10,000 reviews, to order the work and to announce it."""
         share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)  # metrics are half of it
         return self.model.seconds_per_10k * share
 
     def expected_seconds(self, reviews: float) -> float:
-        """Rough time of one core for so many reviews, kernels compiled and packages imported."""
+        """Estimate the time on one core for so many reviews, without compiling kernels.
+
+        The time for importing packages is included.
+        """
         return self.model.seconds_besides + self.expected_seconds_per_10k * reviews / 10_000
 
 
-def resolve(
+def resolve_configurations(
     names: str | Iterable[str], protocol: Protocol | None = None, fit: Fit = "trained"
 ) -> list[Configuration]:
-    """Configurations for names, aliases and groups, without doubles; names also as tables show.
+    """Return the configurations for names, aliases and groups, without duplicates.
 
-    Those that compile nothing come first; then cheapest first.
+    Names may also be spelled as in tables. Configurations that compile nothing come first; then the
+    cheapest come first.
 
-    The flags of `protocol` (and `fit`) are added to every configuration that can take
-    them. Raises InputError for an unknown name, for a name that contradicts a flag and
-    for flags that make no sense together.
+    The flags of `protocol` (and `fit`) are added to every configuration that can take them. Raises
+    InputError for an unknown name, for a name that contradicts a flag and for flags that make no
+    sense together.
     """
     protocol = protocol or Protocol()
-    _refuse_senseless_flags(protocol)
+    _check_flags(protocol)
     if isinstance(names, str):
         names = names.split(",")
-    found: dict[str, Configuration] = {}
+    configurations: dict[str, Configuration] = {}
     for word in (name.strip() for name in names):
         if not word:
             continue
-        group = _group(word)
+        group = _expand_group(word)
         for name in group or (word,):
-            configuration = _configuration(name, protocol, fit, named=not group)
+            configuration = _make_configuration(name, protocol, fit, is_named=not group)
             if configuration is not None:
-                found.setdefault(configuration.name, configuration)
-    if not found:
+                configurations.setdefault(configuration.name, configuration)
+    if not configurations:
         raise InputError("No model is named: give names, or a group such as fast or all.")
-    return sorted(found.values(), key=lambda each: (each.compiles, each.expected_seconds_per_10k))
+    return sorted(
+        configurations.values(),
+        key=lambda configuration: (configuration.compiles, configuration.expected_seconds_per_10k),
+    )
 
 
-def rows_in_words(protocol: Protocol) -> str:
-    """Which reviews are evaluated under these flags; see `Protocol.evaluated_rows`."""
-    rows = protocol.evaluated_rows()
+def describe_rows(protocol: Protocol) -> str:
+    """Describe which reviews are evaluated under these flags; see `Protocol.row_protocol`."""
+    rows = protocol.row_protocol()
     if not rows.secs:
         words = "reviews of later days"
     elif not rows.short:
@@ -248,123 +284,145 @@ def rows_in_words(protocol: Protocol) -> str:
 
 
 @cache
-def in_words(name: str) -> str:
-    """A configuration's name as a person says it: "FSRS-6 recency", "average"."""
+def readable_name(name: str) -> str:
+    """Return a configuration's readable name, such as "FSRS-6 recency" or "average"."""
     if name in _CONFIGURATION_WORDS:
         return _CONFIGURATION_WORDS[name]
-    if (base := untuned(name)) != name:
-        return f"{in_words(base)} {TUNED}"
+    base = remove_tuned(name)
+    if base != name:
+        return f"{readable_name(base)} {TUNED_SUFFIX}"
     for model in all_models().values():
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
-            shown = [model.name, *(_SUFFIX_WORDS.get(each, each) for each in suffixes[1:])]
-            if model.aliases.get(" ".join(shown), name) == name:
-                return " ".join(shown)
+            suffix_words = [_SUFFIX_WORDS.get(suffix, suffix) for suffix in suffixes[1:]]
+            readable = " ".join([model.name, *suffix_words])
+            if model.aliases.get(readable, name) == name:
+                return readable
         for alias, canonical in model.aliases.items():
             if canonical == name and len(alias) < len(name):
                 return alias
     words: list[str] = []
     while name not in all_models():
-        suffix = next((each for each in SUFFIXES if name.endswith(f"-{each}")), None)
-        if suffix is None:
+        last_suffix = next((suffix for suffix in SUFFIXES if name.endswith(f"-{suffix}")), None)
+        if last_suffix is None:
             break
-        name = name.removesuffix(f"-{suffix}")
-        words.insert(0, _SUFFIX_WORDS.get(suffix, suffix))
+        name = name.removesuffix(f"-{last_suffix}")
+        words.insert(0, _SUFFIX_WORDS.get(last_suffix, last_suffix))
     return " ".join([_MODEL_WORDS.get(name, name), *words])
 
 
-def untuned(name: str) -> str:
-    """The name of a configuration as published: without what a ledger's training adds to it."""
-    base = _without_tuned(name)
-    return name if base == name or meant_by(name) else base
+def remove_tuned(name: str) -> str:
+    """Return a configuration's name as published, without the suffix of a ledger's training."""
+    base = _strip_tuned(name)
+    return name if base == name or find_meaning(name) else base
 
 
-def meant_by(word: str) -> str:
-    """The group or the configuration that a word means; "" for none."""
+def find_meaning(word: str) -> str:
+    """Return the group or configuration that a word means, or "" for none."""
     if word.lower() in GROUPS:
         return f"the group {word.lower()}"
     try:
-        found = resolve([word])
+        configurations = resolve_configurations([word])
     except InputError:
         return ""
-    return found[0].name
+    return configurations[0].name
 
 
-def listed_names(model: Model) -> tuple[str, ...]:
-    """The configurations that the group `all` holds for a model."""
+def list_names(model: Model) -> tuple[str, ...]:
+    """Return the configurations of a model that the group `all` includes."""
     return model.configurations or (model.standard or model.name,)
 
 
-def _hyphened(name: str) -> str:
-    """A name as tables show it with the hyphens of file names; of a title what is in brackets."""
+def _hyphenate(name: str) -> str:
+    """Write a name from a table with the hyphens of file names.
+
+    Of a title, only the name in brackets is used.
+    """
     return "-".join(re.sub(r".* \((.+)\)$", r"\1", name).split())
 
 
-def _without_tuned(name: str) -> str:
-    return re.sub(f"[- ]{TUNED}$", "", name, flags=re.IGNORECASE)
+def _strip_tuned(name: str) -> str:
+    return re.sub(f"[- ]{TUNED_SUFFIX}$", "", name, flags=re.IGNORECASE)
 
 
-def _group(word: str) -> tuple[str, ...]:
+def _expand_group(word: str) -> tuple[str, ...]:
     if word in all_models() or word.lower() not in GROUPS:  # "SM2" is a model, "sm2" its group
         return ()
     word = word.lower()
     if word == "learner":
-        return _LEARNER
-    return tuple(
-        name
-        for model in all_models().values()
-        if not model.extra
-        and (model.weights is None or model.weights(Context()))
-        and (word in ("all", model.family) or (word == "fast" and model.family != "neural"))
-        for name in listed_names(model)
-    )
+        return _LEARNER_GROUP
+    names: list[str] = []
+    for model in all_models().values():
+        if model.extra:
+            continue
+        if model.weights is not None and not model.weights(Context()):
+            continue
+        is_fast = word == "fast" and model.family != "neural"
+        if is_fast or word in ("all", model.family):
+            names.extend(list_names(model))
+    return tuple(names)
 
 
-def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Configuration | None:
-    """The configuration of one name; None where a member of a group contradicts a flag."""
-    models = all_models().values()
-    aliases = {_hyphened(a).lower(): of for model in models for a, of in model.aliases.items()}
-    model, in_name = _parse(aliases.get(_hyphened(name).lower(), name), shown=name)
-    asked: dict[str, Any] = {"fit": fit, **{flag: getattr(protocol, flag) for flag in _flags()}}
+def _make_configuration(
+    name: str, protocol: Protocol, fit: Fit, is_named: bool
+) -> Configuration | None:
+    """Return the configuration of one name, or None if a group's member contradicts a flag."""
+    canonical_names: dict[str, str] = {}
+    for candidate in all_models().values():
+        for alias, canonical in candidate.aliases.items():
+            canonical_names[_hyphenate(alias).lower()] = canonical
+    canonical_name = canonical_names.get(_hyphenate(name).lower(), name)
+    model, flags_in_name = _parse_name(canonical_name, shown_name=name)
+    requested: dict[str, Any] = {
+        "fit": fit,
+        **{flag: getattr(protocol, flag) for flag in _list_flags()},
+    }
     flags: dict[str, Any] = {}
-    for flag, asked_value in asked.items():
-        value = in_name.get(flag, _OFF.get(flag, False))
-        if flag in in_name and not _can_take(model, flag, value):
-            raise InputError(f'"{name}" makes no sense: {model.name} cannot take {_shown(flag)}.')
-        if asked_value != _OFF.get(flag, False) and _can_take(model, flag, asked_value):
-            if flag in in_name and asked_value != value:
-                if not named:
+    for flag, requested_value in requested.items():
+        default = _FLAG_DEFAULTS.get(flag, False)
+        value = flags_in_name.get(flag, default)
+        if flag in flags_in_name and not _can_take(model, flag, value):
+            raise InputError(
+                f'"{name}" makes no sense: {model.name} cannot take {_describe_flag(flag)}.'
+            )
+        if requested_value != default and _can_take(model, flag, requested_value):
+            if flag in flags_in_name and requested_value != value:
+                if not is_named:
                     return None
                 raise InputError(
-                    f'The name "{name}" contradicts the option for {_shown(flag)}: leave one out.'
+                    f'The name "{name}" contradicts the option for {_describe_flag(flag)}: '
+                    "leave one out."
                 )
-            value = asked_value
+            value = requested_value
         flags[flag] = value
     if flags["fit"] in ("default", "own"):
-        flags["recency"] = flags["sched_penalties"] = False  # nothing is trained
+        # Nothing is trained.
+        flags["recency"] = False
+        flags["sched_penalties"] = False
     if flags["fit"] == "own":
-        if "partitions" in in_name:
+        if "partitions" in flags_in_name:
             raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
         flags["partitions"] = "none"  # in the name
     for flag in (*_ONLY_WITH_SECS, "clock"):
-        if flags[flag] != _OFF.get(flag, False) and not flags["secs"]:
-            if flag in in_name:
+        default = _FLAG_DEFAULTS.get(flag, False)
+        if flags[flag] != default and not flags["secs"]:
+            if flag in flags_in_name:
                 raise InputError(f'"{name}" makes no sense without -secs.')
-            flags[flag] = _OFF.get(flag, False)
+            flags[flag] = default
     if flags["equalize_test_with_non_secs"]:
         flags["no_test_same_day"] = False  # none is evaluated anyway
     if flags["fallback_user"] and (flags["partitions"] == "none" or flags["fit"] == "default"):
-        if "fallback_user" in in_name:
+        if "fallback_user" in flags_in_name:
             raise InputError(
                 f'"{name}" makes no sense: nothing is fitted to each preset or deck that could '
                 "fall back."
             )
         flags["fallback_user"] = False
+    hides_short = model.always_short and "-short" not in model.standard
     suffixes = [
         suffix
         for suffix, (flag, value) in SUFFIXES.items()
-        if flags[flag] == value
-        and not (flag == "short" and model.always_short and "-short" not in model.standard)
+        if flags[flag] == value and not (flag == "short" and hides_short)
     ]
     fitted: Fit = flags.pop("fit")
     flags["short"] = flags["short"] or model.always_short
@@ -380,19 +438,22 @@ def _configuration(name: str, protocol: Protocol, fit: Fit, named: bool) -> Conf
     )
 
 
-def fits_parts(configuration: Configuration) -> bool:
-    """Whether presets or decks have parameters of their own, so that one may have to fall back."""
+def fits_partitions(configuration: Configuration) -> bool:
+    """Return whether each preset or deck has its own fitted parameters.
+
+    Some of them may then have to fall back.
+    """
     fitted = configuration.fit not in ("default", "own")
     return configuration.protocol.partitions != "none" and fitted
 
 
-def suffixes_of(configuration: Configuration) -> list[str]:
-    """The suffixes of a canonical name, in their order."""
+def list_suffixes(configuration: Configuration) -> list[str]:
+    """Return the suffixes of the canonical name, in their order."""
     text = configuration.name.removeprefix(configuration.model.name)
-    return [each for each in SUFFIXES if f"-{each}-" in f"{text}-"]
+    return [suffix for suffix in SUFFIXES if f"-{suffix}-" in f"{text}-"]
 
 
-def _flags() -> tuple[str, ...]:
+def _list_flags() -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag for flag, _ in SUFFIXES.values() if flag != "fit"))
 
 
@@ -406,67 +467,85 @@ def _can_take(model: Model, flag: str, value: Any) -> bool:
         return value == "trained" or (has_some and not (model.online or model.members))
     if flag == "short" and model.always_short:
         return True
-    return ("partitions" if flag == "fallback_user" else flag) in model.flags
+    if flag == "fallback_user":
+        return "partitions" in model.flags
+    return flag in model.flags
 
 
-def _shown(flag: str) -> str:
+def _describe_flag(flag: str) -> str:
     return "parameters that are not fitted" if flag == "fit" else flag
 
 
-def _parse(name: str, shown: str) -> tuple[Model, dict[str, Any]]:
-    """Model and flags of a name, also as tables show it; the longest model that fits wins."""
+def _parse_name(name: str, shown_name: str) -> tuple[Model, dict[str, Any]]:
+    """Return model and flags of a name, also as tables show it; the longest model name wins."""
     models = all_models()
-    spelled = {_hyphened(each): models[each] for each in models}
-    spelled |= {_hyphened(words): models[each] for each, words in _MODEL_WORDS.items()}
-    name = _hyphened(name)
-    for known in sorted(spelled, key=len, reverse=True):
-        start, rest = name[: len(known)], name[len(known) :]
-        model = spelled[known]
-        if start.lower() == known.lower() and (flags := flags_of(rest)) is not None:
-            standard = flags_of(model.standard[len(model.name) :]) or {}
-            if not set(standard) & set(flags):  # else the name says itself what it means
-                flags = {**standard, **flags}
-            return model, flags
-    base = _without_tuned(shown)
-    if base != shown and (meant := meant_by(base)):
+    models_by_spelling = {_hyphenate(model_name): model for model_name, model in models.items()}
+    for model_name, words in _MODEL_WORDS.items():
+        models_by_spelling[_hyphenate(words)] = models[model_name]
+    name = _hyphenate(name)
+    for spelling in sorted(models_by_spelling, key=len, reverse=True):
+        start = name[: len(spelling)]
+        if start.lower() != spelling.lower():
+            continue
+        flags = parse_suffixes(name[len(spelling) :])
+        if flags is None:
+            continue
+        model = models_by_spelling[spelling]
+        standard = parse_suffixes(model.standard[len(model.name) :]) or {}
+        if not set(standard) & set(flags):  # otherwise the name itself says what it means
+            flags = {**standard, **flags}
+        return model, flags
+    base = _strip_tuned(shown_name)
+    meaning = find_meaning(base) if base != shown_name else ""
+    if meaning:
         raise InputError(
-            f'"{shown}" is {meant} trained as the ledger of an audit says: '
+            f'"{shown_name}" is {meaning} trained as the ledger of an audit says: '
             "give the ledger, too, with --setup LEDGER."
         )
-    listed = [name for model in models.values() for name in (model.name, *listed_names(model))]
-    by_lower = {each.lower(): each for each in (*listed, *GROUPS)}
-    by_lower |= {in_words(each).lower(): each for each in listed}
-    nearest = difflib.get_close_matches(shown.lower(), by_lower, n=3, cutoff=0.4)
-    hint = ", ".join(dict.fromkeys(by_lower[each] for each in nearest))
-    raise InputError(
-        f'There is no model "{shown}".'
-        + (f" Did you mean {hint}?" if hint else " `srs-eval models` lists them all.")
-    )
+    raise InputError(f'There is no model "{shown_name}".{_suggest_names(shown_name)}')
+
+
+def _suggest_names(name: str) -> str:
+    """Return a sentence that names the configurations and groups spelled most like `name`."""
+    configuration_names: list[str] = []
+    for model in all_models().values():
+        configuration_names.append(model.name)
+        configuration_names.extend(list_names(model))
+    by_lower = {known_name.lower(): known_name for known_name in (*configuration_names, *GROUPS)}
+    for configuration_name in configuration_names:
+        by_lower[readable_name(configuration_name).lower()] = configuration_name
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.4)
+    if not nearest:
+        return " `srs-eval models` lists them all."
+    suggestions = dict.fromkeys(by_lower[spelling] for spelling in nearest)
+    return f" Did you mean {', '.join(suggestions)}?"
 
 
 @cache
-def _model_of(name: str) -> str:
-    """The name of a configuration's model."""
-    return _parse(name, name)[0].name
+def _model_name(name: str) -> str:
+    """Return the name of a configuration's model."""
+    return _parse_name(name, name)[0].name
 
 
-def flags_of(suffixes: str) -> dict[str, Any] | None:
-    """Flags of suffixes, each behind its dash; None for anything else."""
+def parse_suffixes(suffixes: str) -> dict[str, Any] | None:
+    """Return the flags of suffixes, each after its dash, or None for anything else."""
     if not suffixes:
         return {}
-    spelled = {**SUFFIX_ALIASES, **{_hyphened(words): of for of, words in _SUFFIX_WORDS.items()}}
-    for suffix in (*SUFFIXES, *spelled):
-        start = f"-{suffix}".lower()
+    suffix_by_spelling = dict(SUFFIX_ALIASES)
+    for suffix, words in _SUFFIX_WORDS.items():
+        suffix_by_spelling[_hyphenate(words)] = suffix
+    for spelling in (*SUFFIXES, *suffix_by_spelling):
+        start = f"-{spelling}".lower()
         rest = suffixes[len(start) :]
         if suffixes.lower().startswith(start) and rest[:1] in ("", "-"):
-            flag, value = SUFFIXES[spelled.get(suffix, suffix)]
-            others = flags_of(rest)
-            if others is not None and flag not in others:
-                return {flag: value, **others}
+            flag, value = SUFFIXES[suffix_by_spelling.get(spelling, spelling)]
+            flags_of_rest = parse_suffixes(rest)
+            if flags_of_rest is not None and flag not in flags_of_rest:
+                return {flag: value, **flags_of_rest}
     return None
 
 
-def _refuse_senseless_flags(protocol: Protocol) -> None:
+def _check_flags(protocol: Protocol) -> None:
     if not protocol.secs:
         for flag in _ONLY_WITH_SECS:
             if getattr(protocol, flag):
@@ -480,7 +559,8 @@ def _refuse_senseless_flags(protocol: Protocol) -> None:
             "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."
         )
     for name, least in (("n_splits", 2), ("batch_size", 1), ("max_seq_len", 1)):
-        if (value := getattr(protocol, name)) < least:
+        value = getattr(protocol, name)
+        if value < least:
             raise InputError(f"--{name} must be at least {least}, not {value}.")
     if not (protocol.gamma >= 0 and math.isfinite(protocol.gamma)):
         raise InputError(f"--gamma must be 0 or more, not {protocol.gamma:g}.")

@@ -32,34 +32,35 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 from srs_eval.training.elementwise import Value, exp
-from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, Linear, adam
-from srs_eval.training.optimisers import by_trial, length_order, training_rows
+from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, LinearModel, minimise_by_adam
+from srs_eval.training.optimisers import select_training_rows, sort_by_length, spread_over_trials
 
 START = (0.2024, 0.5967, 0.1255, 0.6039, -0.1485, 0.572, 0.0933, 0.4801, 0.787)
 _START_SHORT = (-0.1766, 0.4483, -0.3618, 0.5953, -0.5104, 0.8609, -0.3643, 0.6447, 1.2815)
 _START_MCM = (0.2783, 0.8131, 0.4252, 1.0056, -0.1527, 0.6455, 0.1409, 0.669, 0.843)
 _START_ACT_R = (1.4164, 0.516, -0.0564, 1.9223, 1.0549)
-_LEAST_ACT_R = np.array([0.001, 0.001, -np.inf, -np.inf, -np.inf])
+_LOWER_ACT_R = np.array([0.001, 0.001, -np.inf, -np.inf, -np.inf])
 
 _WINDOWS = (1.0, 7.0, 30.0, math.inf)  # days
 _TAU = (0.2434, 1.9739, 16.0090, 129.8426)  # days
-_LEAST_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
+_MIN_AGE = float(np.float32(0.1))  # days; DASH[ACT-R]
 
 
 def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
-    """p = sigmoid(z) and dp/dz."""
+    """Return p = sigmoid(z) and dp/dz."""
     p = 1.0 / (1.0 + exp(-z))
     return p, p * (1.0 - p)
 
 
-def _window_counts(
+def _count_in_windows(
     delta_t: FloatArray, rating: IntArray, start: IntArray, end: IntArray, decay: bool
 ) -> FloatArray:
-    """Reviews and successes in each window before each trial (n, 8), decayed with `decay`.
+    """Count the reviews and successes in each window before each trial (n, 8).
 
-    A trial's history are the rows start ... end - 1; its own row is `end`.
+    The rows `start ... end - 1` are a trial's history, and `end` is its own row. With `decay`, the
+    counts decay with age.
     """
     counts = np.zeros((len(start), 8))
     for trial in range(len(start)):
@@ -75,9 +76,9 @@ def _window_counts(
     return counts
 
 
-def _features(trials: Trials, decay: bool) -> FloatArray:
-    """ln(1 + count) of each window, and 1 (n, 9)."""
-    counts = compiled(_window_counts)(
+def _compute_window_features(trials: Trials, decay: bool) -> FloatArray:
+    """Return ln(1 + count) of each window, and a column of ones (n, 9)."""
+    counts = compile_kernel(_count_in_windows)(
         trials.history_delta_t,
         trials.history_rating,
         trials.history_start,
@@ -87,44 +88,47 @@ def _features(trials: Trials, decay: bool) -> FloatArray:
     return np.concatenate([np.log1p(counts), np.ones((len(counts), 1))], axis=1)
 
 
-def features(trials: Trials) -> FloatArray:
-    return _features(trials, decay=False)
+def compute_features(trials: Trials) -> FloatArray:
+    return _compute_window_features(trials, decay=False)
 
 
-def _features_mcm(trials: Trials) -> FloatArray:
-    return _features(trials, decay=True)
+def _compute_mcm_features(trials: Trials) -> FloatArray:
+    return _compute_window_features(trials, decay=True)
 
 
-def _start(otherwise: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]]:
-    """The defaults depend on `short`, so they are chosen where the trials are known."""
-    return lambda trials: _START_SHORT if trials.protocol.short else otherwise
+def _make_start(default: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]]:
+    """Return a function that chooses the start once the trials are known.
+
+    The start depends on `short`.
+    """
+    return lambda trials: _START_SHORT if trials.protocol.short else default
 
 
-_DASH = Linear("DASH", _recall_and_slope, features, _start(START))
-_MCM = Linear("DASH", _recall_and_slope, _features_mcm, _start(_START_MCM))
+_DASH = LinearModel("DASH", _recall_and_slope, compute_features, _make_start(START))
+_MCM = LinearModel("DASH", _recall_and_slope, _compute_mcm_features, _make_start(_START_MCM))
 
 
 # DASH[ACT-R]
 
 
 @dataclass(frozen=True, eq=False)
-class _Ages:
-    """How long before each trial the reviews of its history were.
+class _ReviewAges:
+    """Ages of the reviews in each trial's history.
 
     The reviews that count for trial k are `start[k] ... start[k + 1] - 1`; equal ages share a
-    place in `ln_age`, so that their powers are computed once.
+    position in `ln_age`, so that their powers are computed once.
     """
 
     start: IntArray  # (n + 1,)
-    age: IntArray  # (pairs,) place in ln_age
+    age: IntArray  # (pairs,) position in ln_age
     passed: NDArray[np.bool_]  # (pairs,)
     ln_age: FloatArray  # (distinct ages,) ln of days
 
 
-def _review_ages(
+def _list_review_ages(
     delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Number of reviews of each trial that count, their ages and their rows."""
+    """Return the number of reviews that count for each trial, their ages and their rows."""
     counts = np.zeros(len(start), np.int64)
     ages = np.empty(pairs)
     rows = np.empty(pairs, np.int64)
@@ -133,7 +137,7 @@ def _review_ages(
         age = 0.0
         for row in range(end[trial] - 1, start[trial] - 1, -1):
             age += delta_t[row + 1]
-            if age > _LEAST_AGE:
+            if age > _MIN_AGE:
                 ages[place] = age
                 rows[place] = row
                 place += 1
@@ -141,19 +145,23 @@ def _review_ages(
     return counts, ages[:place], rows[:place]
 
 
-def _make_ages(trials: Trials) -> _Ages:
-    counts, ages, rows = compiled(_review_ages)(
+def _build_review_ages(trials: Trials) -> _ReviewAges:
+    counts, ages, rows = compile_kernel(_list_review_ages)(
         trials.history_delta_t,
         trials.history_start,
         trials.history_end,
         int(trials.sequence_length.sum()),
     )
-    distinct, place = np.unique(ages, return_inverse=True)
-    start = np.concatenate(([0], np.cumsum(counts)))
-    return _Ages(start, place, trials.history_rating[rows] > 1, np.log(distinct))
+    distinct_ages, age = np.unique(ages, return_inverse=True)
+    return _ReviewAges(
+        start=np.concatenate(([0], np.cumsum(counts))),
+        age=age,
+        passed=trials.history_rating[rows] > 1,
+        ln_age=np.log(distinct_ages),
+    )
 
 
-def strength(
+def sum_strengths(
     trials: IntArray,
     start: IntArray,
     age: IntArray,
@@ -161,7 +169,10 @@ def strength(
     ln_age: FloatArray,
     w: FloatArray,
 ) -> FloatArray:
-    """Sums of age^(-theta_2) over failures and successes, then of -ln(age) times it (n, 4)."""
+    """Return sums of age^(-theta_2) over failures and over successes (n, 4).
+
+    The last two columns are the same sums with each term multiplied by -ln(age).
+    """
     power = np.exp(-w[1] * ln_age)
     sums = np.zeros((len(trials), 4))
     for k in range(len(trials)):
@@ -173,7 +184,7 @@ def strength(
 
 
 def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]:
-    """p, the sum in its logarithm, and z of one trial."""
+    """Return p, the sum inside the logarithm, and z of one trial."""
     total = w[2] * sums[0] + w[3] * sums[1]
     z = w[0] * math.log(1 + max(total, 0.0)) + w[4]
     p, _ = _recall_and_slope(z, 0.0)
@@ -181,22 +192,22 @@ def _act_r_recall(sums: FloatArray, w: FloatArray) -> tuple[float, float, float]
 
 
 def _act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray) -> float:
-    """Weighted sum of the losses of the trials."""
+    """Return the weighted sum of the trials' losses."""
     loss = 0.0
     for k in range(len(y)):
         p, _, _ = _act_r_recall(sums[k], w)
-        loss += weight[k] * _loss_of(_single(p), y[k])
+        loss += weight[k] * _cross_entropy(_to_single(p), y[k])
     return loss
 
 
 def _act_r_gradient(
     sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
 ) -> FloatArray:
-    """Gradient of `_act_r_loss` in w (5,)."""
+    """Return the gradient of `_act_r_loss` in w (5,)."""
     bar = np.zeros(5)
     for k in range(len(y)):
         p, total, _ = _act_r_recall(sums[k], w)
-        z_bar = weight[k] * _slope_of(_single(p), y[k]) * p * (1 - p)
+        z_bar = weight[k] * _cross_entropy_slope(_to_single(p), y[k]) * p * (1 - p)
         bar[0] += z_bar * math.log(1 + max(total, 0.0))
         bar[4] += z_bar
         if total >= 0:
@@ -207,34 +218,42 @@ def _act_r_gradient(
     return bar
 
 
-def _strength(ages: _Ages, rows: IntArray, w: FloatArray) -> FloatArray:
-    result: FloatArray = compiled(strength)(rows, ages.start, ages.age, ages.passed, ages.ln_age, w)
+def _compute_strengths(ages: _ReviewAges, rows: IntArray, w: FloatArray) -> FloatArray:
+    result: FloatArray = compile_kernel(sum_strengths)(
+        rows, ages.start, ages.age, ages.passed, ages.ln_age, w
+    )
     return result
 
 
 def _fit_act_r(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
-    """Fitted on the trials with at most `max_seq_len` reviews before them."""
-    ages = trials.derived(_make_ages)
-    rows = length_order(trials, training_rows(trials, train))
-    weight = by_trial(trials, train, weights)[rows]
+    """Fit the parameters to trials with at most `max_seq_len` reviews before them."""
+    ages = trials.derived(_build_review_ages)
+    rows = sort_by_length(trials, select_training_rows(trials, train))
+    weight = spread_over_trials(trials, train, weights)[rows]
     y = trials.y[rows]
-    size = BATCH_SIZE.integer(context, trials.protocol)
+    size = BATCH_SIZE.integer_in(context, trials.protocol)
 
     def gradient(w: FloatArray, batch: int) -> FloatArray:
-        part = slice(batch * size, (batch + 1) * size)
-        sums = _strength(ages, rows[part], w)
-        slope: FloatArray = compiled(_act_r_gradient)(sums, y[part], weight[part], w)
+        batch_rows = slice(batch * size, (batch + 1) * size)
+        sums = _compute_strengths(ages, rows[batch_rows], w)
+        slope: FloatArray = compile_kernel(_act_r_gradient)(
+            sums, y[batch_rows], weight[batch_rows], w
+        )
         return slope
 
-    w = adam(
+    def total_loss(w: FloatArray) -> float:
+        sums = _compute_strengths(ages, rows, w)
+        return float(compile_kernel(_act_r_loss)(sums, y, weight, w))
+
+    w = minimise_by_adam(
         np.array(_START_ACT_R),
         gradient,
-        lambda w: float(compiled(_act_r_loss)(_strength(ages, rows, w), y, weight, w)),
+        total_loss,
         math.ceil(len(rows) / size),
         context,
-        lower=_LEAST_ACT_R,
+        lower=_LOWER_ACT_R,
     )
     return [round(x, 4) for x in w.tolist()]
 
@@ -242,9 +261,9 @@ def _fit_act_r(
 def _predict_act_r(
     trials: Trials, parameters: Any, index: IntArray, context: Context
 ) -> FloatArray:
-    ages = trials.derived(_make_ages)
+    ages = trials.derived(_build_review_ages)
     w = np.array(parameters, np.float64)
-    sums = _strength(ages, index.copy(), w)  # compiled for rows as in training, not read-only
+    sums = _compute_strengths(ages, index.copy(), w)  # writable as in training: the same kernel
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
     p = 1 / (1 + np.exp(-np.clip(z, -700, 700)))
     return p.astype(np.float32).astype(np.float64)
@@ -255,32 +274,35 @@ _SOURCE = "Lindsey et al. 2014; srs-benchmark other.py, class DASH"
 # Binary cross entropy as torch computes it, limits included (aten/src/ATen/native/Loss.cpp)
 
 
-def _single(p: float) -> float:
-    """p rounded to single precision, in which upstream computes.
+def _to_single(p: float) -> float:
+    """Round p to single precision, in which upstream computes.
 
-    All else is double; this rounding alone decides where p is 0 or 1 and so the limits
-    below, and with it the figures agree to six decimals even for chaotic fits.
+    Everything else is double. This rounding alone decides where p is 0 or 1, and so where the
+    limits below apply; with it, the figures agree to six decimals even for chaotic fits.
     """
     return float(np.float32(p))
 
 
-def _loss_of(p: float, y: float) -> float:
-    """-log of the probability of what happened, at most 100."""
+def _cross_entropy(p: float, y: float) -> float:
+    """Return -log of the probability of the outcome, at most 100."""
     likelihood = p if y > 0 else 1 - p
     if likelihood <= 0:
         return 100.0
     return min(-math.log(likelihood), 100.0)
 
 
-def _slope_of(p: float, y: float) -> float:
-    """Derivative of the loss in p; unlike the loss it has no limit but that of p (1 - p)."""
+def _cross_entropy_slope(p: float, y: float) -> float:
+    """Return the derivative of the loss in p.
+
+    Unlike the loss it has no limit, except that of p (1 - p).
+    """
     return (p - y) / max(p * (1 - p), 1e-12)
 
 
-_of_history = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
+_history_model = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
 
 MODELS = (
-    _of_history(
+    _history_model(
         name="DASH",
         parameters=9,
         source=_SOURCE,
@@ -290,7 +312,7 @@ MODELS = (
         seconds_per_10k=0.0065,
         seconds_to_compile=0.5,
     ),
-    _of_history(
+    _history_model(
         name="DASH[MCM]",
         parameters=9,
         source=_SOURCE,
@@ -299,7 +321,7 @@ MODELS = (
         seconds_per_10k=0.006,
         seconds_to_compile=1.0,
     ),
-    _of_history(
+    _history_model(
         name="DASH[ACT-R]",
         parameters=5,
         source="Mozer & Lindsey 2016; srs-benchmark other.py, class DASH_ACTR",

@@ -26,13 +26,14 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
-from srs_eval.training.trie import before, card_steps
+from srs_eval.training.trie import card_steps, state_before
 
 _START_HALFLIFE = 512.0  # days
 _START_ALPHA = 0.2
 _SHORTEST_INTERVAL = 0.001  # days
 
 _LOG_2 = math.log(2)
+
 # Differences of logarithms of Gamma functions
 
 _SHIFT = np.arange(8.0)[:, None]
@@ -42,7 +43,7 @@ _STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 
 
 def _stirling(x: FloatArray) -> FloatArray:
-    """log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2), for x >= 8."""
+    """Return log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2) for x >= 8."""
     square = 1 / (x * x)
     series = np.full_like(x, _STIRLING[0])
     for coefficient in _STIRLING[1:]:
@@ -51,10 +52,12 @@ def _stirling(x: FloatArray) -> FloatArray:
 
 
 def _log_gamma_ratio(a: FloatArray, b: FloatArray) -> FloatArray:
-    """log Gamma(a) - log Gamma(a + b) for a, b > 0: log Beta(a, b) without the term of b alone.
+    """Return log Gamma(a) - log Gamma(a + b) for a, b > 0.
 
-    Written without the difference of large terms, so that a may be anything up to
-    1e15. The argument is first shifted by 8: Gamma(a) = Gamma(a + 8) / (a (a+1) ... (a+7)).
+    This is log Beta(a, b) without the term of b alone, written without the difference of large
+    terms, so that a may be anything up to 1e15. The argument is first shifted by 8:
+
+        Gamma(a) = Gamma(a + 8) / (a (a+1) ... (a+7))
     """
     shift = np.log(np.multiply.reduce(1 + b / (a + _SHIFT), axis=0))
     x = a + _SHIFTED
@@ -65,12 +68,12 @@ def _log_gamma_ratio(a: FloatArray, b: FloatArray) -> FloatArray:
     return result
 
 
-# The same for the digamma function, B_2k / (2k x^2k).
+# The series for the digamma function: sum B_2k / (2k x^2k).
 _DIGAMMA = (-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 
 
-def _digamma_rest(x: FloatArray) -> FloatArray:
-    """log x - psi(x), for x >= 8."""
+def _log_minus_digamma(x: FloatArray) -> FloatArray:
+    """Return log x - psi(x) for x >= 8."""
     square = 1 / (x * x)
     series = np.full_like(x, _DIGAMMA[0])
     for coefficient in _DIGAMMA[1:]:
@@ -79,13 +82,16 @@ def _digamma_rest(x: FloatArray) -> FloatArray:
 
 
 def _digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
-    """psi(a + b) - psi(a) for a, b > 0, minus the derivative of `_log_gamma_ratio` by a."""
+    """Return psi(a + b) - psi(a) for a, b > 0.
+
+    This is minus the derivative of `_log_gamma_ratio` in a.
+    """
     steps = a + _SHIFT
     shift = np.add.reduce(b / (steps * (steps + b)), axis=0)
     x = a + _SHIFTED
     y = x + b
 
-    result: FloatArray = shift + np.log1p(b / x) + (_digamma_rest(x) - _digamma_rest(y))
+    result: FloatArray = shift + np.log1p(b / x) + (_log_minus_digamma(x) - _log_minus_digamma(y))
     return result
 
 
@@ -95,9 +101,10 @@ def _digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
 def _update(
     alpha: FloatArray, halflife: FloatArray, success: NDArray[np.bool_], tnow: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """alpha (= beta) and half-life in days after a quiz `tnow` days after the last. Shapes (n,).
+    """Return alpha (= beta) and half-life in days after a quiz `tnow` days after the last.
 
-    With dt = tnow / t and B the Beta function, the posterior's moment N at time x t is
+    Shapes are (n,). With dt = tnow / t and B the Beta function, moment N of the posterior at time x
+    t is
 
         success   B(alpha + dt + N x, beta) / B(alpha + dt, beta)
         failure   (B(alpha + N x, beta) - B(alpha + dt + N x, beta))
@@ -117,26 +124,27 @@ def _update(
     def log_twice_the_mean(x: FloatArray) -> FloatArray:
         return log_weight(x) - at_review + _LOG_2
 
-    x = _root(log_twice_the_mean, base)
+    x = _find_root(log_twice_the_mean, base)
     mean = 0.5
     second = np.exp(log_weight(2 * x) - at_review)
-    # E[p^2] - E[p]^2; a certain belief has none to speak of.
+    # E[p^2] - E[p]^2; the variance of a certain belief is practically 0.
     variance = np.maximum(second - mean * mean, 1e-15)
     return mean * (mean * (1 - mean) / variance - 1), x * halflife
 
 
 def _log_weight(a: FloatArray, b: FloatArray, failed: IntArray, dt: FloatArray) -> FloatArray:
-    """log B(a, b), for the positions `failed` log(B(a, b) - B(a + dt, b)), both less log Gamma(b).
+    """Return log B(a, b), but log(B(a, b) - B(a + dt, b)) at the positions `failed`.
 
-    `dt` has the shape of `failed`.
+    Both are less log Gamma(b). `dt` has the shape of `failed`.
     """
     if not len(failed):
         return _log_gamma_ratio(a, b)
-    a_failed, b_failed = a[failed], b[failed]
-    both = _log_gamma_ratio(np.concatenate([a, a_failed + dt]), np.concatenate([b, b_failed]))
-    result = both[: len(a)]
-    drop = result[failed] - both[len(a) :]  # log of B(a) / B(a + dt)
-    # For a short dt the difference of logarithms loses its digits; the derivative keeps them.
+    a_failed = a[failed]
+    b_failed = b[failed]
+    ratios = _log_gamma_ratio(np.concatenate([a, a_failed + dt]), np.concatenate([b, b_failed]))
+    result = ratios[: len(a)]
+    drop = result[failed] - ratios[len(a) :]  # log of B(a) / B(a + dt)
+    # For a short dt the difference of logarithms loses digits; the derivative keeps them.
     short = np.flatnonzero(dt < 3e-5 * a_failed)
     if len(short):
         drop[short] = dt[short] * _digamma_difference(
@@ -146,15 +154,16 @@ def _log_weight(a: FloatArray, b: FloatArray, failed: IntArray, dt: FloatArray) 
     return result
 
 
-def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray:
-    """Where the falling function f is 0, given f(0) = log 2; for each of n functions at once.
+def _find_root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray:
+    """Return the root of each of n decreasing functions f, given f(0) = log 2.
 
-    The secant method in v = log(1 + x / base), in which f is almost a straight line;
-    a step that leaves what is known to hold the root becomes a bisection.
+    This is the secant method in v = log(1 + x / base), in which f is almost a straight line; a step
+    that leaves the interval known to hold the root becomes a bisection.
     """
     low = np.zeros_like(base)  # f > 0
     high = np.full_like(base, np.inf)  # f < 0
-    v_before, f_before = low, np.full_like(base, _LOG_2)
+    v_before = low
+    f_before = np.full_like(base, _LOG_2)
     v = np.log1p(1 / base)  # the half-life stays
     for _ in range(100):
         f_v = f(base * np.expm1(v))
@@ -168,7 +177,9 @@ def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray
         if outside.any():
             middle = np.where(np.isinf(high), low + 8.0, 0.5 * (low + np.minimum(high, 1e3)))
             new = np.where(outside, middle, new)
-        v_before, f_before, v = v, f_v, new
+        v_before = v
+        f_before = f_v
+        v = new
         if np.all(np.abs(v - v_before) <= 1e-8 * np.minimum(v, 1.0)):
             break
     result: FloatArray = base * np.expm1(v)
@@ -178,11 +189,10 @@ def _root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> FloatArray
 # Beliefs of all cards
 
 
-def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
-    """alpha (= beta) and half-life in days after each history row, (m,) each.
+def _compute_beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
+    """Return alpha (= beta) and half-life in days after each history row, (m,) each.
 
-    Cards whose outcomes and intervals were the same so far share one belief, which is
-    updated once.
+    Cards whose outcomes and intervals were the same so far share one belief, which is updated once.
     """
     steps = card_steps(trials)
     after_alpha = np.full(len(trials.history_rating), _START_ALPHA)
@@ -191,12 +201,13 @@ def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
     outcome = np.unique(interval, return_inverse=True)[1] * 2 + (trials.history_rating > 1)
     outcomes = int(outcome.max(initial=0)) + 1
     belief = np.zeros(len(steps[0]), np.int64)  # of each card
-    alpha, halflife = np.array([_START_ALPHA]), np.array([_START_HALFLIFE])
+    alpha = np.array([_START_ALPHA])
+    halflife = np.array([_START_HALFLIFE])
     for rows in steps:
         key = belief[: len(rows)] * outcomes + outcome[rows]
-        _, one, belief = np.unique(key, return_index=True, return_inverse=True)
-        parent = key[one] // outcomes
-        row = rows[one]
+        _, example, belief = np.unique(key, return_index=True, return_inverse=True)
+        parent = key[example] // outcomes
+        row = rows[example]
         alpha, halflife = _update(
             alpha[parent], halflife[parent], trials.history_rating[row] > 1, interval[row]
         )
@@ -206,9 +217,13 @@ def _beliefs(trials: Trials) -> tuple[FloatArray, FloatArray]:
 
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """Expected recall B(alpha + delta_t / t, beta) / B(alpha, beta) (shape of `index`)."""
-    after = trials.derived(_beliefs)
-    alpha, halflife = (before(trials, column, index) for column in after)
+    """Return expected recall B(alpha + delta_t / t, beta) / B(alpha, beta).
+
+    The result has the shape of `index`.
+    """
+    after_alpha, after_halflife = trials.derived(_compute_beliefs)
+    alpha = state_before(trials, after_alpha, index)
+    halflife = state_before(trials, after_halflife, index)
     dt = trials.delta_t[index] / halflife
     log_recall = _log_gamma_ratio(alpha + dt, alpha) - _log_gamma_ratio(alpha, alpha)
     recall: FloatArray = np.exp(np.clip(log_recall, -700.0, 0.0))

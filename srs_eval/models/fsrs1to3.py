@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from srs_eval.models._fsrs import LOG_09, S_MAX, early_version
+from srs_eval.models._fsrs import LOG_09, S_MAX, make_early_version
 from srs_eval.training.elementwise import State, Value, clamp, exp, power, where
 from srs_eval.training.recurrent import RecurrentModel
 
@@ -28,26 +28,30 @@ def _recall(t: Value, state: State, w: Value) -> Value:
     return _forgetting_curve(t, state[0])
 
 
-_early = partial(RecurrentModel, recall=_recall, constants=(0.01,), tie_order="quicksort")
+_early_model = partial(RecurrentModel, recall=_recall, constants=(0.01,), tie_order="quicksort")
 
 # v1
 
 
-def _ease(rating: Value) -> Value:
-    """2^(rating - 3): a quarter for Again, 2 for Easy."""
+def _ease_factor(rating: Value) -> Value:
+    """Return 2^(rating - 3): a quarter for Again, 2 for Easy."""
     return where(rating == 1.0, 0.25, where(rating == 2.0, 0.5, where(rating == 3.0, 1.0, 2.0)))
 
 
-def _lapse(rating: Value) -> Value:
+def _count_lapse(rating: Value) -> Value:
     return where(rating == 1.0, 1.0, 0.0)
 
 
 def _first_v1(rating: Value, w: Value) -> State:
-    return clamp(w[0] * _ease(rating), w[7], S_MAX), w[1] - rating + 3.0, _lapse(rating)
+    return (
+        clamp(w[0] * _ease_factor(rating), w[7], S_MAX),
+        w[1] - rating + 3.0,
+        _count_lapse(rating),
+    )
 
 
 def _next_d_v1(d: Value, r: Value, rating: Value) -> Value:
-    raw = d + r - _ease(rating) + 0.1
+    raw = d + r - _ease_factor(rating) + 0.1
     return where(raw > 0.0, raw, 0.0)
 
 
@@ -62,13 +66,13 @@ def _success_v1(state: State, t: Value, rating: Value, w: Value) -> State:
 
 
 def _failure_v1(state: State, t: Value, rating: Value, w: Value) -> State:
-    """The lapses that count for S are those before this one."""
+    """Return the state after a failure; only the lapses before it count for S."""
     s, d, lapses = state
     new_d = _next_d_v1(d, _forgetting_curve(t, s), rating)
-    return clamp(w[0] * exp(w[6] * lapses), w[7], S_MAX), new_d, lapses + _lapse(rating)
+    return clamp(w[0] * exp(w[6] * lapses), w[7], S_MAX), new_d, lapses + _count_lapse(rating)
 
 
-_V1 = _early(
+_V1 = _early_model(
     name="FSRSv1",
     states=3,
     default=(2.0, 5.0, 3.0, -0.7, -0.2, 1.0, -0.3),
@@ -83,11 +87,11 @@ _V1 = _early(
 # v2 and v3
 
 
-def _step(
+def _make_step(
     next_d: Callable[[Value, Value, Value], Value],
     stability: Callable[[Value, Value, Value, Value], Value],
 ) -> Callable[[State, Value, Value, Value], State]:
-    """Difficulty first, of which the new stability depends."""
+    """Return a step that updates D first, because the new S depends on it."""
 
     def step(state: State, t: Value, rating: Value, w: Value) -> State:
         s, d = state
@@ -104,7 +108,7 @@ def _first_v2(rating: Value, w: Value) -> State:
 
 
 def _next_d_v2(d: Value, rating: Value, w: Value) -> Value:
-    """Reversion to the difficulty of a first Good."""
+    """Return the next difficulty, which reverts to the difficulty of a first Good."""
     new_d = w[5] * (w[2] * (1.0 - w[3])) + (1.0 - w[5]) * (d + w[4] * (rating - 3.0))
     return clamp(new_d, 1.0, 10.0)
 
@@ -119,15 +123,15 @@ def _after_failure_v2(s: Value, new_d: Value, r: Value, w: Value) -> Value:
     return w[10] * power(new_d, w[11]) * power(s, w[12]) * (exp((1.0 - r) * w[13]) - 1.0)
 
 
-_V2 = _early(
+_V2 = _early_model(
     name="FSRSv2",
     states=2,
     default=(1.0, 1.0, 1.0, -1.0, -1.0, 0.2, 3.0, -0.8, -0.2, 1.3, 2.6, -0.2, 0.6, 1.5),
     lower=(0.1, 0.01, 1, -10, -10, 0, 0, -2, -2, 0.01, 0, -2, 0.01, 0.01),
     upper=(10, 10, 10, -0.01, -0.01, 1, 5, -0.01, -0.01, 2, 5, -0.01, 1, 2),
     first=_first_v2,
-    success=_step(_next_d_v2, _after_success_v2),
-    failure=_step(_next_d_v2, _after_failure_v2),
+    success=_make_step(_next_d_v2, _after_success_v2),
+    failure=_make_step(_next_d_v2, _after_failure_v2),
 )
 
 
@@ -137,7 +141,7 @@ def _first_v3(rating: Value, w: Value) -> State:
 
 
 def _next_d_v3(d: Value, rating: Value, w: Value) -> Value:
-    """Reversion to the difficulty of a first Good."""
+    """Return the next difficulty, which reverts to the difficulty of a first Good."""
     return clamp(w[5] * w[2] + (1.0 - w[5]) * (d + w[4] * (rating - 3.0)), 1.0, 10.0)
 
 
@@ -155,32 +159,32 @@ _DEFAULT_V3 = (
     1.7352, -0.1673, 1.065,  # success
     1.8907, -0.3832, 0.5867, 1.0721,  # failure
 )  # fmt: skip
-_V3 = _early(
+_V3 = _early_model(
     name="FSRSv3",
     states=2,
     default=_DEFAULT_V3,
     lower=(0.1, 0.1, 1, -5, -5, 0.05, 0, -0.8, 0.01, 0.5, -2, 0.01, 0.01),
     upper=(10, 5, 10, -0.1, -0.1, 0.5, 2, -0.15, 1.5, 5, -0.01, 0.9, 2),
     first=_first_v3,
-    success=_step(_next_d_v3, _after_success_v3),
-    failure=_step(_next_d_v3, _after_failure_v3),
+    success=_make_step(_next_d_v3, _after_success_v3),
+    failure=_make_step(_next_d_v3, _after_failure_v3),
 )
 
 MODELS = (
-    early_version(
+    make_early_version(
         "FSRSv1",
         _V1,
         source="srs-benchmark other.py, class FSRS1 (2022)",
         seconds_per_10k=0.0075,
         note="In v1 a failure sets S from the number of lapses alone.",
     ),
-    early_version(
+    make_early_version(
         "FSRSv2",
         _V2,
         source="srs-benchmark other.py, class FSRS2 (2022)",
         seconds_per_10k=0.009,
     ),
-    early_version(
+    make_early_version(
         "FSRSv3",
         _V3,
         source="srs-benchmark other.py, class FSRS3 (2022)",

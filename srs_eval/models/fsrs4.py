@@ -17,13 +17,13 @@ from functools import partial
 
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models._fsrs import early_version, s0_fit, steps
+from srs_eval.models._fsrs import make_early_version, make_s0_fit, make_steps
 from srs_eval.training.elementwise import Value, clamp, minimum, power
 from srs_eval.training.recurrent import RecurrentModel
 
 
 def _curve_v4(t: Value, s: Value, w: Value) -> Value:
-    """R(t) = 1 / (1 + t/(9 s))."""
+    """Return R(t) = 1 / (1 + t/(9 s))."""
     return 1.0 / (1.0 + t / (9.0 * s))
 
 
@@ -32,12 +32,15 @@ def _init_d(rating: Value, w: Value) -> Value:
 
 
 def _next_d(d: Value, rating: Value, w: Value) -> Value:
-    """Reversion to the difficulty of a first Good."""
+    """Return the next difficulty, which reverts to the difficulty of a first Good."""
     return clamp(w[7] * w[4] + (1.0 - w[7]) * (d - w[6] * (rating - 3.0)), 1.0, 10.0)
 
 
-def _after_second_review(trials: Trials, rows: IntArray) -> IntArray:
-    """What v4 and v4.5 train on: the initial stabilities have had the second reviews."""
+def _select_after_second_review(trials: Trials, rows: IntArray) -> IntArray:
+    """Select the rows after each card's second review, on which v4 and v4.5 train.
+
+    The fit of the initial stabilities has already used the second reviews.
+    """
     return rows[trials.i[rows] > 2]
 
 
@@ -47,7 +50,7 @@ _recurrent = partial(
     constants=(0.01,),
     frozen=(0, 1, 2, 3),
     tie_order="quicksort",
-    trained_on=_after_second_review,
+    select_rows=_select_after_second_review,
 )
 
 # fmt: off
@@ -66,10 +69,10 @@ _V4 = _recurrent(
         1, 0.1, 0.1, 0, 0, 0.1, 0.01, 0.5, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.5, 3, 0.8, 2.5, 5, 0.2, 0.9, 2, 1, 4),
-    **steps(17, _curve_v4, _init_d, _next_d),
+    **make_steps(17, _curve_v4, _init_d, _next_d),
 )
 # fmt: on
-_fit_s0_v4 = s0_fit(_DEFAULT_V4, decay=1.0)
+_fit_s0_v4 = make_s0_fit(_DEFAULT_V4, decay=1.0)
 
 
 # v4.5
@@ -78,12 +81,12 @@ _FACTOR = 19 / 81  # 0.9^(1 / -0.5) - 1
 
 
 def forgetting_curve(t: Value, s: Value, w: Value) -> Value:
-    """R(t) = (1 + 19/81 t/s)^-0.5."""
+    """Return R(t) = (1 + 19/81 t/s)^-0.5."""
     return power(1.0 + _FACTOR * t / s, -0.5)
 
 
-def _not_longer(forgotten: Value, s: Value, w: Value) -> Value:
-    return minimum(forgotten, s)
+def _limit_to_previous(after_failure: Value, s: Value, w: Value) -> Value:
+    return minimum(after_failure, s)
 
 
 # fmt: off
@@ -106,21 +109,21 @@ _V45 = _recurrent(
         0, 0.01, 0.01, 0, 0, 0, 0.01, 0.2, 0.01, 0.01, 0.01, 0, 1,
     ),
     upper=(*_NO_BOUND, 10, 5, 5, 0.8, 6, 0.8, 5, 6, 0.4, 0.9, 4, 1, 10),
-    **steps(17, forgetting_curve, _init_d, _next_d, _not_longer),
+    **make_steps(17, forgetting_curve, _init_d, _next_d, _limit_to_previous),
     decimals=6,
 )
 # fmt: on
-_fit_s0_v45 = s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
+_fit_s0_v45 = make_s0_fit(_DEFAULT_V45, decay=0.5, default_secs=_DEFAULT_V45_SECS)
 
 MODELS = (
-    early_version(
+    make_early_version(
         "FSRSv4",
         _V4,
         _fit_s0_v4,
         source="srs-benchmark other.py, class FSRS4 (2023)",
         seconds_per_10k=0.0085,
     ),
-    early_version(
+    make_early_version(
         "FSRS-4.5",
         _V45,
         _fit_s0_v45,

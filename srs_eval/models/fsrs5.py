@@ -13,7 +13,7 @@ nor prediction that intervals are fractional.
 
 Under script.py's older rule for fractional intervals (`later_days_only`) histories lose
 the fraction by mistake: intervals of 0 are integers there, and padding gives all
-histories the type of the first one. See `_as_padded`.
+histories the type of the first one. See `_as_padded_tensor`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,22 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
-from srs_eval.models._fsrs import S_MAX, least_stability, limit_of_v5, next_d, s0_fit, steps
+from srs_eval.models._fsrs import (
+    S_MAX,
+    limit_lapse_v5,
+    make_s0_fit,
+    make_steps,
+    minimum_stability,
+    next_d,
+)
 from srs_eval.models.fsrs4 import forgetting_curve
 from srs_eval.training.elementwise import State, Value, clamp, exp
-from srs_eval.training.optimisers import length_order, training_rows
+from srs_eval.training.optimisers import select_training_rows, sort_by_length
 from srs_eval.training.recurrent import START, RecurrentModel, fit_recurrent, predict_recurrent
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
-    """A review less than a day after the one before."""
+    """Return the state after a review less than a day after the previous one."""
     s, d = state
     new_s = s * exp(w[17] * (rating - 3.0 + w[18]))
     return clamp(new_s, w[19], S_MAX), next_d(d, rating, w)
@@ -57,10 +64,10 @@ _UPPER = (100, 100, 100, 100, 10, 4, 4, 0.75, 4.5, 0.8, 3.5, 5, 0.25, 0.9, 4, 1,
 # fmt: on
 
 
-def _lower_bounds(least: float) -> tuple[float, ...]:
+def _lower_bounds(minimum: float) -> tuple[float, ...]:
     # fmt: off
     return (
-        *4 * (least,), 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
+        minimum, minimum, minimum, minimum, 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
         0.001, 0.001, 0.001, 0, 0, 1, 0, 0,
     )
     # fmt: on
@@ -71,7 +78,7 @@ RECURRENT = RecurrentModel(
     default=_DEFAULT,
     lower=_lower_bounds(0.01),
     upper=_UPPER,
-    **steps(19, forgetting_curve, limit=limit_of_v5),
+    **make_steps(19, forgetting_curve, limit=limit_lapse_v5),
     same_day=_same_day,
     constants=(0.01,),
     deviation=_DEVIATION,
@@ -79,47 +86,49 @@ RECURRENT = RecurrentModel(
 )
 
 
-def _recurrent(trials: Trials) -> RecurrentModel:
+def _make_recurrent(trials: Trials) -> RecurrentModel:
     frozen = (0, 1, 2, 3, 17, 18) if trials.protocol.disable_short_term else ()
-    least = least_stability(trials)
+    least = minimum_stability(trials)
     return replace(RECURRENT, lower=_lower_bounds(least), constants=(least,), frozen=frozen)
 
 
-def _as_padded(trials: Trials, first_row: int) -> Trials:
-    """The trials as one padded tensor holds them whose first row is this trial.
+def _as_padded_tensor(trials: Trials, first_row: int) -> Trials:
+    """Return the trials as a padded tensor holds them whose first row is `first_row`.
 
-    Where all intervals of its history are 0, the tensor is one of integers.
+    If all intervals in the history of that trial are 0, the tensor is one of integers.
     """
-    start, end = trials.history_start[first_row], trials.history_end[first_row]
-    if not trials.protocol.later_days_only or trials.history_delta_t[start:end].any():
+    start = trials.history_start[first_row]
+    end = trials.history_end[first_row]
+    has_intervals = trials.history_delta_t[start:end].any()
+    if has_intervals or not trials.protocol.later_days_only:
         return trials
-    in_whole_days = trials.derived(_in_whole_days)
+    in_whole_days = trials.derived(_round_to_days)
     return replace(in_whole_days, protocol=trials.protocol)
 
 
-def _in_whole_days(trials: Trials) -> Trials:
+def _round_to_days(trials: Trials) -> Trials:
     return replace(trials, history_delta_t=np.floor(trials.history_delta_t))
 
 
-def _without_short_term(parameters: list[float]) -> list[float]:
+def _zero_short_term(parameters: list[float]) -> list[float]:
     return [*parameters[:17], 0.0, 0.0]
 
 
 def _fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The default parameters with S0 fitted."""
-    start = s0_fit(_DEFAULT, decay=0.5)(trials, train, weights, context)
-    return _without_short_term(start) if trials.protocol.disable_short_term else start
+    """Return the default parameters with S0 fitted."""
+    start = make_s0_fit(_DEFAULT, decay=0.5)(trials, train, weights, context)
+    return _zero_short_term(start) if trials.protocol.disable_short_term else start
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The 19 parameters. Where all histories are too long to train on: S0 only."""
+    """Fit the 19 parameters, or S0 only if all histories are too long to train on."""
     start = list(_DEFAULT)
-    if START.of(context) == "fitted":
+    if START.value_in(context) == "fitted":
         start = _fit_s0(trials, train, weights, context)
     try:
-        shortest = length_order(trials, training_rows(trials, train))[0]
-        padded = _as_padded(trials, int(shortest))
-        return fit_recurrent(_recurrent(trials), padded, train, weights, start, context)
+        shortest = sort_by_length(trials, select_training_rows(trials, train))[0]
+        padded = _as_padded_tensor(trials, int(shortest))
+        return fit_recurrent(_make_recurrent(trials), padded, train, weights, start, context)
     except NotEnoughData:
         return start
 
@@ -129,11 +138,11 @@ def _predict(
 ) -> FloatArray:
     del context
     if trials.protocol.disable_short_term:
-        parameters = _without_short_term(parameters)
+        parameters = _zero_short_term(parameters)
     if not len(index):
         return np.empty(0)
-    padded = _as_padded(trials, int(index[0]))
-    return predict_recurrent(_recurrent(trials), padded, parameters, index)
+    padded = _as_padded_tensor(trials, int(index[0]))
+    return predict_recurrent(_make_recurrent(trials), padded, parameters, index)
 
 
 MODELS = (

@@ -39,39 +39,39 @@ import numpy as np
 
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials, first_interval_outliers, recency_weights
+from srs_eval.data.trials import Trials, compute_recency_weights, find_first_interval_outliers
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
     init_d,
-    limit_of_v5,
+    limit_lapse_v5,
+    make_s0_fit,
+    make_steps,
     next_d,
     raw_next_d,
-    s0_fit,
     stability_after_failure,
     stability_after_success,
-    steps,
 )
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import Gradient, specialised
+from srs_eval.training.compile import Gradient, specialise
 from srs_eval.training.elementwise import State, Value, clamp, exp, power, where
 from srs_eval.training.initial_stability import (
     InitialStability,
-    ordered_and_complete,
-    second_reviews,
+    count_second_reviews,
+    order_and_complete,
 )
-from srs_eval.training.optimisers import shuffles
+from srs_eval.training.optimisers import draw_rust_shuffles
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable, fit_recurrent
 
 
 def _forgetting_curve(t: Value, s: Value, w: Value) -> Value:
-    """R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
+    """Return R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
     factor = exp(-LOG_09 / w[20]) - 1.0
     return power(1.0 + factor * t / s, -w[20])
 
 
-_STEPS = steps(21, _forgetting_curve, limit=limit_of_v5)
+_STEPS = make_steps(21, _forgetting_curve, limit=limit_lapse_v5)
 
 
 def _short_term_increase(s: Value, rating: Value, w: Value) -> Value:
@@ -79,14 +79,17 @@ def _short_term_increase(s: Value, rating: Value, w: Value) -> Value:
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
-    """A review less than a day after the one before; Good and Easy never shorten S."""
+    """Return the state after a same-day review; Good and Easy never shorten S.
+
+    Same-day means less than a day after the previous review.
+    """
     s, d = state
     increase = _short_term_increase(s, rating, w)
     held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
     return clamp(s * held, w[21], S_MAX), next_d(d, rating, w)
 
 
-_LEAST = 0.001  # stability in days
+_MIN_STABILITY = 0.001  # stability in days
 # fmt: off
 DEFAULT = (
     0.212, 1.2931, 2.3065, 8.2956,  # S0 by first rating
@@ -111,71 +114,76 @@ UPPER = (
 def lower_bounds(least_stability: float) -> tuple[float, ...]:
     # fmt: off
     return (
-        *4 * (least_stability,), 1, 0.001, 0.001, 0.001, 0, 0, 0.001,
+        least_stability, least_stability, least_stability, least_stability,
+        1, 0.001, 0.001, 0.001, 0, 0, 0.001,
         0.001, 0.001, 0.001, 0, 0, 1, 0, 0, 0, 0.1,
     )
     # fmt: on
 
 
-def _least_stability(trials: Trials) -> float:
-    """Smaller where intervals are fractions of a day."""
-    return 1e-6 if trials.protocol.secs else _LEAST
+def _minimum_stability(trials: Trials) -> float:
+    """Return the minimum stability in days; smaller where intervals are fractions of a day."""
+    return 1e-6 if trials.protocol.secs else _MIN_STABILITY
 
 
-def recurrent(least: float) -> RecurrentModel:
+def make_recurrent(minimum: float) -> RecurrentModel:
     return RecurrentModel(
         name="FSRS_6",
         default=DEFAULT,
-        lower=lower_bounds(least),
+        lower=lower_bounds(minimum),
         upper=UPPER,
         **_STEPS,
         same_day=_same_day,
-        constants=(least,),
+        constants=(minimum,),
         deviation=DEVIATION,
     )
 
 
-fit_s0 = s0_fit(DEFAULT, DEFAULT[20], least=_least_stability)
+fit_s0 = make_s0_fit(DEFAULT, DEFAULT[20], least=_minimum_stability)
 TRAINABLE = Trainable(
-    lambda trials, context: recurrent(_least_stability(trials)), fit_s0, start_will_do=True
+    lambda trials, context: make_recurrent(_minimum_stability(trials)),
+    fit_s0,
+    falls_back_to_start=True,
 )
-fit, predict = TRAINABLE.fit, TRAINABLE.predict
+fit = TRAINABLE.fit
+predict = TRAINABLE.predict
 
 
 # As Anki's own optimizer trains it
 
 _EPOCHS = 8
-_LONGEST = 255  # reviews before the one that is evaluated
-_FEWEST, _FEWEST_TO_TRAIN = 8, 64  # below, the defaults; below, only initial stabilities are fitted
-_LEAST_W19 = 0.01
+_MAX_HISTORY = 255  # reviews before the evaluated one
+_MIN_TO_FIT = 8  # trials needed to fit S0
+_MIN_TO_TRAIN = 64  # trials needed to train all parameters
+_MIN_W19 = 0.01
 
 
 def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float]:
-    """The 21 parameters for the positions `train`, in review order.
+    """Fit the 21 parameters to the positions `train`, in review order, as Anki does.
 
-    Newer reviews weigh more. Raises NotEnoughData where all first intervals are rare, which
-    Anki's optimizer refuses too.
+    Newer reviews weigh more. Raises NotEnoughData if all first intervals are rare, which Anki's
+    optimizer refuses, too.
     """
-    train = _without_outliers(trials, train)
-    if len(train) < _FEWEST:
+    train = _drop_outliers(trials, train)
+    if len(train) < _MIN_TO_FIT:
         return list(DEFAULT)
     start = fit_s0(trials, train, np.ones(len(train)), context)
-    if len(train) < _FEWEST_TO_TRAIN or (trials.i[train] == 2).all():
+    if len(train) < _MIN_TO_TRAIN or (trials.i[train] == 2).all():
         return start
-    longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_LONGEST))
-    weights = recency_weights(len(train))
+    longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_MAX_HISTORY))
+    weights = compute_recency_weights(len(train))
     try:
-        fitted = fit_recurrent(_anki_model(), longer, train, weights, start, context)
+        fitted = fit_recurrent(_make_anki_model(), longer, train, weights, start, context)
     except NotEnoughData:
         return start
-    counts = second_reviews(trials, train)
+    counts = count_second_reviews(trials, train)
     first = {rating: fitted[rating - 1] for rating in counts}
-    settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=_LEAST)
-    return [*ordered_and_complete(first, counts, settings), *fitted[4:]]
+    settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=_MIN_STABILITY)
+    return [*order_and_complete(first, counts, settings), *fitted[4:]]
 
 
-def _by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
-    """Batches of whole cards, those with the shortest histories first.
+def _batch_by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
+    """Return batches of whole cards, cards with the shortest histories first.
 
     A batch is closed before the card with which it would have more than `size` reviews.
     """
@@ -194,41 +202,43 @@ def _by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
     return [np.concatenate(batch) for batch in batches]
 
 
-def _anki_model() -> RecurrentModel:
-    model = recurrent(_LEAST)
+def _make_anki_model() -> RecurrentModel:
+    model = make_recurrent(_MIN_STABILITY)
     lower = list(model.lower)
-    lower[19] = _LEAST_W19
+    lower[19] = _MIN_W19
     return replace(
         model,
         lower=tuple(lower),
         epochs=_EPOCHS,
         decimals=None,
         keep="last",
-        cut=_by_card,
-        orders=shuffles,
+        make_batches=_batch_by_card,
+        draw_orders=draw_rust_shuffles,
         anneals_over="sizes",
     )
 
 
-def _without_outliers(trials: Trials, train: IntArray) -> IntArray:
-    """Without cards whose first interval is rare for their first rating."""
+def _drop_outliers(trials: Trials, train: IntArray) -> IntArray:
+    """Drop the cards whose first interval is rare for their first rating."""
     second = train[trials.i[train] == 2]
-    rare = first_interval_outliers(
+    rare = find_first_interval_outliers(
         trials.first_rating[second], trials.elapsed_days[second], as_fsrs_rs=True
     )
     return train[~np.isin(trials.card_id[train], trials.card_id[second[rare]])]
 
 
-# Learnt online
+# Online learning
 
 
 _LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 _S0_FACTOR = 100.0
-_R_MIN = 1e-9  # of the probability that the loss is divided by
+_R_MIN = 1e-9  # minimum of the probability that the gradient is divided by
 
 
-_gradient: Any = None  # in the kernel, those that `_kernel` says
-_curve_adjoint = _success_adjoint = _difficulty_adjoint = _gradient
+_gradient: Any = None  # in the kernel, the functions that `_compile_kernel` lists
+_curve_adjoint = _gradient
+_success_adjoint = _gradient
+_difficulty_adjoint = _gradient
 
 
 def _bounded_d(d: float) -> float:
@@ -248,7 +258,7 @@ def _descend(
     upper: FloatArray,
     rate: float,
 ) -> None:
-    """Moves w once for each training row."""
+    """Move w by one gradient step for each training row."""
     for row in train:
         t = delta_t[row]
         if t < 1.0:
@@ -271,8 +281,8 @@ def _descend(
                     s = stability_after_failure(s, d, r, w)
                 else:
                     s = stability_after_success(s, d, r, rating, w)
-            s = max(s, _LEAST)
-        if s <= _LEAST:
+            s = max(s, _MIN_STABILITY)
+        if s <= _MIN_STABILITY:
             continue
 
         gradient = np.zeros(21)
@@ -283,7 +293,7 @@ def _descend(
         else:
             last_r = _forgetting_curve(last_t, last_s, w)
             if rating == 1.0:
-                # By the formula of a later day, but with the s that was found: no derivative.
+                # The formula of a later day, but with the actual s: this is no derivative.
                 grown = (last_s + 1.0) ** w[13]
                 factor = w[11] * d ** -w[12] * np.exp((1.0 - last_r) * w[14])
                 gradient[11] += s / w[11] * s_bar
@@ -299,7 +309,7 @@ def _descend(
 
 
 @cache
-def _kernel() -> Any:
+def _compile_kernel() -> Any:
     steps: dict[str, Any] = {
         "_bounded_d": _bounded_d,
         "_forgetting_curve": _forgetting_curve,
@@ -312,15 +322,15 @@ def _kernel() -> Any:
         "_success_adjoint": Gradient(stability_after_success, ("d",), "w"),
         "_difficulty_adjoint": Gradient(raw_next_d, (), "w"),
     }
-    return specialised(_descend, "FSRS_6", steps, {})
+    return specialise(_descend, "FSRS_6", steps, {})
 
 
 def _fit_one_step(
     trials: Trials, train: IntArray, weights: FloatArray, context: Context
 ) -> list[float]:
-    """The 21 parameters after the last training review; they are not rounded."""
+    """Return the 21 parameters after the last training review, not rounded."""
     w = np.array(fit_s0(trials, train, weights, context))
-    _kernel()(
+    _compile_kernel()(
         trials.history_start,
         trials.history_end,
         trials.history_delta_t,
@@ -329,9 +339,9 @@ def _fit_one_step(
         trials.y,
         train,
         w,
-        np.array(lower_bounds(_LEAST), np.float64),
+        np.array(lower_bounds(_MIN_STABILITY), np.float64),
         np.array(UPPER, np.float64),
-        _LEARNING_RATE.number(context),
+        _LEARNING_RATE.number_in(context),
     )
     context.tick(1.0)
     fitted: list[float] = w.tolist()
@@ -363,7 +373,7 @@ MODELS = (
         fit=fit,
         fit_s0=fit_s0,
         default=lambda context: list(DEFAULT),
-        hyperparameters=(*recurrent(_LEAST).hyperparameters, START),
+        hyperparameters=(*make_recurrent(_MIN_STABILITY).hyperparameters, START),
     ),
     Model(
         name="FSRS-6-one-step",

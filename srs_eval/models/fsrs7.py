@@ -5,7 +5,7 @@ bd9110f791e5b37282c55a9aa8db35f68f0c4aa2 (August 2026), models/fsrs_v7.py, scrip
 features/base.py. That is the finished model of 34 parameters; a draft of 35 with one
 stability and a fit of S0 (commit 049be71984b7eeff3ea380f5ccbce2e26b2bb77a) came before it.
 Training begins at the defaults and keeps the parameters of the last epoch. Penalties on
-schedules (`--sched_penalties`, off by default as there): `_schedule_penalty`.
+schedules (`--sched_penalties`, off by default as there): `_add_schedule_penalty`.
 
 A state is (s, q, d): long-term stability and short-term stability q in days, difficulty
 1-10. Intervals are fractions of a day. Parameters are w[0] ... w[33] as there:
@@ -32,7 +32,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.models._fsrs import S_MAX, init_d, init_s
-from srs_eval.training.compile import Gradient, specialised
+from srs_eval.training.compile import Gradient, specialise
 from srs_eval.training.elementwise import (
     State,
     Value,
@@ -46,55 +46,56 @@ from srs_eval.training.elementwise import (
 )
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-LEAST = 0.0001  # stability in days; larger where intervals are whole days
+MIN_STABILITY = 0.0001  # stability in days; larger where intervals are whole days
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
 def _short_recall(t: Value, q: Value, w: Value) -> Value:
-    """R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
+    """Return R1(t) = (1 + factor t/q)^-decay, with a decay that depends on q: R1(q) = w25."""
     decay = clamp(w[23] * power(q, w[33] - 0.3), 0.01, 0.95)
     factor = exp(minimum(-log(w[25]) * (1.0 / decay), 60.0)) - 1.0
     return power(1.0 + factor * (t * (1.0 / q)), -decay)
 
 
-def _weight_of_short(state: State, w: Value) -> Value:
-    """w27 q^-w29, as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
+def _short_curve_weight(state: State, w: Value) -> Value:
+    """Return w27 q^-w29 as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
     s, q, d = state
     exponent = w[30] * log(s) + w[29] * log(q) + (d - 5.0) * (w[31] - 0.5)
     return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
 
 
-def _unsqueezed(t: Value, state: State, w: Value) -> tuple[Value, Value]:
-    """The mean of R1(t) and R2(t) with weights that depend on q, s and d; R1(t).
+def _compute_unsqueezed(t: Value, state: State, w: Value) -> tuple[Value, Value]:
+    """Return the weighted mean of R1(t) and R2(t), and R1(t).
 
-    R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d: R2(s) = w26 at d = 5.
+    The weights depend on q, s and d. R2(t) = (1 + factor t/s)^-w24 with a factor that depends on d:
+    R2(s) = w26 at d = 5.
     """
     s, q, d = state
     r1 = _short_recall(t, q, w)
     factor = exp(-log(w[26]) / w[24]) - 1.0
     r2 = power(1.0 + factor * (t * (1.0 / s) * exp((d - 5.0) * (w[32] - 0.3))), -w[24])
-    return r2 + _weight_of_short(state, w) * (r1 - r2), r1
+    return r2 + _short_curve_weight(state, w) * (r1 - r2), r1
 
 
-def _recalls(t: Value, state: State, w: Value) -> tuple[Value, Value]:
-    """R(t), and R1(t), which has no bounds."""
-    r, r1 = _unsqueezed(t, state, w)
+def _compute_recalls(t: Value, state: State, w: Value) -> tuple[Value, Value]:
+    """Return R(t), and R1(t), which has no bounds."""
+    r, r1 = _compute_unsqueezed(t, state, w)
     return _SQUEEZE * r + 1e-5, r1
 
 
 def recall(t: Value, state: State, w: Value) -> Value:
-    r, _ = _recalls(t, state, w)
+    r, _ = _compute_recalls(t, state, w)
     return r
 
 
 def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
-    """What schedules are made by."""
-    r, _ = _unsqueezed(t, state, w)
+    """Return R(t) without bounds, from which schedules are made."""
+    r, _ = _compute_unsqueezed(t, state, w)
     return r
 
 
 def first(rating: Value, w: Value) -> State:
-    """The short-term stability begins at 0.8 of the long-term one."""
+    """Return the first state; short-term stability begins at 0.8 of the long-term one."""
     s = init_s(rating, w)
     return (
         clamp(s, w[34], S_MAX),
@@ -104,9 +105,10 @@ def first(rating: Value, w: Value) -> State:
 
 
 def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
-    """Linear damping towards 10, reversion by 1 % to the difficulty of a first Easy.
+    """Return the difficulty after a review.
 
-    `surprise` is R + 0.1 of a failure, else 1.
+    It is damped linearly towards 10 and reverts by 1 % to the difficulty of a first Easy.
+    `surprise` is R + 0.1 after a failure, else 1.
     """
     damped = d - w[6] / 9.0 * (rating - 3.0) * surprise * (10.0 - d)
     return clamp(0.01 * init_d(4.0, w) + 0.99 * damped, 1.0, 10.0)
@@ -115,8 +117,8 @@ def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
 # The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
 
 
-def _forgotten(s: Value, r: Value, b: Value) -> Value:
-    """Stability after a failure, before the limit that is s."""
+def _unlimited_after_failure(s: Value, r: Value, b: Value) -> Value:
+    """Return the stability after a failure, before it is limited to s."""
     return b[3] * (power(s + 1.0, b[4]) - 1.0) * exp((1.0 - r) * b[5])
 
 
@@ -127,39 +129,45 @@ def _increase(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
 
 
 def _after_failure(s: Value, r: Value, b: Value) -> Value:
-    return minimum(s, _forgotten(s, r, b))
+    return minimum(s, _unlimited_after_failure(s, r, b))
 
 
 def _after_success(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
-    """Never less than after a failure."""
+    """Return the stability after a success, which is never less than after a failure."""
     return maximum(_after_failure(s, r, b), _increase(s, d, r, rating, b))
 
 
-def _long_term(w: Value) -> Value:
+def _long_term_parameters(w: Value) -> Value:
     return w[7], w[8], w[9], w[10], w[11], w[12], w[13], w[14]
 
 
-def _short_term(w: Value) -> Value:
+def _short_term_parameters(w: Value) -> Value:
     return w[15], w[16], w[17], w[18], w[19], w[20], w[21], w[22]
 
 
 def success(state: State, t: Value, rating: Value, w: Value) -> State:
-    """The long-term stability answers to R, the short-term one to R1."""
+    """Return the state after a success.
+
+    The long-term stability depends on R, the short-term one on R1.
+    """
     s, q, d = state
-    r, r1 = _recalls(t, state, w)
+    r, r1 = _compute_recalls(t, state, w)
     return (
-        clamp(_after_success(s, d, r, rating, _long_term(w)), w[34], S_MAX),
-        clamp(_after_success(q, d, r1, rating, _short_term(w)), w[34], S_MAX),
+        clamp(_after_success(s, d, r, rating, _long_term_parameters(w)), w[34], S_MAX),
+        clamp(_after_success(q, d, r1, rating, _short_term_parameters(w)), w[34], S_MAX),
         _next_d(d, rating, 1.0, w),
     )
 
 
 def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
-    """The short-term stability falls to 0.8 of the long-term one or lower."""
+    """Return the state after a failure.
+
+    The short-term stability falls to 0.8 of the long-term one or lower.
+    """
     s, q, d = state
-    r, r1 = _recalls(t, state, w)
-    new_s = _after_failure(s, r, _long_term(w))
-    new_q = minimum(_after_failure(q, r1, _short_term(w)), 0.8 * new_s)
+    r, r1 = _compute_recalls(t, state, w)
+    new_s = _after_failure(s, r, _long_term_parameters(w))
+    new_q = minimum(_after_failure(q, r1, _short_term_parameters(w)), 0.8 * new_s)
     return (
         clamp(new_s, w[34], S_MAX),
         clamp(new_q, w[34], S_MAX),
@@ -199,32 +207,33 @@ _MORE_EPOCHS = 100  # of srs-benchmark's "FSRS-7 recency, 100 epochs"
 _PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
 
 
-def _schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
-    """Penalties on the schedules that w (35,) leads to; adds their gradient to `gradient` (34,).
+def _add_schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
+    """Return the penalty on schedules from w (35,) and add its gradient to `gradient` (34,).
 
-    A card that is always answered Good at its due time, ten times over, should not see an interval
-    of a day or more grow too much at 90 % desired retention, nor intervals of less than a day
-    shorter than ten minutes at 99 %. To the loss is added, for each review,
+    If a card is always answered Good at its due time, ten times over, then an interval of a day or
+    more should not grow too much at 90 % desired retention, and intervals of less than a day should
+    not be shorter than ten minutes at 99 %. For each review, the loss is increased by
 
         0.5 (largest growth of an interval >= 1 day)^2
           + 0.0015 max(1 / x - 144, 0)        x: mean of the intervals < 1 day, in days
 
-    with intervals by seven steps of Newton's method in log t, kept between a second and 36,500
-    days, and an eighth whose denominator counts as a constant: so the gradient is the implicit
-    function's. srs-benchmark at the commit above, models/fsrs_v7_interval_penalty.py; fsrs-rs
-    src/training_v7.rs. For FSRS-6 it is nothing there (fsrs-rs src/training_v6.rs).
+    Intervals come from seven steps of Newton's method in log t, kept between a second and 36,500
+    days, and an eighth step whose denominator counts as a constant, so that the gradient is the
+    implicit function's. Sources: srs-benchmark at the commit above,
+    models/fsrs_v7_interval_penalty.py; fsrs-rs src/training_v7.rs. For FSRS-6 the penalty is zero
+    there (fsrs-rs src/training_v6.rs).
     """
     w_bar = np.zeros(len(w))
-    found = float(_penalties()(w, w_bar, np.empty((10, 7))))
-    if not np.isfinite(found):
+    penalty = float(_compile_penalty_kernel()(w, w_bar, np.empty((10, 7))))
+    if not np.isfinite(penalty):
         return 0.0
     gradient += np.where(np.isfinite(w_bar), w_bar, 0.0)[: len(gradient)]
-    return found
+    return penalty
 
 
 @cache
-def _penalties() -> Any:
-    from srs_eval.training.sweeps import penalties
+def _compile_penalty_kernel() -> Any:
+    from srs_eval.training.sweeps import schedule_penalty_pass
 
     steps: dict[str, Any] = {
         "_first": first,
@@ -235,10 +244,10 @@ def _penalties() -> Any:
         "_recall_slope": Gradient(_unsqueezed_recall, ("t",)),
         "_recall_adjoint": Gradient(_unsqueezed_recall, ("state",), "w"),
     }
-    return specialised(penalties, "FSRS_7", steps, {"_VALUES": len(DEFAULT) + 1})
+    return specialise(schedule_penalty_pass, "FSRS_7", steps, {"_VALUES": len(DEFAULT) + 1})
 
 
-def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
+def make_recurrent(secs: bool, has_schedule_penalty: bool = False) -> RecurrentModel:
     return RecurrentModel(
         name="FSRS_7",
         states=3,
@@ -250,28 +259,29 @@ def recurrent(secs: bool, penalised: bool = False) -> RecurrentModel:
         success=success,
         failure=_failure,
         recall=recall,
-        constants=(LEAST if secs else 0.01,),
+        constants=(MIN_STABILITY if secs else 0.01,),
         deviation=tuple(deviation / math.sqrt(_PENALTY) for deviation in DEVIATION),
         learning_rate=0.0118,
         betas=(0.7, 0.98),
         epochs=9,
         keep="last",
         decimals=6 if secs else 4,
-        penalty=_schedule_penalty if penalised else None,
+        penalty=_add_schedule_penalty if has_schedule_penalty else None,
     )
 
 
 TRAINABLE = Trainable(
-    lambda trials, context: recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
+    lambda trials, context: make_recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
 )
 _LONGER = replace(
-    TRAINABLE, model=lambda *known: replace(TRAINABLE.model(*known), epochs=_MORE_EPOCHS)
+    TRAINABLE,
+    model=lambda trials, context: replace(TRAINABLE.model(trials, context), epochs=_MORE_EPOCHS),
 )
 predict = TRAINABLE.predict
 
 
-def recency_weights(n: int) -> FloatArray:
-    """FSRS-7's own training weights 0.0667 + 0.9333 x^11.25, x = 0, 1/n ... (n - 1)/n."""
+def compute_fsrs7_recency_weights(n: int) -> FloatArray:
+    """Return FSRS-7's own training weights 0.0667 + 0.9333 x^11.25, x = 0, 1/n ... (n - 1)/n."""
     return 0.0667 + 0.9333 * np.power(np.arange(n) / max(n, 1), 11.25)
 
 
@@ -282,13 +292,13 @@ def fit(
     context: Context,
     trainable: Trainable = TRAINABLE,
 ) -> list[float]:
-    """The 34 parameters. Recency replaces the weights given by FSRS-7's own."""
+    """Fit the 34 parameters; with recency, FSRS-7's own weights replace `weights`."""
     if trials.protocol.recency:
-        weights = recency_weights(len(train))
+        weights = compute_fsrs7_recency_weights(len(train))
     return trainable.fit(trials, train, weights, context)
 
 
-def _remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+def _make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     del context
     if trials.protocol.clock != "study-days" or trials.source[1].elapsed_study_days is not None:
         return ()
@@ -324,8 +334,8 @@ _FSRS_7 = Model(
     fit=fit,
     default=lambda context: list(DEFAULT),
     flags=ANY_FLAG | {"sched_penalties", "clock"},
-    remarks=_remarks,
-    hyperparameters=recurrent(secs=False).hyperparameters,
+    remarks=_make_remarks,
+    hyperparameters=make_recurrent(secs=False).hyperparameters,
 )
 MODELS = (
     _FSRS_7,
@@ -342,6 +352,6 @@ MODELS = (
         extra=True,
         aliases={},
         fit=partial(fit, trainable=_LONGER),
-        hyperparameters=replace(recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
+        hyperparameters=replace(make_recurrent(secs=False), epochs=_MORE_EPOCHS).hyperparameters,
     ),
 )

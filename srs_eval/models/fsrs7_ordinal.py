@@ -7,12 +7,12 @@ recalled, with raw = a0 + a1 logit R + a2 log s + a3 d,
     P(Good or Easy) = h = sigmoid(raw - a4)
     P(Easy) = e = sigmoid(raw - a4 - log(1 + e^a5))
 
--log P of the button pressed, where P(Again) = 1 - R, is added to the log loss of R, in which R
-counts twice by that. Evaluated is R.
+-log P of the button pressed, where P(Again) = 1 - R, is added to the log loss of R, so that R
+counts twice. Only R is evaluated.
 
--log P is the sum of the log losses of up to three questions with yes or no: recalled (R)? if so,
-better than Hard (h)? if so, Easy (e / h)? Training asks each as a trial of its own with the same
-history; which one it is, is told by what is added to the interval.
+-log P is the sum of the log losses of up to three yes-or-no questions: recalled (R)? if so, better
+than Hard (h)? if so, Easy (e / h)? Training asks each question in a separate trial with the same
+history; an offset that is added to the interval marks the question.
 """
 
 from __future__ import annotations
@@ -28,16 +28,21 @@ from srs_eval.models import ANY_FLAG, Context, Model, fsrs7
 from srs_eval.training.elementwise import State, Value, exp, log, where
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
-_HEAD = (0.0, 1.0, 0.0, 0.0, 0.5, 1.0)  # a0 ... a5 before training
-_FSRS = len(fsrs7.DEFAULT)  # w[34] stays the least stability, which is frozen here
-_BETTER_THAN_HARD, _EASY = 1, 2  # questions
-_APART = 2.0**17  # days that are added to an interval for each, more than any has
+_HEAD_DEFAULTS = (0.0, 1.0, 0.0, 0.0, 0.5, 1.0)  # a0 ... a5 before training
+_FSRS_7_PARAMETER_COUNT = len(fsrs7.DEFAULT)
+"""w[34] stays the least stability, which is frozen here."""
+# Questions
+_BETTER_THAN_HARD = 1
+_IS_EASY = 2
+_QUESTION_OFFSET = 2.0**17  # days added to an interval per question number, more than any has
 
 
-def _answer(t: Value, state: State, w: Value) -> Value:
-    """R(t), h or e / h, as the interval asks."""
-    easy, better = t >= _EASY * _APART, t >= _BETTER_THAN_HARD * _APART
-    t = t - where(easy, _EASY * _APART, where(better, _BETTER_THAN_HARD * _APART, 0.0))
+def _answer_question(t: Value, state: State, w: Value) -> Value:
+    """Return R(t), h or e / h, as the interval asks."""
+    easy, better = t >= _IS_EASY * _QUESTION_OFFSET, t >= _BETTER_THAN_HARD * _QUESTION_OFFSET
+    t = t - where(
+        easy, _IS_EASY * _QUESTION_OFFSET, where(better, _BETTER_THAN_HARD * _QUESTION_OFFSET, 0.0)
+    )
     r = fsrs7.recall(t, state, w)
     s, _, d = state
     raw = w[35] + w[36] * log(r / (1.0 - r)) + w[37] * log(s) + w[38] * d - w[39]
@@ -46,78 +51,92 @@ def _answer(t: Value, state: State, w: Value) -> Value:
     return where(easy, among_better, where(better, 1.0 / odds_against, r))
 
 
-def _recurrent(trials: Trials) -> RecurrentModel:
-    base = fsrs7.recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
-    rest = (base.constants[0],)
+def _make_recurrent(trials: Trials) -> RecurrentModel:
+    base = fsrs7.make_recurrent(trials.protocol.secs, trials.protocol.sched_penalties)
+    least_stability = base.constants[0]
+    head = len(_HEAD_DEFAULTS)
     assert base.deviation is not None
     return replace(
         base,
         name="FSRS_7_ordinal",
-        default=(*base.default, *rest, *_HEAD),
-        lower=(*base.lower, *rest, *(-np.inf for _ in _HEAD)),
-        upper=(*base.upper, *rest, *(np.inf for _ in _HEAD)),
-        recall=_answer,
+        default=(*base.default, least_stability, *_HEAD_DEFAULTS),
+        lower=(*base.lower, least_stability, *[-np.inf] * head),
+        upper=(*base.upper, least_stability, *[np.inf] * head),
+        recall=_answer_question,
         constants=(),
-        deviation=(*base.deviation, *(np.inf for _ in (*rest, *_HEAD))),
-        frozen=(_FSRS,),
-        cut=_whole_reviews,
+        deviation=(*base.deviation, np.inf, *[np.inf] * head),
+        frozen=(_FSRS_7_PARAMETER_COUNT,),
+        make_batches=_batch_whole_reviews,
     )
 
 
-def _whole_reviews(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
-    """Batches of so many reviews, cut as FSRS-7's, each with all of its questions."""
-    first = rows[trials.delta_t[rows] < _APART]
+def _batch_whole_reviews(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
+    """Cut batches of `size` reviews as FSRS-7 does, each review with all of its questions."""
+    first = rows[trials.delta_t[rows] < _QUESTION_OFFSET]
     batch = np.empty(len(first), np.int64)
     batch[np.argsort(trials.sequence_length[first], kind="stable")] = np.arange(len(first)) // size
-    of_row = batch[np.searchsorted(trials.review_th[first], trials.review_th[rows])]
-    order = np.argsort(of_row, kind="stable")
-    return np.split(rows[order], np.flatnonzero(np.diff(of_row[order])) + 1)
+    batch_of_row = batch[np.searchsorted(trials.review_th[first], trials.review_th[rows])]
+    order = np.argsort(batch_of_row, kind="stable")
+    return np.split(rows[order], np.flatnonzero(np.diff(batch_of_row[order])) + 1)
 
 
-def _questions(trials: Trials, train: IntArray) -> tuple[Trials, IntArray, IntArray]:
-    """A trial for each question that the reviews at `train` answer: first all of the first kind;
-    the place in `train` and the kind of each."""
+def _make_questions(trials: Trials, train: IntArray) -> tuple[Trials, IntArray, IntArray]:
+    """Return a trial for each question that the reviews at `train` answer.
+
+    All trials of the first kind come first. Also returned are the position in `train` and the kind
+    of each trial.
+    """
     button = trials.rating[train]
-    places = [np.flatnonzero(button > k) for k in range(3)]
-    place = np.concatenate(places)
-    kind = np.repeat(np.arange(3), [len(each) for each in places])
-    own: dict[str, Any] = {
-        each.name: column[train[place]]
-        for each in fields(trials)
-        if isinstance(column := getattr(trials, each.name), np.ndarray)
-        and (not each.name.startswith("history_") or each.name in ("history_start", "history_end"))
-    }
-    own["y"] = (button[place] > kind + 1).astype(np.float64)
-    own["delta_t"] = own["delta_t"] + kind * _APART
-    return replace(trials, **own), place, kind
+    positions_of_kinds = [np.flatnonzero(button > k) for k in range(3)]
+    position = np.concatenate(positions_of_kinds)
+    kind = np.repeat(np.arange(3), [len(positions) for positions in positions_of_kinds])
+    columns: dict[str, Any] = {}
+    for field in fields(trials):
+        column = getattr(trials, field.name)
+        is_per_history_row = field.name.startswith("history_") and field.name not in (
+            "history_start",
+            "history_end",
+        )
+        if isinstance(column, np.ndarray) and not is_per_history_row:
+            columns[field.name] = column[train[position]]
+    columns["y"] = (button[position] > kind + 1).astype(np.float64)
+    columns["delta_t"] = columns["delta_t"] + kind * _QUESTION_OFFSET
+    return replace(trials, **columns), position, kind
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """FSRS-7's 34 parameters and a0 ... a5."""
+    """Fit FSRS-7's 34 parameters and a0 ... a5."""
     if trials.protocol.recency:
-        weights = fsrs7.recency_weights(len(train))
-    asked, place, kind = _questions(trials, train)
-    model = _recurrent(trials)
-    weights = weights[place] * np.where(kind == 0, 2.0, 1.0)
-    everything = np.arange(len(asked))
-    w = fit_recurrent(model, asked, everything, weights, model.default, context)
-    return [*w[:_FSRS], *w[_FSRS + 1 :]]
+        weights = fsrs7.compute_fsrs7_recency_weights(len(train))
+    questions, position, kind = _make_questions(trials, train)
+    model = _make_recurrent(trials)
+    weights = weights[position] * np.where(kind == 0, 2.0, 1.0)
+    rows = np.arange(len(questions))
+    w = fit_recurrent(model, questions, rows, weights, model.default, context)
+    return [*w[:_FSRS_7_PARAMETER_COUNT], *w[_FSRS_7_PARAMETER_COUNT + 1 :]]
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     del context
-    model = _recurrent(trials)
-    w = (*parameters[:_FSRS], model.default[_FSRS], *parameters[_FSRS:])
+    model = _make_recurrent(trials)
+    w = (
+        *parameters[:_FSRS_7_PARAMETER_COUNT],
+        model.default[_FSRS_7_PARAMETER_COUNT],
+        *parameters[_FSRS_7_PARAMETER_COUNT:],
+    )
     return predict_recurrent(model, trials, w, index)
 
 
-def buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatArray:
-    """P(Hard), P(Good), P(Easy) (3, k) of the reviews at `index`, if they are recalled."""
+def predict_buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatArray:
+    """Return P(Hard), P(Good), P(Easy) (3, k) of the reviews at `index`, if recalled."""
     better, easy = (
         predict(
-            replace(trials, delta_t=trials.delta_t + kind * _APART), parameters, index, Context()
+            replace(trials, delta_t=trials.delta_t + kind * _QUESTION_OFFSET),
+            parameters,
+            index,
+            Context(),
         )
-        for kind in (_BETTER_THAN_HARD, _EASY)
+        for kind in (_BETTER_THAN_HARD, _IS_EASY)
     )
     return np.stack((1.0 - better, better * (1.0 - easy), better * easy))
 
@@ -127,11 +146,11 @@ MODELS = (
         name="FSRS-7-ordinal",
         family="fsrs",
         inputs="FIL, G, SR",
-        parameters=_FSRS + len(_HEAD),
+        parameters=_FSRS_7_PARAMETER_COUNT + len(_HEAD_DEFAULTS),
         source="srs-benchmark pull request 335 (2026), models/fsrs_v7_ordinal.py",
         predict=predict,
         fit=fit,
-        default=lambda context: [*fsrs7.DEFAULT, *_HEAD],
+        default=lambda context: [*fsrs7.DEFAULT, *_HEAD_DEFAULTS],
         configurations=(
             "FSRS-7-ordinal-short-secs-recency",
             "FSRS-7-ordinal-short-secs-recency-equalize_test_with_non_secs",
@@ -140,7 +159,9 @@ MODELS = (
         always_short=True,
         flags=(ANY_FLAG - {"two_buttons"}) | {"sched_penalties", "clock"},
         hyperparameters=tuple(  # its loss falls with every epoch: the last one is the best
-            each for each in fsrs7.recurrent(secs=False).hyperparameters if each.name != "keep"
+            setting
+            for setting in fsrs7.make_recurrent(secs=False).hyperparameters
+            if setting.name != "keep"
         ),
         seconds_per_10k=0.08,
         seconds_to_compile=4.0,

@@ -22,11 +22,11 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model, fsrs6
 
-_LONGEST = 64  # reviews of an item, its own included; the package drops longer ones
+_MAX_REVIEWS = 64  # reviews of an item, its own included; the package drops longer items
 
 
 def _make_items(trials: Trials) -> tuple[Any, ...]:
-    """One FSRSItem per trial: its history and its own review, intervals in whole days."""
+    """Return one FSRSItem per trial: its history and its own review, intervals in whole days."""
     from fsrs_rs_python import FSRSItem, FSRSReview
 
     reviews = [
@@ -43,10 +43,10 @@ def _make_items(trials: Trials) -> tuple[Any, ...]:
     )
 
 
-def _starts_memory(trials: Trials) -> IntArray:
-    """1 for trials whose own review is the card's first on a later day (n,), else 0.
+def _mark_memory_starts(trials: Trials) -> IntArray:
+    """Return 1 for trials whose own review is the card's first on a later day, else 0 (n,).
 
-    The package needs one of them at least: without, it aborts.
+    The package needs at least one such trial: without any, it aborts.
     """
     later = np.concatenate(([0], np.cumsum(trials.history_elapsed_days > 0)))
     count = later[trials.history_end + 1] - later[trials.history_start]
@@ -54,10 +54,10 @@ def _starts_memory(trials: Trials) -> IntArray:
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The 21 parameters. `weights` are not used: the package has its own."""
+    """Fit the 21 parameters; `weights` are not used, because the package has its own."""
     del weights
-    short = trials.sequence_length[train] + 1 <= _LONGEST
-    if not (_starts_memory(trials)[train[short]]).any():
+    short = trials.sequence_length[train] + 1 <= _MAX_REVIEWS
+    if not (_mark_memory_starts(trials)[train[short]]).any():
         raise NotEnoughData("no card has its first review on a later day among the training rows")
     os.environ["FSRS_NO_OUTLIER"] = "1"
     from fsrs_rs_python import FSRS
@@ -67,7 +67,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     try:
         fitted = FSRS(parameters=[]).benchmark([items[k] for k in train.tolist()])
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # no Exception: Rust gave up
+        if type(error).__name__ == "PanicException":  # not a subclass of Exception: Rust gave up
             raise RuntimeError(f"fsrs-rs-python failed: {error}") from None
         raise
     if len(fitted) != 21 or not np.isfinite(fitted).all():

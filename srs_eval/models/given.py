@@ -1,8 +1,8 @@
-"""What others predicted, beside the models that are computed here.
+"""External predictions: models whose predictions were computed elsewhere.
 
-RWKV-Anki and FSRS-Anki are what the learner's own Anki, JSchoreels' fork or Clanki, wrote down
-before each answer. Predictions of a file have the names that the file gives them. Nothing is
-fitted: the engine takes what a log was `given`, which may lack reviews.
+RWKV-Anki and FSRS-Anki are the predictions that the learner's own Anki (JSchoreels' fork or Clanki)
+wrote down before each answer. Predictions from a file have the names that the file gives them.
+Nothing is fitted: the engine takes the log's `external_predictions`, which may lack reviews.
 
 Source: `srs_eval.data.readers.predictions`.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from srs_eval.models import UNTRAINED_FLAGS, Model, not_counted
+from srs_eval.models import UNTRAINED_FLAGS, Model, count_unknown
 
-OF_FILE = "Predictions"  # the model of --predictions FILE
-_given = partial(
+FILE_PREDICTIONS = "Predictions"  # the model of --predictions FILE
+_external_model = partial(
     Model,
     parameters=0,
-    count_parameters=not_counted,
+    count_parameters=count_unknown,
     given=True,
     source="data/readers/predictions.py (2026)",
     flags=UNTRAINED_FLAGS,
@@ -25,15 +25,19 @@ _given = partial(
     extra=True,
     seconds_per_10k=0.02,
 )
-_BESIDE = "as your Anki computed it; from collection.retrievability-cache.sqlite beside it"
+_CACHE_NOTE = "as your Anki computed it; from collection.retrievability-cache.sqlite beside it"
 
 MODELS = (
-    _given(
+    _external_model(
         name="RWKV-Anki",
         family="online",
         inputs="FIL, G, SR, AT",
-        note=f"RWKV, {_BESIDE}. Knows every answer before; a scheduler cannot.",
+        note=f"RWKV, {_CACHE_NOTE}. Knows every answer before; a scheduler cannot.",
     ),
-    _given(name="FSRS-Anki", family="other", inputs="FIL, G, SR", note=f"FSRS, {_BESIDE}."),
-    _given(name=OF_FILE, family="other", inputs="-", note="Your own, of --predictions FILE."),
+    _external_model(
+        name="FSRS-Anki", family="other", inputs="FIL, G, SR", note=f"FSRS, {_CACHE_NOTE}."
+    ),
+    _external_model(
+        name=FILE_PREDICTIONS, family="other", inputs="-", note="Your own, of --predictions FILE."
+    ),
 )

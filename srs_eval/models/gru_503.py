@@ -32,26 +32,26 @@ from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
-    OF_ADAM,
+    ADAM_TENSORS,
     Shapes,
-    flat,
-    load_weights,
-    no_weights,
-    optimiser_state,
+    flatten,
+    load_network_weights,
+    load_optimiser_state,
+    missing_weights_error,
     require_finite,
 )
-from srs_eval.training.optimisers import by_trial, recency, shuffled_rows
-from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
+from srs_eval.training.optimisers import compute_recency_weights, shuffle_rows, spread_over_trials
+from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 
 _PASSES = hyperparameters.epochs(21)
-_WARM_UP = 6  # passes until the middle learning rate, of 21
+_WARM_UP = 6  # passes until the middle learning rate, if there are 21
 _BATCH = hyperparameters.batch_size(8_192)
 _BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
 _RATES = tuple(
     rate * 16_000 ** (1 - _BATCH_EXPONENT)
     for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
 )
-_RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
+_RATE = hyperparameters.learning_rate(_RATES[1])  # the other two scale with it
 _DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
 _PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
@@ -59,8 +59,8 @@ _BETAS = (0.1753167630791112, 0.9723760956625273)
 _LONGEST_GRADIENT = 167.86289911112
 _RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
 
-_FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
-"""Weight files, ours and upstream's; the latter's AdamW is in NAME_opt_pretrain.pth."""
+_WEIGHT_FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
+"""Weight files, ours and upstream's; upstream's AdamW state is in NAME_opt_pretrain.pth."""
 
 # Tensors of a weight file, in the order of the parameters.
 SHAPES: Shapes = {
@@ -85,85 +85,94 @@ SHAPES: Shapes = {
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Gru503Weights:
     values: FloatArray  # (503,)
     mean: float  # of ln(0.00001 + days)
     deviation: float
-    adam_mean: FloatArray | None = None  # (503,) where AdamW was left
+    adam_mean: FloatArray | None = None  # (503,) AdamW's state after pretraining
     adam_square: FloatArray | None = None
     adam_steps: int = 0
 
 
 @dataclass(frozen=True)
-class _Course:
-    """How the network is trained."""
+class _TrainingSchedule:
+    """Learning rates and other settings of the training."""
 
     rates: FloatArray  # of each pass over the batches
     decay: float
     pull: float
-    longest: float = _LONGEST_GRADIENT
+    max_gradient_norm: float = _LONGEST_GRADIENT
     exponent: float = _BATCH_EXPONENT
 
 
-def _fine_tuning(context: Context) -> _Course:
-    """The rate goes straight up to the middle one, then straight down."""
-    passes = _PASSES.integer(context)
-    begin, middle, end = (rate * (_RATE.number(context) / _RATES[1]) for rate in _RATES)
+def _make_schedule(context: Context) -> _TrainingSchedule:
+    """Return a schedule whose rate rises linearly to the middle one, then falls linearly."""
+    passes = _PASSES.integer_in(context)
+    begin, middle, end = (rate * (_RATE.number_in(context) / _RATES[1]) for rate in _RATES)
     warm_up = min(max(1, round(passes * _WARM_UP / 21)), passes)
     up = np.linspace(begin, middle, warm_up, endpoint=False)
     down = np.linspace(middle, end, passes - warm_up, endpoint=False)
-    return _Course(np.concatenate([up, down]), _DECAY.number(context), _PULL.number(context))
+    return _TrainingSchedule(
+        np.concatenate([up, down]), _DECAY.number_in(context), _PULL.number_in(context)
+    )
 
 
-def pretrained(context: Context) -> Weights:
-    """Where fitting begins. Raises InputError where there are no weights."""
+def load_pretrained(context: Context) -> Gru503Weights:
+    """Return the weights from which fitting begins.
+
+    Raises InputError if there are no weights.
+    """
     shapes = {**SHAPES, "input_mean": (1,), "input_std": (1,)}
-    found = load_weights(_FILES, shapes, context, besides=OF_ADAM)
-    if found is None:
-        raise no_weights("GRU-503", _FILES[:1], context)
-    mean, deviation = float(found["input_mean"][0]), float(found["input_std"][0])
-    weights = Weights(flat({name: found[name] for name in SHAPES}), mean, deviation)
-    state = optimiser_state(_FILES, SHAPES, context)
+    tensors = load_network_weights(_WEIGHT_FILES, shapes, context, optional=ADAM_TENSORS)
+    if tensors is None:
+        raise missing_weights_error("GRU-503", _WEIGHT_FILES[:1], context)
+    weights = Gru503Weights(
+        values=flatten({name: tensors[name] for name in SHAPES}),
+        mean=float(tensors["input_mean"][0]),
+        deviation=float(tensors["input_std"][0]),
+    )
+    state = load_optimiser_state(_WEIGHT_FILES, SHAPES, context)
     if state is None:
         return weights
     return replace(weights, adam_mean=state[0], adam_square=state[1], adam_steps=state[2])
 
 
-def _tune(
-    weights: Weights,
+def _train(
+    weights: Gru503Weights,
     trials: Trials,
-    parts: list[IntArray],
+    batch_rows: list[IntArray],
     weight_of: FloatArray,
     context: Context,
-    course: _Course,
-) -> Weights:
-    """The weights trained on batches of positions, of which each trial has a weight (n,)."""
-    from srs_eval.training.compile import compiled
-    from srs_eval.training.mixture import Descent, mixture_pass
+    schedule: _TrainingSchedule,
+) -> Gru503Weights:
+    """Train the weights on batches of positions; `weight_of` (n,) has the weight of each trial."""
+    from srs_eval.training.compile import compile_kernel
+    from srs_eval.training.mixture import MixtureDescent, mixture_pass
 
-    batches = trie_batches(history_trie(trials, same_day=False), trials, parts, weight_of)
-    delay = _delay(batches, weights)
-    scales = np.array([float(len(part)) ** (course.exponent - 1.0) for part in parts])
+    batches = cut_batches(history_trie(trials, same_day=False), trials, batch_rows, weight_of)
+    delay = _normalise_delay(batches, weights)
+    scales = np.array([float(len(rows)) ** (schedule.exponent - 1.0) for rows in batch_rows])
     w = weights.values.copy()
-    none = np.zeros(len(w))
-    descent = Descent(
-        mean=none.copy() if weights.adam_mean is None else weights.adam_mean.copy(),
-        square=none.copy() if weights.adam_square is None else weights.adam_square.copy(),
+    zeros = np.zeros(len(w))
+    descent = MixtureDescent(
+        mean=zeros.copy() if weights.adam_mean is None else weights.adam_mean.copy(),
+        square=zeros.copy() if weights.adam_square is None else weights.adam_square.copy(),
         start=weights.values,
-        pull=course.pull,
-        longest=course.longest,
+        pull=schedule.pull,
+        longest=schedule.max_gradient_norm,
         beta_mean=_BETAS[0],
         beta_square=_BETAS[1],
-        decay=course.decay,
+        decay=schedule.decay,
         steps=weights.adam_steps,
     )
-    scratch = _scratch(batches)
-    order = np.arange(len(parts))
-    run = compiled(mixture_pass)
-    for done, rate in enumerate(course.rates.tolist(), start=1):
-        run(order, np.full(len(parts), rate), w, batches, delay, scales, descent, scratch)
-        descent = descent._replace(steps=descent.steps + len(parts))
-        context.tick(done / len(course.rates))
+    scratch = _make_scratch(batches)
+    order = np.arange(len(batch_rows))
+    run_pass = compile_kernel(mixture_pass)
+    for done, rate in enumerate(schedule.rates.tolist(), start=1):
+        rates = np.full(len(batch_rows), rate)
+        run_pass(order, rates, w, batches, delay, scales, descent, scratch)
+        descent = descent._replace(steps=descent.steps + len(batch_rows))
+        context.tick(done / len(schedule.rates))
     require_finite(w)
     return replace(
         weights,
@@ -174,66 +183,81 @@ def _tune(
     )
 
 
-def tuned(weights: Weights, trials: Trials, train: IntArray, context: Context) -> Weights:
-    """The weights fitted to the positions `train`, in order of review."""
+def fine_tune(
+    weights: Gru503Weights, trials: Trials, train: IntArray, context: Context
+) -> Gru503Weights:
+    """Fit the weights to the positions `train`, in order of review."""
     if not len(train):
         raise NotEnoughData("no reviews to train on")
-    weight_of = by_trial(trials, train, recency(len(train), *_RECENCY))
-    rows = shuffled_rows(trials, train, context)
-    size = _BATCH.integer(context)
-    parts = [rows[k : k + size] for k in range(0, len(rows), size)]
-    return _tune(weights, trials, parts, weight_of, context, _fine_tuning(context))
+    weight_of = spread_over_trials(trials, train, compute_recency_weights(len(train), *_RECENCY))
+    rows = shuffle_rows(trials, train, context)
+    size = _BATCH.integer_in(context)
+    batch_rows = [rows[k : k + size] for k in range(0, len(rows), size)]
+    return _train(weights, trials, batch_rows, weight_of, context, _make_schedule(context))
 
 
-def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Weights:
-    """`weights` are not used: it has recency weights of its own."""
-    return tuned(pretrained(context), trials, train, context)
+def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Gru503Weights:
+    """Fit the pretrained weights to the positions `train`.
+
+    `weights` are not used, because the model has its own recency weights.
+    """
+    return fine_tune(load_pretrained(context), trials, train, context)
 
 
-def recall(weights: Weights, trials: Trials, index: IntArray) -> FloatArray:
-    """Probability of recall at the positions `index` (same shape)."""
-    from srs_eval.training.compile import compiled
-    from srs_eval.training.mixture import Descent, mixture_pass
+def predict_recall(weights: Gru503Weights, trials: Trials, index: IntArray) -> FloatArray:
+    """Return the probability of recall at the positions `index` (same shape)."""
+    from srs_eval.training.compile import compile_kernel
+    from srs_eval.training.mixture import MixtureDescent, mixture_pass
 
     if not len(index):
         return np.empty(0)
-    batches = trie_batches(history_trie(trials, same_day=False), trials, [index])
-    scratch = _scratch(batches)
-    none = np.zeros(0)
-    compiled(mixture_pass)(
+    batches = cut_batches(history_trie(trials, same_day=False), trials, [index])
+    scratch = _make_scratch(batches)
+    unused = np.zeros(0)
+    compile_kernel(mixture_pass)(
         np.zeros(1, np.int64),
         np.zeros(1),
         weights.values,
         batches,
-        _delay(batches, weights),
+        _normalise_delay(batches, weights),
         np.ones(1),
-        Descent(none, none, none, 0.0, 0.0, 0.0, 0.0, 0.0, 0),
+        MixtureDescent(
+            mean=unused,
+            square=unused,
+            start=unused,
+            pull=0.0,
+            longest=0.0,
+            beta_mean=0.0,
+            beta_square=0.0,
+            decay=0.0,
+            steps=0,
+        ),
         scratch,
     )
     return scratch.recall[batches.target]
 
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """`parameters` empty: the pretrained ones."""
-    weights = parameters if isinstance(parameters, Weights) else pretrained(context)
-    return recall(weights, trials, index)
+    """Predict recall at `index`; empty `parameters` mean the pretrained weights."""
+    weights = parameters if isinstance(parameters, Gru503Weights) else load_pretrained(context)
+    return predict_recall(weights, trials, index)
 
 
-def _delay(batches: TrieBatches, weights: Weights) -> FloatArray:
-    """The interval before each node as the network takes it."""
+def _normalise_delay(batches: TrieBatches, weights: Gru503Weights) -> FloatArray:
+    """Return the interval before each node, normalised as the network takes it."""
     delay: FloatArray = (np.log(1e-5 + batches.delta_t) - weights.mean) / weights.deviation
     return delay
 
 
-def _scratch(batches: TrieBatches) -> Any:
-    from srs_eval.training.mixture import HIDDEN, KEPT, PARAMETERS, WORK, Scratch
+def _make_scratch(batches: TrieBatches) -> Any:
+    from srs_eval.training.mixture import HIDDEN, KEPT_ROWS, PARAMETERS, WORK_ROWS, MixtureScratch
 
     nodes = int(np.diff(batches.first_node).max())
-    return Scratch(
+    return MixtureScratch(
         state=np.zeros((HIDDEN, nodes)),
         bar=np.zeros((HIDDEN, nodes)),
-        kept=np.zeros((KEPT, nodes)),
-        work=np.zeros((WORK, LANES)),
+        kept=np.zeros((KEPT_ROWS, nodes)),
+        work=np.zeros((WORK_ROWS, LANES)),
         w_bar=np.zeros((PARAMETERS, LANES)),
         recall=np.zeros(len(batches.target_node)),
     )

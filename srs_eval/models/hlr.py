@@ -20,29 +20,29 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Model
 from srs_eval.training.elementwise import Value, exp, where
-from srs_eval.training.linear import HYPERPARAMETERS, Linear
+from srs_eval.training.linear import HYPERPARAMETERS, LinearModel
 
 START = (2.5819, -0.8674, 2.7245)
 _LN2 = math.log(2)
 
 
 def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
-    """p = 2^(-t / 2^z) and dp/dz."""
+    """Return p = 2^(-t / 2^z) and dp/dz."""
     x = _LN2 * t * exp(-_LN2 * z)
-    x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero far before
+    x = where(x > 1000.0, 1000.0, x)  # p and its slope are zero long before that
     p = exp(-x)
     return p, p * x * _LN2
 
 
-def _features(trials: Trials) -> FloatArray:
-    """sqrt of the passes and of the failures before each trial, and 1 (n, 3)."""
+def _compute_features(trials: Trials) -> FloatArray:
+    """Return sqrt of the passes and of the failures before each trial, and ones (n, 3)."""
     passes = np.concatenate(([0], np.cumsum(trials.history_rating > 1)))
     passes = passes[trials.history_end] - passes[trials.history_start]
     failures = trials.sequence_length - passes
     return np.stack([np.sqrt(passes), np.sqrt(failures), np.ones(len(trials))], axis=1)
 
 
-_LINEAR = Linear("HLR", _recall_and_slope, _features, lambda trials: START)
+_LINEAR = LinearModel("HLR", _recall_and_slope, _compute_features, lambda trials: START)
 
 
 MODELS = (

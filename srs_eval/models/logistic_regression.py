@@ -34,11 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import FloatArray, IntArray, run_begins
+from srs_eval.data.reviews import FloatArray, IntArray, mark_run_starts
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 
 # fmt: off
 _MEAN = np.array([
@@ -62,18 +62,18 @@ _BETA = 0.85
 _SEED = 42
 
 
-def _transformed(t: float) -> float:
-    """Logarithm of a time in days, scaled to about -2 ... 2."""
-    return (math.log(t + 1e-5) + 1.3) / 5
+def _transform_time(days: float) -> float:
+    """Return the logarithm of a time in days, scaled to about -2 ... 2."""
+    return (math.log(days + 1e-5) + 1.3) / 5
 
 
-def _features(
+def _compute_features(
     start: NDArray[np.bool_], last_rating: IntArray, delta_t: FloatArray, elapsed_days: IntArray
 ) -> NDArray[np.float32]:
-    """x of each trial (n, 34); trials lie card by card, `start` marks a card's first.
+    """Return x of each trial (n, 34); `start` marks the first trial of each card.
 
-    Counts are over the card's earlier trials but the first, whose rating is that of the
-    review before it. Same-day is zero `elapsed_days`.
+    Trials are ordered by card. Counts are over the card's earlier trials except the first, whose
+    rating is that of the review before it. A trial is same-day if its `elapsed_days` are 0.
     """
     n = len(start)
     x = np.empty((n, 34), np.float32)  # as upstream keeps them
@@ -118,7 +118,7 @@ def _features(
         row[7] = 0 if same_day else logs[other_passes]
         row[8] = 0 if same_day else logs[other_fails]
         row[9] = logs[same_passes]
-        v = _transformed(delta_t[k])
+        v = _transform_time(delta_t[k])
         for j in range(10):
             row[j] *= v
         row[10] = 1
@@ -134,23 +134,23 @@ def _features(
             row[33] = logs[other]
         row[20] = logs[same_fails]
         row[21] = 0 if same_day else logs[other_passes]
-        row[22] = _transformed(before)
+        row[22] = _transform_time(before)
         row[23] = logs[other_fails]
         row[24] = logs[other_passes]
         row[25] = logs[same_passes] if same_day else 0
         row[26] = passes > 0
-        row[27] = _transformed(float(now - last_lapse))
+        row[27] = _transform_time(float(now - last_lapse))
         row[28] = same_day
-        row[29] = _transformed(float(now))
+        row[29] = _transform_time(float(now))
         x[k] = row
     return x
 
 
-def _make_features(trials: Trials) -> NDArray[np.float32]:
+def _features_of_trials(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
     x = np.empty((len(order), 34), np.float32)
-    x[order] = compiled(_features)(
-        run_begins(trials.card_id[order]),
+    x[order] = compile_kernel(_compute_features)(
+        mark_run_starts(trials.card_id[order]),
         trials.history_rating[trials.history_end[order] - 1],
         trials.delta_t[order],
         trials.elapsed_days[order],
@@ -159,41 +159,55 @@ def _make_features(trials: Trials) -> NDArray[np.float32]:
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """The 34 coefficients; `weights` are not used, the model has its own."""
+    """Fit the 34 coefficients; `weights` are not used, because the model has its own."""
     del weights
-    _need_seconds(trials)
+    _require_seconds(trials)
     n = len(train)
     if not n:
         raise NotEnoughData("no reviews to train on")
-    from srs_eval.training.sweeps import epoch
+    from srs_eval.training.sweeps import logistic_epoch
 
     share = np.zeros(len(trials))
     share[train] = 0.1 + 0.9 * np.linspace(0, 1, n) ** 4
     share[trials.y == 0] *= -1
-    # torch's generator gives the same words as this one, of the same seed.
-    stream = np.random.RandomState(_SEED + hyperparameters.SEED.integer(context))
-    residual, square = np.zeros(34), np.zeros(34)
-    epochs, size = _EPOCHS.integer(context), _BATCH.integer(context)
-    rate, decay = _RATE.number(context), _DECAY.number(context)
-    for done in range(epochs):
-        context.tick(done / epochs)
+    # With the same seed, torch's generator gives the same words as this one.
+    stream = np.random.RandomState(_SEED + hyperparameters.SEED.integer_in(context))
+    residual = np.zeros(34)
+    square = np.zeros(34)
+    epochs = _EPOCHS.integer_in(context)
+    size = _BATCH.integer_in(context)
+    rate = _RATE.number_in(context)
+    decay = _DECAY.number_in(context)
+    for epoch in range(epochs):
+        context.tick(epoch / epochs)
         words = stream.randint(0, 2**32, n - 1, np.uint32)
-        compiled(epoch)(
-            *(trials.derived(_make_features), share, train),
-            *(_MEAN, _STD, words, residual, square),
-            *(done, epochs, size, rate, _BETA, decay),
+        compile_kernel(logistic_epoch)(
+            trials.derived(_features_of_trials),
+            share,
+            train,
+            _MEAN,
+            _STD,
+            words,
+            residual,
+            square,
+            epoch,
+            epochs,
+            size,
+            rate,
+            _BETA,
+            decay,
         )
     coefficients: list[float] = (residual * _STD + _MEAN).tolist()
     return coefficients
 
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    _need_seconds(trials)
-    z = trials.derived(_make_features)[index] @ np.array(parameters)
+    _require_seconds(trials)
+    z = trials.derived(_features_of_trials)[index] @ np.array(parameters)
     return (1 / (1 + np.exp(-z))).astype(np.float32).astype(np.float64)
 
 
-def _need_seconds(trials: Trials) -> None:
+def _require_seconds(trials: Trials) -> None:
     if not trials.protocol.secs:
         raise InputError("LogisticRegression needs fractional intervals: add --secs --short.")
 

@@ -39,11 +39,23 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Model
 from srs_eval.training import hyperparameters
-from srs_eval.training.networks import Tensors, load_weights, no_weights, require_finite
-from srs_eval.training.optimisers import recency, shuffled_rows
-from srs_eval.training.torch_networks import build, layer, on_device, previous_rows
+from srs_eval.training.networks import (
+    Tensors,
+    load_network_weights,
+    missing_weights_error,
+    require_finite,
+)
+from srs_eval.training.optimisers import compute_recency_weights, shuffle_rows
+from srs_eval.training.torch_networks import (
+    build_network,
+    find_previous_rows,
+    lstm_layer,
+    use_device,
+)
 
-INPUTS, HIDDEN, CURVES = 6, 20, 3
+INPUTS = 6
+HIDDEN = 20
+CURVES = 3
 _PASSES = hyperparameters.epochs(20)
 _WARM_UP = 1 / 4  # of the passes, until the middle learning rate
 _BATCH = hyperparameters.batch_size(16_384)
@@ -51,7 +63,7 @@ _BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this 
 _RATES = tuple(
     rate * 16_000 ** (1 - _BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
 )
-_RATE = hyperparameters.learning_rate(_RATES[1])  # the others go along with it
+_RATE = hyperparameters.learning_rate(_RATES[1])  # the other two scale with it
 _DECAY = hyperparameters.penalty("decay", 0.04855)
 _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
@@ -64,7 +76,7 @@ _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class LstmWeights:
     tensors: Tensors  # in the network's order
     mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
     deviation: NDArray[np.float32]
@@ -72,12 +84,12 @@ class Weights:
 
 @cache
 def network_class() -> type:
-    """The network; defined at the first call, for torch takes seconds to import."""
+    """Return the network's class, defined at the first call since importing torch takes seconds."""
     import torch
     from torch import Tensor, nn
     from torch.nn.utils.rnn import PackedSequence
 
-    cells = layer()
+    cells = lstm_layer()
 
     class Shortcut(nn.Module):
         def __init__(self, *layers: nn.Module) -> None:
@@ -96,32 +108,39 @@ def network_class() -> type:
     def recurrent() -> nn.ModuleDict:
         return nn.ModuleDict({"module": nn.LSTM(HIDDEN, HIDDEN)})
 
-    class Network(nn.Module):
-        """Its parts have the names that they have in weight files."""
+    class LstmNetwork(nn.Module):
+        """The network; its parts have the names that weight files use."""
 
         def __init__(self) -> None:
             super().__init__()
             self.process = nn.Sequential(
-                *(nn.Linear(INPUTS, HIDDEN), nn.SiLU(), norm(), linear(), nn.SiLU()),
+                nn.Linear(INPUTS, HIDDEN),
+                nn.SiLU(),
+                norm(),
+                linear(),
+                nn.SiLU(),
                 Shortcut(norm(), recurrent()),
                 Shortcut(norm(bias=True), recurrent()),
                 Shortcut(norm(), linear(), nn.SiLU(), norm(), linear(), nn.SiLU()),
-                *(norm(), linear(), nn.SiLU()),
+                norm(),
+                linear(),
+                nn.SiLU(),
             )
             self.w_fc = nn.Linear(HIDDEN, CURVES)
             self.s_fc = nn.Linear(HIDDEN, CURVES)
             self.d_fc = nn.Linear(HIDDEN, CURVES)
 
-        def forward(self, group: _Group) -> Tensor:
-            """Recall of the group's items (n,)."""
+        def forward(self, group: _CardGroup) -> Tensor:
+            """Return the recall of the group's items (n,)."""
             layers: Any = self.process
             h: Tensor = layers[:5](group.x)
             for shortcut in layers[5:7]:
-                normed, lstm = shortcut.module[0](h), shortcut.module[1]["module"]
-                if h.is_cuda:  # where a step costs more than what is in it
-                    h = h + lstm(PackedSequence(normed, torch.tensor(group.still)))[0].data
+                normed = shortcut.module[0](h)
+                lstm = shortcut.module[1]["module"]
+                if h.is_cuda:  # on a GPU a step costs more than its contents
+                    h = h + lstm(PackedSequence(normed, torch.tensor(group.remaining)))[0].data
                 else:
-                    h = h + cells(normed, group.previous, group.still, *lstm.parameters())
+                    h = h + cells(normed, group.previous, group.remaining, *lstm.parameters())
             h = layers[7:](h[group.item])
             share = torch.softmax(self.w_fc(h), dim=-1)
             s = torch.exp(torch.clamp(self.s_fc(h), -25, 25))
@@ -129,13 +148,13 @@ def network_class() -> type:
             curves = (1 + group.delta_t[:, None] / (1e-7 + s)) ** -d
             return (1 - 1e-7) * torch.sum(share * curves, dim=-1)
 
-    return Network
+    return LstmNetwork
 
 
-def _network(weights: Weights, device: Any) -> Any:
+def _build_network(weights: LstmWeights, device: Any) -> Any:
     import torch
 
-    network = build(network_class())
+    network = build_network(network_class())
     network.load_state_dict(
         {name: torch.from_numpy(tensor.copy()) for name, tensor in weights.tensors.items()}
     )
@@ -143,72 +162,81 @@ def _network(weights: Weights, device: Any) -> Any:
 
 
 @cache
-def _shapes() -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors."""
-    return {name: tuple(t.shape) for name, t in build(network_class()).state_dict().items()}
+def _tensor_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the names and shapes of the tensors."""
+    tensors = build_network(network_class()).state_dict()
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _start(fixed: bool, context: Context) -> Weights:
+def _load_start(fixed: bool, context: Context) -> LstmWeights:
     model = "LSTM-fixed" if fixed else "LSTM"
-    names = ("LSTM-fixed",) * fixed + (_UPSTREAM_NAME, "LSTM")
-    found = load_weights(names, {**_shapes(), "input_mean": (2,), "input_std": (2,)}, context)
-    if found is None:
-        raise no_weights(model, names, context)
-    mean, deviation = found["input_mean"], found["input_std"]
+    names: tuple[str, ...] = (_UPSTREAM_NAME, "LSTM")
+    if fixed:
+        names = ("LSTM-fixed", *names)
+    shapes = {**_tensor_shapes(), "input_mean": (2,), "input_std": (2,)}
+    tensors = load_network_weights(names, shapes, context)
+    if tensors is None:
+        raise missing_weights_error(model, names, context)
+    mean = tensors["input_mean"]
+    deviation = tensors["input_std"]
     if not fixed:
-        mean, deviation = mean[[0, 0]], deviation[[0, 0]]
-    return Weights({name: found[name] for name in _shapes()}, mean, deviation)
+        mean = mean[[0, 0]]
+        deviation = deviation[[0, 0]]
+    return LstmWeights({name: tensors[name] for name in _tensor_shapes()}, mean, deviation)
 
 
 # Reviews as the network takes them
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
-    """Some cards on their way through the network.
+class _CardGroup:
+    """Cards that go through the network together.
 
-    Rows are all first reviews of the cards, then all second ones and so on, longest card first.
+    The rows are all first reviews of the cards, then all second ones and so on, longest card first.
     """
 
     x: Any  # torch tensors: (rows, 6)
-    previous: Any  # of each row from the second reviews on, the row of the card's review before
-    still: list[int]  # (longest,) how many cards get so far
+    previous: Any  # of each row from the second reviews on, the row of the card's previous review
+    remaining: list[int]  # (longest,) number of cards that are longer than each step
     item: Any  # (n,) the row of each item's last review
-    delta_t: Any  # (n,) days since
-    position: IntArray  # (n,) of the items in what was asked for
+    delta_t: Any  # (n,) days since that review
+    position: IntArray  # (n,) of the items in the requested rows
 
 
-def _inputs(trials: Trials, mean: NDArray[np.float32], deviation: NDArray[np.float32]) -> Any:
-    """What the network sees of every history row (m, 6) float32."""
+def _compute_inputs(
+    trials: Trials, mean: NDArray[np.float32], deviation: NDArray[np.float32]
+) -> Any:
+    """Return what the network sees of every history row (m, 6), float32."""
     delay = np.log(np.float32(1e-5) + trials.history_delta_t.astype(np.float32))
     duration = np.log(np.clip(trials.history_duration_ms, 100, 60_000).astype(np.float32))
-    both = (np.stack([delay, duration], axis=1) - mean) / deviation
+    normalised = (np.stack([delay, duration], axis=1) - mean) / deviation
     grades = trials.history_rating[:, None] == np.arange(1, 5)
-    return np.concatenate([both, grades], axis=1).astype(np.float32)
+    return np.concatenate([normalised, grades], axis=1).astype(np.float32)
 
 
-def _days(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
-    """Whole days since the last review; fractions of a day where it was today."""
-    whole = trials.elapsed_days[rows]
-    return np.where(whole > 0, whole, trials.delta_t[rows]).astype(np.float32)
+def _days_since_last(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
+    """Return whole days since the last review; fractions of a day if it was on the same day."""
+    days = trials.elapsed_days[rows]
+    return np.where(days > 0, days, trials.delta_t[rows]).astype(np.float32)
 
 
-def groups(
-    trials: Trials, rows: IntArray, x: NDArray[np.float32], device: Any, at_once: int
-) -> Iterator[_Group]:
-    """The cards of `rows`, together at most about `at_once` history rows at a time."""
+def group_cards(
+    trials: Trials, rows: IntArray, x: NDArray[np.float32], device: Any, max_rows: int
+) -> Iterator[_CardGroup]:
+    """Yield the cards of `rows` in groups of at most about `max_rows` history rows."""
     import torch
 
-    start, length = trials.history_start[rows], trials.sequence_length[rows]
+    start = trials.history_start[rows]
+    length = trials.sequence_length[rows]
     cards, card = np.unique(start, return_inverse=True)
     longest = np.zeros(len(cards), np.int64)
     np.maximum.at(longest, card, length)
-    # Longest first, so that cards of a group are of like length.
+    # Longest first, so that cards of a group have similar lengths.
     order = np.argsort(-longest, kind="stable")
     rank = np.empty(len(cards), np.int64)
     rank[order] = np.arange(len(cards))
     lengths = longest[order]
-    group_of_card = (np.cumsum(lengths) - lengths) // at_once
+    group_of_card = (np.cumsum(lengths) - lengths) // max_rows
     group_of_item = group_of_card[rank[card]]
     by_group = np.argsort(group_of_item, kind="stable")
     ends = np.searchsorted(group_of_item[by_group], np.unique(group_of_card), side="right")
@@ -218,41 +246,45 @@ def groups(
         begin = end
         first_card = int(np.searchsorted(group_of_card, number))
         end_card = int(np.searchsorted(group_of_card, number, side="right"))
-        here = lengths[first_card:end_card]
-        steps = np.arange(here[0])
-        still = np.searchsorted(-here, -steps, side="left")  # cards longer than the step
-        before = np.cumsum(still) - still
-        place = np.concatenate(
-            [cards[order[first_card : first_card + n]] + step for step, n in enumerate(still)]
+        group_lengths = lengths[first_card:end_card]
+        steps = np.arange(group_lengths[0])
+        # Number of cards that are longer than each step
+        remaining = np.searchsorted(-group_lengths, -steps, side="left")
+        first_row_of_step = np.cumsum(remaining) - remaining
+        history_rows = np.concatenate(
+            [cards[order[first_card : first_card + n]] + step for step, n in enumerate(remaining)]
         )
-        item = before[length[position] - 1] + rank[card[position]] - first_card
-        yield _Group(
-            x=torch.from_numpy(x[place]).to(device),
-            previous=torch.from_numpy(previous_rows(still)).to(device),
-            still=still.tolist(),
+        item = first_row_of_step[length[position] - 1] + rank[card[position]] - first_card
+        yield _CardGroup(
+            x=torch.from_numpy(x[history_rows]).to(device),
+            previous=torch.from_numpy(find_previous_rows(remaining)).to(device),
+            remaining=remaining.tolist(),
             item=torch.from_numpy(item).to(device),
-            delta_t=torch.from_numpy(_days(trials, rows[position])).to(device),
+            delta_t=torch.from_numpy(_days_since_last(trials, rows[position])).to(device),
             position=position,
         )
 
 
-def _at_once(context: Context) -> int:
+def _rows_per_pass(context: Context) -> int:
     return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
 
 
-def learning_rate(done: int, passes: int = 20) -> float:
-    """Of the pass after `done` others: straight up to the middle one, then straight down."""
+def rate_of_pass(passes_done: int, passes: int = 20) -> float:
+    """Return the learning rate of the pass after `passes_done` others.
+
+    It rises linearly to the middle rate, then falls linearly.
+    """
     begin, middle, end = _RATES
     warm_up = _WARM_UP * passes
-    if done < warm_up:
-        return begin + (middle - begin) * done / warm_up
-    return middle + (end - middle) * (done - warm_up) / (passes - warm_up)
+    if passes_done < warm_up:
+        return begin + (middle - begin) * passes_done / warm_up
+    return middle + (end - middle) * (passes_done - warm_up) / (passes - warm_up)
 
 
-def tune(
-    weights: Weights, trials: Trials, train: IntArray, context: Context, at_once: int
-) -> Weights:
-    """The weights fitted to the positions `train`, in order of review."""
+def fine_tune(
+    weights: LstmWeights, trials: Trials, train: IntArray, context: Context, max_rows: int
+) -> LstmWeights:
+    """Fit the weights to the positions `train`, in order of review."""
     import torch
     from torch.nn.functional import binary_cross_entropy
 
@@ -261,35 +293,38 @@ def tune(
     if not len(train):
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
-    weight_of[train] = recency(len(train), *_RECENCY)
-    rows = shuffled_rows(trials, train, context)
-    x = _inputs(trials, weights.mean, weights.deviation)
-    size, passes = _BATCH.integer(context), _PASSES.integer(context)
-    pull, faster = _PULL.number(context), _RATE.number(context) / _RATES[1]
-    with on_device(context) as device:
-        network = _network(weights, device).train()
+    weight_of[train] = compute_recency_weights(len(train), *_RECENCY)
+    rows = shuffle_rows(trials, train, context)
+    x = _compute_inputs(trials, weights.mean, weights.deviation)
+    size = _BATCH.integer_in(context)
+    passes = _PASSES.integer_in(context)
+    pull = _PULL.number_in(context)
+    rate_factor = _RATE.number_in(context) / _RATES[1]
+    with use_device(context) as device:
+        network = _build_network(weights, device).train()
         parameters = list(network.parameters())
         start = [parameter.detach().clone() for parameter in parameters]
         batches = []
         for first in range(0, len(rows), size):
             batch = rows[first : first + size]
-            made = []
-            for group in groups(trials, batch, x, device, at_once):
-                here = batch[group.position]
-                y = torch.from_numpy(trials.y[here].astype(np.float32)).to(device)
-                made.append((group, y, torch.from_numpy(weight_of[here]).to(device)))
-            batches.append((made, len(batch) ** (_BATCH_EXPONENT - 1)))
+            groups = []
+            for group in group_cards(trials, batch, x, device, max_rows):
+                group_rows = batch[group.position]
+                y = torch.from_numpy(trials.y[group_rows].astype(np.float32)).to(device)
+                weight = torch.from_numpy(weight_of[group_rows]).to(device)
+                groups.append((group, y, weight))
+            batches.append((groups, len(batch) ** (_BATCH_EXPONENT - 1)))
         optimizer = torch.optim.AdamW(
-            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=_DECAY.number(context)
+            parameters, lr=_RATES[0], betas=(0.0, 0.999), weight_decay=_DECAY.number_in(context)
         )
-        steps = passes * sum(len(made) for made, _ in batches)
+        steps = passes * sum(len(groups) for groups, _ in batches)
         done = 0
         for number in range(passes):
             for settings in optimizer.param_groups:
-                settings["lr"] = faster * learning_rate(number, passes)
-            for made, scale in batches:
+                settings["lr"] = rate_factor * rate_of_pass(number, passes)
+            for groups, scale in batches:
                 optimizer.zero_grad()
-                for group, y, weight in made:
+                for group, y, weight in groups:
                     p = network(group)
                     loss = binary_cross_entropy(p, y, weight=weight, reduction="sum")
                     (scale * loss).backward()
@@ -304,17 +339,19 @@ def tune(
     return replace(weights, tensors=tensors)
 
 
-def recall(weights: Weights, trials: Trials, rows: IntArray, context: Context) -> FloatArray:
-    """Probability of recall at the positions `rows` (same shape)."""
+def predict_recall(
+    weights: LstmWeights, trials: Trials, rows: IntArray, context: Context
+) -> FloatArray:
+    """Return the probability of recall at the positions `rows` (same shape)."""
     import torch
 
     result = np.empty(len(rows))
     if not len(rows):
         return result
-    x = _inputs(trials, weights.mean, weights.deviation)
-    with on_device(context) as device, torch.no_grad():
-        network = _network(weights, device).eval()
-        for group in groups(trials, rows, x, device, _at_once(context)):
+    x = _compute_inputs(trials, weights.mean, weights.deviation)
+    with use_device(context) as device, torch.no_grad():
+        network = _build_network(weights, device).eval()
+        for group in group_cards(trials, rows, x, device, _rows_per_pass(context)):
             p = network(group)
             result[group.position] = p.cpu().numpy()
     return result
@@ -327,19 +364,19 @@ def _fit(
     context: Context,
     *,
     fixed: bool = False,
-) -> Weights:
-    return tune(_start(fixed, context), trials, train, context, _at_once(context))
+) -> LstmWeights:
+    return fine_tune(_load_start(fixed, context), trials, train, context, _rows_per_pass(context))
 
 
 def _predict(
     trials: Trials, parameters: Any, index: IntArray, context: Context, *, fixed: bool = False
 ) -> FloatArray:
-    """`parameters` empty: the pretrained ones."""
-    weights = parameters if isinstance(parameters, Weights) else _start(fixed, context)
-    return recall(weights, trials, index, context)
+    """Predict recall at `index`; empty `parameters` mean the pretrained weights."""
+    weights = parameters if isinstance(parameters, LstmWeights) else _load_start(fixed, context)
+    return predict_recall(weights, trials, index, context)
 
 
-# It has recency weights of its own and, with `secs`, trains on later days only anyway.
+# LSTM has its own recency weights and, with `secs`, trains only on later days anyway.
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
 
 _STANDARD = "LSTM-short-secs-equalize_test_with_non_secs"

@@ -15,8 +15,8 @@ and predicts rw of (d, s, 0.9^(t/s)). All stabilities are held within [least, 36
 
 Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (January
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
-weights pretrained on other learners; the last weights are kept, see `gru`. What only
-later reviews use rests while a batch holds first reviews alone (`later_only`).
+weights pretrained on other learners; the last weights are kept, see `gru`. Parameters
+that only later reviews use stay as they are in batches of first reviews (`later_only`).
 Parameters in the order of its state_dict; w[39] is no parameter but the least
 stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
 """
@@ -35,7 +35,13 @@ from srs_eval.models import Context, Model
 from srs_eval.models._fsrs import LOG_09, S_MAX, init_s
 from srs_eval.training.elementwise import State, Value, clamp, exp, log, power, where
 from srs_eval.training.hyperparameters import Hyperparameter
-from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
+from srs_eval.training.networks import (
+    flatten,
+    list_weight_names,
+    load_network_weights,
+    missing_weights_error,
+    require_finite,
+)
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
 _NETS = {  # inputs
@@ -56,18 +62,18 @@ def _sigmoid(x: Value) -> Value:
 
 
 def _softplus(x: Value) -> Value:
-    """log(1 + e^x), and x itself above 20, as torch has it."""
+    """Return log(1 + e^x), and x itself above 20, as torch does."""
     return where(x > 20.0, x, log(1.0 + exp(where(x > 20.0, 20.0, x))))
 
 
 def _mish(x: Value) -> Value:
-    """x tanh(softplus(x))."""
+    """Return x tanh(softplus(x))."""
     e = exp(where(x > 20.0, 20.0, x))
     n = e * (e + 2.0)
     return x * n / (n + 2.0)
 
 
-def _theory(t: Value, s: Value) -> Value:
+def _theoretical_recall(t: Value, s: Value) -> Value:
     return exp(LOG_09 * t / s)
 
 
@@ -75,7 +81,7 @@ def _theory(t: Value, s: Value) -> Value:
 
 
 def _real_recall(d: Value, s: Value, r: Value, w: Value) -> Value:
-    """rw, clamped."""
+    """Return rw, clamped."""
     u = w[11] * d + w[12] * s + w[13] * r + w[14]
     return clamp(exp(-_softplus(w[15] * _mish(u) + w[16])), 0.0001, 0.9999)
 
@@ -85,13 +91,13 @@ def _next_d(d: Value, rw: Value, rating: Value, w: Value) -> Value:
     return _sigmoid(w[21] * _mish(u) + w[22])
 
 
-def _post_lapse(rw: Value, lapses: Value, w: Value) -> Value:
+def _stability_after_lapse(rw: Value, lapses: Value, w: Value) -> Value:
     u = w[23] * rw + w[24] * lapses + w[25]
     return _softplus(w[26] * _mish(u) + w[27])
 
 
 def _increase(d: Value, sr: Value, rw: Value, w: Value) -> Value:
-    """s' / sr after a success."""
+    """Return s' / sr after a success."""
     by_formula = 1.0 + exp(w[8]) * (6.0 - 5.0 * d) * power(sr, -w[9]) * exp(-rw * w[10])
     u = w[28] * d + w[29] * sr + w[30] * rw + w[31]
     by_net = 1.0 + _softplus(w[32] * _mish(u) + w[33])
@@ -107,37 +113,36 @@ def _first(rating: Value, w: Value) -> State:
     return clamp(init_s(rating, w), w[39], S_MAX), d, where(rating == 1.0, 1.0, 0.0)
 
 
-def _at_review(state: State, t: Value, w: Value) -> Value:
-    """rw when the review comes."""
+def _recall_at_review(state: State, t: Value, w: Value) -> Value:
+    """Return rw at the time of the review."""
     s, d, _ = state
-    return _real_recall(d, s, clamp(_theory(t, s), 0.0001, 0.9999), w)
+    return _real_recall(d, s, clamp(_theoretical_recall(t, s), 0.0001, 0.9999), w)
 
 
 def _success(state: State, t: Value, rating: Value, w: Value) -> State:
-    rw = _at_review(state, t, w)
+    rw = _recall_at_review(state, t, w)
     sr = clamp(LOG_09 / log(rw) * t, w[39], S_MAX)
     d = _next_d(state[1], rw, rating, w)
     return clamp(sr * _increase(d, sr, rw, w), w[39], S_MAX), d, state[2]
 
 
 def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
-    rw = _at_review(state, t, w)
-    s = clamp(_post_lapse(rw, state[2], w), w[39], S_MAX)
+    rw = _recall_at_review(state, t, w)
+    s = clamp(_stability_after_lapse(rw, state[2], w), w[39], S_MAX)
     return s, _next_d(state[1], rw, rating, w), state[2] + 1.0
 
 
 def _recall(t: Value, state: State, w: Value) -> Value:
-    return _real_recall(state[1], state[0], _theory(t, state[0]), w)
+    return _real_recall(state[1], state[0], _theoretical_recall(t, state[0]), w)
 
 
-_FREE = (-math.inf,) * 28, (math.inf,) * 28
 _IN_DAYS = RecurrentModel(
     name="NN-17",
     states=3,
-    # upstream's start without pretrained weights; training begins from those
+    # upstream's start without pretrained weights; training begins from pretrained ones
     default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
-    lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + _FREE[0],
-    upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + _FREE[1],
+    lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + (-math.inf,) * 28,
+    upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + (math.inf,) * 28,
     first=_first,
     success=_success,
     failure=_failure,
@@ -154,31 +159,31 @@ _START = Hyperparameter("start", "pretrained", choices=("pretrained", "default")
 _IN_SECONDS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
 
 
-def _start(trials: Trials, context: Context) -> list[float]:
-    names = weight_names("NN-17", trials.protocol)
-    tensors = load_weights(names, SHAPES, context)
+def _load_start(trials: Trials, context: Context) -> list[float]:
+    names = list_weight_names("NN-17", trials.protocol)
+    tensors = load_network_weights(names, SHAPES, context)
     if tensors is None:
-        raise no_weights("NN-17", names, context)
-    return flat(tensors).tolist()
+        raise missing_weights_error("NN-17", names, context)
+    return flatten(tensors).tolist()
 
 
-def _model_of(trials: Trials) -> RecurrentModel:
+def _recurrent_for(trials: Trials) -> RecurrentModel:
     return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    model = _model_of(trials)
-    pretrained = _START.of(context) == "pretrained"
-    start = _start(trials, context) if pretrained else model.default
+    model = _recurrent_for(trials)
+    pretrained = _START.value_in(context) == "pretrained"
+    start = _load_start(trials, context) if pretrained else model.default
     fitted = fit_recurrent(model, trials, train, weights, start, context)
     require_finite(np.array(fitted))
     return fitted
 
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """`parameters` empty: the pretrained ones."""
-    w = parameters if len(parameters) else _start(trials, context)
-    return predict_recurrent(_model_of(trials), trials, w, index)
+    """Predict recall at `index`; empty `parameters` mean the pretrained weights."""
+    w = parameters if len(parameters) else _load_start(trials, context)
+    return predict_recurrent(_recurrent_for(trials), trials, w, index)
 
 
 MODELS = (

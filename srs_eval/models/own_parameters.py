@@ -1,9 +1,9 @@
-"""What the learner's own presets schedule with, and which reviews it may have been fitted to.
+"""Read the parameters that the learner's presets schedule with, and what they were fitted to.
 
-Anki runs every list as FSRS-6 and tells its version by its length (open-spaced-repetition/
+Anki runs every list as FSRS-6 and recognises its version by its length (open-spaced-repetition/
 fsrs-rs: src/model.rs, `check_and_fill_parameters`; src/parameter_clipper.rs). Two forks of Anki
-also run FSRS-7 (JSchoreels/fsrs-rs: src/model_v7.rs, src/parameter_clipper_v7.rs): the reader says
-which presets (`Preset.runs_fsrs7`).
+also run FSRS-7 (JSchoreels/fsrs-rs: src/model_v7.rs, src/parameter_clipper_v7.rs); the reader says
+for which presets (`Preset.runs_fsrs7`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.reviews import (
-    FSRS_7_PARAMETERS,
-    MOST_PARAMETERS,
+    FSRS_7_PARAMETER_COUNT,
+    MAX_PARAMETERS,
     FloatArray,
     IntArray,
     Preset,
@@ -30,61 +30,77 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
 
 _FSRS5_DECAY = 0.5
-_VERSIONS = MappingProxyType({0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"})
-"""By the length of a list that Anki runs."""
+_VERSION_BY_LENGTH = MappingProxyType(
+    {0: "FSRS-6 defaults", 17: "FSRS-4.5", 19: "FSRS-5", 21: "FSRS-6"}
+)
+"""Versions by the length of a list that Anki runs."""
 _FSRS_7 = "FSRS-7"
 
 
-_IN_ANKI = MappingProxyType(
+_FIRST_ANKI_VERSION = MappingProxyType(
     {"FSRS-6": "25.07", "FSRS-rs": "25.07", "FSRS-5": "24.11", "FSRS-4.5": "23.12", "Anki": ""}
 )
-"""Models that Anki schedules with, and the version that does so first; "" is any."""
+"""Models that Anki schedules with, and the first version that does; "" means any version."""
 
 
-def is_in_anki(configuration: Configuration) -> bool:
-    """Whether a version of Anki schedules with it, from parameters of its presets at most."""
-    flags, name = configuration.protocol, configuration.model.name
+def is_available_in_anki(configuration: Configuration) -> bool:
+    """Return whether some version of Anki can schedule with the configuration.
+
+    Anki has parameters for presets, but not for decks.
+    """
+    flags = configuration.protocol
+    name = configuration.model.name
     if flags.partitions == "deck" or flags.two_buttons or flags.secs or flags.disable_short_term:
         return False
-    return name in _IN_ANKI and (name != "Anki" or configuration.fit == "default")
+    return name in _FIRST_ANKI_VERSION and (name != "Anki" or configuration.fit == "default")
 
 
-def remarks(configurations: Sequence[Configuration]) -> list[str]:
-    """What is told once below a table of them: which Anki can use, what which are fitted on."""
-    usable = {each.model.name for each in configurations if is_in_anki(each)}
-    versions = [f"{name} (from {of})" for name, of in _IN_ANKI.items() if of and name in usable]
-    by_seconds = (each for each in configurations if each.protocol.secs and each.fit != "own")
-    by_seconds = (each for each in by_seconds if each.protocol.clock == "seconds")
-    seconds = dict.fromkeys(each.model.name for each in by_seconds if each.model.parameters)
-    found = []
-    if usable:
-        found.append(f"✓ Anki can use {', '.join(versions) or 'it'}.")
-    if seconds:
-        found.append(f"Fitted on intervals in seconds: {', '.join(seconds)}.")
-    return found
+def make_table_remarks(configurations: Sequence[Configuration]) -> list[str]:
+    """Return remarks to show below a table: what Anki can use, what is fitted on seconds."""
+    usable_models: set[str] = set()
+    models_in_seconds: list[str] = []
+    for configuration in configurations:
+        model = configuration.model
+        if is_available_in_anki(configuration):
+            usable_models.add(model.name)
+        flags = configuration.protocol
+        is_in_seconds = flags.secs and flags.clock == "seconds" and configuration.fit != "own"
+        if is_in_seconds and model.parameters and model.name not in models_in_seconds:
+            models_in_seconds.append(model.name)
+    versions = [
+        f"{name} (from {version})"
+        for name, version in _FIRST_ANKI_VERSION.items()
+        if version and name in usable_models
+    ]
+    remarks = []
+    if usable_models:
+        remarks.append(f"✓ Anki can use {', '.join(versions) or 'it'}.")
+    if models_in_seconds:
+        remarks.append(f"Fitted on intervals in seconds: {', '.join(models_in_seconds)}.")
+    return remarks
 
 
-def version_of(values: Sequence[float]) -> str:
-    """The version of a list that Anki or a fork of it runs, in words, by its length."""
-    return _FSRS_7 if len(values) == FSRS_7_PARAMETERS else _VERSIONS[len(values)]
+def version_name(values: Sequence[float]) -> str:
+    """Return the version of a list that Anki or a fork of it runs, by its length, in words."""
+    return _FSRS_7 if len(values) == FSRS_7_PARAMETER_COUNT else _VERSION_BY_LENGTH[len(values)]
 
 
-def model_of(values: Sequence[float]) -> str:
-    """The model by which a list that `as_run` has made predicts: "FSRS-6" or "FSRS-7"."""
-    return _FSRS_7 if len(values) == FSRS_7_PARAMETERS else "FSRS-6"
+def model_name(values: Sequence[float]) -> str:
+    """Return the model of a list from `normalize_parameters`: "FSRS-6" or "FSRS-7"."""
+    return _FSRS_7 if len(values) == FSRS_7_PARAMETER_COUNT else "FSRS-6"
 
 
-def as_run(values: Sequence[float]) -> list[float]:
-    """The parameters that a person's list stands for: 34 of FSRS-7, or 21 of FSRS-6.
+def normalize_parameters(values: Sequence[float]) -> list[float]:
+    """Return the parameters that a user's list stands for: 34 of FSRS-7 or 21 of FSRS-6.
 
-    All are held within the model's bounds. Raises InputError for a list of no version.
+    All are limited to the model's bounds. Raises InputError for a list of no known version.
     """
-    fault = fault_of(values, of_fork=True)
+    fault = find_fault(values, allow_fsrs7=True)
     if fault:
         raise InputError(f"FSRS does not run these {fault}.")
-    if len(values) != FSRS_7_PARAMETERS:
-        return as_anki_runs(values)
-    model = fsrs7.recurrent(secs=True)
+    if len(values) != FSRS_7_PARAMETER_COUNT:
+        return normalize_as_anki(values)
+    model = fsrs7.make_recurrent(secs=True)
     bounds = zip(values, model.lower, model.upper, strict=True)
     w = [min(max(float(value), low), high) for value, low, high in bounds]
     for raised, least in model.not_below:
@@ -92,59 +108,65 @@ def as_run(values: Sequence[float]) -> list[float]:
     return w
 
 
-def scheduled_by(preset: Preset) -> list[float]:
-    """The parameters that a preset's cards are scheduled with: 21 of FSRS-6, or 34 of FSRS-7.
+def preset_parameters(preset: Preset) -> list[float]:
+    """Return the parameters that schedule a preset's cards: 21 of FSRS-6 or 34 of FSRS-7.
 
-    Raises InputError where `fault_in` finds a fault.
+    Raises InputError where `find_preset_fault` finds a fault.
     """
-    values = preset.parameters_in_force
+    values = preset.active_parameters
     if preset.runs_fsrs7:
-        return as_run(values or fsrs7.DEFAULT)
-    return as_anki_runs(values)
+        return normalize_parameters(values or fsrs7.DEFAULT)
+    return normalize_as_anki(values)
 
 
-def fault_in(preset: Preset) -> str:
-    """`fault_of` what is in force in a preset; a fork takes another list where one is unusable."""
-    return "" if preset.runs_fsrs7 else fault_of(preset.parameters_in_force)
+def find_preset_fault(preset: Preset) -> str:
+    """Return the fault that `find_fault` finds in a preset's active parameters, or "" for none.
 
-
-def as_anki_runs(values: Sequence[float]) -> list[float]:
-    """The 21 parameters that Anki schedules with for a stored list.
-
-    None are the defaults, 17 are FSRS-4.5's (difficulty transformed), 19 FSRS-5's; both get
-    its decay. All are held within FSRS-6's bounds. Raises InputError where `fault_of` finds a
-    fault.
+    A preset that runs FSRS-7 has none: the fork takes another list where one is unusable.
     """
-    fault = fault_of(values)
+    return "" if preset.runs_fsrs7 else find_fault(preset.active_parameters)
+
+
+def normalize_as_anki(values: Sequence[float]) -> list[float]:
+    """Return the 21 parameters that Anki schedules with for a stored list.
+
+    An empty list stands for the defaults, 17 parameters are FSRS-4.5's (difficulty transformed), 19
+    are FSRS-5's; both get FSRS-5's decay. All are limited to FSRS-6's bounds. Raises InputError
+    where `find_fault` finds a fault.
+    """
+    fault = find_fault(values)
     if fault:
         raise InputError(f"Anki does not run these {fault}.")
-    w = _filled(values)
+    w = _fill_to_21(values)
     bounds = zip(w, fsrs6.lower_bounds(0.001), fsrs6.UPPER, strict=True)
     return [min(max(value, low), high) for value, low, high in bounds]
 
 
-def fault_of(values: Sequence[float], *, of_fork: bool = False) -> str:
-    """Why Anki runs no scheduler with a stored list, behind "its" or "these"; "" where it does.
+def find_fault(values: Sequence[float], *, allow_fsrs7: bool = False) -> str:
+    """Return the reason why Anki cannot schedule with a stored list, or "" if it can.
 
-    `of_fork`: or a fork of it, which runs FSRS-7, too.
+    The text continues a sentence after "its" or "these". With `allow_fsrs7`, lists of FSRS-7, which
+    forks of Anki run, have no fault either.
     """
     if not all(map(math.isfinite, values)):
         return "FSRS parameters (not all are finite numbers)"
-    if of_fork and len(values) == FSRS_7_PARAMETERS:
+    if allow_fsrs7 and len(values) == FSRS_7_PARAMETER_COUNT:
         return ""
-    if len(values) not in _VERSIONS:
-        found = counted(len(values), "FSRS parameter")
-        if len(values) > MOST_PARAMETERS:
-            found = f"more than {MOST_PARAMETERS:,} FSRS parameters"
-        more = ", or FSRS-7's 34" if of_fork else ""
-        return f"{found} (17, 19 or 21 are needed{more})"
+    if len(values) not in _VERSION_BY_LENGTH:
+        count = format_count(len(values), "FSRS parameter")
+        if len(values) > MAX_PARAMETERS:
+            count = f"more than {MAX_PARAMETERS:,} FSRS parameters"
+        needed = "17, 19 or 21 are needed"
+        if allow_fsrs7:
+            needed += ", or FSRS-7's 34"
+        return f"{count} ({needed})"
     if len(values) == 17 and 3 * values[5] + 1 <= 0:
         return "FSRS parameters (of FSRS-4.5, with a sixth that cannot be converted)"
     return ""
 
 
-def _filled(values: Sequence[float]) -> list[float]:
-    """21 parameters out of 0, 17, 19 or 21, as fsrs-rs makes them."""
+def _fill_to_21(values: Sequence[float]) -> list[float]:
+    """Convert 0, 17, 19 or 21 parameters into 21, as fsrs-rs does."""
     w = [float(value) for value in values] or list(fsrs6.DEFAULT)
     if len(w) == 17:
         w[4] += 2 * w[5]
@@ -156,136 +178,161 @@ def _filled(values: Sequence[float]) -> list[float]:
     return w
 
 
-def left_out(log: ReviewLog) -> dict[int, str]:
-    """`fault_of` what is stored in presets with reviews, where there is a fault, by id.
+def find_preset_faults(log: ReviewLog) -> dict[int, str]:
+    """Return the faults of the parameters stored in presets with reviews, by preset id.
 
-    None while FSRS is off: what is stored is not in force.
+    Presets without a fault (`find_fault`) are omitted. The result is empty while FSRS is off,
+    because the stored parameters are not active then.
     """
     if log.import_summary.fsrs_enabled is False:
         return {}
-    faults = {key: fault for key, preset in log.presets.items() if (fault := fault_in(preset))}
+    faults: dict[int, str] = {}
+    for preset_id, preset in log.presets.items():
+        fault = find_preset_fault(preset)
+        if fault:
+            faults[preset_id] = fault
     return _with_reviews(log, faults)
 
 
 def _with_reviews(log: ReviewLog, by_preset: Mapping[int, str]) -> dict[int, str]:
-    """What is said of presets that have reviews, by id."""
+    """Return the texts of presets that have reviews, by preset id."""
     if not by_preset or log.entries is None:
         return {}
-    used = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
-    return {key: words for key, words in by_preset.items() if key in used}
+    used_presets = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
+    return {preset_id: text for preset_id, text in by_preset.items() if preset_id in used_presets}
 
 
-def runs_fsrs7(log: ReviewLog) -> set[int]:
-    """The presets with reviews that a fork of Anki schedules with FSRS-7."""
+def find_fsrs7_presets(log: ReviewLog) -> set[int]:
+    """Return the presets with reviews that a fork of Anki schedules with FSRS-7."""
     if log.entries is None or log.import_summary.fsrs_enabled is False:
         return set()
-    of_fork = {key for key, preset in log.presets.items() if preset.runs_fsrs7}
-    return of_fork and of_fork & set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
+    fsrs7_presets = {preset_id for preset_id, preset in log.presets.items() if preset.runs_fsrs7}
+    if not fsrs7_presets:
+        return set()
+    used_presets = set(log.preset_of(log.deck_of(log.entries.card_id)).tolist())
+    return fsrs7_presets & used_presets
 
 
-def why_left_out(log: ReviewLog) -> dict[int, str]:
-    """A sentence for each preset that is `left_out`, by id."""
+def explain_left_out_presets(log: ReviewLog) -> dict[int, str]:
+    """Return a sentence for each preset that `find_preset_faults` returns, by preset id."""
     return {
-        key: f"{log.name_of_preset(key)} is left out: Anki does not run its {fault}; optimize the "
-        "preset in Anki."
-        for key, fault in left_out(log).items()
+        preset_id: f"{log.preset_name(preset_id)} is left out: Anki does not run its {fault}; "
+        "optimize the preset in Anki."
+        for preset_id, fault in find_preset_faults(log).items()
     }
 
 
 def why_replaced(log: ReviewLog) -> dict[int, str]:
-    """A sentence for each preset of a fork that runs another list than the chosen one, by id.
+    """Return a sentence for each preset whose fork runs another list than the chosen one, by id.
 
-    Of presets with reviews; none while FSRS is off.
+    Only presets with reviews are included, and none while FSRS is off.
     """
     if log.import_summary.fsrs_enabled is False:
         return {}
     sentences = {}
-    for key, preset in log.presets.items():
+    for preset_id, preset in log.presets.items():
         values = preset.replaced_parameters
         if not values:
             continue
-        version, in_force = preset.chosen_version, preset.parameters_in_force
-        instead = f"its {version_of(in_force)} parameters" if in_force else "FSRS-7's defaults"
+        version = preset.chosen_version
+        active = preset.active_parameters
+        replacement = f"its {version_name(active)} parameters" if active else "FSRS-7's defaults"
         fault = f"FSRS-{version} parameters (not all are finite numbers)"
         if all(map(math.isfinite, values)):
-            needed = FSRS_7_PARAMETERS if version == 7 else "17, 19 or 21"
-            fault = f"{counted(len(values), f'FSRS-{version} parameter')} ({needed} are needed)"
-        sentences[key] = (
-            f"{log.name_of_preset(key)}: your Anki does not run its {fault} and takes {instead} "
-            "in place of them; optimize the preset in Anki."
+            needed = FSRS_7_PARAMETER_COUNT if version == 7 else "17, 19 or 21"
+            fault = (
+                f"{format_count(len(values), f'FSRS-{version} parameter')} ({needed} are needed)"
+            )
+        sentences[preset_id] = (
+            f"{log.preset_name(preset_id)}: your Anki does not run its {fault} and takes "
+            f"{replacement} in place of them; optimize the preset in Anki."
         )
     return _with_reviews(log, sentences)
 
 
-def younger_than_s(log: ReviewLog, preset: Preset) -> int | None:
-    """Unix time after which the preset's parameters had not seen what is evaluated.
+def latest_possible_fit_s(log: ReviewLog, preset: Preset) -> int | None:
+    """Return the latest Unix time at which the preset's parameters may have been fitted.
 
-    The later of two bounds, for neither is the date of an optimization: the preset's last
-    change, and the last "Optimize all presets". None where the source knows neither.
+    The parameters have not seen reviews after it. It is the later of two bounds, since neither is
+    the date of an optimization: the preset's last change, and the last "Optimize all presets". None
+    if the source has neither.
     """
     return max(filter(None, (preset.modified_s, log.optimized_before_s)), default=None)
 
 
-def in_force(log: ReviewLog) -> dict[int, list[float]]:
-    """What is run, by id of the preset, where a preset holds parameters that are run.
+def find_active_parameters(log: ReviewLog) -> dict[int, list[float]]:
+    """Return the parameters that Anki runs, by preset id, for presets that hold some.
 
-    21 of FSRS-6, or 34 of FSRS-7 in forks of Anki. Raises NotEnoughData where none does.
+    They are 21 of FSRS-6, or 34 of FSRS-7 in forks of Anki. Raises NotEnoughData if no preset holds
+    any.
     """
-    found = {
-        key: scheduled_by(preset)
-        for key, preset in log.presets.items()
-        if preset.parameters_in_force and not fault_in(preset)
+    parameters = {
+        preset_id: preset_parameters(preset)
+        for preset_id, preset in log.presets.items()
+        if preset.active_parameters and not find_preset_fault(preset)
     }
-    if not found:
-        faults = [f"{log.name_of_preset(key)} holds {why}" for key, why in left_out(log).items()]
-        that = f" that Anki runs: {', '.join(faults)}" if faults else ""
-        raise NotEnoughData(f"the file holds no FSRS parameters{that}")
-    return found
+    if not parameters:
+        faults = [
+            f"{log.preset_name(preset_id)} holds {fault}"
+            for preset_id, fault in find_preset_faults(log).items()
+        ]
+        reasons = f" that Anki runs: {', '.join(faults)}" if faults else ""
+        raise NotEnoughData(f"the file holds no FSRS parameters{reasons}")
+    return parameters
 
 
-def _may_have_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarray:
-    """Which reviews (k,) may be among those that their preset's parameters were fitted to.
+def _mark_possibly_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np.ndarray:
+    """Mark the reviews (k,) to which their preset's parameters may have been fitted.
 
-    `preset` (k,) are ids, `entry` (k,) places among the log's entries.
+    `preset` (k,) holds preset ids, `entry` (k,) positions among the log's entries.
     """
     if log.entries is None:
         return np.ones(len(preset), np.bool_)
     time_s: FloatArray = log.entries.time_ms[entry] / 1000
     seen = np.zeros(len(preset), np.bool_)
-    for key, each in log.presets.items():
-        if each.parameters_in_force and not fault_in(each):
-            since = younger_than_s(log, each)
-            seen |= (preset == key) & (True if since is None else time_s <= since)
+    for preset_id, stored_preset in log.presets.items():
+        if not stored_preset.active_parameters or find_preset_fault(stored_preset):
+            continue
+        possibly_seen = preset == preset_id
+        latest_s = latest_possible_fit_s(log, stored_preset)
+        if latest_s is not None:
+            possibly_seen &= time_s <= latest_s
+        seen |= possibly_seen
     return seen
 
 
-def notes_on(
+def describe_own_parameters(
     log: ReviewLog, parameters: Mapping[int, Sequence[float]], preset: IntArray, entry: IntArray
 ) -> tuple[tuple[str, ...], int]:
-    """What belongs beside figures of `in_force` on reviews as `_may_have_seen` takes them.
+    """Return notes on figures of presets' parameters, and how many reviews these may have seen.
 
-    With how many of them these may have been fitted to.
+    `parameters` are those of `find_active_parameters`; `preset` and `entry` stand for the reviews
+    as in `_mark_possibly_seen`.
     """
-    names = [
-        log.presets[each].name + (f" ({_FSRS_7})" if model_of(values) == _FSRS_7 else "")
-        for each, values in parameters.items()
-        if each in preset
-    ]
+    names = []
+    for preset_id, values in parameters.items():
+        if preset_id not in preset:
+            continue
+        name = log.presets[preset_id].name
+        if model_name(values) == _FSRS_7:
+            name += f" ({_FSRS_7})"
+        names.append(name)
     notes = [f"as stored in {', '.join(names)}"] if names else []
-    faults = left_out(log)
-    for each, fault in faults.items():
-        those = int((preset == each).sum())
+    faults = find_preset_faults(log)
+    for preset_id, fault in faults.items():
+        reviews = int((preset == preset_id).sum())
         notes.append(
-            f"defaults for {counted(those, 'review')} of {log.name_of_preset(each)}: "
+            f"defaults for {format_count(reviews, 'review')} of {log.preset_name(preset_id)}: "
             f"Anki does not run its {fault}"
         )
     without = int((~np.isin(preset, [*parameters, *faults])).sum())
     if without:
-        notes.append(f"defaults for {counted(without, 'review')} without stored parameters")
-    seen = int(_may_have_seen(log, preset, entry).sum())
+        notes.append(f"defaults for {format_count(without, 'review')} without stored parameters")
+    seen = int(_mark_possibly_seen(log, preset, entry).sum())
     if seen:
         notes.append(
-            f"may have been fitted to {seen:,} of these {counted(len(preset), 'review')}: that "
-            "is optimistic, by 0.002 to 0.009 of log loss; the answers evaluate on younger ones"
+            f"may have been fitted to {seen:,} of these {format_count(len(preset), 'review')}: "
+            "that is optimistic, by 0.002 to 0.009 of log loss; "
+            "the answers evaluate on younger ones"
         )
     return tuple(notes), seen

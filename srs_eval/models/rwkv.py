@@ -3,14 +3,14 @@
 It has 92 inputs a review and five states: of the card, its deck, note and preset, and of the
 learner. RWKV-Instant is asked just before a review and knows all earlier reviews of the collection,
 as STATE does. RWKV-Curve is the forgetting curve that the network drew when the card was last
-answered: a scheduler could go by it. srs-benchmark called them RWKV-P and RWKV in 2025.
+answered: a scheduler could use it. srs-benchmark called them RWKV-P and RWKV in 2025.
 
     RWKV-Instant: p = 1 - P(Again) of the four grades
     RWKV-Curve:   p(t) = sigmoid(logit(sum of a_i 0.9^(t / s_i)) + c(t))
 
 with shares a_i and c(t), linear between points, from the network, and fixed s_i.
 
-The weights are the person's own file: none are shipped, nor fetched. docs/models/rwkv.md.
+The weights are a file of the user: srs-eval neither ships nor downloads any. docs/models/rwkv.md.
 
 Source: srs-benchmark rwkv/; github.com/Expertium/rwkv-state-quant, gpu_train/rwkv/run_as_rnn.py.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -33,83 +33,107 @@ from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
-from srs_eval.training.networks import is_pretrained, read_tensors
-from srs_eval.training.rwkv_inputs import SEED, Network, inputs, lacking, network, reviews_of
-from srs_eval.training.rwkv_network import predictions
+from srs_eval.training.networks import is_pretrained_file, read_tensors
+from srs_eval.training.rwkv_inputs import (
+    CODE_SEED,
+    RwkvNetwork,
+    arrange_network,
+    collect_reviews,
+    compute_inputs,
+    find_missing_inputs,
+)
+from srs_eval.training.rwkv_network import compute_predictions
 
-NEEDED = "weights of your own: `srs-eval models weights` tells where to get them"
-_OWN_FILE = "SRS_EVAL_RWKV_WEIGHTS"
-"""Names the file that is taken without --weights; empty: none is looked for."""
-_SUFFIXES = (".safetensors", ".pth")
-_LEAST = 1e-5  # probability, as srs-benchmark has it
+WEIGHTS_HINT = "weights of your own: `srs-eval models weights` tells where to get them"
+_WEIGHTS_VARIABLE = "SRS_EVAL_RWKV_WEIGHTS"
+"""Environment variable with the file to use without --weights; if empty, no file is searched."""
+_WEIGHT_EXTENSIONS = (".safetensors", ".pth")
+_MIN_PROBABILITY = 1e-5  # probability, as srs-benchmark has it
 
 
-class _Known(NamedTuple):
+class PublicWeights(NamedTuple):
     """A public file of weights."""
 
     name: str
     sha256: str
     parameters: int
-    users: range  # of anki-revlogs-10k that it was trained on
-    address: str
+    trained_users: range  # users of anki-revlogs-10k that it was trained on
+    url: str
 
 
-def _from_row(line: str) -> _Known:
+def _parse_row(line: str) -> PublicWeights:
     name, sha256, parameters, first, last, address = line.split()
-    return _Known(name, sha256, int(parameters), range(int(first), int(last) + 1), address)
+    return PublicWeights(name, sha256, int(parameters), range(int(first), int(last) + 1), address)
 
 
-KNOWN = tuple(map(_from_row, Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines()))
-"""Those on more people first, as they are taken."""
+PUBLIC_WEIGHTS = tuple(
+    map(_parse_row, Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines())
+)
+"""Public weight files in order of preference: those trained on more people first."""
 
 
-class Weights(NamedTuple):
+class RwkvWeights(NamedTuple):
     """A file of weights."""
 
     path: Path
     sha256: str
-    known: _Known | None
+    public_file: PublicWeights | None
 
 
-# Where the person's weights are
+# Finding the user's weights
 
 
-def found_weights(context: Context | None = None) -> list[Weights]:
-    """Of --weights, else of the usual places of this machine, in the order of `KNOWN`.
+def find_weights(context: Context | None = None) -> list[RwkvWeights]:
+    """Return the weights of --weights, else in the usual places, ordered as `PUBLIC_WEIGHTS`.
 
-    In the usual places only what is known counts.
+    In the usual places of this machine only public files count.
     """
-    named, given = list[Path](), context.weights if context else None
-    given = None if is_pretrained(given) else given
-    if given is not None:
-        named = [given] if given.is_file() else _in_folder(given, "RWKV*", "champ_*")
-    chosen = os.environ.get(_OWN_FILE)
-    named = named or ([Path(chosen)] if chosen else [])
-    paths = named or (_usual_places() if chosen is None else [])
-    found: dict[str, Weights] = {}
+    option = context.weights if context else None
+    if is_pretrained_file(option):
+        option = None
+    named_paths: list[Path] = []
+    if option is not None:
+        is_file = option.is_file()
+        named_paths = [option] if is_file else _list_weight_files(option, "RWKV*", "champ_*")
+    variable = os.environ.get(_WEIGHTS_VARIABLE)
+    if not named_paths and variable:
+        named_paths = [Path(variable)]
+    paths: Iterable[Path] = named_paths
+    if not named_paths and variable is None:
+        paths = _list_usual_paths()
+    weights_by_digest: dict[str, RwkvWeights] = {}
     for path in paths:
         with suppress(OSError):
             sha256 = file_digest(path)
-            known = next((each for each in KNOWN if each.sha256 == sha256), None)
-            if known or named:
-                found.setdefault(sha256, Weights(path, sha256, known))
-    order = {each.sha256: place for place, each in enumerate(KNOWN)}
-    return sorted(found.values(), key=lambda each: order.get(each.sha256, -1))
+            public_file = next((file for file in PUBLIC_WEIGHTS if file.sha256 == sha256), None)
+            if public_file or named_paths:
+                weights = RwkvWeights(path, sha256, public_file)
+                weights_by_digest.setdefault(sha256, weights)
+    rank = {file.sha256: position for position, file in enumerate(PUBLIC_WEIGHTS)}
+    return sorted(weights_by_digest.values(), key=lambda weights: rank.get(weights.sha256, -1))
 
 
-def _in_folder(folder: Path, *patterns: str) -> list[Path]:
-    with suppress(OSError):
-        paths = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
-        return [path for path in paths if path.suffix in _SUFFIXES and path.is_file()]
-    return []
+def _list_weight_files(folder: Path, *patterns: str) -> list[Path]:
+    paths: list[Path] = []
+    try:
+        for pattern in patterns:
+            for path in sorted(folder.glob(pattern)):
+                if path.suffix in _WEIGHT_EXTENSIONS and path.is_file():
+                    paths.append(path)
+    except OSError:
+        return []
+    return paths
 
 
-def _usual_places() -> Iterator[Path]:
-    """srs-eval's own data folder, add-ons of Anki (RWKV4Anki), a fork of Anki (JSchoreels)."""
-    yield from _in_folder(data_dir() / "rwkv", "*")
+def _list_usual_paths() -> Iterator[Path]:
+    """Yield weight files in srs-eval's data folder, in add-ons of Anki and in a fork of it.
+
+    The add-on is RWKV4Anki, the fork is JSchoreels'.
+    """
+    yield from _list_weight_files(data_dir() / "rwkv", "*")
     home = Path.home()
     for base in anki_folders(home):
-        yield from _in_folder(base / "addons21", "*/vendor*/rwkv_srs/pretrained/*")
+        yield from _list_weight_files(base / "addons21", "*/vendor*/rwkv_srs/pretrained/*")
     yield Path(os.environ.get("ANKI_RWKV_MODEL_PATH", ""))
     programs = {
         "win32": Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local"),
@@ -117,110 +141,140 @@ def _usual_places() -> Iterator[Path]:
     }.get(sys.platform, home / ".local" / "share")
     for library in ("lib/python*", "Lib"):
         within = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
-        yield from _in_folder(programs, within)
+        yield from _list_weight_files(programs, within)
 
 
-def digest_of_weights(context: Context) -> str:
-    """Of all weights that there are; "" for none."""
-    digests = "".join(each.sha256 for each in found_weights(context))
+def compute_weights_digest(context: Context) -> str:
+    """Return a digest of all weights that are found, or "" for none."""
+    digests = "".join(weights.sha256 for weights in find_weights(context))
     return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
 
 
-def _weights_for(log: ReviewLog, context: Context) -> Weights:
-    """Weights that have not been trained on the learner.
+def _choose_weights(log: ReviewLog, context: Context) -> RwkvWeights:
+    """Return weights that were not trained on the learner.
 
-    Raises NotInstalled, which is a skip: there are none, or the learner is simulated.
+    Raises NotInstalled, so that the model is skipped, if there are none or the learner is
+    simulated.
     """
-    found = found_weights(context)
-    if not found:
-        raise NotInstalled(f"RWKV needs {NEEDED}")
+    candidates = find_weights(context)
+    if not candidates:
+        raise NotInstalled(f"RWKV needs {WEIGHTS_HINT}")
     if log.import_summary.path == str(DEMO_FILE) and log.entries is not None:
         raise NotInstalled("RWKV knows people: on the demo's simulated learner it says nothing")
-    for each in found:
-        if log.user is None or each.known is None or log.user not in each.known.users:
-            return each
-    seen = " and ".join(each.path.name for each in found)
-    raise NotInstalled(f"{seen} trained on user {log.user}: take weights that have not")
+    for weights in candidates:
+        if (
+            log.user is None
+            or weights.public_file is None
+            or log.user not in weights.public_file.trained_users
+        ):
+            return weights
+    names = " and ".join(weights.path.name for weights in candidates)
+    raise NotInstalled(f"{names} trained on user {log.user}: take weights that have not")
 
 
 @cache
-def _load_network(weights: Weights) -> Network:
-    """Raises InputError for a file that cannot be read, or holds another network."""
-    return network(read_tensors(weights.path), weights.path.name)
+def _load_network(weights: RwkvWeights) -> RwkvNetwork:
+    """Load the network from its weight file.
+
+    Raises InputError if the file cannot be read or holds another network.
+    """
+    return arrange_network(read_tensors(weights.path), weights.path.name)
 
 
-def with_rwkv(models: str, context: Context) -> str:
-    """The models that are named, and RWKV where its file is given with --weights."""
-    given = context.weights
-    is_rwkv = given is not None and given.is_file() and not is_pretrained(given)
+def add_rwkv_models(models: str, context: Context) -> str:
+    """Return the named models, and RWKV if --weights names a file of its weights."""
+    path = context.weights
+    is_rwkv = path is not None and path.is_file() and not is_pretrained_file(path)
     return f"{models},RWKV-Instant,RWKV-Curve" if is_rwkv else models
 
 
 # The two models
 
 
-def recall_at_trials(trials: Trials, context: Context, *, curve: bool = False) -> FloatArray:
-    """RWKV-Instant, or RWKV-Curve, at all trials (n,); computed once.
+def predict_all_trials(trials: Trials, context: Context, *, curve: bool = False) -> FloatArray:
+    """Predict all trials (n,) with RWKV-Instant, or with RWKV-Curve; computed once.
 
-    Raises NotInstalled where there are no weights that the learner is new to.
+    Raises NotInstalled if there are no weights that were trained without the learner.
     """
     log, rows = trials.source
-    weights, known = _weights_for(log, context), trials.derived(_by_weights)
-    key = weights.sha256, curve
-    if key not in known:
-        net, given = _load_network(weights), inputs(reviews_of(log, rows))
-        asked = trials.review_th - 1
-        seconds, tick = rows.elapsed_seconds[asked], context.tick
-        both = predictions(net, given, asked, seconds, tick, instant=not curve, curve=curve)
-        known[key] = np.clip(both[curve], _LEAST, 1 - _LEAST)
-    return known[key]
+    weights = _choose_weights(log, context)
+    cache = trials.derived(_make_prediction_cache)
+    key = (weights.sha256, curve)
+    if key not in cache:
+        network = _load_network(weights)
+        inputs = compute_inputs(collect_reviews(log, rows))
+        positions = trials.review_th - 1
+        instant_recall, curve_recall = compute_predictions(
+            network,
+            inputs,
+            positions,
+            rows.elapsed_seconds[positions],
+            context.tick,
+            instant=not curve,
+            curve=curve,
+        )
+        recall = curve_recall if curve else instant_recall
+        cache[key] = np.clip(recall, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    return cache[key]
 
 
-def _by_weights(trials: Trials) -> dict[tuple[str, bool], FloatArray]:
-    """What `recall_at_trials` has found, by the weights' digest and the model."""
+def _make_prediction_cache(trials: Trials) -> dict[tuple[str, bool], FloatArray]:
+    """Return an empty cache for `predict_all_trials`, by the weights' digest and the model."""
     return {}
 
 
-def _instant(trials: Trials, context: Context) -> FloatArray:
-    """RWKV-Instant for `trials.test_index` (k,)."""
-    return recall_at_trials(trials, context)[trials.test_index]
+def _predict_instant(trials: Trials, context: Context) -> FloatArray:
+    """Predict with RWKV-Instant for `trials.test_index` (k,)."""
+    return predict_all_trials(trials, context)[trials.test_index]
 
 
-def _curve(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """RWKV-Curve at the positions `index` (same shape)."""
-    return recall_at_trials(trials, context, curve=True)[index]
+def _predict_curve(
+    trials: Trials, parameters: Any, index: IntArray, context: Context
+) -> FloatArray:
+    """Predict with RWKV-Curve at the positions `index` (same shape)."""
+    return predict_all_trials(trials, context, curve=True)[index]
 
 
-def remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     log, rows = trials.source
-    weights = _weights_for(log, context)
-    of = f"weights {weights.path.name}"
-    if weights.known is None:
-        of += (
+    weights = _choose_weights(log, context)
+    weights_remark = f"weights {weights.path.name}"
+    if weights.public_file is None:
+        weights_remark += (
             f", unknown to srs-eval (SHA-256 {weights.sha256[:8]}…): on whom they were trained, too"
         )
-    without = lacking(reviews_of(log, rows))
-    said = f"without {without}, which the source does not tell: up to 0.008 worse than with"
-    return (of, said) if without else (of,)
+    missing_inputs = find_missing_inputs(collect_reviews(log, rows))
+    if not missing_inputs:
+        return (weights_remark,)
+    return (
+        weights_remark,
+        f"without {missing_inputs}, which the source does not tell: up to 0.008 worse than with",
+    )
 
 
 def count_parameters(context: Context, log: ReviewLog | None) -> int | None:
-    """The numbers in the file of weights that a learner is given.
+    """Count the numbers in the weight file that is used for a learner.
 
-    Without a learner those of all files, if they agree. None where there are no such weights, or
-    they cannot be read.
+    Without a learner, all files count, if they agree. Returns None if there are no such weights, or
+    if they cannot be read.
     """
     try:
-        files = found_weights(context) if log is None else [_weights_for(log, context)]
-        counts = {each.known.parameters if each.known else _numbers_in(each) for each in files}
+        files = find_weights(context) if log is None else [_choose_weights(log, context)]
+        counts = {
+            file.public_file.parameters if file.public_file else _count_numbers(file)
+            for file in files
+        }
     except InputError:
         return None
     return counts.pop() if len(counts) == 1 else None
 
 
 @cache
-def _numbers_in(weights: Weights) -> int:
-    """Raises InputError for a file that cannot be read."""
+def _count_numbers(weights: RwkvWeights) -> int:
+    """Count the numbers in a weight file.
+
+    Raises InputError if the file cannot be read.
+    """
     return sum(tensor.size for tensor in read_tensors(weights.path).values())
 
 
@@ -232,8 +286,8 @@ _rwkv = partial(
     source="srs-benchmark rwkv/ (2025); Expertium/rwkv-state-quant gpu_train/rwkv",
     always_short=True,
     flags=frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"}),
-    weights=digest_of_weights,
-    remarks=remarks,
+    weights=compute_weights_digest,
+    remarks=make_remarks,
     seconds_per_10k=0.5,
     seconds_to_compile=2.5,
 )
@@ -242,17 +296,17 @@ MODELS = (
     _rwkv(
         name="RWKV-Instant",
         family="online",
-        online=_instant,
+        online=_predict_instant,
         kernels_of="RWKV-Curve",
         aliases={"RWKV-P": "RWKV-Instant"},
-        note=f"Frozen; needs {NEEDED}. Knows every answer before; a scheduler cannot.",
+        note=f"Frozen; needs {WEIGHTS_HINT}. Knows every answer before; a scheduler cannot.",
     ),
     _rwkv(
         name="RWKV-Curve",
         family="neural",
-        predict=_curve,
+        predict=_predict_curve,
         aliases={"RWKV": "RWKV-Curve"},
-        note=f"Frozen; needs {NEEDED}. Codes of cards are drawn with seed {SEED}: another one "
-        "changes log loss by 0.001 or so.",
+        note=f"Frozen; needs {WEIGHTS_HINT}. Codes of cards are drawn with seed {CODE_SEED}: "
+        "another one changes log loss by 0.001 or so.",
     ),
 )

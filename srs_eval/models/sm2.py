@@ -36,71 +36,74 @@ from srs_eval.data.trials import Trials
 from srs_eval.models import UNTRAINED_FLAGS, Context, Model
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
-from srs_eval.training.trie import before, card_steps
+from srs_eval.training.trie import card_steps, state_before
 
 MAXIMUM_INTERVAL = 36_500.0  # days
 
 _EASE_CHANGE = np.array(
-    [0.0] + [0.1 - (5 - q) * (0.08 + (5 - q) * 0.02) for q in range(2, 6)]
+    [0.0, *(0.1 - (5 - q) * (0.08 + (5 - q) * 0.02) for q in range(2, 6))]
 )  # by rating
 
 
 def log_target(target: float) -> float:
-    """Logarithm of the retention that intervals aim at. Raises InputError outside 0 ... 1."""
+    """Return the logarithm of the retention that intervals aim at.
+
+    Raises InputError for a target outside 0 ... 1.
+    """
     if not 0 < target < 1:
         raise InputError(f"The SM-2 target is {target:g}; give a retention between 0 and 1.")
     return math.log(target)
 
 
-def recall_by_interval(delta_t: FloatArray, interval: FloatArray, target: float) -> FloatArray:
-    """R after `delta_t` days of a scheduler that reaches `target` after `interval` days.
+def recall_from_interval(delta_t: FloatArray, interval: FloatArray, target: float) -> FloatArray:
+    """Return R after `delta_t` days if a scheduler reaches `target` after `interval` days.
 
     Shapes (n,). Raises InputError for a target outside 0 ... 1.
     """
-    # No figure tells e^-700 from less, and less would underflow.
+    # No figure distinguishes e^-700 from less, and less would underflow.
     recall: FloatArray = np.exp(np.maximum(log_target(target) * delta_t / interval, -700.0))
     return recall
 
 
-def _sm2_intervals(trials: Trials) -> FloatArray:
-    """The interval in days that SM-2 gives after each history row (m,).
+def _compute_sm2_intervals(trials: Trials) -> FloatArray:
+    """Return the interval in days that SM-2 gives after each history row (m,).
 
-    The rounding, half to even after adding 0.01, is srs-benchmark's (other.py `sm2`);
-    so is that EF changes after a failure too.
+    As in srs-benchmark (other.py `sm2`), intervals are rounded half to even after adding 0.01, and
+    EF changes after a failure, too.
     """
     steps = card_steps(trials)
-    after = np.ones(len(trials.history_rating))
+    intervals = np.ones(len(trials.history_rating))
     n = np.zeros(len(steps[0]), np.int64)
     interval = np.zeros(len(steps[0]))
     ease = np.full(len(steps[0]), 2.5)
     for rows in steps:
-        left = len(rows)
+        cards = len(rows)  # the cards that have so many reviews come first
         rating = trials.history_rating[rows]
-        n = np.where(rating > 1, n[:left] + 1, 0)
-        interval = np.where(n == 2, 6.0, np.where(n > 2, interval[:left] * ease[:left], 1.0))
-        ease = np.maximum(1.3, ease[:left] + _EASE_CHANGE[rating])
+        n = np.where(rating > 1, n[:cards] + 1, 0)
+        interval = np.where(n == 2, 6.0, np.where(n > 2, interval[:cards] * ease[:cards], 1.0))
+        ease = np.maximum(1.3, ease[:cards] + _EASE_CHANGE[rating])
         interval = np.clip(np.rint(interval + 0.01), 1.0, MAXIMUM_INTERVAL)
-        after[rows] = interval
-    return after
+        intervals[rows] = interval
+    return intervals
 
 
 _LADDER = np.array([1.0, 6.0, 12.0, 48.0, 96.0, 180.0])  # days
 
 
-def _memrise_intervals(trials: Trials) -> FloatArray:
-    """The interval in days that Memrise gives after each history row (m,).
+def _compute_memrise_intervals(trials: Trials) -> FloatArray:
+    """Return the interval in days that Memrise gives after each history row (m,).
 
-    A card's first review puts it on the first rung, whatever the answer; then a success
-    takes it to the next rung (the last one stays) and a failure back to the first.
+    A card's first review puts it on the first rung, whatever the answer; then a success takes it to
+    the next rung (it stays on the last one) and a failure back to the first.
     """
     steps = card_steps(trials)
-    after = np.ones(len(trials.history_rating))
+    intervals = np.ones(len(trials.history_rating))
     rung = np.full(len(steps[0]), -1)
     for rows in steps:
         success = trials.history_rating[rows] > 1
         rung = np.where(success, np.minimum(rung[: len(rows)] + 1, len(_LADDER) - 1), 0)
-        after[rows] = _LADDER[rung]
-    return after
+        intervals[rows] = _LADDER[rung]
+    return intervals
 
 
 def _predict(
@@ -110,9 +113,9 @@ def _predict(
     index: IntArray,
     context: Context,
 ) -> FloatArray:
-    """R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
-    interval = before(trials, trials.derived(intervals), index)
-    return recall_by_interval(trials.delta_t[index], interval, context.sm2_target)
+    """Return R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
+    interval = state_before(trials, trials.derived(intervals), index)
+    return recall_from_interval(trials.delta_t[index], interval, context.sm2_target)
 
 
 # SM2-trainable
@@ -123,7 +126,7 @@ def _recall(t: Value, state: State, w: Value) -> Value:
 
 
 def _next_ef(ef: Value, rating: Value, w: Value) -> Value:
-    """ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
+    """Return ef - w3 (q - w4)^2 + w5 with SM-2's grade q = rating + 1."""
     q = rating + 1.0
     return clamp(ef - w[3] * (q - w[4]) * (q - w[4]) + w[5], 1.3, 10.0)
 
@@ -145,30 +148,30 @@ def _failure(state: State, t: Value, rating: Value, w: Value) -> State:
 DEFAULT = (1.0, 6.0, 2.5, 0.02, 7.0, 0.18)
 
 
-def recurrent(least: float, target: float = 0.9) -> RecurrentModel:
-    """`least` interval in days, `target` the retention it aims at."""
+def make_recurrent(minimum_interval: float, target: float = 0.9) -> RecurrentModel:
+    """Return SM2-trainable for a minimum interval in days and a target retention."""
     return RecurrentModel(
         name="SM2_trainable",
         states=3,
         default=DEFAULT,
-        lower=(least, least, 1.3, 0, 5, -math.inf),
+        lower=(minimum_interval, minimum_interval, 1.3, 0, 5, -math.inf),
         upper=(MAXIMUM_INTERVAL, MAXIMUM_INTERVAL, 10, math.inf, math.inf, math.inf),
         first=_first,
         success=_success,
         failure=_failure,
         recall=_recall,
-        constants=(least, log_target(target)),
+        constants=(minimum_interval, log_target(target)),
         tie_order="quicksort",
     )
 
 
-def _least_interval(trials: Trials) -> float:
-    """In days; smaller where intervals are fractions of a day."""
+def _minimum_interval(trials: Trials) -> float:
+    """Return the minimum interval in days; smaller where intervals are fractions of a day."""
     return 1e-6 if trials.protocol.secs else 0.01
 
 
 _TRAINABLE = Trainable(
-    lambda trials, context: recurrent(_least_interval(trials), context.sm2_target)
+    lambda trials, context: make_recurrent(_minimum_interval(trials), context.sm2_target)
 )
 
 MODELS = (
@@ -189,7 +192,7 @@ MODELS = (
         ),
         known_decks_only=True,
         compiles="never",
-        predict=partial(_predict, _sm2_intervals),
+        predict=partial(_predict, _compute_sm2_intervals),
         flags=UNTRAINED_FLAGS,
     ),
     Model(
@@ -201,7 +204,7 @@ MODELS = (
         note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
         seconds_per_10k=0.004,
         compiles="never",
-        predict=partial(_predict, _memrise_intervals),
+        predict=partial(_predict, _compute_memrise_intervals),
         flags=UNTRAINED_FLAGS,
     ),
     Model(
@@ -216,6 +219,6 @@ MODELS = (
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),
-        hyperparameters=recurrent(0.01).hyperparameters,
+        hyperparameters=make_recurrent(0.01).hyperparameters,
     ),
 )

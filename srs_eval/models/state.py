@@ -3,7 +3,7 @@
 People have days: a memory model that follows cards only misses what all cards of a day have in
 common. STATE-FSRS-6 takes FSRS-6's logit and some 80 features of the answers given so far
 (`training/state_features.py`), together x, into a logistic regression that learns the outcome y of
-every evaluated review after it has predicted it (`_kalman_filter`):
+every evaluated review after it has predicted it (`_run_kalman_filter`):
 
     p = sigmoid(w.x / sqrt(1 + pi s2 / 8)),  s2 = x'Px,  h = p (1 - p)
     w += P x (y - p) / (1 + h s2),  P -= h / (1 + h s2) P x (P x)'
@@ -12,7 +12,7 @@ every evaluated review after it has predicted it (`_kalman_filter`):
 w_0 and V, means and variances of the weights over other people, are part of the package
 (`tools/pretraining/state.py` made them). Two such filters, of which one follows change faster
 (q = 0.0001; q = 0.001 with 0.3 V), and FSRS-6 itself are mixed by how well each has done, with
-u = (1/4, 1/4, 1/2) before the first review (`_mixture`):
+u = (1/4, 1/4, 1/2) before the first review (`_mix_predictions`):
 
     p = sum u_m p_m,  l_m = p_m if y = 1, else 1 - p_m
     u_m <- 0.999 u_m l_m / sum u l + 0.001 u_m0
@@ -35,7 +35,7 @@ far, which costs at most the logarithm of its prior weight against the best of t
 COLT), and lets a share of the weight start anew each time (Herbster & Warmuth, 1998, Machine
 Learning 32).
 
-Sources: none has published it; the base is FSRS-6 as in `fsrs6.py`, the comparison of
+Sources: unpublished; the base is FSRS-6 as in `fsrs6.py`, the comparison of
 forecasters that learn from the same stream that of srs-benchmark's RWKV and moving average.
 """
 
@@ -55,178 +55,202 @@ import numpy as np
 
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
-from srs_eval.data.trials import MINIMUM_TRIALS, Trials, recency_weights
+from srs_eval.data.trials import MIN_TRIALS, Trials, compute_recency_weights
 from srs_eval.models import Context, Model, fsrs6, fsrs7, rwkv
-from srs_eval.training.compile import compiled
-from srs_eval.training.state_features import COUNT, NAMES, state_features, timeline
+from srs_eval.training.compile import compile_kernel
+from srs_eval.training.state_features import (
+    FEATURE_COUNT,
+    FEATURE_NAMES,
+    build_timeline,
+    compute_state_features,
+)
 
 _PRIOR_FILE = Path(__file__).with_name("state.json")
-_WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before the first evaluated
+_WARM_UP_REFITS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the reviews before evaluation
 _LARGEST_LOGIT = 6.0
 _STATE_1_RATE = 0.5
-_BASES: dict[str, tuple[Any, ...]] = {
+_BASE_MODELS: dict[str, tuple[Any, ...]] = {
     "STATE-FSRS-6": (fsrs6,),
     "STATE-FSRS-6+7": (fsrs6, fsrs7),
     "STATE-FSRS-6+7+RWKV": (fsrs6, fsrs7, rwkv),
 }
-"""The modules whose logits each takes; the first is what the features are about."""
+"""Modules whose logits each model takes; the features describe the first one."""
 
 _FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
-"""Drift of each filter's weights, and by what it takes the prior's variances."""
-_MEMBERS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
-_SHARE = 1e-3  # of the weight that starts anew with each review
+"""Factor on the prior's variances, and drift of the weights, of each filter."""
+_PRIOR_WEIGHTS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
+_RESTART_SHARE = 1e-3  # of the weight that starts anew with each review
 _BASELINE = 100.0  # after so many reviews the base's weight may fall below one half
 
 
-_SMALLEST = 1e-6  # probability
+_MIN_PROBABILITY = 1e-6  # probability
 
 
-class Prior(NamedTuple):
-    """What is believed of the weights before the first review, (k,) each."""
+class WeightPrior(NamedTuple):
+    """Prior of the weights before the first review, (k,) each."""
 
     mean: FloatArray
     deviation: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class _Trace:
-    """The model at every review that can be trained or evaluated on, in their order (n,)."""
+class _FilterTrace:
+    """Predictions at every review that can be trained or evaluated on, in order (n,)."""
 
     p: FloatArray  # predicted probability of recall
-    offset: FloatArray  # what the learner's state adds to the logit, of the first filter
+    offset: FloatArray  # what the learner's state adds to the logit, by the first filter
     offset_variance: FloatArray
 
 
-def _without_prior(count: int = COUNT) -> Prior:
-    """For want of other people: the base's logit as it is, all else about 0."""
+def _make_uninformed_prior(count: int = FEATURE_COUNT) -> WeightPrior:
+    """Return a prior that uses no other people: weight 1 for the base's logit, others about 0."""
     mean = np.zeros(count)
     mean[0] = 1.0
     deviation = np.full(count, 0.15)
     deviation[1] = 0.2
-    return Prior(mean, deviation)
+    return WeightPrior(mean, deviation)
 
 
 @cache
-def shipped_prior(model: str) -> Prior:
-    """The prior from other people; raises RuntimeError if it is for other features."""
+def load_prior(model: str) -> WeightPrior:
+    """Return the prior from other people.
+
+    Raises RuntimeError if it is for other features.
+    """
     content = json.loads(_PRIOR_FILE.read_text("utf-8"))["priors"][model]
     if tuple(content["features"]) != _feature_names(model):
         raise RuntimeError(f"{_PRIOR_FILE.name} was made for other features of {model}")
-    return Prior(np.array(content["mean"]), np.array(content["deviation"]))
+    return WeightPrior(np.array(content["mean"]), np.array(content["deviation"]))
 
 
 def _feature_names(model: str) -> tuple[str, ...]:
-    return NAMES + ("base: second logit", "base: third logit")[: len(_BASES[model]) - 1]
+    further_bases = len(_BASE_MODELS[model]) - 1
+    names = ("base: second logit", "base: third logit")
+    return FEATURE_NAMES + names[:further_bases]
 
 
-def group_slice(group: str) -> tuple[int, int]:
-    """First feature of a group and the one after its last."""
-    places = [place for place, name in enumerate(NAMES) if name.startswith(f"{group}: ")]
-    return places[0], places[-1] + 1
+def find_group_slice(group: str) -> tuple[int, int]:
+    """Return the index of a group's first feature and the index after its last one."""
+    indices = [k for k, name in enumerate(FEATURE_NAMES) if name.startswith(f"{group}: ")]
+    return indices[0], indices[-1] + 1
 
 
-def base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
-    """Logits of `model` (a module of `_BASES`) for all trials (n,).
+def predict_base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
+    """Return the logits of `model` (a module of `_BASE_MODELS`) for all trials (n,).
 
-    RWKV is frozen. Of others, each fold's test part is predicted after a fit to all before it,
-    weighted by recency. The reviews before the first test part, from which the filters warm up,
-    are predicted after fits to what lies before `_WARM_UP_REFITS` of them.
+    RWKV is frozen. With other models, each fold's test part is predicted after a fit to all trials
+    before it, weighted by recency. The reviews before the first test part, from which the filters
+    warm up, are predicted after fits to what lies before `_WARM_UP_REFITS` of them.
     """
-    known = rwkv.recall_at_trials if model is rwkv else partial(_refitted, model)
-    p = np.clip(known(trials, context), _SMALLEST, 1 - _SMALLEST)
+    if model is rwkv:
+        p = rwkv.predict_all_trials(trials, context)
+    else:
+        p = _predict_with_refits(model, trials, context)
+    p = np.clip(p, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     logits: FloatArray = np.log(p / (1 - p))
     return logits
 
 
-def _refitted(model: Any, trials: Trials, context: Context) -> FloatArray:
-    """Probabilities for all trials (n,), as `base_logits` describes."""
+def _predict_with_refits(model: Any, trials: Trials, context: Context) -> FloatArray:
+    """Return probabilities for all trials (n,), as `predict_base_logits` describes."""
     first = int(trials.folds[0].test[0])
     cuts = sorted({0, first, *(int(share * first) for share in _WARM_UP_REFITS)})
-    parts = [np.arange(begin, end) for begin, end in pairwise(cuts)]
-    parts += [fold.test for fold in trials.folds]
+    segments = [np.arange(begin, end) for begin, end in pairwise(cuts)]
+    segments += [fold.test for fold in trials.folds]
     p = np.full(len(trials), 0.5)
-    for number, part in enumerate(parts):
-        train = np.arange(part[0])
+    for number, segment in enumerate(segments, start=1):
+        train = np.arange(segment[0])
         parameters = list(model.DEFAULT)
-        if len(train) >= MINIMUM_TRIALS:
+        if len(train) >= MIN_TRIALS:
             with suppress(NotEnoughData):
-                parameters = model.fit(trials, train, recency_weights(len(train)), context)
-        p[part] = model.predict(trials, parameters, part, context)
-        context.tick((number + 1) / (len(parts) + 1))
+                parameters = model.fit(trials, train, compute_recency_weights(len(train)), context)
+        p[segment] = model.predict(trials, parameters, segment, context)
+        context.tick(number / (len(segments) + 1))
     return p
 
 
-def features_of(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
-    """Features of all trials (n, k): those of `NAMES`, and what further bases say beyond."""
-    answers = trials.derived(timeline)
-    base, *others = (np.clip(each, -_LARGEST_LOGIT, _LARGEST_LOGIT) for each in logits)
-    features: FloatArray = np.zeros((len(trials), COUNT + len(others)))
-    compiled(state_features)(answers, base, features)
-    for column, other in enumerate(others, start=COUNT):
-        features[:, column] = other - base
+def compute_features(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
+    """Return the features of all trials (n, k).
+
+    These are `FEATURE_NAMES`, and the logits of further bases minus the logit of the first one.
+    """
+    answers = trials.derived(build_timeline)
+    base, *further_bases = (np.clip(z, -_LARGEST_LOGIT, _LARGEST_LOGIT) for z in logits)
+    features: FloatArray = np.zeros((len(trials), FEATURE_COUNT + len(further_bases)))
+    compile_kernel(compute_state_features)(answers, base, features)
+    for column, further_base in enumerate(further_bases, start=FEATURE_COUNT):
+        features[:, column] = further_base - base
     return features
 
 
-def trace(features: FloatArray, y: FloatArray, prior: Prior) -> _Trace:
-    """Predictions of the mixture; the base is the first feature, a logit."""
+def run_filters(features: FloatArray, y: FloatArray, prior: WeightPrior) -> _FilterTrace:
+    """Run the filters and mix their predictions; the base is the first feature, a logit."""
     base = 1 / (1 + np.exp(-features[:, 0]))
-    members, offsets = [], []
+    predictions = []
+    offsets = []
     for share, drift in _FILTERS:
-        p, *offset, _, _ = compiled(_kalman_filter)(
+        p, offset, offset_variance, _, _ = compile_kernel(_run_kalman_filter)(
             features,
             y,
             prior.mean,
             share * prior.deviation**2,
             drift,
-            group_slice("state"),
+            find_group_slice("state"),
         )
-        members.append(p)
-        offsets.append(offset)
-    p = compiled(_mixture)(np.array([*members, base]), y, np.array(_MEMBERS), _SHARE, _BASELINE)
-    return _Trace(p, *offsets[0])
+        predictions.append(p)
+        offsets.append((offset, offset_variance))
+    mixed = compile_kernel(_mix_predictions)(
+        np.array([*predictions, base]), y, np.array(_PRIOR_WEIGHTS), _RESTART_SHARE, _BASELINE
+    )
+    first_offset, first_offset_variance = offsets[0]
+    return _FilterTrace(mixed, first_offset, first_offset_variance)
 
 
-def _learner_features(model: str, trials: Trials, context: Context) -> FloatArray:
-    """Features of all trials (n, k) for one of `_BASES`."""
-    return features_of(trials, [base_logits(trials, base, context) for base in _BASES[model]])
+def _compute_learner_features(model: str, trials: Trials, context: Context) -> FloatArray:
+    """Return the features of all trials (n, k) for one of `_BASE_MODELS`."""
+    logits = [predict_base_logits(trials, base, context) for base in _BASE_MODELS[model]]
+    return compute_features(trials, logits)
 
 
-def _state(model: str, trials: Trials, context: Context) -> FloatArray:
-    """One of `_BASES` for `trials.test_index` (k,)."""
-    features = _learner_features(model, trials, context)
-    return trace(features, trials.y, shipped_prior(model)).p[trials.test_index]
+def _predict_state(model: str, trials: Trials, context: Context) -> FloatArray:
+    """Predict with one of `_BASE_MODELS` for `trials.test_index` (k,)."""
+    features = _compute_learner_features(model, trials, context)
+    return run_filters(features, trials.y, load_prior(model)).p[trials.test_index]
 
 
-def _state_1(trials: Trials, context: Context) -> FloatArray:
-    """STATE-1 for `trials.test_index` (k,): p = sigma(z + o), o the running offset."""
-    z = base_logits(trials, fsrs6, context)
-    p: FloatArray = compiled(_running_offset)(z, trials.y, _STATE_1_RATE)
+def _predict_state_1(trials: Trials, context: Context) -> FloatArray:
+    """Predict with STATE-1 for `trials.test_index` (k,).
+
+    p = sigma(z + o), where o is the running offset.
+    """
+    z = predict_base_logits(trials, fsrs6, context)
+    p: FloatArray = compile_kernel(_run_offset)(z, trials.y, _STATE_1_RATE)
     return p[trials.test_index]
 
 
-# What learns after every answer
+# Learning after every answer
 
 
-def _kalman_filter(
+def _run_kalman_filter(
     features: FloatArray,
     y: FloatArray,
     mean: FloatArray,
     variance: FloatArray,
     drift: float,
-    part: tuple[int, int],
+    group: tuple[int, int],
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Predict each of n outcomes from k features, then learn from it: the formulas at the top.
+    """Predict each of n outcomes from k features, then learn from it (formulas at the top).
 
-    `mean` and `variance` (k,) are the prior's, `drift` is q. Returns the probabilities (n,), what
-    the features from `part[0]` up to `part[1]` add to the logit (n,) with its variance (n,), and
-    the weights after the last outcome with their variances (k,).
+    `mean` and `variance` (k,) are the prior's, `drift` is q. Returns the probabilities (n,), the
+    addition of the features from `group[0]` up to `group[1]` to the logit (n,) with its variance
+    (n,), and the weights after the last outcome with their variances (k,).
     """
     n, k = features.shape
     w = mean.copy()
     covariance = np.diag(variance)
     predicted, offset, offset_variance = np.empty(n), np.empty(n), np.empty(n)
     gain = np.empty(k)
-    begin, end = part
+    begin, end = group
     for at in range(n):
         x = features[at]
         gain[:] = 0.0
@@ -248,7 +272,7 @@ def _kalman_filter(
             some_spread += x[row] * inner
         offset[at], offset_variance[at] = some, some_spread
         p = 1 / (1 + math.exp(-logit / math.sqrt(1 + math.pi * spread / 8)))
-        p = min(max(p, _SMALLEST), 1 - _SMALLEST)
+        p = min(max(p, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
         predicted[at] = p
         h = p * (1 - p)
         damped = 1 / (1 + h * spread)
@@ -263,14 +287,13 @@ def _kalman_filter(
     return predicted, offset, offset_variance, w, np.diag(covariance).copy()
 
 
-def _mixture(
+def _mix_predictions(
     predictions: FloatArray, y: FloatArray, prior: FloatArray, share: float, baseline: float
 ) -> FloatArray:
-    """The predictions (members, n) weighed by how they have done so far, (n,).
+    """Return the mean of predictions (members, n), weighted by their success so far, (n,).
 
-    `prior` (members,) sums to 1. After each outcome `share` of the weight goes back to the
-    prior. The last member is the base: its weight at review k is at least
-    1 / (1 + (k / baseline)^2).
+    `prior` (members,) sums to 1. After each outcome `share` of the weight goes back to the prior.
+    The last member is the base: its weight at review k is at least 1 / (1 + (k / baseline)^2).
     """
     members, n = predictions.shape
     weights = prior.copy()
@@ -293,8 +316,11 @@ def _mixture(
     return mixed
 
 
-def _running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
-    """sigma(z + x) for each of n outcomes, x <- (1 - 0.1 rate) x + rate (y - p), x_0 = 0."""
+def _run_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
+    """Return sigma(z + x) for each of n outcomes, where x is a running offset.
+
+    x <- (1 - 0.1 rate) x + rate (y - p), x_0 = 0.
+    """
     predicted = np.empty(len(z))
     x = 0.0
     for at in range(len(z)):
@@ -304,7 +330,7 @@ def _running_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
     return predicted
 
 
-_online = partial(
+_online_model = partial(
     Model,
     family="online",
     source="models/state.py (2026): FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
@@ -314,42 +340,42 @@ _online = partial(
 )
 
 MODELS = (
-    _online(
+    _online_model(
         name="STATE-1",
         inputs="IL, G, SR",
         parameters=22,
-        online=_state_1,
+        online=_predict_state_1,
         seconds_per_10k=0.02,
         seconds_to_compile=0.2,
     ),
-    _online(
+    _online_model(
         name="STATE-FSRS-6",
         inputs="IL, G, SR, AT",
-        parameters=21 + COUNT,
-        online=partial(_state, "STATE-FSRS-6"),
+        parameters=21 + FEATURE_COUNT,
+        online=partial(_predict_state, "STATE-FSRS-6"),
         seconds_per_10k=0.08,
         seconds_to_compile=7.0,
     ),
-    _online(
+    _online_model(
         name="STATE-FSRS-6+7",
         inputs="IL, G, SR, AT",
-        parameters=21 + 34 + COUNT + 1,
-        online=partial(_state, "STATE-FSRS-6+7"),
+        parameters=21 + 34 + FEATURE_COUNT + 1,
+        online=partial(_predict_state, "STATE-FSRS-6+7"),
         seconds_per_10k=0.12,
         seconds_to_compile=3.0,
         kernels_of="FSRS-7",
     ),
-    _online(
+    _online_model(
         name="STATE-FSRS-6+7+RWKV",
         inputs="FIL, G, SR, AT",
-        parameters=21 + 34 + COUNT + 2,
-        online=partial(_state, "STATE-FSRS-6+7+RWKV"),
+        parameters=21 + 34 + FEATURE_COUNT + 2,
+        online=partial(_predict_state, "STATE-FSRS-6+7+RWKV"),
         flags=frozenset(),
-        weights=rwkv.digest_of_weights,
-        remarks=rwkv.remarks,
+        weights=rwkv.compute_weights_digest,
+        remarks=rwkv.make_remarks,
         seconds_per_10k=0.7,
         seconds_to_compile=3.0,
         kernels_of="FSRS-7",
-        note=f"RWKV-Instant's logit, too; needs {rwkv.NEEDED}. A scheduler cannot know it.",
+        note=f"RWKV-Instant's logit, too; needs {rwkv.WEIGHTS_HINT}. A scheduler cannot know it.",
     ),
 )

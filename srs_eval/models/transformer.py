@@ -7,12 +7,12 @@ R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9.
 Network and training: srs-benchmark other.py `class Transformer` and `Trainer` (January
 2025): AdamW at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, dropout
 0.1, from weights pretrained on other learners; the last weights are kept, see `gru`.
-It is computed in `transformer_kernel`; torch draws what dropout takes.
+It is computed in `transformer_kernel`; torch draws what dropout removes.
 
 Two mistakes are part of the published figures and so of this: nothing marks the order
 of reviews, and padding is not masked, so a prediction depends on the longest history
 in its batch (8,192 of a fold's evaluated reviews). Upstream draws dropout from one random
-stream per process, so its figures depend on who ran before; here each fit has its own.
+stream per process, so its figures depend on the users before; here each fit has its own.
 """
 
 from __future__ import annotations
@@ -27,15 +27,21 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
-from srs_eval.training.networks import flat, load_weights, no_weights, require_finite, weight_names
-from srs_eval.training.optimisers import (
-    batch_seed,
-    by_trial,
-    length_order,
-    permutations,
-    training_rows,
+from srs_eval.training.networks import (
+    flatten,
+    list_weight_names,
+    load_network_weights,
+    missing_weights_error,
+    require_finite,
 )
-from srs_eval.training.torch_networks import build, one_thread
+from srs_eval.training.optimisers import (
+    compute_batch_seed,
+    draw_permutations,
+    select_training_rows,
+    sort_by_length,
+    spread_over_trials,
+)
+from srs_eval.training.torch_networks import build_network, use_one_thread
 
 if TYPE_CHECKING:
     from srs_eval.training.transformer_kernel import Batch
@@ -53,14 +59,17 @@ _FACTOR = 0.9**-2 - 1
 
 @cache
 def network_class() -> type:
-    """The network on torch, to pretrain; defined at the first call, for torch takes seconds."""
+    """Return the torch network for pretraining, defined at the first call.
+
+    Importing torch takes seconds.
+    """
     import torch
     from torch import Tensor, nn
 
-    class Network(nn.Module):
+    class TransformerNetwork(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            with warnings.catch_warnings():  # torch advises another layout
+            with warnings.catch_warnings():  # torch recommends another layout
                 warnings.simplefilter("ignore", UserWarning)
                 self.transformer = nn.Transformer(
                     d_model=_WIDTH,
@@ -73,96 +82,122 @@ def network_class() -> type:
             self.fc = nn.Linear(_WIDTH, 1)
 
         def forward(self, histories: Tensor, delta_t: Tensor) -> Tensor:
-            """Recall (n,) after delta_t (n,) days; histories (longest, n, 2), padded with 0."""
+            """Return recall (n,) after delta_t (n,) days.
+
+            Histories (longest, n, 2) are padded with 0.
+            """
             question = histories.new_zeros(1, histories.shape[1], _WIDTH)
             stability = torch.exp(self.fc(self.transformer(histories, question)))[0, :, 0]
             return (1 + _FACTOR * delta_t / stability) ** -0.5
 
-    return Network
+    return TransformerNetwork
 
 
 @cache
-def _shapes() -> dict[str, tuple[int, ...]]:
-    network = build(network_class())
+def _tensor_shapes() -> dict[str, tuple[int, ...]]:
+    network = build_network(network_class())
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
-def _start(trials: Trials, context: Context) -> FloatArray:
-    names = weight_names(_NAME, trials.protocol)
-    tensors = load_weights(names, _shapes(), context)
+def _load_start(trials: Trials, context: Context) -> FloatArray:
+    names = list_weight_names(_NAME, trials.protocol)
+    tensors = load_network_weights(names, _tensor_shapes(), context)
     if tensors is None:
-        raise no_weights(_NAME, names, context)
-    return flat(tensors)
+        raise missing_weights_error(_NAME, names, context)
+    return flatten(tensors)
 
 
-def histories(trials: Trials, rows: IntArray) -> FloatArray:
-    """Interval and rating of each review (longest, n, 2), padded with 0, as float32 rounds."""
+def pad_histories(trials: Trials, rows: IntArray) -> FloatArray:
+    """Return interval and rating of each review (longest, n, 2), padded with 0.
+
+    Values are rounded to float32.
+    """
     lengths = trials.sequence_length[rows]
     step = np.arange(int(lengths.max()))[:, None]
     inside = step < lengths
-    place = np.where(inside, trials.history_start[rows] + step, 0)
-    pair = np.stack([trials.history_delta_t[place], trials.history_rating[place]], axis=-1)
+    position = np.where(inside, trials.history_start[rows] + step, 0)
+    pair = np.stack([trials.history_delta_t[position], trials.history_rating[position]], axis=-1)
     return np.where(inside[:, :, None], pair, 0).astype(np.float32).astype(np.float64)
 
 
 def _batch(trials: Trials, rows: IntArray, weights: FloatArray) -> Batch:
-    """The rows with their weights (n,)."""
+    """Return a batch of the rows with their weights (n,)."""
     from srs_eval.training.transformer_kernel import whole_vectors
 
     delta_t = trials.delta_t[rows].astype(np.float32).astype(np.float64)
-    return whole_vectors(histories(trials, rows), delta_t, trials.y[rows], weights)
+    return whole_vectors(pad_histories(trials, rows), delta_t, trials.y[rows], weights)
 
 
 def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
-    """`Batch.left` (dropped, padded), in the order in which torch's own layers draw it."""
+    """Draw `Batch.left` (dropped, padded), in the order in which torch's own layers draw it."""
     import torch
 
     from srs_eval.training.transformer_kernel import dropped
 
     left = torch.ones(dropped(longest), padded, dtype=torch.float64)
-    attention, row = (n, _WIDTH, longest, longest), (longest, n, _WIDTH)
+    reviews_attention = (n, _WIDTH, longest, longest)
+    reviews = (longest, n, _WIDTH)
+    question_attention = (n, _WIDTH, 1, 1)
+    cross_attention = (n, _WIDTH, 1, longest)
     question = (1, n, _WIDTH)
-    draws = (
-        attention, row, row, row,
-        (n, _WIDTH, 1, 1), question, (n, _WIDTH, 1, longest), question, question, question,
-    )  # fmt: skip
-    at = 0
-    for shape in draws:
-        drawn = torch.empty(shape).bernoulli_(1 - _DROPOUT).div_(1 - _DROPOUT)
-        drawn = drawn.permute(1, 2, 3, 0) if len(shape) == 4 else drawn.transpose(1, 2)
-        count = drawn.numel() // n
-        left[at : at + count, :n] = drawn.reshape(count, n)
-        at += count
-    made: FloatArray = left.numpy()
-    return made
+    shapes = (
+        reviews_attention,
+        reviews,
+        reviews,
+        reviews,
+        question_attention,
+        question,
+        cross_attention,
+        question,
+        question,
+        question,
+    )
+    begin = 0
+    for shape in shapes:
+        factor = torch.empty(shape).bernoulli_(1 - _DROPOUT).div_(1 - _DROPOUT)
+        is_attention = len(shape) == 4
+        factor = factor.permute(1, 2, 3, 0) if is_attention else factor.transpose(1, 2)
+        count = factor.numel() // n
+        left[begin : begin + count, :n] = factor.reshape(count, n)
+        begin += count
+    factors: FloatArray = left.numpy()
+    return factors
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     import torch
 
-    from srs_eval.training.cells import Adam
-    from srs_eval.training.compile import compiled
+    from srs_eval.training.cells import AdamWState
+    from srs_eval.training.compile import compile_kernel
     from srs_eval.training.transformer_kernel import new_scratch, transformer_pass
 
-    w = _start(trials, context)
-    order = length_order(trials, training_rows(trials, train))
-    weight_of = by_trial(trials, train, weights)
-    size, epochs = _BATCH_SIZE.integer(context, trials.protocol), _EPOCHS.integer(context)
-    rate, decay = _RATE.number(context), _DECAY.number(context)
-    seed = hyperparameters.SEED.integer(context)
-    parts = [order[first : first + size] for first in range(0, len(order), size)]
-    batches = [_batch(trials, rows, weight_of[rows]) for rows in parts]
-    adam = Adam(np.zeros(len(w)), np.zeros(len(w)), rate, decay, epochs * len(parts))
-    visits = permutations(len(parts), batch_seed(context))
-    run = compiled(transformer_pass)
+    w = _load_start(trials, context)
+    order = sort_by_length(trials, select_training_rows(trials, train))
+    weight_of = spread_over_trials(trials, train, weights)
+    size = _BATCH_SIZE.integer_in(context, trials.protocol)
+    epochs = _EPOCHS.integer_in(context)
+    seed = hyperparameters.SEED.integer_in(context)
+    batch_rows = [order[first : first + size] for first in range(0, len(order), size)]
+    batches = [_batch(trials, rows, weight_of[rows]) for rows in batch_rows]
+    adam = AdamWState(
+        mean=np.zeros(len(w)),
+        square=np.zeros(len(w)),
+        rate=_RATE.number_in(context),
+        decay=_DECAY.number_in(context),
+        steps=epochs * len(batches),
+    )
+    orders = draw_permutations(len(batches), compute_batch_seed(context))
+    run_pass = compile_kernel(transformer_pass)
     done = 0
-    with one_thread(), torch.random.fork_rng(devices=[]):
+    with use_one_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(42 + seed + context.user)
         for _ in range(epochs):
-            for k in next(visits).tolist():
-                longest, padded = len(batches[k].reviews) // _WIDTH, len(batches[k].delta_t)
-                left = _left_by_dropout(longest, len(parts[k]), padded)
-                run(done, w, batches[k]._replace(left=left), adam, new_scratch(longest, padded))
+            for k in next(orders).tolist():
+                longest = len(batches[k].reviews) // _WIDTH
+                padded = len(batches[k].delta_t)
+                left = _left_by_dropout(longest, len(batch_rows[k]), padded)
+                batch = batches[k]._replace(left=left)
+                run_pass(done, w, batch, adam, new_scratch(longest, padded))
                 done += 1
                 context.tick(done / adam.steps)
     require_finite(w)
@@ -170,21 +205,22 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """`parameters` empty: the pretrained ones."""
-    from srs_eval.training.cells import Adam
-    from srs_eval.training.compile import compiled
+    """Predict recall at `index`; empty `parameters` mean the pretrained weights."""
+    from srs_eval.training.cells import AdamWState
+    from srs_eval.training.compile import compile_kernel
     from srs_eval.training.transformer_kernel import new_scratch, transformer_pass
 
-    w = np.array(parameters) if len(parameters) else _start(trials, context)
-    none = np.zeros(0)
-    parts = [none]
+    w = np.array(parameters) if len(parameters) else _load_start(trials, context)
+    unused = np.zeros(0)
+    no_descent = AdamWState(unused, unused, 0.0, 0.0, 0)
+    predictions = [np.zeros(0)]
     for first in range(0, len(index), _PREDICTED_AT_ONCE):
         rows = index[first : first + _PREDICTED_AT_ONCE]
         batch = _batch(trials, rows, np.ones(len(rows)))
         scratch = new_scratch(len(batch.reviews) // _WIDTH, len(batch.delta_t))
-        compiled(transformer_pass)(-1, w, batch, Adam(none, none, 0.0, 0.0, 0), scratch)
-        parts.append(scratch.recall[: len(rows)].astype(np.float32).astype(np.float64))
-    return np.concatenate(parts)
+        compile_kernel(transformer_pass)(-1, w, batch, no_descent, scratch)
+        predictions.append(scratch.recall[: len(rows)].astype(np.float32).astype(np.float64))
+    return np.concatenate(predictions)
 
 
 MODELS = (

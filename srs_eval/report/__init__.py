@@ -1,5 +1,5 @@
-"""Reports as documents: written once, laid out as HTML, Markdown, CSV, pictures or terminal text.
+"""Build reports once and lay them out as HTML, Markdown, CSV, pictures or terminal text.
 
-`document` holds what a report consists of, `files` and `console` lay it out, `pictures` draws.
-`learner` makes the report on one learner, `dataset` those on many users.
+`document` defines the parts of a report, `files` and `console` lay them out, `pictures` draws.
+`learner` builds the report on one learner, `dataset` the reports on many users.
 """

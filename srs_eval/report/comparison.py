@@ -1,4 +1,4 @@
-"""The part of a report on many users that is on one set of evaluated reviews."""
+"""Build the part of a report on many users that covers one set of evaluated reviews."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from itertools import permutations
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import PERCENTILES, WEIGHTINGS, Comparison, Standings, changes
+from srs_eval.benchmark.leaderboard import (
+    PERCENTILES,
+    WEIGHTINGS,
+    Comparison,
+    Leaderboard,
+    compare_runs,
+)
 from srs_eval.benchmark.result_files import ResultFile
-from srs_eval.data.errors import counted
+from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import FloatArray
-from srs_eval.metrics import KEYS, better
+from srs_eval.metrics import METRIC_BY_KEY, better_direction
 from srs_eval.report import pictures
 from srs_eval.report.document import (
     Block,
@@ -24,105 +30,113 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    figure,
-    with_ends,
-    written,
+    format_cell,
+    make_figure,
+    make_figure_with_ends,
 )
-from srs_eval.report.formats import p_value, with_sign
+from srs_eval.report.formats import format_p_value, with_sign
 from srs_eval.stats import users as stats
 
-SECONDS = "seconds"
-METRICS = ("LogLoss", "RMSE(bins)", "AUC")
-_LINES = 8  # of a chart
-_INPUTS = "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
-_SET_P = "p-value of the model confidence set; below 0.01 it is not among the best"
-_SPEED = "of one core, as the batch measured it"
-SURE = 0.01  # p-values above it tell nothing
-_WEIGHTED = {
+SECONDS_COLUMN = "seconds"
+DEFAULT_METRICS = ("LogLoss", "RMSE(bins)", "AUC")
+_MAX_LINES = 8  # most lines in a chart
+_INPUT_NOTE = (
+    "IL interval lengths, FIL fractional ones, G grades, SR same-day reviews, AT answer times"
+)
+_CONFIDENCE_SET_NOTE = "p-value of the model confidence set; below 0.01 it is not among the best"
+_SPEED_NOTE = "of one core, as the batch measured it"
+SIGNIFICANCE_LEVEL = 0.01  # p-values above it are inconclusive
+_WEIGHTING_TITLES = {
     "reviews": "Weighted by the number of reviews",
     "users": "Every user counts the same",
     "log reviews": "Weighted by the logarithm of the number of reviews",
 }
-_READABLE = 12  # models of a matrix that is read without looking closely
-_MEDIUM, _LARGE = 0.2, 0.5  # effect sizes from which srs-benchmark calls them so
-_CAVEAT = (
+_MAX_MATRIX_MODELS = 12  # most models in a matrix that is easy to read
+# Effect sizes above which srs-benchmark calls them so.
+_MEDIUM_EFFECT = 0.2
+_LARGE_EFFECT = 0.5
+_SUPERIORITY_CAVEAT = (
     "Every user counts the same here, however many reviews they have, and a difference of any "
     "size counts as one: read how consistent a lead is, not how large. Mean differences have both."
 )
-_SET_UP = (
+_SETUP_CAVEAT = (
     "Intervals and tests say how sure a difference is for these set-ups. They say nothing about "
     "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
-_Square = tuple[str, float] | None
-"""A text, and from 0 to 1 how good the row's model is; nan: that is not sure."""
+_MatrixCell = tuple[str, float] | None
+"""A text, and from 0 to 1 how good the row's model is; nan where that is not sure."""
 
 
-def heading(metric: str) -> str:
-    """A metric as people call it."""
-    return KEYS[metric].name if metric in KEYS else metric
+def metric_heading(metric: str) -> str:
+    """Return the name by which people know a metric."""
+    return METRIC_BY_KEY[metric].name if metric in METRIC_BY_KEY else metric
 
 
-def _arrow(metric: str) -> str:
-    arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better(metric)]
-    return heading(metric) + arrow
+def _heading_with_arrow(metric: str) -> str:
+    arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better_direction(metric)]
+    return metric_heading(metric) + arrow
 
 
-def title_of(comparison: Comparison) -> str:
-    title = f"Evaluated on {comparison.reviews:,} {comparison.rows}"
-    if comparison.learns:
+def format_title(comparison: Comparison) -> str:
+    title = f"Evaluated on {comparison.review_count:,} {comparison.reviews_description}"
+    if comparison.is_online:
         title += ": online models"
     return title
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
-    if len(names) > most:
-        names = [*names[: most - 1], f"{len(names) - most + 1} more"]
-    return ", ".join(names) if len(names) < 2 else f"{', '.join(names[:-1])} and {names[-1]}"
+def join_names(names: Sequence[str], limit: int = 8) -> str:
+    if len(names) > limit:
+        names = [*names[: limit - 1], f"{len(names) - limit + 1} more"]
+    if len(names) < 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def leaderboard(comparison: Comparison) -> Section:
-    """The first table of a comparison."""
-    means = _means(comparison.tables[0], comparison, METRICS, "", False)
-    return Section(title_of(comparison), (_over_whom(comparison, False), means))
+def build_leaderboard_section(comparison: Comparison) -> Section:
+    """Return a section with the first table of a comparison."""
+    means = _build_means_table(comparison.leaderboards[0], comparison, DEFAULT_METRICS, "", False)
+    return Section(format_title(comparison), (_describe_users(comparison, False), means))
 
 
-def comparison_section(
+def build_comparison_section(
     comparison: Comparison,
     columns: Sequence[str],
-    name: str,
+    prefix: str,
     own_users: bool,
     averages: Sequence[stats.Averages],
-    matrix: Sequence[str] = (),
+    matrix_labels: Sequence[str] = (),
 ) -> Section:
-    """Everything about one set of evaluated reviews; `name` begins the names of its tables.
+    """Return everything about one set of evaluated reviews as a section.
 
-    `matrix` are the labels of those that matrices show.
+    `prefix` begins the names of its tables; `matrix_labels` are the labels of the models that
+    matrices show.
     """
-    chosen = _readable(comparison, matrix)
-    blocks: list[Block] = [
-        _over_whom(comparison, own_users),
-        *(_means(table, comparison, columns, name, own_users) for table in comparison.tables),
-        _means_picture(comparison, name),
-        *([_pairs_section(comparison, name, chosen)] if len(comparison.files) > 1 else []),
-        _sizes(comparison, name, chosen),
-        _distribution(comparison, name),
-        *([_averages(averages, name)] if averages else []),
-    ]
-    return Section(title_of(comparison), tuple(blocks))
+    positions = _select_matrix_models(comparison, matrix_labels)
+    blocks: list[Block] = [_describe_users(comparison, own_users)]
+    for table in comparison.leaderboards:
+        blocks.append(_build_means_table(table, comparison, columns, prefix, own_users))
+    blocks.append(_build_means_picture(comparison, prefix))
+    if len(comparison.files) > 1:
+        blocks.append(_build_pairs_section(comparison, prefix, positions))
+    blocks.append(_build_size_section(comparison, prefix, positions))
+    blocks.append(_build_distribution_section(comparison, prefix))
+    if averages:
+        blocks.append(_build_averages_section(averages, prefix))
+    return Section(format_title(comparison), tuple(blocks))
 
 
-def _over_whom(comparison: Comparison, own_users: bool) -> str:
+def _describe_users(comparison: Comparison, own_users: bool) -> str:
     users = len(comparison.users)
-    words = f"Means over {counted(users, 'user')}"
+    words = f"Means over {format_count(users, 'user')}"
     if own_users:
         return (
             f"Means over each configuration's own users; pairs and confidence sets over "
             f"the {users:,} that all have, evaluated on the same number of reviews."
         )
-    if users < comparison.most_users:
+    if users < comparison.max_users:
         words += (
-            f" of {comparison.most_users:,}: those that all have, evaluated on the same number "
+            f" of {comparison.max_users:,}: those that all have, evaluated on the same number "
             "of reviews"
         )
     return (
@@ -131,212 +145,281 @@ def _over_whom(comparison: Comparison, own_users: bool) -> str:
     )
 
 
-def _means(
-    table: Standings, comparison: Comparison, columns: Sequence[str], name: str, own_users: bool
+def _build_means_table(
+    table: Leaderboard, comparison: Comparison, columns: Sequence[str], prefix: str, own_users: bool
 ) -> Table:
-    metrics = [each for each in columns if each != SECONDS]
-    best = {each: table.best(each) for each in metrics}
-    # Not defined for some users of some models only.
-    uneven = [m for m in metrics if len({line.undefined[m] for line in table.lines}) > 1]
-    words, to = heading(comparison.metric), comparison.reference or "the best"
-    note, key = "mean paired difference", f"{words} difference"
-    speed = Column("s / 10,000 reviews", digits=3, note=_SPEED, key="seconds per 10k")
-    heads = (
-        *("model", Column("place", in_papers=False), *map(_arrow, metrics)),
+    metrics = [column for column in columns if column != SECONDS_COLUMN]
+    with_seconds = SECONDS_COLUMN in columns
+    # Metrics that are undefined for more users of one model than of another.
+    uneven_metrics = []
+    for metric in metrics:
+        undefined_users = {line.undefined_users[metric] for line in table.rows}
+        if len(undefined_users) > 1:
+            uneven_metrics.append(metric)
+
+    words = metric_heading(comparison.metric)
+    opponent = comparison.reference or "the best"
+    difference = Column(
+        f"{words} to {opponent}",
+        signed=True,
+        note="mean paired difference",
+        key=f"{words} difference",
+    )
+    heads: list[str | Column] = ["model", Column("place", in_latex=False)]
+    heads += map(_heading_with_arrow, metrics)
+    heads += [
         Column("parameters", note="trainable ones; of a frozen network all"),
-        Column("input", note=_INPUTS, in_papers=False),
-        Column(f"{words} to {to}", signed=True, note=note, key=key),
-        Column("set p", note=_SET_P, in_words=p_value, in_papers=False),
-        *([speed] if SECONDS in columns else []),
-        *(["users"] if own_users else []),
-        *(f"users without {heading(each)}" for each in uneven),
-    )
-    rows = (
-        (
-            *(line.file.label, line.place),
-            # In the form of srs-benchmark's tables, although intervals need not be symmetric.
-            *(figure(line.means[each], line.file.label in best[each]) for each in metrics),
-            *(line.file.parameter_count, line.file.inputs),
-            *(with_ends(line.to_best), Figure(line.set_p_value)),
-            *([figure(line.file.seconds_per_10k)] if SECONDS in columns else []),
-            *([line.users] if own_users else []),
-            *(line.undefined[each] for each in uneven),
+        Column("input", note=_INPUT_NOTE, in_latex=False),
+        difference,
+        Column("set p", note=_CONFIDENCE_SET_NOTE, format_figure=format_p_value, in_latex=False),
+    ]
+    if with_seconds:
+        heads.append(
+            Column("s / 10,000 reviews", digits=3, note=_SPEED_NOTE, key="seconds per 10k")
         )
-        for line in table.lines
+    if own_users:
+        heads.append("users")
+    heads += [f"users without {metric_heading(metric)}" for metric in uneven_metrics]
+
+    best_labels = {metric: table.best_labels(metric) for metric in metrics}
+    rows = []
+    for line in table.rows:
+        label = line.file.label
+        cells: list[Cell] = [label, line.rank]
+        # In the form of srs-benchmark's tables, although intervals need not be symmetric.
+        cells += [
+            make_figure(line.means[metric], label in best_labels[metric]) for metric in metrics
+        ]
+        cells += [
+            line.file.parameter_count,
+            line.file.inputs,
+            make_figure_with_ends(line.to_best),
+            Figure(line.confidence_set_p_value),
+        ]
+        if with_seconds:
+            cells.append(make_figure(line.file.seconds_per_10k))
+        if own_users:
+            cells.append(line.users)
+        cells += [line.undefined_users[metric] for metric in uneven_metrics]
+        rows.append(cells)
+    return Table.from_rows(
+        f"{prefix}means-by-{table.weighting.replace(' ', '-')}",
+        _WEIGHTING_TITLES[table.weighting],
+        heads,
+        rows,
+        faint_rows=tuple(k for k, line in enumerate(table.rows) if line.file.is_baseline),
     )
-    baselines = tuple(k for k, line in enumerate(table.lines) if line.file.is_baseline)
-    name = f"{name}means-by-{table.weighting.replace(' ', '-')}"
-    return Table.of(name, _WEIGHTED[table.weighting], heads, rows, faint=baselines)
 
 
-def _means_picture(comparison: Comparison, name: str) -> Picture:
+def _build_means_picture(comparison: Comparison, name: str) -> Picture:
     metric = comparison.metric
     labels = [file.label for file in comparison.files]
-    series, baselines = [], []
-    for table in comparison.tables[1::-1]:
-        means = {line.file.label: line.means[metric] for line in table.lines}
-        bounds = [(means[each].estimate, means[each].low, means[each].high) for each in labels]
+    series = []
+    baselines = []
+    for table in comparison.leaderboards[1::-1]:
+        means_by_label = {line.file.label: line.means[metric] for line in table.rows}
+        means = [means_by_label[label] for label in labels]
+        bounds = [(mean.estimate, mean.low, mean.high) for mean in means]
         series.append((f"by {table.weighting}", bounds))
-        baselines += [line.means[metric].estimate for line in table.lines if line.file.is_baseline][
-            :1
-        ]
-    return Picture(
-        f"{name}means",
-        f"Mean {heading(metric)} with 99 % intervals"
-        + (", the baseline as lines" if baselines else ""),
-        pictures.intervals(labels, series, heading(metric), baselines),
-    )
+        baseline_lines = [line for line in table.rows if line.file.is_baseline]
+        if baseline_lines:
+            baselines.append(baseline_lines[0].means[metric].estimate)
+    title = f"Mean {metric_heading(metric)} with 99 % intervals"
+    if baselines:
+        title += ", the baseline as lines"
+    chart = pictures.interval_chart(labels, series, metric_heading(metric), baselines)
+    return Picture(f"{name}means", title, chart)
 
 
 # Pairs of models: matrices, and every figure in long form
 
 
-def _readable(comparison: Comparison, named: Sequence[str]) -> list[int]:
-    """Positions of the models of a matrix.
+def _select_matrix_models(comparison: Comparison, chosen_labels: Sequence[str]) -> list[int]:
+    """Return the positions of the models that a matrix shows.
 
-    Those with the labels `named`, in that order. Where there are not two of them, all; of more
-    than twelve the best twelve, one configuration of each model: that which has its name, if there
-    is one. The baseline is one of them.
+    Models with the labels `chosen_labels`, in that order. If fewer than two of them exist: all
+    models or, of more than twelve, the best twelve, with one configuration of each model: the one
+    with the model's name, if there is one. The baseline is among them.
     """
     files = comparison.files
     labels = [file.label for file in files]
-    meant = [labels.index(each) for each in named if each in labels]
-    if len(meant) > 1:
-        return meant
-    if len(files) <= _READABLE:
+    chosen_positions = [labels.index(label) for label in chosen_labels if label in labels]
+    if len(chosen_positions) > 1:
+        return chosen_positions
+    if len(files) <= _MAX_MATRIX_MODELS:
         return list(range(len(files)))
-    chosen: dict[str, int] = {}
+    position_by_model: dict[str, int] = {}
     for position, file in enumerate(files):
-        if (configuration := file.configuration) is None:
-            model, named_so = file.name, True
+        configuration = file.configuration
+        if configuration is None:
+            model = file.name
+            has_model_name = True
         else:
             model = configuration.model.name
-            named_so = file.name in (model, configuration.model.standard)
-        if named_so:
-            chosen[model] = position
-        chosen.setdefault(model, position)
-    baselines = [k for k in chosen.values() if files[k].is_baseline][:1]
-    others = sorted(k for k in chosen.values() if k not in baselines)
-    return sorted([*others[: _READABLE - len(baselines)], *baselines])
+            has_model_name = file.name in (model, configuration.model.standard)
+        if has_model_name:
+            position_by_model[model] = position
+        position_by_model.setdefault(model, position)
+    positions = list(position_by_model.values())
+    baselines = [position for position in positions if files[position].is_baseline][:1]
+    rivals = sorted(position for position in positions if position not in baselines)
+    return sorted([*rivals[: _MAX_MATRIX_MODELS - len(baselines)], *baselines])
 
 
-def _pairs_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
-    """Matrices of superiority, mean differences and effect sizes, of the models at `chosen`."""
-    words = heading(comparison.metric)
-    matrices = partial(_matrices, comparison, chosen)
-    shares = stats.superiority(comparison.losses)
+def _build_pairs_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
+    """Return matrices of superiority, mean differences and effect sizes.
+
+    They show the models at the positions `chosen`.
+    """
+    words = metric_heading(comparison.metric)
+    matrices = partial(_build_matrices, comparison, chosen)
+    shares = stats.compute_superiority(comparison.losses)
     title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
-    squares = [list(map(_share, row)) for row in shares.tolist()]
+    squares = [list(map(_superiority_cell, row)) for row in shares.tolist()]
     share = Column("", 1, percent=True)
-    blocks: list[Block] = [_CAVEAT, _SET_UP]
-    blocks += matrices(f"{name}superiority", title, _figures(shares), share, squares)
+    blocks: list[Block] = [_SUPERIORITY_CAVEAT, _SETUP_CAVEAT]
+    blocks += matrices(f"{name}superiority", title, _make_figures(shares), share, squares)
     for weighting, differences in zip(WEIGHTINGS[:2], comparison.differences, strict=False):
         title = (
             f"Mean difference of {words}, row minus column, by {weighting}, with both ends of its "
             f"{stats.CONFIDENCE * 100:.0f} % interval"
         )
-        ends = [list(map(with_ends, row)) for row in differences]
-        squares = [[_gap(each, comparison.paired.sign) for each in row] for row in differences]
-        named, hatched = f"{name}differences-by-{weighting}", "0 lies between them"
-        blocks += matrices(named, title, ends, Column("", signed=True), squares, hatched)
-    known = [("superiority", shares)]
+        cells: list[list[Cell]] = []
+        squares = []
+        for row in differences:
+            cells.append(list(map(make_figure_with_ends, row)))
+            squares.append(
+                [_difference_cell(difference, comparison.paired.loss_sign) for difference in row]
+            )
+        blocks += matrices(
+            f"{name}differences-by-{weighting}",
+            title,
+            cells,
+            Column("", signed=True),
+            squares,
+            "0 lies between them",
+        )
+    figures = [("superiority", shares)]
     for kind, short, test, effects in (
         ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", stats.wilcoxon_effects),
         ("cohens-d", "d", "Cohen's d of the paired t-test", stats.t_effects),
     ):
         effect, p_values = effects(comparison.losses)
-        adjusted = stats.holm(p_values)
-        title = f"{test} of {words}: above 0 where the row's model is better"
-        squares = [list(map(_effect, *each)) for each in zip(effect, adjusted <= SURE, strict=True)]
-        hatched = f"p > {SURE} (Holm, over all pairs)"
-        cells = _figures(effect)
-        blocks += matrices(f"{name}{kind}", title, cells, Column("", 3), squares, hatched)
-        known += [(short, effect), (f"{short} p", p_values), (f"{short} p holm", adjusted)]
-    return Section(f"Pairs of models by {words}", (*blocks, _long(comparison, name, known)))
+        adjusted = stats.adjust_by_holm(p_values)
+        is_significant = adjusted <= SIGNIFICANCE_LEVEL
+        squares = [
+            list(map(_effect_cell, effect_row, significance_row))
+            for effect_row, significance_row in zip(effect, is_significant, strict=True)
+        ]
+        blocks += matrices(
+            f"{name}{kind}",
+            f"{test} of {words}: above 0 where the row's model is better",
+            _make_figures(effect),
+            Column("", 3),
+            squares,
+            f"p > {SIGNIFICANCE_LEVEL} (Holm, over all pairs)",
+        )
+        figures += [(short, effect), (f"{short} p", p_values), (f"{short} p holm", adjusted)]
+    blocks.append(_build_pairs_table(comparison, name, figures))
+    return Section(f"Pairs of models by {words}", tuple(blocks))
 
 
-def _figures(values: FloatArray) -> list[list[Figure]]:
+def _make_figures(values: FloatArray) -> list[list[Figure]]:
     return [list(map(Figure, row)) for row in values.tolist()]
 
 
-def _share(value: float) -> _Square:
+def _superiority_cell(value: float) -> _MatrixCell:
     return (f"{100 * value:.1f}", value) if math.isfinite(value) else None
 
 
-def _gap(difference: stats.MeanInterval | None, sign: int) -> _Square:
-    """A difference above its two ends; `sign` is 1 where less is better."""
+def _difference_cell(difference: stats.MeanInterval | None, sign: int) -> _MatrixCell:
+    """Return a difference above its two ends; `sign` is 1 where less is better."""
     if difference is None or not math.isfinite(difference.low):
         return None
-    lines = written(with_ends(difference), Column("", signed=True)).replace(", ", " ").split()
-    unsure, less = difference.low <= 0 <= difference.high, difference.high < 0
-    shade = math.nan if unsure else 0.9 if less == (sign > 0) else 0.1
-    return "\n".join(each.strip("[]") for each in lines), shade
+    text = format_cell(make_figure_with_ends(difference), Column("", signed=True))
+    words = text.replace(", ", " ").split()
+    lines = "\n".join(word.strip("[]") for word in words)
+    if difference.low <= 0 <= difference.high:
+        return lines, math.nan
+    is_less = difference.high < 0
+    less_is_better = sign > 0
+    return lines, 0.9 if is_less == less_is_better else 0.1
 
 
-def _effect(value: float, sure: bool) -> _Square:
-    """In three sizes to either side, as srs-benchmark has it."""
+def _effect_cell(value: float, is_significant: bool) -> _MatrixCell:
+    """Return an effect shaded in three sizes to either side, as in srs-benchmark."""
     if not math.isfinite(value):
         return None
-    size = (1 + (abs(value) > _MEDIUM) + (abs(value) > _LARGE)) / 6
-    shade = 0.5 + math.copysign(size, value) if sure else math.nan
-    return with_sign(f"{value:.2f}", signed=False), shade
+    text = with_sign(f"{value:.2f}", signed=False)
+    if not is_significant:
+        return text, math.nan
+    size = 1
+    if abs(value) > _MEDIUM_EFFECT:
+        size = 2
+    if abs(value) > _LARGE_EFFECT:
+        size = 3
+    return text, 0.5 + math.copysign(size / 6, value)
 
 
-def _matrices(
+def _build_matrices(
     comparison: Comparison,
     chosen: Sequence[int],
     name: str,
     title: str,
     cells: Sequence[Sequence[Cell]],
     column: Column,
-    squares: Sequence[Sequence[_Square]],
-    hatched: str = "",
+    squares: Sequence[Sequence[_MatrixCell]],
+    hatching_note: str = "",
 ) -> list[Block]:
-    """What is said of pairs as a picture and a table: of chosen models and, folded, of all."""
-    of_picture = f"{title}; hatched where {hatched}" if hatched else title
+    """Return figures of pairs as picture and table: of chosen models and, folded, of all."""
+    picture_title = f"{title}; hatched where {hatching_note}" if hatching_note else title
 
-    def matrix(chosen: Sequence[int], name: str) -> Picture:
-        labels = [comparison.files[k].label for k in chosen]
+    def matrix(positions: Sequence[int], name: str) -> Picture:
+        labels = [comparison.files[position].label for position in positions]
         heads = ["model", *(replace(column, title=label) for label in labels)]
-        rows = [
-            [label, *(cells[k][other] for other in chosen)]
-            for label, k in zip(labels, chosen, strict=True)
-        ]
-        drawn = pictures.matrix(labels, [[squares[k][other] for other in chosen] for k in chosen])
-        return Picture(name, of_picture, drawn, Table.of(name, title, heads, rows))
+        rows = []
+        shown_squares = []
+        for label, row in zip(labels, positions, strict=True):
+            rows.append([label, *(cells[row][rival] for rival in positions)])
+            shown_squares.append([squares[row][rival] for rival in positions])
+        chart = pictures.matrix_chart(labels, shown_squares)
+        return Picture(name, picture_title, chart, Table.from_rows(name, title, heads, rows))
 
-    made: list[Block] = [matrix(chosen, name)]
-    if len(chosen) < len(comparison.files):
-        every = (matrix(range(len(comparison.files)), f"{name}-all"),)
-        made.append(Section(f"All {len(comparison.files)} models", every, folded=True))
-    return made
+    blocks: list[Block] = [matrix(chosen, name)]
+    count = len(comparison.files)
+    if len(chosen) < count:
+        all_models = matrix(range(count), f"{name}-all")
+        blocks.append(Section(f"All {count} models", (all_models,), folded=True))
+    return blocks
 
 
-def _long(comparison: Comparison, name: str, figures: Sequence[tuple[str, FloatArray]]) -> Table:
-    """A row for each two models, with all that is known of them; for files only."""
+def _build_pairs_table(
+    comparison: Comparison, name: str, figures: Sequence[tuple[str, FloatArray]]
+) -> Table:
+    """Return a row with all figures for each ordered pair of models; for files only."""
     labels = [file.label for file in comparison.files]
-    heads = ["model", "other", *(f"difference by {each}" for each in WEIGHTINGS)]
-    rows = [
-        [
-            labels[row],
-            labels[column],
-            *(with_ends(of_pairs[row][column]) for of_pairs in comparison.differences),
-            *(Figure(float(values[row, column])) for _, values in figures),
-        ]
-        for row, column in permutations(range(len(labels)), 2)
-    ]
-    heads += [each for each, _ in figures]
-    return Table.of(f"{name}pairs", "Pairs of models", heads, rows, shown=False)
+    heads = ["model", "other"]
+    heads += [f"difference by {weighting}" for weighting in WEIGHTINGS]
+    heads += [title for title, _ in figures]
+    rows = []
+    for row, column in permutations(range(len(labels)), 2):
+        cells: list[Cell] = [labels[row], labels[column]]
+        for differences in comparison.differences:
+            cells.append(make_figure_with_ends(differences[row][column]))
+        for _, values in figures:
+            cells.append(Figure(float(values[row, column])))
+        rows.append(cells)
+    return Table.from_rows(f"{name}pairs", "Pairs of models", heads, rows, is_shown=False)
 
 
 # Sizes and distributions
 
 
-def _sizes(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
-    groups = comparison.by_size
-    words = heading(comparison.metric)
+def _build_size_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
+    groups = comparison.size_groups
+    words = metric_heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    table = Table.of(
+    table = Table.from_rows(
         f"{name}by-size",
         f"Mean {words} by size of the collection, every user counting the same",
         ("evaluated reviews", "users", *labels),
@@ -347,43 +430,54 @@ def _sizes(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
     )
     if len(groups) < 2:
         return Section("By size of the collection", (table,))
-    chosen = chosen[:_LINES]
-    baseline = next((k for k, file in enumerate(comparison.files) if file.is_baseline), None)
-    if baseline is not None and baseline not in chosen:
-        chosen = [*chosen[: _LINES - 1], baseline]
-    drawn = pictures.lines(
+    positions = chosen[:_MAX_LINES]
+    baseline = next(
+        (position for position, file in enumerate(comparison.files) if file.is_baseline), None
+    )
+    if baseline is not None and baseline not in positions:
+        positions = [*positions[: _MAX_LINES - 1], baseline]
+    series = []
+    for position in positions:
+        losses = [float(means[position]) for _, means in groups]
+        series.append((labels[position], losses))
+    chart = pictures.line_chart(
         [float(np.median(sizes)) for sizes, _ in groups],
-        [(labels[k], [float(means[k]) for _, means in groups]) for k in chosen],
+        series,
         "evaluated reviews of a user (median of each group)",
         f"mean {words}",
         logarithmic=True,
     )
-    picture = Picture(table.name, f"Mean {words} over collection size", drawn, table)
+    picture = Picture(table.name, f"Mean {words} over collection size", chart, table)
     return Section("By size of the collection", (picture,))
 
 
-def _distribution(comparison: Comparison, name: str) -> Section:
-    words = heading(comparison.metric)
+def _build_distribution_section(comparison: Comparison, name: str) -> Section:
+    words = metric_heading(comparison.metric)
     labels = [file.label for file in comparison.files]
-    heads = [
-        Column("median" if each == 50 else f"{each} %", key=f"percentile {each}")
-        for each in PERCENTILES
-    ]
-    columns = zip(labels, comparison.percentiles.T.tolist(), strict=True)
-    rows = ([label, *map(Figure, column)] for label, column in columns)
+    heads: list[str | Column] = ["model"]
+    for percentile in PERCENTILES:
+        title = "median" if percentile == 50 else f"{percentile} %"
+        heads.append(Column(title, key=f"percentile {percentile}"))
+    values_by_model = zip(labels, comparison.percentiles.T.tolist(), strict=True)
+    rows = ([label, *map(Figure, values)] for label, values in values_by_model)
     title = f"Percentiles of {words} over users"
-    table = Table.of(f"{name}percentiles", title, ["model", *heads], rows)
+    table = Table.from_rows(f"{name}percentiles", title, heads, rows)
     title = f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
-    drawn = pictures.spreads(labels, comparison.percentiles, words)
-    return Section(
-        "Distribution over users", (Picture(f"{name}distribution", title, drawn, table),)
+    chart = pictures.distribution_chart(labels, comparison.percentiles, words)
+    picture = Picture(f"{name}distribution", title, chart, table)
+    return Section("Distribution over users", (picture,))
+
+
+def _build_averages_section(averages: Sequence[stats.Averages], name: str) -> Section:
+    """Return a section that shows the averaging modes side by side."""
+    modes = [
+        mode for mode in stats.AVERAGING_MODES if any(mode in model.means for model in averages)
+    ]
+    metrics = list(
+        dict.fromkeys(
+            metric for model in averages for means in model.means.values() for metric in means
+        )
     )
-
-
-def _averages(averages: Sequence[stats.Averages], name: str) -> Section:
-    """Averaging modes side by side."""
-    modes = [mode for mode in stats.MODES if any(mode in each.means for each in averages)]
-    metrics = list(dict.fromkeys(m for each in averages for of in each.means.values() for m in of))
     blocks: list[Block] = [
         "The same predictions, averaged in different ways: over all reviews at once (global), over "
         "the figures of users, of decks or of cards. Groups for which a figure is not defined are "
@@ -391,69 +485,107 @@ def _averages(averages: Sequence[stats.Averages], name: str) -> Section:
         "Over the users of whom all models listed have a prediction of every evaluated review."
     ]
     for metric in metrics:
-        by_mode = {mode: stats.places(averages, mode, metric) for mode in modes}
+        ranks_by_mode = {mode: stats.compute_ranks(averages, mode, metric) for mode in modes}
         heads = ["model"]
-        rows: list[list[Cell]] = [[each.label] for each in averages]
-        for mode, of_mode in by_mode.items():
+        rows: list[list[Cell]] = [[model.label] for model in averages]
+        for mode, ranks in ranks_by_mode.items():
             heads += [mode if mode == "global" else f"by {mode}", f"place, {mode}"]
-            for row, each, place in zip(rows, averages, of_mode, strict=True):
-                row += [figure(each.means.get(mode, {}).get(metric)), place]
-        blocks.append(Table.of(f"{name}averages-{metric}", _arrow(metric), heads, rows))
-        changing = [
-            each.label
-            for k, each in enumerate(averages)
-            if len({by_mode[mode][k] for mode in modes if mode in each.means}) > 1
-        ]
+            for row, model, rank in zip(rows, averages, ranks, strict=True):
+                row += [make_figure(model.means.get(mode, {}).get(metric)), rank]
         blocks.append(
-            f"Places by {heading(metric)} that change with the averaging: {listed(changing)}."
-            if changing
-            else f"No place by {heading(metric)} changes with the averaging."
+            Table.from_rows(f"{name}averages-{metric}", _heading_with_arrow(metric), heads, rows)
         )
+        changing = []
+        for position, model in enumerate(averages):
+            ranks_of_model = {
+                ranks_by_mode[mode][position] for mode in modes if mode in model.means
+            }
+            if len(ranks_of_model) > 1:
+                changing.append(model.label)
+        words = metric_heading(metric)
+        if changing:
+            blocks.append(
+                f"Places by {words} that change with the averaging: {join_names(changing)}."
+            )
+        else:
+            blocks.append(f"No place by {words} changes with the averaging.")
     heads = ["model", *modes, *(f"AUC undefined, {mode}" for mode in modes)]
     rows = []
-    for each in averages:
-        undefined = (each.undefined.get(mode, {}).get("AUC") for mode in modes)
-        rows.append([each.label, *map(each.groups.get, modes), *undefined])
-    counts = Table.of(f"{name}averages-groups", "What is averaged over", heads, rows)
+    for model in averages:
+        undefined = (model.undefined.get(mode, {}).get("AUC") for mode in modes)
+        rows.append([model.label, *map(model.groups.get, modes), *undefined])
+    counts = Table.from_rows(f"{name}averages-groups", "What is averaged over", heads, rows)
     return Section("Averaging", (*blocks, counts))
 
 
 # Against a baseline
 
 
-def changes_section(
-    files: Sequence[ResultFile], old: Sequence[ResultFile], metric: str, metrics: Sequence[str]
+def build_changes_section(
+    files: Sequence[ResultFile],
+    baseline_files: Sequence[ResultFile],
+    metric: str,
+    metrics: Sequence[str],
 ) -> Section:
-    found = changes(files, old, metric, metrics)
-    shown = dict.fromkeys((metric, *metrics))
-
-    of_metrics = [(metric, place) for metric in shown for place in (1, 0)]
-    heads = (
-        *("model", Column("users", note="in both runs, evaluated on as many reviews")),
-        *(Column("verdict by users", note=f"on {heading(metric)}"), "by reviews"),
-        *(Column(f"{heading(of)} by {WEIGHTINGS[k]}", signed=True) for of, k in of_metrics),
-        *("users better", "worse", "only before", "only now"),
+    changes = compare_runs(files, baseline_files, metric, metrics)
+    heads: list[str | Column] = [
+        "model",
+        Column("users", note="in both runs, evaluated on as many reviews"),
+        Column("verdict by users", note=f"on {metric_heading(metric)}"),
+        "by reviews",
+    ]
+    # Every user counting the same first, then weighted by reviews.
+    differences = [
+        (shown_metric, weighting)
+        for shown_metric in dict.fromkeys((metric, *metrics))
+        for weighting in (WEIGHTINGS.index("users"), WEIGHTINGS.index("reviews"))
+    ]
+    for shown_metric, weighting in differences:
+        title = f"{metric_heading(shown_metric)} by {WEIGHTINGS[weighting]}"
+        heads.append(Column(title, signed=True))
+    heads += [
+        "users better",
+        "worse",
+        "only before",
+        "only now",
         Column("other reviews", note="users evaluated on another number of reviews"),
-    )
-    rows = (
-        (
-            *(each.file.label, each.users, each.verdict("users"), each.verdict("reviews")),
-            *(with_ends(each.differences[of][k]) for of, k in of_metrics),
-            *(each.better, each.worse, each.only_before, each.only_now, each.other_reviews),
-        )
-        for each in found
-    )
+    ]
+    rows = []
+    for change in changes:
+        cells: list[Cell] = [
+            change.file.label,
+            change.users,
+            change.verdict("users"),
+            change.verdict("reviews"),
+        ]
+        for shown_metric, weighting in differences:
+            cells.append(make_figure_with_ends(change.differences[shown_metric][weighting]))
+        cells += [
+            change.users_better,
+            change.users_worse,
+            change.users_only_before,
+            change.users_only_now,
+            change.users_with_other_reviews,
+        ]
+        rows.append(cells)
     blocks: list[Block] = [
         "New minus old, paired by user, with the ends of the 99 % interval in brackets; a verdict "
         "needs an interval that leaves out 0."
     ]
-    if found:
-        blocks.append(Table.of("changes", "", heads, rows))
-    now, before = ({file.name: file.label for file in each} for each in (files, old))
+    if changes:
+        blocks.append(Table.from_rows("changes", "", heads, rows))
+    labels = {file.name: file.label for file in files}
+    baseline_labels = {file.name: file.label for file in baseline_files}
     for words, missing in (
-        ("Only in the baseline", [before[name] for name in before if name not in now]),
-        ("Not in the baseline", [now[name] for name in now if name not in before]),
+        (
+            "Only in the baseline",
+            [label for name, label in baseline_labels.items() if name not in labels],
+        ),
+        (
+            "Not in the baseline",
+            [label for name, label in labels.items() if name not in baseline_labels],
+        ),
     ):
         if missing:
-            blocks.append(f"{words}: {listed(sorted(missing), 20)}.")
+            blocks.append(f"{words}: {join_names(sorted(missing), 20)}.")
     return Section("What changed against the baseline", tuple(blocks))

@@ -1,7 +1,7 @@
-"""What the command line shows: rich tables on stdout, live progress on stderr.
+"""Show results on the command line: rich tables on stdout, live progress on stderr.
 
-Without a terminal there are no control codes and no progress, and widths are fixed. Rich is loaded
-by what draws with it, so that a sentence on stderr waits for nothing.
+Without a terminal there are no control codes and no live progress, and widths are fixed. Functions
+that draw load rich themselves, so that a sentence on stderr does not wait for it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from srs_eval.data.errors import counted, harmless
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_strong
-from srs_eval.report.formats import clock
+from srs_eval.data.errors import format_count, sanitize
+from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_best
+from srs_eval.report.formats import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import Planned
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.ranking import Group as Ranking
+    from srs_eval.engine.ranking import RankingGroup as Ranking
     from srs_eval.engine.run import Event, Run
 
 _PLAIN_WIDTH = 80
-_PLAIN_SECONDS = 60.0  # between lines of progress without a terminal
-_ELSEWHERE = "--html, --md and --csv"  # where columns are that do not fit
-_LONGEST_CELL = 40
-_LEAST_NAME, _LONGEST_WORD = 14, 18  # of a column that folds, where no word needs more
+_PLAIN_PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
+_FULL_TABLE_OPTIONS = "--html, --md and --csv"  # options that write the columns that do not fit
+_MAX_CELL_WIDTH = 40
+# A folding column keeps at least the first width, and more for words up to the second.
+_MIN_NAME_WIDTH = 14
+_MAX_WORD_WIDTH = 18
 _SENTENCE_WIDTH = 80
-INPUTS = {
+INPUT_MEANINGS = {
     "IL": "interval lengths in days",
     "FIL": "interval lengths in fractions of a day",
     "G": "grades",
@@ -43,36 +45,43 @@ INPUTS = {
 }
 
 
-def console_for(stream: IO[str]) -> Console:
-    """A console for stdout or stderr; plain text of fixed width where it is no terminal.
+def make_console(stream: IO[str]) -> Console:
+    """Return a console for stdout or stderr; plain text of fixed width if it is no terminal.
 
-    Whatever is printed is made harmless: only rich's own control codes reach a terminal.
+    All printed text is made harmless: only rich's own control codes reach a terminal.
     """
     from rich.console import Console
     from rich.segment import Segment
 
     class Harmless(Console):
-        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
-            for text, style, control in super().render(*given, **options):
-                yield Segment(text if control else harmless(text), style, control)
+        def render(self, *arguments: Any, **keywords: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*arguments, **keywords):
+                yield Segment(text if control else sanitize(text), style, control)
 
-    plain = {"width": _PLAIN_WIDTH, "force_terminal": False, "legacy_windows": False}
-    how: dict[str, Any] = {} if stream.isatty() else {**plain, "color_system": None}
-    return Harmless(file=stream, highlight=False, **how)
+    if stream.isatty():
+        return Harmless(file=stream, highlight=False)
+    return Harmless(
+        file=stream,
+        highlight=False,
+        width=_PLAIN_WIDTH,
+        force_terminal=False,
+        legacy_windows=False,
+        color_system=None,
+    )
 
 
 def say(text: str) -> None:
-    """A line for the person, on stderr, made harmless."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    """Print a line for the user on stderr, made harmless."""
+    print(sanitize(text), file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
-    """Lines of plain text on stdout, made harmless."""
-    print(harmless(text))
+    """Print lines of plain text on stdout, made harmless."""
+    print(sanitize(text))
 
 
-def open_page(path: Path) -> None:
-    """In the browser, if there is one."""
+def open_in_browser(path: Path) -> None:
+    """Open a page in the browser, if there is one."""
     import webbrowser
 
     page = path.expanduser().resolve()
@@ -80,130 +89,154 @@ def open_page(path: Path) -> None:
         say(f'No browser was found: open "{page}" yourself.')
 
 
-def spans(ranges: Sequence[tuple[int, int]], most: int = 5) -> str:
-    """First and last ids in words: "3, 7-9 and more"."""
-    named = [str(a) if a == b else f"{a}-{b}" for a, b in ranges[:most]]
-    return ", ".join(named) + (" and more" if len(ranges) > most else "")
+def format_ranges(ranges: Sequence[tuple[int, int]], limit: int = 5) -> str:
+    """Format ranges of ids, given by first and last id: "3, 7-9 and more"."""
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:limit]]
+    listing = ", ".join(texts)
+    return f"{listing} and more" if len(ranges) > limit else listing
 
 
 # --- tables --------------------------------------------------------------------
 
 
-def document_text(document: Document, width: int, elsewhere: str = _ELSEWHERE) -> RenderableType:
-    """A report's sentences and tables; what is folded on a page is left out.
+def render_document(
+    document: Document, width: int, full_table_hint: str = _FULL_TABLE_OPTIONS
+) -> RenderableType:
+    """Render a report's sentences and tables; sections that a page folds are left out.
 
-    Of a table that is too wide the last columns are left out, and it is told where they are.
+    A table that is too wide loses its last columns, and a line below it says where they are.
     """
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(document.title, "bold"), ""] if document.title else []
-    parts += map(Text, document.lead)
+    lines: list[RenderableType] = []
+    if document.title:
+        lines += [Text(document.title, "bold"), ""]
+    lines += map(Text, document.lead)
     for section in document.sections:
-        parts += _section_text(section, width, elsewhere)
-    return Group(*parts)
+        lines += _render_section(section, width, full_table_hint)
+    return Group(*lines)
 
 
-def _section_text(section: Section, width: int, elsewhere: str) -> list[RenderableType]:
+def _render_section(section: Section, width: int, full_table_hint: str) -> list[RenderableType]:
     from rich.text import Text
 
     if section.folded:
         return []
-    parts: list[RenderableType] = ["", Text(section.title, "bold underline")]
+    lines: list[RenderableType] = ["", Text(section.title, "bold underline")]
     for block in section.blocks:
-        table = block.table if isinstance(block, Picture) else block
-        if isinstance(table, str):
-            parts += ["", Text(table)]
-        elif isinstance(table, Table) and table.shown:
-            parts += ["", *table_text(table, width, elsewhere=elsewhere)]
-        elif isinstance(table, Section):
-            parts += _section_text(table, width, elsewhere)
-    return parts
+        content = block.table if isinstance(block, Picture) else block
+        if isinstance(content, str):
+            lines += ["", Text(content)]
+        elif isinstance(content, Table) and content.is_shown:
+            lines += ["", *render_table(content, width, full_table_hint=full_table_hint)]
+        elif isinstance(content, Section):
+            lines += _render_section(content, width, full_table_hint)
+    return lines
 
 
-def table_text(
-    table: Table, width: int, *, gap: int = 2, elsewhere: str | None = _ELSEWHERE
+def render_table(
+    table: Table, width: int, *, gap: int = 2, full_table_hint: str | None = _FULL_TABLE_OPTIONS
 ) -> list[RenderableType]:
-    """A table below its title.
+    """Render a table below its title.
 
-    Where some columns can give room they do; else the last are left out, and it is told where
-    they are. Without `elsewhere` all give room.
+    Columns that can give room do so; if there are none, the last columns are left out, and a line
+    says where they are. Without `full_table_hint` all columns give room.
     """
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(
+    rich_table = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0)
     )
-    texts, right = table.texts(), table.right
-    wide = [k for k, column in enumerate(table.columns) if width >= column.from_width]
-    can_give = elsewhere is None or any(table.columns[k].gives for k in wide)
+    texts = table.format_rows()
+    right_aligned = table.right_aligned
+    candidates = [k for k, column in enumerate(table.columns) if width >= column.min_width]
+    can_give = full_table_hint is None or any(table.columns[k].overflow for k in candidates)
     room = width
     shown: list[int] = []
-    for k in wide:
+    for k in candidates:
         column = table.columns[k]
-        longest = max((len(row[k]) for row in texts), default=0)
-        room -= min(max(len(column.title), longest), _LONGEST_CELL) + gap
+        cells = [row[k] for row in texts]
+        longest = max(map(len, cells), default=0)
+        room -= min(max(len(column.title), longest), _MAX_CELL_WIDTH) + gap
         if len(shown) >= 2 and room < 0 and not can_give:
             break
-        folds = column.gives == "fold" or (longest > _LONGEST_CELL and not can_give)
-        made.add_column(
+        no_wrap = False
+        min_width = None
+        max_width = None
+        if column.overflow == "fold":
+            min_width = _min_column_width(cells, width)
+        elif not column.overflow:
+            if longest > _MAX_CELL_WIDTH and not can_give:
+                max_width = _MAX_CELL_WIDTH
+            else:
+                no_wrap = full_table_hint is not None
+        rich_table.add_column(
             Text(column.title),
-            justify="right" if right[k] else "left",
+            justify="right" if right_aligned[k] else "left",
             overflow="fold",
-            no_wrap=elsewhere is not None and not folds and not column.gives,
-            min_width=_least([row[k] for row in texts], width) if column.gives == "fold" else None,
-            max_width=_LONGEST_CELL if folds and not column.gives else None,
+            no_wrap=no_wrap,
+            min_width=min_width,
+            max_width=max_width,
         )
         shown.append(k)
-    for number, (row, cells) in enumerate(zip(table.rows, texts, strict=True)):
-        drawn = [Text(cells[k], "bold" if is_strong(row[k]) else "") for k in shown]
-        for k, text in zip(shown, drawn, strict=True):
-            if table.columns[k].gives == "cut":
-                text.no_wrap, text.overflow = True, "ellipsis"
-        made.add_row(*drawn, style="dim" if number in table.faint else None)
-    parts: list[RenderableType] = [Text(table.title, "bold")] if table.title else []
-    parts.append(made)
-    if left_out := len(wide) - len(shown):
-        parts.append(Text(f"{counted(left_out, 'column')} more in {elsewhere}", "dim"))
-    return parts
+    for number, (row, row_texts) in enumerate(zip(table.rows, texts, strict=True)):
+        row_cells = []
+        for k in shown:
+            text = Text(row_texts[k], "bold" if is_best(row[k]) else "")
+            if table.columns[k].overflow == "cut":
+                text.no_wrap = True
+                text.overflow = "ellipsis"
+            row_cells.append(text)
+        rich_table.add_row(*row_cells, style="dim" if number in table.faint_rows else None)
+    lines: list[RenderableType] = []
+    if table.title:
+        lines.append(Text(table.title, "bold"))
+    lines.append(rich_table)
+    omitted = len(candidates) - len(shown)
+    if omitted:
+        lines.append(Text(f"{format_count(omitted, 'column')} more in {full_table_hint}", "dim"))
+    return lines
 
 
-def _least(cells: Sequence[str], width: int) -> int:
-    """What a column that folds keeps, so that no name of a model is broken."""
-    words = [len(word) for cell in cells for word in cell.split()]
-    longest = max((each for each in words if each <= _LONGEST_WORD), default=0)
-    return min(max(longest, _LEAST_NAME), width // 2)
+def _min_column_width(cells: Sequence[str], width: int) -> int:
+    """Return the width that a folding column keeps, so that no model name is broken."""
+    lengths = [len(word) for cell in cells for word in cell.split()]
+    longest = max((length for length in lengths if length <= _MAX_WORD_WIDTH), default=0)
+    return min(max(longest, _MIN_NAME_WIDTH), width // 2)
 
 
-def facts_text(facts: Iterable[tuple[str, str]]) -> RichTable:
-    """What is known of something, a line each."""
+def render_facts(facts: Iterable[tuple[str, str]]) -> RichTable:
+    """Render facts, one a line."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    made.add_column(no_wrap=True, style="dim")
-    made.add_column(overflow="fold")
-    for what, said in facts:
-        made.add_row(what, Text(said))
-    return made
+    table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, fact in facts:
+        table.add_row(name, Text(fact))
+    return table
 
 
 # --- progress ------------------------------------------------------------------
 
 
-class _Progress:
-    """Lines on stderr while the block lasts: what is done, a bar, the time, the time left.
+class _ProgressLines:
+    """Lines on stderr while a block runs: the task, a bar, the time, the time left.
 
-    None without a terminal. `stays`: they are not removed at the end.
+    Without a terminal there are none. With `stays` they are not removed at the end.
     """
 
     def __init__(self, *, left: bool = True, stays: bool = False) -> None:
         from rich import progress
 
-        console = console_for(sys.stderr)
-        columns = [progress.TextColumn("left"), progress.TimeRemainingColumn()] if left else []
+        console = make_console(sys.stderr)
+        columns: list[progress.ProgressColumn] = []
+        if left:
+            columns += [progress.TextColumn("left"), progress.TimeRemainingColumn()]
         self._progress = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(bar_width=None),
@@ -226,27 +259,27 @@ class _Progress:
         if self._live:
             self._progress.stop()
 
-    def _begin(self, task: str, words: str, total: float = 1.0) -> None:
+    def _start_task(self, task: str, description: str, total: float = 1.0) -> None:
         self._progress.start()
-        self._tasks[task] = self._progress.add_task(words, total=total)
+        self._tasks[task] = self._progress.add_task(description, total=total)
 
-    def _update(self, task: str, words: str, done: float) -> None:
-        self._progress.update(self._tasks[task], description=words, completed=done)
+    def _update_task(self, task: str, description: str, done: float) -> None:
+        self._progress.update(self._tasks[task], description=description, completed=done)
 
 
-def checking_in_words(models: Sequence[str]) -> str:
-    """Return what is said while a person's own models are checked for reading the future."""
+def describe_leak_check(models: Sequence[str]) -> str:
+    """Return the message shown while user models are checked for reading the future."""
     from srs_eval.engine.own_models import LONGEST_CHECK_S
 
-    each = " each" if len(models) > 1 else ""
+    for_each = " each" if len(models) > 1 else ""
     return (
         f"Checking whether {' and '.join(models)} can see the future: once for each version of the "
-        f"file, {LONGEST_CHECK_S:.0f} seconds{each} at most ..."
+        f"file, {LONGEST_CHECK_S:.0f} seconds{for_each} at most ..."
     )
 
 
-class RunProgress(_Progress):
-    """Follows the engine's events on stderr: one bar for all, one for each model at work."""
+class RunProgress(_ProgressLines):
+    """Progress of a run on stderr: one bar for the run, one for each model at work."""
 
     def __init__(self) -> None:
         super().__init__(left=False)
@@ -257,250 +290,291 @@ class RunProgress(_Progress):
         if isinstance(event, Prepared):
             configurations = len(event.configurations)
             if not self._live:
-                words = f"{counted(event.reviews, 'review')}, {event.evaluated:,} evaluated; "
-                say(f"{words}{counted(configurations, 'configuration')}")
-            self._begin("", f"{event.evaluated:,} reviews evaluated", configurations)
+                say(
+                    f"{format_count(event.reviews, 'review')}, {event.evaluated:,} evaluated; "
+                    f"{format_count(configurations, 'configuration')}"
+                )
+            self._start_task("", f"{event.evaluated:,} reviews evaluated", configurations)
             return
-        name, words = event.configuration.name, event.configuration.words
+        name = event.configuration.name
+        words = event.configuration.words
         match event:
             case Started():
-                self._begin(name, words + " (preparing, first run only)" * event.compiles)
+                description = words
+                if event.needs_compilation:
+                    description += " (preparing, first run only)"
+                self._start_task(name, description)
             case Progress(fraction=fraction):
-                self._update(name, words, fraction)
+                self._update_task(name, words, fraction)
             case Checking():
-                self._update(name, f"{words} (checking for leaks, first run only)", 1.0)
+                self._update_task(name, f"{words} (checking for leaks, first run only)", 1.0)
                 if not self._live:
-                    say(checking_in_words([words]))
+                    say(describe_leak_check([words]))
             case _:
                 if name in self._tasks:
                     self._progress.remove_task(self._tasks.pop(name))
                 self._progress.advance(self._tasks[""])
 
 
-class BatchProgress(_Progress):
-    """Follows a batch on stderr: rate and time left; a line a minute without a terminal."""
+class BatchProgress(_ProgressLines):
+    """Progress of a batch on stderr: rate and time left; a line a minute without a terminal."""
 
     def __init__(self) -> None:
         super().__init__(stays=True)
-        self.units = self.finished = self._failed = 0  # units: to do
-        self._start = self._told = time.monotonic()
+        self.units = 0  # how many there are to do
+        self.finished = 0
+        self._failed = 0
+        self._start = time.monotonic()
+        self._last_message_time = self._start
 
     def show(self, event: object) -> None:
         from srs_eval.benchmark.plan import CheckingModels, Planned, UnitDone
 
         match event:
             case CheckingModels(models=models):
-                say(checking_in_words(models))
+                say(describe_leak_check(models))
             case Planned():
-                self.units, self._start = event.units, time.monotonic()
-                for line in _plan_in_words(event):
+                self.units = event.units
+                self._start = time.monotonic()
+                for line in _describe_plan(event):
                     say(line)
                 if event.units:
-                    self._begin("", "starting")
+                    self._start_task("", "starting")
             case UnitDone():
-                self._failed += event.unit.status == "failed"
-                self.finished = event.finished
-                self._advance(event.share)
+                if event.unit.status == "failed":
+                    self._failed += 1
+                self.finished = event.finished_units
+                self._show_rate(event.fraction_done)
 
-    def _advance(self, share: float) -> None:
+    def _show_rate(self, fraction_done: float) -> None:
         now = time.monotonic()
-        gone = max(now - self._start, 1e-9)
-        words = f"{self.finished:,}/{self.units:,} units  {self.finished / gone:,.1f}/s"
+        elapsed = max(now - self._start, 1e-9)
+        words = f"{self.finished:,}/{self.units:,} units  {self.finished / elapsed:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
-        self._update("", words, share)
-        if not self._live and now - self._told >= _PLAIN_SECONDS:
-            self._told = now
-            say(f"{words}  about {clock(gone * (1 - share) / max(share, 1e-9))} left")
+        self._update_task("", words, fraction_done)
+        if not self._live and now - self._last_message_time >= _PLAIN_PROGRESS_SECONDS:
+            self._last_message_time = now
+            seconds_left = elapsed * (1 - fraction_done) / max(fraction_done, 1e-9)
+            say(f"{words}  about {format_duration(seconds_left)} left")
 
 
-def _plan_in_words(plan: Planned) -> Iterator[str]:
-    there = plan.present + plan.skipped_before
+def _describe_plan(plan: Planned) -> Iterator[str]:
     words = (
-        f"{counted(plan.users, 'user')}, {counted(len(plan.configurations), 'configuration')}: "
-        f"{counted(plan.units, 'unit')} to evaluate"
+        f"{format_count(plan.users, 'user')}, "
+        f"{format_count(len(plan.configurations), 'configuration')}: "
+        f"{format_count(plan.units, 'unit')} to evaluate"
     )
-    notes = [f"{there:,} are there"] if there else []
+    notes = []
+    present_units = plan.already_done + plan.already_skipped
+    if present_units:
+        notes.append(f"{present_units:,} are there")
     if plan.retried:
         notes.append(f"{plan.retried:,} failed before and are tried again")
     if notes:
         words += f" ({', '.join(notes)})"
     if plan.units:
-        jobs = counted(plan.jobs, "job") if plan.jobs else "one worker (the cluster has none yet)"
-        words += f", about {clock(plan.expected_seconds)} with {jobs}"
+        jobs = "one worker (the cluster has none yet)"
+        if plan.jobs:
+            jobs = format_count(plan.jobs, "job")
+        words += f", about {format_duration(plan.expected_seconds)} with {jobs}"
     if plan.compile_seconds:
-        words += f"; kernels are compiled first, once: {clock(plan.compile_seconds)} of it"
+        words += (
+            f"; kernels are compiled first, once: {format_duration(plan.compile_seconds)} of it"
+        )
     yield words
-    if plan.damaged:
-        are = "is" if plan.damaged == 1 else "are"
-        lines = counted(plan.damaged, "damaged line")
-        yield f"{lines} of the journal {are} ignored and evaluated again"
+    if plan.damaged_lines:
+        verb = "is" if plan.damaged_lines == 1 else "are"
+        lines = format_count(plan.damaged_lines, "damaged line")
+        yield f"{lines} of the journal {verb} ignored and evaluated again"
 
 
 @contextmanager
-def share_done(words: str) -> Iterator[Callable[[str, float], None]]:
-    """One line of progress on stderr: what is being done, how much of it, the time left.
+def progress_line(description: str) -> Iterator[Callable[[str, float], None]]:
+    """Show one line of progress on stderr: the task, how much of it is done, the time left.
 
-    Gives a function of these words and the share (0-1) that lies behind.
+    Yields a function that takes a description and the fraction done (0-1).
     """
-    with _Progress() as progress:
-        progress._begin("", words)
-        yield lambda words, share: progress._update("", words, share)
+    with _ProgressLines() as progress:
+        progress._start_task("", description)
+        yield lambda words, fraction: progress._update_task("", words, fraction)
 
 
-# --- what was found ------------------------------------------------------------
+# --- results -------------------------------------------------------------------
 
 
-def _run_table(group: Ranking, width: int, whole: bool = True) -> RenderableType:
-    """The ranking on one set of reviews, or its first ten, the baseline between the places."""
+def _render_ranking(group: Ranking, width: int, show_all: bool = True) -> RenderableType:
+    """Render the ranking on one set of reviews, or its first ten, with the baseline in between."""
     from rich.console import Group
     from rich.text import Text
 
-    from srs_eval.report.export import ranking_table
+    from srs_eval.report.export import build_ranking_table
 
-    table = ranking_table(group)
-    left_out = 0 if whole else len(table.rows) - len(table.brief or ())
-    more = [Text(f"{left_out} more: --all-models", "dim")] if left_out else []
-    table = table if whole else table.in_brief
-    model, place, *others = table.columns
-    table = replace(table, columns=(model, replace(place, title="#"), *others))
-    return Group(*table_text(table, width, gap=1), *more, Text(group.answer), "")
+    table = build_ranking_table(group)
+    omitted = 0
+    if not show_all:
+        omitted = len(table.rows) - len(table.brief_rows or ())
+        table = table.abridged
+    model, rank, *figures = table.columns
+    table = replace(table, columns=(model, replace(rank, title="#"), *figures))
+    lines = render_table(table, width, gap=1)
+    if omitted:
+        lines.append(Text(f"{omitted} more: --all-models", "dim"))
+    return Group(*lines, Text(group.summary_sentence), "")
 
 
 def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) -> None:
-    """The five questions with their answers, as the app's first screen has them."""
+    """Print the five questions with their answers, as on the app's first screen."""
     from srs_eval.advice.overview import Overview
-    from srs_eval.report.panes import as_text
+    from srs_eval.report.panes import render_first_screen
 
-    console.print(as_text(Overview.answered(log, findings).first_screen, console.width))
+    screen = Overview.from_answers(log, findings).first_screen
+    console.print(render_first_screen(screen, console.width))
     console.print()
 
 
-def show_run(run: Run, console: Console, whole: bool = True) -> None:
-    """The ranking with its answer in words; notes, failures and skips on stderr."""
-    from srs_eval.models.own_parameters import remarks
+def show_run(run: Run, console: Console, show_all: bool = True) -> None:
+    """Print the ranking with its answer in words; notes, failures and skips go to stderr."""
+    from srs_eval.models.own_parameters import make_table_remarks
 
     groups = run.groups()
-    notes: dict[str, list[str]] = {}
+    names_by_note: dict[str, list[str]] = {}
     for group in groups:
-        console.print(_run_table(group, console.width, whole))
-    for line in run.ranked():
+        console.print(_render_ranking(group, console.width, show_all))
+    for line in run.ranked_results():
         for note in line.result.notes:
-            notes.setdefault(note, []).append(line.configuration.words)
-    for note, names in notes.items():
+            names_by_note.setdefault(note, []).append(line.configuration.words)
+    for note, names in names_by_note.items():
         say(f"* {', '.join(names)}: {note}.")
     if groups:
         say("± is a 95 % interval. `srs-eval models NAME` tells what to know about a model.")
-        for remark in remarks(run.configurations):
+        for remark in make_table_remarks(run.configurations):
             say(remark)
     show_missing(run)
 
 
 def show_missing(run: Run) -> None:
-    """Failed and skipped configurations, on stderr; equal reasons are told once."""
-    for what, missing in (("failed", run.failed), ("skipped", run.skipped)):
-        reasons: dict[str, list[str]] = {}
+    """Print failed and skipped configurations on stderr, each reason once."""
+    for status, missing in (("failed", run.failed), ("skipped", run.skipped)):
+        names_by_reason: dict[str, list[str]] = {}
         for name, model in missing.items():
-            reasons.setdefault(model.reason, []).append(name)
-        for reason, names in reasons.items():
-            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-            say(f"{what}: {', '.join(names[:6])}{more}: {reason}")
+            names_by_reason.setdefault(model.reason, []).append(name)
+        for reason, names in names_by_reason.items():
+            listing = ", ".join(names[:6])
+            if len(names) > 6:
+                listing += f" and {len(names) - 6} more"
+            say(f"{status}: {listing}: {reason}")
 
 
 def print_answers(answers: Iterable[Finding], console: Console, closing: str) -> list[Finding]:
-    """Sentences as each answer comes, then the figures behind them in tables of 80 columns.
+    """Print sentences as each answer comes, then their figures in tables of 80 columns.
 
     Returns the answers.
     """
     from rich.padding import Padding
     from rich.text import Text
 
-    from srs_eval.advice.questions import REGISTRY
-    from srs_eval.advice.sentences import parameter_line
+    from srs_eval.advice.questions import QUESTION_REGISTRY
+    from srs_eval.advice.sentences import format_parameters
     from srs_eval.advice.shown import sentences, tables
-    from srs_eval.report.learner import figures
+    from srs_eval.report.learner import convert_table
 
     width = min(console.width, _SENTENCE_WIDTH)
     question = None
-    shown = []
+    printed = []
     for answer in answers:
-        shown.append(answer)
+        printed.append(answer)
         if answer.question != question:
             question = answer.question
-            console.print(Text(f"\n{REGISTRY[question].title}", "bold"))
+            console.print(Text(f"\n{QUESTION_REGISTRY[question].title}", "bold"))
         console.print(Text(f"\n{answer.subject}", "bold"))
         lines = list(sentences(answer))
         if answer.parameters is not None:
-            lines.append(f"FSRS parameters: {parameter_line(answer.parameters)}")
+            lines.append(f"FSRS parameters: {format_parameters(answer.parameters)}")
         for line in lines:
             console.print(Padding(Text(line), (0, 0, 0, 2), expand=False), width=width)
-    for table in (table for answer in shown for table in tables(answer)):
-        console.print()
-        for part in table_text(figures(table, ""), width, elsewhere=None):
-            console.print(part, width=width)
-    if shown:
+    for answer in printed:
+        for table in tables(answer):
+            console.print()
+            rendered = render_table(convert_table(table, ""), width, full_table_hint=None)
+            for renderable in rendered:
+                console.print(renderable, width=width)
+    if printed:
         console.print(f"\n{closing}", width=width, style="dim")
-    return shown
+    return printed
 
 
 # --- models --------------------------------------------------------------------
 
 
-def models_table(listed: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
-    """One line for each model, cut where room ends."""
+def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
+    """Render one line for each model, cut off at the width."""
 
-    def also(model: list[Mapping[str, Any]]) -> str:
-        first, *others = model
-        if first["needs"]:
-            return f"needs {first['needs'].partition(':')[0]} (see models {first['model']})"
-        return ", ".join(each["words"].removeprefix(f"{first['model']} ") for each in others)
-
-    seconds = Column("s/10k", in_words=lambda cell: f"{cell.value:g}")
-    heads = ("model", "family", "inputs", "params", seconds, Column("also", gives="cut"))
-    rows = (
-        (
-            *(each[0][key] for key in ("model", "family", "inputs", "parameters")),
-            *(Figure(each[0]["seconds_per_10k"]), also(each)),
+    seconds = Column("s/10k", format_figure=lambda cell: f"{cell.value:g}")
+    heads = ("model", "family", "inputs", "params", seconds, Column("also", overflow="cut"))
+    rows = []
+    for standard, *variants in _group_by_model(models):
+        model = standard["model"]
+        if standard["needs"]:
+            also = f"needs {standard['needs'].partition(':')[0]} (see models {model})"
+        else:
+            also = ", ".join(variant["words"].removeprefix(f"{model} ") for variant in variants)
+        rows.append(
+            (
+                model,
+                standard["family"],
+                standard["inputs"],
+                standard["parameters"],
+                Figure(standard["seconds_per_10k"]),
+                also,
+            )
         )
-        for each in _by_model(listed)
-    )
-    table = Table.of("models", "", heads, rows)
-    return table_text(table, width, gap=1)[0]
+    table = Table.from_rows("models", "", heads, rows)
+    return render_table(table, width, gap=1)[0]
 
 
-def model_stories(listed: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """What there is to know about models, one after another."""
+def render_model_details(models: Iterable[Mapping[str, Any]]) -> RenderableType:
+    """Render what there is to know about models, one after another."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
 
-    stories: list[RenderableType] = []
-    for first, *others in _by_model(listed):
-        inputs = [INPUTS[each] for each in first["inputs"].split(", ") if each in INPUTS]
-        apart = "apart: it learns from each review that it is evaluated on"
+    lines: list[RenderableType] = []
+    for configurations in _group_by_model(models):
+        model = configurations[0]
+        inputs = [
+            INPUT_MEANINGS[code] for code in model["inputs"].split(", ") if code in INPUT_MEANINGS
+        ]
+        rank_note = ""
+        if model["is_online"]:
+            rank_note = "apart: it learns from each review that it is evaluated on"
         facts = {
-            "needs": first["needs"],
-            "family": first["family"],
+            "needs": model["needs"],
+            "family": model["family"],
             "inputs": ", ".join(inputs) or "none",
-            "parameters": "–" if first["parameters"] is None else f"{first['parameters']:,}",
-            "evaluated on": first["evaluated_on"],
-            "time": f"about {first['seconds_per_10k']:g} s for 10,000 reviews",
-            "source": first["source"],
-            "formula": first["file"],
-            "to know": first["note"],
-            "ranked": apart if first["is_online"] else "",
+            "parameters": "–" if model["parameters"] is None else f"{model['parameters']:,}",
+            "evaluated on": model["evaluated_on"],
+            "time": f"about {model['seconds_per_10k']:g} s for 10,000 reviews",
+            "source": model["source"],
+            "formula": model["file"],
+            "to know": model["note"],
+            "ranked": rank_note,
         }
-        said = [(what, fact) for what, fact in facts.items() if fact]
-        for each in (first, *others):
-            said.append(("names" if each is first else "", each["title"]))
-            if more := [name for name in each["aliases"] if name != each["words"]]:
-                said.append(("", f"  also {', '.join(more)}"))
-        stories += [Text(first["model"], "bold"), Padding(facts_text(said), (0, 0, 1, 2))]
-    return Group(*stories)
+        shown_facts = [(name, fact) for name, fact in facts.items() if fact]
+        for number, configuration in enumerate(configurations):
+            shown_facts.append(("names" if number == 0 else "", configuration["title"]))
+            aliases = [
+                alias for alias in configuration["aliases"] if alias != configuration["words"]
+            ]
+            if aliases:
+                shown_facts.append(("", f"  also {', '.join(aliases)}"))
+        lines.append(Text(model["model"], "bold"))
+        lines.append(Padding(render_facts(shown_facts), (0, 0, 1, 2)))
+    return Group(*lines)
 
 
-def _by_model(listed: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    models: dict[str, list[Mapping[str, Any]]] = {}
-    for each in listed:
-        models.setdefault(each["model"], []).append(each)
-    return list(models.values())
+def _group_by_model(entries: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    by_model: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        by_model.setdefault(entry["model"], []).append(entry)
+    return list(by_model.values())

@@ -1,4 +1,4 @@
-"""The report on result files of many users."""
+"""Build the report on result files of many users."""
 
 from __future__ import annotations
 
@@ -10,23 +10,28 @@ from typing import Any, Literal
 
 import numpy as np
 
-from srs_eval.benchmark.leaderboard import Comparison, Standing, averaged, compare
-from srs_eval.benchmark.result_files import ResultFile, ResultFolder, home_of, read_folders
-from srs_eval.benchmark.setup import remarks, settings_in_words
+from srs_eval.benchmark.leaderboard import (
+    Comparison,
+    LeaderboardRow,
+    compare_files,
+    compute_averages,
+)
+from srs_eval.benchmark.result_files import ResultFile, ResultFolder, batch_folder_of, read_folders
+from srs_eval.benchmark.setup import describe_settings, list_model_remarks
 from srs_eval.data.datasets import select_users
-from srs_eval.data.errors import InputError, counted
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.paths import VERSION
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.comparison import (
-    METRICS,
-    SECONDS,
-    SURE,
-    changes_section,
-    comparison_section,
-    heading,
-    leaderboard,
-    listed,
-    title_of,
+    DEFAULT_METRICS,
+    SECONDS_COLUMN,
+    SIGNIFICANCE_LEVEL,
+    build_changes_section,
+    build_comparison_section,
+    build_leaderboard_section,
+    format_title,
+    join_names,
+    metric_heading,
 )
 from srs_eval.report.document import (
     Block,
@@ -36,16 +41,16 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    figure,
+    make_figure,
 )
-from srs_eval.stats.users import CONFIDENCE, FEWEST_USERS, MODES, RESAMPLES, SEED
+from srs_eval.stats.users import AVERAGING_MODES, CONFIDENCE, MIN_USERS, RESAMPLES, SEED
 
 
-def dataset_report(
+def build_results_report(
     paths: Sequence[Path],
     *,
     metric: str = "LogLoss",
-    columns: Sequence[str] = METRICS,
+    columns: Sequence[str] = DEFAULT_METRICS,
     means: Literal["common", "each"] = "common",
     average: Sequence[str] = ("user",),
     baseline: Path | None = None,
@@ -55,229 +60,278 @@ def dataset_report(
     matrix: str | None = None,
     digits: int = 0,
 ) -> Document:
-    """The report on some folders; raises InputError for what they do not hold.
+    """Return the report on the results in some folders.
 
-    `models`, `reference` and `matrix` name configurations as `_meant` takes them, `users` are ids
-    and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
+    `models`, `reference` and `matrix` name configurations as `_find_files` takes them, `users` are
+    ids and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
+    Raises InputError for anything named that the folders do not contain.
     """
     folders = read_folders(paths)
-    files, taken = _files(folders), None
-    held_against = _meant("--reference", reference, files) if reference else []
-    if len(held_against) > 1:
-        several = listed([file.label for file in held_against])
+    files = _collect_files(folders)
+    reference_files = _find_files("--reference", reference, files) if reference else []
+    if len(reference_files) > 1:
+        several = join_names([file.label for file in reference_files])
         raise InputError(f'--reference takes one configuration; "{reference}" is {several}.')
     if models is not None:
-        chosen = [*_meant("--models", models, files), *held_against]
-        files = [file for file in files if file in chosen]
-    in_matrix = _meant("--matrix", matrix, files) if matrix else []
+        selected_files = [*_find_files("--models", models, files), *reference_files]
+        files = [file for file in files if file in selected_files]
+    matrix_files = _find_files("--matrix", matrix, files) if matrix else []
+    selected_users = None
     if users is not None:
-        there = sorted({user for file in files for user in file.users.tolist()})
-        taken = select_users(there, users)
-        files = [part for file in files if (part := _of_users(file, taken))]
-    known = dict.fromkeys(name for file in files for name in file.metrics)
-    if not known:
+        available_users = sorted({user for file in files for user in file.users.tolist()})
+        selected_users = select_users(available_users, users)
+        files = _restrict_files(files, selected_users)
+    available_metrics = dict.fromkeys(name for file in files for name in file.metrics)
+    if not available_metrics:
         raise InputError(
             f'"{paths[0]}": no line holds a metric; name a folder with results of srs-eval or '
             "srs-benchmark."
         )
-    metric = named("--metric", metric, known)
-    columns = [named("--columns", each.strip(), [*known, SECONDS]) for each in columns]
-    modes = [named("--average", each.strip(), MODES) for each in average]
-    before = read_folders([baseline]) if baseline is not None else []
-    old = _files(before, None if models is None else {file.name for file in files}, taken)
-    metrics = [each for each in columns if each != SECONDS]
-    comparisons = compare(
+    metric = find_name("--metric", metric, available_metrics)
+    available_columns = [*available_metrics, SECONDS_COLUMN]
+    columns = [find_name("--columns", column.strip(), available_columns) for column in columns]
+    modes = [find_name("--average", mode.strip(), AVERAGING_MODES) for mode in average]
+    baseline_folders = read_folders([baseline]) if baseline is not None else []
+    baseline_names = None if models is None else {file.name for file in files}
+    baseline_files = _collect_files(baseline_folders, baseline_names, selected_users)
+    metrics = [column for column in columns if column != SECONDS_COLUMN]
+    comparisons = compare_files(
         files,
         metric,
         metrics=metrics,
         users=means,
-        reference=held_against[0].label if held_against else "",
+        reference=reference_files[0].label if reference_files else "",
     )
     sections = []
-    found = zip(comparisons, averaged(folders, comparisons, modes), strict=True)
-    shown = [file.label for file in in_matrix]
-    for number, (comparison, averages) in enumerate(found, start=1):
-        name = f"{number}-" if len(comparisons) > 1 else ""
-        own = means == "each"
-        section = comparison_section(comparison, columns, name, own, averages, shown)
-        over = "" if own else f"n = {counted(len(comparison.users), 'user')}; "
-        sections.append(_with_tables(section, partial(_with_caption, over)))
-    if before:
-        sections.insert(0, changes_section(files, old, metric, metrics))
+    averages_of_comparisons = compute_averages(folders, comparisons, modes)
+    matrix_labels = [file.label for file in matrix_files]
+    own_users = means == "each"
+    for number, (comparison, averages) in enumerate(
+        zip(comparisons, averages_of_comparisons, strict=True), start=1
+    ):
+        prefix = f"{number}-" if len(comparisons) > 1 else ""
+        section = build_comparison_section(
+            comparison, columns, prefix, own_users, averages, matrix_labels
+        )
+        caption = "" if own_users else f"n = {format_count(len(comparison.users), 'user')}; "
+        sections.append(_transform_tables(section, partial(_add_caption, caption)))
+    if baseline_folders:
+        sections.insert(0, build_changes_section(files, baseline_files, metric, metrics))
     if digits:
-        sections = [_with_tables(each, partial(_with_digits, digits)) for each in sections]
-    most = max(len(comparison.users) for comparison in comparisons)
+        set_digits = partial(_set_digits, digits)
+        sections = [_transform_tables(section, set_digits) for section in sections]
+    sections += _build_parameters_section(files)
+    sections.append(_build_metric_card(folders, comparisons, columns, baseline_folders))
+    max_users = max(len(comparison.users) for comparison in comparisons)
+    all_folders = [*folders, *baseline_folders]
+    lead = _warn_different_data_sets(all_folders)
+    for comparison in comparisons:
+        lead += _build_lead(comparison)
+    for folder in all_folders:
+        if folder.setup:
+            lead += [f"{remark}." for remark in list_model_remarks(folder.setup)]
+    with_folder = len(folders) > 1
     return Document(
-        title=f"{counted(len(files), 'configuration')}, {counted(most, 'user')}",
-        lead=(
-            *_data_sets([*folders, *before]),
-            *(each for comparison in comparisons for each in _lead(comparison)),
-            *(f"{each}." for of in [*folders, *before] if of.setup for each in remarks(of.setup)),
-        ),
-        sections=(
-            *sections,
-            *_median_parameters(files),
-            _card(folders, comparisons, columns, before),
-        ),
-        names={file.label: (file.name, _file_name(file, len(folders) > 1)) for file in files},
+        title=f"{format_count(len(files), 'configuration')}, {format_count(max_users, 'user')}",
+        lead=tuple(lead),
+        sections=tuple(sections),
+        names={file.label: (file.name, _format_file_name(file, with_folder)) for file in files},
     )
 
 
-def leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
-    """The first table on each set of evaluated reviews, of some configurations and users."""
-    return [
-        replace(found, blocks=(*found.blocks, *_left_out(each)))
-        for each in compare(_files(read_folders([folder]), names, users))
-        for found in [leaderboard(each)]
-    ]
+def build_leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
+    """Return the first table on each set of evaluated reviews, of some configurations and users."""
+    sections = []
+    for comparison in compare_files(_collect_files(read_folders([folder]), names, users)):
+        section = build_leaderboard_section(comparison)
+        blocks = (*section.blocks, *_describe_omitted_users(comparison))
+        sections.append(replace(section, blocks=blocks))
+    return sections
 
 
-def _files(
+def _collect_files(
     folders: Sequence[ResultFolder],
     names: Set[str] | None = None,
     users: Iterable[int] | None = None,
 ) -> list[ResultFile]:
-    """The files of some folders; perhaps only of these names, and what they hold of these users."""
-    read = (file for folder in folders for file in folder.files)
-    kept = [file for file in read if names is None or file.name in names]
-    return kept if users is None else [each for file in kept if (each := _of_users(file, users))]
-
-
-def _left_out(comparison: Comparison) -> Iterator[str]:
-    """Which users and which reviews the means are not over, and why."""
-    for (cause, names), users in comparison.left_out.items():
-        who = f"{counted(len(users), 'user')} ({listed(list(map(str, users)), 5)})"
-        yield f"Left out of the means: {who}: {f'{cause} {listed(names)}'.rstrip()}."
-    yield from (f"{each}." for each in _lacking(comparison.files))
-
-
-def _lacking(files: Sequence[ResultFile]) -> list[str]:
-    """Say of external predictions how many are missing, and how many are not used."""
-    own = [each for each in files if not each.shown]  # of a model file's the other files tell
-    theirs = (each for each in own if not each.configuration or each.configuration.model.given)
-    return [
-        f"{file.label}: {'; '.join(filter(None, (file.lacks, file.unused)))}"
-        for file in theirs
-        if file.lacks or file.unused
+    """Return the files of some folders, optionally with these names and these users only."""
+    files = [
+        file for folder in folders for file in folder.files if names is None or file.name in names
     ]
+    return files if users is None else _restrict_files(files, users)
 
 
-def _of_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:
-    """What a file holds of some users; None for nothing."""
-    there = np.isin(file.users, list(users))
-    if there.all() or not there.any():
-        return file if there.any() else None
-    # With partitions nobody can tell whose parameters these are.
-    taken: dict[str, Any] = {
-        name: each[there] if len(each) == len(there) else None
-        for name, each in vars(file).items()
-        if isinstance(each, np.ndarray)
-    }
-    metrics = {name: values[there] for name, values in file.metrics.items()}
-    return replace(file, **taken, metrics=metrics)
+def _describe_omitted_users(comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the users and reviews that the means leave out, and why."""
+    for (cause, names), users in comparison.omitted_users.items():
+        ids = join_names([str(user) for user in users], 5)
+        who = f"{format_count(len(users), 'user')} ({ids})"
+        reason = f"{cause} {join_names(names)}".rstrip()
+        yield f"Left out of the means: {who}: {reason}."
+    for sentence in _describe_missing_predictions(comparison.files):
+        yield f"{sentence}."
 
 
-def _meant(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
-    """The files that names mean, in their order: as tables or files spell them, or as `--models`
-    of other commands takes them, groups too. Raises InputError for a name of none.
+def _describe_missing_predictions(files: Sequence[ResultFile]) -> list[str]:
+    """Say how many external predictions are missing, and how many are not used."""
+    descriptions = []
+    for file in files:
+        if file.recorded_description:
+            continue  # such a file reports the gaps of a model file
+        if file.configuration and not file.configuration.model.given:
+            continue
+        counts = [count for count in (file.missing_predictions, file.unused_predictions) if count]
+        if counts:
+            descriptions.append(f"{file.label}: {'; '.join(counts)}")
+    return descriptions
+
+
+def _restrict_files(files: Iterable[ResultFile], users: Iterable[int]) -> list[ResultFile]:
+    """Return the parts of files on some users, without the empty ones."""
+    restricted = (_restrict_to_users(file, users) for file in files)
+    return [file for file in restricted if file is not None]
+
+
+def _restrict_to_users(file: ResultFile, users: Iterable[int]) -> ResultFile | None:
+    """Return the part of a file on some users; None if it is empty."""
+    is_selected = np.isin(file.users, list(users))
+    if not is_selected.any():
+        return None
+    if is_selected.all():
+        return file
+    arrays: dict[str, Any] = {}
+    for name, values in vars(file).items():
+        if not isinstance(values, np.ndarray):
+            continue
+        # With partitions it is unknown whose parameters these are.
+        arrays[name] = values[is_selected] if len(values) == len(is_selected) else None
+    metrics = {name: values[is_selected] for name, values in file.metrics.items()}
+    return replace(file, **arrays, metrics=metrics)
+
+
+def _find_files(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
+    """Return the files that names refer to, in the order of the names.
+
+    Names are spelled as in tables or files, or as `--models` of other commands takes them, groups
+    included. Raises InputError for a name without a file.
     """
-    found: dict[Path, ResultFile] = {}
-    for word in filter(None, (each.strip() for each in names.split(","))):
-        spelled = [f for f in files if _plain(word) in map(_plain, (f.label, f.spelled, f.name))]
-        if not spelled:
+    files_by_path: dict[Path, ResultFile] = {}
+    for listed_name in names.split(","):
+        name = listed_name.strip()
+        if not name:
+            continue
+        normalized = _normalize_name(name)
+        matching = [
+            file
+            for file in files
+            if normalized in map(_normalize_name, (file.label, file.spelled_name, file.name))
+        ]
+        if not matching:
             try:
-                known = {each.name for each in resolve(word)}
+                canonical = {configuration.name for configuration in resolve_configurations(name)}
             except InputError:
-                known = set()
-            spelled = [file for file in files if file.name in known]
-        if not spelled:
-            there = listed([file.label for file in files], 20)
-            raise InputError(f'{option}: there are no results of "{word}", but of {there}.')
-        found |= {file.path: file for file in spelled}
-    if not found:
+                canonical = set()
+            matching = [file for file in files if file.name in canonical]
+        if not matching:
+            available = join_names([file.label for file in files], 20)
+            raise InputError(f'{option}: there are no results of "{name}", but of {available}.')
+        files_by_path |= {file.path: file for file in matching}
+    if not files_by_path:
         raise InputError(f"{option} names no configuration.")
-    return list(found.values())
+    return list(files_by_path.values())
 
 
-def _with_tables(section: Section, change: Callable[[Table], Table]) -> Section:
-    """A section with all its tables changed, those of pictures and of sections in it too."""
+def _transform_tables(section: Section, transform: Callable[[Table], Table]) -> Section:
+    """Return a section with all its tables transformed, also in pictures and subsections."""
 
-    def changed(block: Block) -> Block:
+    def transform_block(block: Block) -> Block:
         match block:
             case Table():
-                return change(block)
+                return transform(block)
             case Picture():
-                return replace(block, table=block.table and change(block.table))
+                if block.table is None:
+                    return block
+                return replace(block, table=transform(block.table))
             case Section():
-                return _with_tables(block, change)
+                return _transform_tables(block, transform)
         return block
 
-    return replace(section, blocks=tuple(map(changed, section.blocks)))
+    return replace(section, blocks=tuple(map(transform_block, section.blocks)))
 
 
-def _with_digits(digits: int, table: Table) -> Table:
-    """A table whose figures have so many decimals; shares and p-values have their own."""
-    columns = (
-        each if each.percent or each.in_words else replace(each, digits=digits, decimals=digits)
-        for each in table.columns
-    )
+def _set_digits(digits: int, table: Table) -> Table:
+    """Return a table whose figures have `digits` decimals; shares and p-values keep their own."""
+    columns = []
+    for column in table.columns:
+        if not column.percent and not column.format_figure:
+            column = replace(column, digits=digits, decimals=digits)
+        columns.append(column)
     return replace(table, columns=tuple(columns))
 
 
-def _with_caption(over: str, table: Table) -> Table:
+def _add_caption(prefix: str, table: Table) -> Table:
     cells = [cell for row in table.rows for cell in row if isinstance(cell, Figure)]
-    with_interval = any(cell.ends or cell.half_width >= 0 for cell in cells)
-    said = (
-        f"{over}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
-        f"{RESAMPLES:,} resamples, seed {SEED}){'; best in bold' * any(c.strong for c in cells)}"
-    )
-    said = said if with_interval else over.removesuffix("; ")
-    return replace(table, caption=f"{said}." if said else "")
+    if any(cell.ends or cell.half_width >= 0 for cell in cells):
+        caption = (
+            f"{prefix}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
+            f"{RESAMPLES:,} resamples, seed {SEED})"
+        )
+        if any(cell.is_best for cell in cells):
+            caption += "; best in bold"
+    else:
+        caption = prefix.removesuffix("; ")
+    return replace(table, caption=f"{caption}." if caption else "")
 
 
-def _file_name(file: ResultFile, with_folder: bool) -> str:
-    folder = _folder_name(home_of(file.path))
-    return f"{folder}/{file.path.name}" if with_folder else file.path.name
+def _format_file_name(file: ResultFile, with_folder: bool) -> str:
+    if not with_folder:
+        return file.path.name
+    return f"{_folder_name(batch_folder_of(file.path))}/{file.path.name}"
 
 
-def named(option: str, name: str, known: Sequence[str] | dict[str, None]) -> str:
-    """The one of some names that is meant, case and spaces aside; raises InputError."""
-    for each in known:
-        if _plain(each) == _plain(name):
-            return each
-    raise InputError(f'{option} takes {", ".join(known)}, not "{name}".')
+def find_name(option: str, name: str, choices: Sequence[str] | dict[str, None]) -> str:
+    """Return the choice that a name refers to, ignoring case, spaces and underscores.
+
+    Raises InputError if there is none.
+    """
+    for choice in choices:
+        if _normalize_name(choice) == _normalize_name(name):
+            return choice
+    raise InputError(f'{option} takes {", ".join(choices)}, not "{name}".')
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(name.lower().split()).replace("_", "")
 
 
-# What it comes to
+# Summary
 
 
-def _data_sets(folders: Sequence[ResultFolder]) -> list[str]:
-    """That equal numbers of users need not be equal users."""
-    known = [folder for folder in folders if folder.setup is not None]
-    prints = {folder.setup["data"]["fingerprint"] for folder in known if folder.setup}
-    if len(prints) < 2:
+def _warn_different_data_sets(folders: Sequence[ResultFolder]) -> list[str]:
+    """Return a warning if data sets differ, as a user number may then mean different people."""
+    with_setup = [folder for folder in folders if folder.setup is not None]
+    fingerprints = {folder.setup["data"]["fingerprint"] for folder in with_setup if folder.setup}
+    if len(fingerprints) < 2:
         return []
-    names = listed([_folder_name(folder.path) for folder in known])
+    names = join_names([_folder_name(folder.path) for folder in with_setup])
     return [
         f"{names} are results on data sets that differ: a user's number need not mean the same "
         "person in each. Report on each alone unless you know that it does."
     ]
 
 
-def _lead(comparison: Comparison) -> list[str]:
-    """Who is ahead, and what that depends on."""
-    if comparison.files[0].mark:
+def _build_lead(comparison: Comparison) -> list[str]:
+    """Say which model is ahead, and what that depends on."""
+    if comparison.files[0].invalid_reason:
         return []
     by_reviews, by_users = (
-        [line.file.label for line in table.lines if line.place] for table in comparison.tables[:2]
+        [line.file.label for line in table.rows if line.rank]
+        for table in comparison.leaderboards[:2]
     )
     if not by_users:
         return []
-    title, first = title_of(comparison), by_reviews[0]
+    title = format_title(comparison)
+    first = by_reviews[0]
     if len(comparison.files) == 1:
         return [f"{title}: {first} has no other to be compared with."]
     if len(by_users) == 1:
@@ -286,85 +340,92 @@ def _lead(comparison: Comparison) -> list[str]:
         ahead = f"{first} has the lowest mean log loss, by reviews and by users."
     else:
         ahead = f"{first} has the lowest mean log loss by reviews, {by_users[0]} by users."
-    below = [
+    baseline_leads = [
         f"by {table.weighting}"
-        for table in comparison.tables[:2]
-        if table.lines[0].file.is_baseline
+        for table in comparison.leaderboards[:2]
+        if table.rows[0].file.is_baseline
     ]
-    if below:
-        ahead += f" The baseline has a lower mean log loss {' and '.join(below)}."
-    said = [f"{title}: {ahead}"]
+    if baseline_leads:
+        ahead += f" The baseline has a lower mean log loss {' and '.join(baseline_leads)}."
+    sentences = [f"{title}: {ahead}"]
     users = len(comparison.users)
-    if 2 * users < comparison.most_users:
+    if 2 * users < comparison.max_users:
         fewest = min(comparison.files, key=lambda file: len(file.users))
-        why = "of the others they were evaluated on different numbers of reviews"
-        if len(fewest.users) < comparison.most_users:
-            why = (
-                f"{fewest.label} has results of {counted(len(fewest.users), 'user')}; --means each "
-                "gives means over each one's own"
+        reason = "of the others they were evaluated on different numbers of reviews"
+        if len(fewest.users) < comparison.max_users:
+            reason = (
+                f"{fewest.label} has results of {format_count(len(fewest.users), 'user')}; "
+                "--means each gives means over each one's own"
             )
-        said.append(
-            f"This is over {counted(users, 'user')} only, of {comparison.most_users:,}, for all "
-            f"models are compared on the same reviews: {why}."
+        sentences.append(
+            f"This is over {format_count(users, 'user')} only, of {comparison.max_users:,}, "
+            f"for all models are compared on the same reviews: {reason}."
         )
-    said.append(_best_by(comparison))
-    if moved := comparison.moved:
-        said.append(
+    sentences.append(_describe_best(comparison))
+    if comparison.reordered_labels:
+        sentences.append(
             "The order depends on whether reviews or users count the same: "
-            f"{listed(moved)} change places."
+            f"{join_names(comparison.reordered_labels)} change places."
         )
-    return said
+    return sentences
 
 
-def _best_by(comparison: Comparison) -> str:
-    """Which models the confidence sets hold."""
-    words = heading(comparison.metric)
-    if comparison.complete < FEWEST_USERS:
+def _describe_best(comparison: Comparison) -> str:
+    """Say which models the confidence sets contain."""
+    words = metric_heading(comparison.metric)
+    if comparison.complete_users < MIN_USERS:
         return (
-            f"Can't tell yet which can be the best by {words}: {comparison.complete} of "
-            f"{counted(len(comparison.users), 'user')} have it for all models, and fewer than "
-            f"{FEWEST_USERS} tell nothing with 99 % confidence."
+            f"Can't tell yet which can be the best by {words}: {comparison.complete_users} of "
+            f"{format_count(len(comparison.users), 'user')} have it for all models, and fewer than "
+            f"{MIN_USERS} tell nothing with 99 % confidence."
         )
     by_reviews, by_users = (
-        [line.file.label for line in table.lines if line.set_p_value >= SURE]
-        for table in comparison.tables[:2]
+        [
+            line.file.label
+            for line in table.rows
+            if line.confidence_set_p_value >= SIGNIFICANCE_LEVEL
+        ]
+        for table in comparison.leaderboards[:2]
     )
-    same = set(by_reviews) == set(by_users)
-    if same and len(by_users) == 1:
+    is_same_set = set(by_reviews) == set(by_users)
+    if is_same_set and len(by_users) == 1:
         return f"By {words} none but {by_users[0]} can be the best, with 99 % confidence."
-    names = "" if same else f"by reviews: {listed(by_reviews)}; by users: "
-    names += listed(by_users)
+    names = join_names(by_users)
+    if not is_same_set:
+        names = f"by reviews: {join_names(by_reviews)}; by users: {names}"
     return f"By {words} one of these is the best, with 99 % confidence: {names}."
 
 
 # Parameters
 
 
-def _median_parameters(files: Sequence[ResultFile]) -> list[Section]:
+def _build_parameters_section(files: Sequence[ResultFile]) -> list[Section]:
     fits = [
         (file.label, file.parameters)
         for file in files
         if file.parameters is not None and file.parameter_count != 0
     ]
-    rows = (
-        (label, len(fitted), ", ".join(f"{each:.4f}" for each in np.median(fitted, axis=0)))
-        for label, fitted in fits
-    )
+    if not fits:
+        return []
+    rows = []
+    for label, parameters in fits:
+        medians = ", ".join(f"{median:.4f}" for median in np.median(parameters, axis=0))
+        rows.append((label, len(parameters), medians))
     heads = ("model", Column("fits", note="users, or partitions of users"), "medians")
-    table = Table.of("median-parameters", "Median of each fitted parameter", heads, rows)
-    return [Section("Median parameters", (table,), folded=True)] if fits else []
+    table = Table.from_rows("median-parameters", "Median of each fitted parameter", heads, rows)
+    return [Section("Median parameters", (table,), folded=True)]
 
 
 # The card
 
 
-def _card(
+def _build_metric_card(
     folders: Sequence[ResultFolder],
     comparisons: Sequence[Comparison],
     columns: Sequence[str],
     baseline: Sequence[ResultFolder],
 ) -> Section:
-    """Exactly what was computed over what."""
+    """Return the metric card, which says exactly what was computed over what."""
     from importlib.metadata import version
 
     lines = [
@@ -379,81 +440,101 @@ def _card(
         "difference.",
         "Log loss and AUC depend on what is recalled as well as on the model, and chance keeps log "
         "loss above 0; RMSE(bins) can be gamed (docs/metrics.md).",
-        *(
-            f"{title_of(each)}: not defined is {undefined}."
-            for each in comparisons
-            if (undefined := _undefined(each.tables[1].lines, columns))
-        ),
     ]
-    read = [*((folder, "") for folder in folders), *((folder, "baseline") for folder in baseline)]
-    largest = Column("evaluated reviews", note="of the file that has most")
-    heads = ("folder", "results of", "configurations", "users", largest, "to know")
+    for comparison in comparisons:
+        undefined = _describe_undefined(comparison.leaderboards[1].rows, columns)
+        if undefined:
+            lines.append(f"{format_title(comparison)}: not defined is {undefined}.")
+    roles = [(folder, "") for folder in folders]
+    roles += [(folder, "baseline") for folder in baseline]
+    reviews = Column("evaluated reviews", note="of the file that has most")
+    heads = ("folder", "results of", "configurations", "users", reviews, "to know")
     rows = (
         (
-            *(_folder_name(of.path), of.origin, len(of.files)),
-            max(len(file.users) for file in of.files),
-            int(max(file.sizes.sum() for file in of.files)),
-            _to_know(of, role),
+            _folder_name(folder.path),
+            folder.origin,
+            len(folder.files),
+            max(len(file.users) for file in folder.files),
+            int(max(file.sizes.sum() for file in folder.files)),
+            _collect_remarks(folder, role),
         )
-        for of, role in read
+        for folder, role in roles
     )
-    sources = Table.of("sources", "Sources", heads, rows)
-    return Section("Metric card", (*lines, sources, _long(comparisons)))
+    sources = Table.from_rows("sources", "Sources", heads, rows)
+    return Section("Metric card", (*lines, sources, _build_all_means_table(comparisons)))
 
 
-def _long(comparisons: Sequence[Comparison]) -> Table:
-    """A row for each set of reviews, weighting, configuration and metric; for files only."""
-    about = ("model", "evaluated on", "weighted by", "metric")
+def _build_all_means_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return a row for each set of reviews, weighting, configuration and metric; for files only."""
     rows = (
         (
-            *(line.file.label, title_of(each), table.weighting, metric),
-            *(figure(mean), Figure(mean.low), Figure(mean.high)),
-            *(line.place, line.users - line.undefined[metric]),
+            line.file.label,
+            format_title(comparison),
+            table.weighting,
+            metric,
+            make_figure(mean),
+            Figure(mean.low),
+            Figure(mean.high),
+            line.rank,
+            line.users - line.undefined_users[metric],
         )
-        for each in comparisons
-        for table in each.tables
-        for line in table.lines
+        for comparison in comparisons
+        for table in comparison.leaderboards
+        for line in table.rows
         for metric, mean in line.means.items()
     )
-    heads = (*about, "mean", "low", "high", "place", "users")
-    return Table.of("results", "All means", heads, rows, shown=False)
-
-
-def _undefined(lines: Sequence[Standing], columns: Sequence[str]) -> str:
-    most = {
-        metric: max(line.undefined[metric] for line in lines)
-        for metric in columns
-        if metric != SECONDS
-    }
-    return ", ".join(
-        f"{heading(metric)} of {counted(n, 'user')}" for metric, n in most.items() if n
+    heads = (
+        "model",
+        "evaluated on",
+        "weighted by",
+        "metric",
+        "mean",
+        "low",
+        "high",
+        "place",
+        "users",
     )
+    return Table.from_rows("results", "All means", heads, rows, is_shown=False)
 
 
-def _to_know(folder: ResultFolder, role: str) -> str:
-    known = [role] if role else []
+def _describe_undefined(lines: Sequence[LeaderboardRow], columns: Sequence[str]) -> str:
+    descriptions = []
+    for metric in dict.fromkeys(columns):
+        if metric == SECONDS_COLUMN:
+            continue
+        users = max(line.undefined_users[metric] for line in lines)
+        if users:
+            descriptions.append(f"{metric_heading(metric)} of {format_count(users, 'user')}")
+    return ", ".join(descriptions)
+
+
+def _collect_remarks(folder: ResultFolder, role: str) -> str:
+    remarks = [role] if role else []
     if folder.setup is not None:
         data = folder.setup["data"]
-        known.append(f"data set of {data.get('users', '?')} users, {data['fingerprint'][:12]}")
-        known += [
+        remarks.append(f"data set of {data.get('users', '?')} users, {data['fingerprint'][:12]}")
+        remarks += [
             f"{key} {value}" for key, value in folder.setup["options"].items() if value is not None
         ]
-    known += [
-        f"{file.label}: {settings}"
+    for file in folder.files:
+        settings = describe_settings(file.configuration) if file.configuration else ""
+        if settings:
+            remarks.append(f"{file.label}: {settings}")
+    remarks += _describe_missing_predictions(folder.files)
+    remarks += folder.unread_files
+    remarks += [
+        f"{file.label}: {format_count(file.repeated_lines, 'line')} of a user who had one before"
         for file in folder.files
-        if file.configuration and (settings := settings_in_words(file.configuration))
+        if file.repeated_lines
     ]
-    known += _lacking(folder.files)
-    known += folder.unread
-    known += [
-        f"{file.label}: {counted(file.repeated, 'line')} of a user who had one before"
+    remarks += [
+        f"{file.spelled_name}: {file.name_ambiguity}"
         for file in folder.files
-        if file.repeated
+        if file.name_ambiguity
     ]
-    known += [f"{file.spelled}: {file.left_open}" for file in folder.files if file.left_open]
-    return "; ".join(known)
+    return "; ".join(remarks)
 
 
 def _folder_name(path: Path) -> str:
-    """The end of a path, which tells nobody where somebody works."""
+    """Return the last part of a path; the rest would reveal where the user works."""
     return path.name or path.absolute().name

@@ -1,4 +1,4 @@
-"""Results of one learner as documents: ranking, JSON and CSV (layouts: docs/formats.md)."""
+"""Convert one learner's results into documents: ranking, JSON, CSV (see docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -10,248 +10,288 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from srs_eval.data.dataset_hub import Description
-from srs_eval.data.errors import counted, csv_text, escaped, missing
+from srs_eval.data.dataset_hub import DatasetDescription
+from srs_eval.data.errors import escape_json, format_count, format_csv, install_hint
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.engine.run import ModelRun, Run
-from srs_eval.metrics import KEYS
+from srs_eval.metrics import METRIC_BY_KEY
 from srs_eval.models import Context, Model, all_models
-from srs_eval.models.configurations import Configuration, Names, listed_names, resolve
-from srs_eval.models.own_parameters import is_in_anki
-from srs_eval.models.published import spelled
-from srs_eval.report.console import spans
-from srs_eval.report.document import Column, Document, Figure, Table, figure
-from srs_eval.report.formats import THAN_AVERAGE, against_baseline, better
+from srs_eval.models.configurations import (
+    Configuration,
+    NamingYear,
+    list_names,
+    resolve_configurations,
+)
+from srs_eval.models.own_parameters import is_available_in_anki
+from srs_eval.models.published import to_upstream_name
+from srs_eval.report.console import format_ranges
+from srs_eval.report.document import Column, Document, Figure, Table, make_figure
+from srs_eval.report.formats import THAN_AVERAGE, format_improvement, format_relative_loss
 from srs_eval.stats.intervals import Interval
 
-_FIRST = 10  # models of a ranking that is not unfolded
-_HEAD = {"layout": 2, "srs_eval": VERSION}
-# Columns from which a terminal shows the more of a ranking.
-_WIDE, _PLAIN, _BROAD = 115, 80, 70
-DIFFERENCES = ("to_best", "to_baseline", "to_reference")
-_OF_MODELS = {"model": ("configuration", "file"), "other": ("other_configuration", "other_file")}
-"""What stands beside columns of labels in files for programs."""
+_FIRST = 10  # models in a ranking that is still folded
+_HEADER = {"layout": 2, "srs_eval": VERSION}
+# Widths of a terminal from which it shows more columns of a ranking.
+_WIDE_TERMINAL = 115
+_PLAIN_TERMINAL = 80
+_BROAD_TERMINAL = 70
+DIFFERENCE_FIELDS = ("to_best", "to_baseline", "to_reference")
+_MODEL_COLUMNS = {
+    "model": ("configuration", "file"),
+    "other": ("other_configuration", "other_file"),
+}
+"""Columns that stand beside columns of labels in files for programs."""
 _CSV_COLUMNS = (
-    *("group", "place", "configuration", "words", "model"),
-    *("parameters", "status", "reason", "size"),
-    *KEYS,
-    *("log_loss_half_width", "standing"),
-    *(column for name in DIFFERENCES for column in (name, f"{name}_half_width")),
-    *("against_baseline_percent", "seconds"),
+    "group",
+    "place",
+    "configuration",
+    "words",
+    "model",
+    "parameters",
+    "status",
+    "reason",
+    "size",
+    *METRIC_BY_KEY,
+    "log_loss_half_width",
+    "standing",
+    *(column for name in DIFFERENCE_FIELDS for column in (name, f"{name}_half_width")),
+    "against_baseline_percent",
+    "seconds",
 )
 
 
-def run_document(
+def build_run_document(
     log: ReviewLog,
     run: Run,
     protocol: Protocol,
     *,
     deck: str | None = None,
     preset: str | None = None,
-    names: Names = "2025",
+    names: NamingYear = "2025",
 ) -> dict[str, Any]:
-    """Everything about a run but the predictions, as JSON-ready values; names as of a year."""
+    """Return everything about a run except the predictions, as JSON-ready values.
+
+    `names` is the year whose names configurations have.
+    """
     groups = run.groups()
     return {
-        **_HEAD,
+        **_HEADER,
         "source": {
             "path": log.import_summary.path,
             "format": log.import_summary.format,
             "user": log.user,
             "entries": log.import_summary.entries_read,
             "repeated": log.import_summary.repeated,
-            "day_boundaries": None if log.day_grid is None else log.day_grid.source,
+            "day_boundaries": None if log.day_grid is None else log.day_grid.description,
             "deck": deck,
             "preset": preset,
             "reviews": run.reviews,
             "evaluated": run.evaluated,
         },
-        "protocol": _flags(protocol),
-        "groups": [_group(group, run.reference, names) for group in groups],
+        "protocol": _visible_flags(protocol),
+        "groups": [_format_group(group, run.reference, names) for group in groups],
         "results": [
-            _ranked(number, line, names)
+            _format_ranked(number, line, names)
             for number, group in enumerate(groups)
             for line in group.lines
-            if line.configuration.name not in run.hidden
+            if line.configuration.name not in run.hidden_configurations
         ],
-        "failed": _missing(run.failed, run, names, ("reason", "detail")),
-        "skipped": _missing(run.skipped, run, names, ("reason",)),
+        "failed": _format_unevaluated(run.failed, run, names, ("reason", "detail")),
+        "skipped": _format_unevaluated(run.skipped, run, names, ("reason",)),
     }
 
 
-def _missing(
-    models: Mapping[str, ModelRun], run: Run, names: Names, said: Iterable[str]
+def _format_unevaluated(
+    models: Mapping[str, ModelRun], run: Run, names: NamingYear, keys: Iterable[str]
 ) -> list[dict[str, Any]]:
     return [
-        {"configuration": spelled(name, names), **{key: getattr(model, key) for key in said}}
+        {
+            "configuration": to_upstream_name(name, names),
+            **{key: getattr(model, key) for key in keys},
+        }
         for name, model in models.items()
-        if name not in run.hidden
+        if name not in run.hidden_configurations
     ]
 
 
-def _group(group: Group, reference: str, names: Names) -> dict[str, Any]:
-    there = {line.configuration.name for line in group.lines}
+def _format_group(group: RankingGroup, reference: str, names: NamingYear) -> dict[str, Any]:
+    names_in_group = {line.configuration.name for line in group.lines}
     baseline = None
     if group.baseline is not None:
         loss = group.baseline.log_loss
         baseline = {
-            "configuration": spelled(group.baseline.configuration.name, names),
-            "log_loss": _rounded(loss.estimate),
-            "half_width": _rounded(loss.half_width),
+            "configuration": to_upstream_name(group.baseline.configuration.name, names),
+            "log_loss": _round_or_none(loss.estimate),
+            "half_width": _round_or_none(loss.half_width),
         }
     return {
         "title": group.title,
         "reviews": group.reviews,
-        "is_online": group.learns,
-        "is_shared": group.is_shared,
-        "best": spelled(group.best.configuration.name, names) if group.best else None,
+        "is_online": group.is_online,
+        "is_shared": group.is_on_shared_reviews,
+        "best": to_upstream_name(group.best.configuration.name, names) if group.best else None,
         "baseline": baseline,
-        "reference": spelled(reference, names) if reference in there else None,
-        "answer": group.answer,
+        "reference": to_upstream_name(reference, names) if reference in names_in_group else None,
+        "answer": group.summary_sentence,
     }
 
 
-def _ranked(group: int, line: Ranked, names: Names) -> dict[str, Any]:
-    configuration, share = line.configuration, line.against_baseline
-    training = {  # what of it is not as published, and where that is from; nothing as a rule
+def _format_ranked(group: int, line: RankedResult, names: NamingYear) -> dict[str, Any]:
+    configuration = line.configuration
+    share = line.relative_to_baseline
+    training = {  # deviations from the published training and their source; usually none
         "hyperparameters": dict(configuration.hyperparameters),
         "ledger": configuration.ledger,
     }
     return {
         "group": group,
-        "place": line.place,
-        "configuration": spelled(configuration.name, names),
+        "place": line.rank,
+        "configuration": to_upstream_name(configuration.name, names),
         "words": configuration.words,
         "model": configuration.model.name,
         "parameter_count": line.parameters,
         **(training if configuration.ledger else {}),
         **line.result.to_upstream(),
-        "log_loss_half_width": _rounded(line.log_loss.half_width),
+        "log_loss_half_width": _round_or_none(line.log_loss.half_width),
         "standing": line.standing,
-        "in_sample_reviews": line.result.in_sample,
-        "reviews_left_out": line.result.lacks,
-        "predictions_unused": line.result.unused,
-        **{name: _difference(getattr(line, name)) for name in DIFFERENCES},
-        "against_baseline_percent": None if share is None else _rounded(100 * share, 3),
+        "in_sample_reviews": line.result.in_sample_reviews,
+        "reviews_left_out": line.result.missing_predictions,
+        "predictions_unused": line.result.unused_predictions,
+        **{name: _format_difference(getattr(line, name)) for name in DIFFERENCE_FIELDS},
+        "against_baseline_percent": None if share is None else _round_or_none(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
         "notes": list(line.result.notes),
     }
 
 
-def _difference(interval: Interval | None) -> dict[str, float | None] | None:
+def _format_difference(interval: Interval | None) -> dict[str, float | None] | None:
     if interval is None:
         return None
-    return {"difference": _rounded(interval.estimate), "half_width": _rounded(interval.half_width)}
-
-
-def dataset_document(found: Description) -> dict[str, Any]:
-    """What `srs-eval dataset info` found."""
     return {
-        **_HEAD,
-        "folder": str(found.folder),
-        "data_set": found.layout,
-        "users": len(found.users),
-        "reviews": {
-            str(user): int(count) if count >= 0 else None
-            for user, count in zip(found.users, found.reviews, strict=True)
-        },
-        "bytes": dict(found.table_bytes),
-        "without": {table: list(users) for table, users in found.without.items()},
-        "gaps": [list(gap) for gap in found.gaps],
+        "difference": _round_or_none(interval.estimate),
+        "half_width": _round_or_none(interval.half_width),
     }
 
 
-def dataset_lines(found: Description) -> list[str]:
-    """A data set in a few lines of plain text."""
-    layout = "anki-revlogs-10k" if found.layout == "parquet" else "FSRS-Anki-20k"
-    lines = [
-        f"{found.folder}: {found.layout} in the layout of {layout}",
-        f"users     {len(found.users):,}, {found.users[0]} to {found.users[-1]}",
-    ]
-    known = sorted(found.known_reviews.tolist())
-    if known:
-        lines.append(
-            f"reviews   {sum(known):,}; a user {known[0]:,} to {known[-1]:,}, half have "
-            f"{known[len(known) // 2]:,} or more"
-        )
-    sizes = [f"{name} {size / 1e6:,.1f} MB" for name, size in found.table_bytes.items() if size]
-    lacking = []
-    if unread := len(found.users) - len(known):
-        lacking.append(
-            f"{counted(unread, 'user')} whose file cannot be read (`srs-eval dataset verify`)"
-        )
-    for table, users in found.without.items():
-        if users:
-            whose = "all users" if len(users) == len(found.users) else counted(len(users), "user")
-            lacking.append(f"{table} of {whose}")
-    if found.gaps:
-        lacking.append(f"the ids {spans(found.gaps)}")
-    missing = "; ".join(lacking) or "nothing"
-    return [*lines, f"on disk   {', '.join(sizes)}", f"missing   {missing}"]
-
-
-def models_document(names: Iterable[str] = ()) -> dict[str, Any]:
-    """Every listed configuration of the models that are named; without names, of all."""
-    wanted = {each.model.name for each in resolve(names)} if names else set(all_models())
-    configurations = [
-        each
-        for model in all_models().values()
-        if model.name in wanted
-        for name in listed_names(model)
-        for each in resolve([name])
-    ]
+def build_dataset_document(description: DatasetDescription) -> dict[str, Any]:
+    """Return the results of `srs-eval dataset info` as JSON-ready values."""
     return {
-        **_HEAD,
+        **_HEADER,
+        "folder": str(description.folder),
+        "data_set": description.layout,
+        "users": len(description.users),
+        "reviews": {
+            str(user): int(count) if count >= 0 else None
+            for user, count in zip(description.users, description.review_counts, strict=True)
+        },
+        "bytes": dict(description.table_bytes),
+        "without": {table: list(users) for table, users in description.users_without.items()},
+        "gaps": [list(gap) for gap in description.id_gaps],
+    }
+
+
+def format_dataset(description: DatasetDescription) -> list[str]:
+    """Describe a data set in a few lines of plain text."""
+    layout = "anki-revlogs-10k" if description.layout == "parquet" else "FSRS-Anki-20k"
+    lines = [
+        f"{description.folder}: {description.layout} in the layout of {layout}",
+        f"users     {len(description.users):,}, {description.users[0]} to {description.users[-1]}",
+    ]
+    counts = sorted(description.known_review_counts.tolist())
+    if counts:
+        lines.append(
+            f"reviews   {sum(counts):,}; a user {counts[0]:,} to {counts[-1]:,}, half have "
+            f"{counts[len(counts) // 2]:,} or more"
+        )
+    sizes = [
+        f"{name} {size / 1e6:,.1f} MB" for name, size in description.table_bytes.items() if size
+    ]
+    missing = []
+    unread = len(description.users) - len(counts)
+    if unread:
+        missing.append(
+            f"{format_count(unread, 'user')} whose file cannot be read (`srs-eval dataset verify`)"
+        )
+    for table, users in description.users_without.items():
+        if not users:
+            continue
+        if len(users) == len(description.users):
+            missing.append(f"{table} of all users")
+        else:
+            missing.append(f"{table} of {format_count(len(users), 'user')}")
+    if description.id_gaps:
+        missing.append(f"the ids {format_ranges(description.id_gaps)}")
+    lines.append(f"on disk   {', '.join(sizes)}")
+    lines.append(f"missing   {'; '.join(missing) or 'nothing'}")
+    return lines
+
+
+def build_models_document(names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return every listed configuration of the named models; without names, of all models."""
+    if names:
+        model_names = {configuration.model.name for configuration in resolve_configurations(names)}
+    else:
+        model_names = set(all_models())
+    configurations: list[Configuration] = []
+    for model in all_models().values():
+        if model.name not in model_names:
+            continue
+        for name in list_names(model):
+            configurations += resolve_configurations([name])
+    return {
+        **_HEADER,
         "models": [
             {
-                "configuration": each.name,
-                "words": each.words,
-                "title": each.title,
-                "model": each.model.name,
-                "family": each.model.family,
-                "inputs": each.model.inputs,
-                "parameters": each.count_parameters(Context()),
-                "trained": _is_trained(each),
-                "in_all": not each.model.extra,
-                "is_online": each.learns,
-                "evaluated_on": each.rows_in_words,
+                "configuration": configuration.name,
+                "words": configuration.words,
+                "title": configuration.title,
+                "model": configuration.model.name,
+                "family": configuration.model.family,
+                "inputs": configuration.model.inputs,
+                "parameters": configuration.count_parameters(Context()),
+                "trained": _is_trained(configuration),
+                "in_all": not configuration.model.extra,
+                "is_online": configuration.is_online,
+                "evaluated_on": configuration.rows_description,
                 "aliases": sorted(
-                    alias for alias, name in each.model.aliases.items() if name == each.name
+                    alias
+                    for alias, name in configuration.model.aliases.items()
+                    if name == configuration.name
                 ),
-                "source": each.model.source,
-                "file": _source_file(each.model),
-                "needs": _needs(each.model),
-                "seconds_per_10k": each.expected_seconds_per_10k,
-                "version": each.model.version,
-                "note": each.model.note,
+                "source": configuration.model.source,
+                "file": _find_source_file(configuration.model),
+                "needs": _find_missing_needs(configuration.model),
+                "seconds_per_10k": configuration.expected_seconds_per_10k,
+                "version": configuration.model.version,
+                "note": configuration.model.note,
             }
-            for each in configurations
+            for configuration in configurations
         ],
     }
 
 
 def _is_trained(configuration: Configuration) -> bool:
-    """Whether anything is fitted to the learner, by a fit or while it is evaluated."""
+    """Return True if anything is fitted to the learner, by a fit or during evaluation."""
     model = configuration.model
     learns = model.online is not None and model.parameters > 0
-    return configuration.fit != "default" and (model.trained or learns)
+    return configuration.fit != "default" and (model.is_trained or learns)
 
 
-def _needs(model: Model) -> str:
-    """What it cannot do without and is not there; "" for nothing."""
+def _find_missing_needs(model: Model) -> str:
+    """Return the requirements of a model that are missing; "" if there are none."""
     if model.weights is not None and not model.weights(Context()):
-        from srs_eval.models.rwkv import NEEDED
+        from srs_eval.models.rwkv import WEIGHTS_HINT
 
-        return NEEDED
-    return missing(model.needs)
+        return WEIGHTS_HINT
+    return install_hint(model.needs)
 
 
-def _source_file(model: Model) -> str:
-    """Where a model's formula stands: "srs_eval/models/fsrs6.py"."""
+def _find_source_file(model: Model) -> str:
+    """Return the file with a model's formula: "srs_eval/models/fsrs6.py"."""
     if model.file is not None:
         return str(model.file.path)
     home = next(
@@ -262,133 +302,167 @@ def _source_file(model: Model) -> str:
     return f"{home.__name__.replace('.', '/')}.py"
 
 
-def report_document(document: Document) -> dict[str, Any]:
-    """Title, lead and every table: a list of objects by column; no figure is null."""
+def build_report_document(document: Document) -> dict[str, Any]:
+    """Return title, lead and every table as a list of objects by column.
+
+    A missing figure is null.
+    """
     tables = {}
     for table in document.tables():
-        header, *rows = plain_rows(table, document.names)
+        header, *rows = flatten_table(table, document.names)
         objects = [dict(zip(header, row, strict=True)) for row in rows]
         tables[table.name] = {"title": table.title, "rows": objects}
     about = {"title": document.title, "lead": list(document.lead), "tables": tables}
     return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
 
 
-def plain_rows(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
-    """A header and the rows; a column with intervals is followed by half-widths or both ends.
+def flatten_table(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
+    """Return a header and the rows; half-widths or both ends follow a column with intervals.
 
-    `names` are the document's: columns that begin with "model" and "other" have configurations
-    beside them then.
+    `names` are the document's: with them, columns headed "model" and "other" have configurations
+    and files beside them.
     """
     columns: list[list[Any]] = []
-    unique = len({configuration for configuration, _ in names.values()}) == len(names)
+    has_unique_names = len({configuration for configuration, _ in names.values()}) == len(names)
 
-    def called(column: Column, more: str = "") -> str:
+    def heading(column: Column, suffix: str = "") -> str:
         if not names:
-            return f"{column.title} {more}".rstrip()
-        if column.title in names:
-            said = [names[column.title][0] if unique else column.title]
+            return f"{column.title} {suffix}".rstrip()
+        if column.title not in names:
+            words = re.findall(r"\w+", (column.key or column.title).lower())
+        elif has_unique_names:
+            words = [names[column.title][0]]
         else:
-            said = re.findall(r"\w+", (column.key or column.title).lower())
-        return "_".join([*said, *re.findall(r"\w+", more)])
+            words = [column.title]
+        return "_".join([*words, *re.findall(r"\w+", suffix)])
 
     for k, column in enumerate(table.columns):
         cells = [row[k] for row in table.rows]
+        if names and column.title in _MODEL_COLUMNS:
+            names_and_files = [names.get(str(cell), (None, None)) for cell in cells]
+            name_heading, file_heading = _MODEL_COLUMNS[column.title]
+            columns.append([name_heading, *(name for name, _ in names_and_files)])
+            columns.append([file_heading, *(file for _, file in names_and_files)])
+        values = [_round_figure(cell.value) if isinstance(cell, Figure) else cell for cell in cells]
+        columns.append([heading(column), *values])
+
         figures = [cell if isinstance(cell, Figure) else Figure(math.nan) for cell in cells]
-        if names and column.title in _OF_MODELS:
-            found = [names.get(str(cell), (None, None)) for cell in cells]
-            of_model = enumerate(_OF_MODELS[column.title])
-            columns += ([name, *(each[place] for each in found)] for place, name in of_model)
-        values = (_digits(cell.value) if isinstance(cell, Figure) else cell for cell in cells)
-        columns.append([called(column), *values])
-        more: dict[str, list[float]] = {}
-        if any(each.ends is not None for each in figures):
-            ends = zip(*(each.ends or (math.nan, math.nan) for each in figures), strict=True)
-            more = dict(zip(("low", "high"), map(list, ends), strict=True))
-        elif not all(math.isnan(each.half_width) for each in figures):
-            more = {"half-width": [each.half_width for each in figures]}
-        columns += ([called(column, name), *map(_digits, more[name])] for name in more)
+        if any(figure.ends is not None for figure in figures):
+            ends = [figure.ends or (math.nan, math.nan) for figure in figures]
+            lows = [_round_figure(low) for low, _ in ends]
+            highs = [_round_figure(high) for _, high in ends]
+            columns.append([heading(column, "low"), *lows])
+            columns.append([heading(column, "high"), *highs])
+        elif not all(math.isnan(figure.half_width) for figure in figures):
+            half_widths = [_round_figure(figure.half_width) for figure in figures]
+            columns.append([heading(column, "half-width"), *half_widths])
     return list(zip(*columns, strict=True))
 
 
-def _digits(value: float) -> float | None:
+def _round_figure(value: float) -> float | None:
     return None if math.isnan(value) else float(f"{value:.10g}")
 
 
 def to_json(document: Any) -> str:
-    return escaped(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
+    return escape_json(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
-def run_csv(
-    document: Mapping[str, Any], configurations: Sequence[Configuration], names: Names = "2025"
+def format_run_csv(
+    document: Mapping[str, Any], configurations: Sequence[Configuration], names: NamingYear = "2025"
 ) -> str:
-    """The results of `run_document` as a table, with a line for each failure and skip."""
-    by_name = {spelled(each.name, names): each for each in configurations}
+    """Return the results of `build_run_document` as CSV, with a line for each failure and skip."""
+    by_name = {
+        to_upstream_name(configuration.name, names): configuration
+        for configuration in configurations
+    }
     lines: list[Mapping[str, Any]] = []
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
         line["parameters"] = result["parameter_count"]
-        for name in DIFFERENCES:
+        for name in DIFFERENCE_FIELDS:
             difference = result[name] or {}
             line[name] = difference.get("difference")
             line[f"{name}_half_width"] = difference.get("half_width")
-        metrics = {key: result["metrics"].get(key) for key in KEYS}
+        metrics = {key: result["metrics"].get(key) for key in METRIC_BY_KEY}
         lines.append({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:
-            known = by_name[entry["configuration"]]
-            about = {"words": known.words, "model": known.model.name}
-            lines.append({**entry, **about, "parameters": known.parameters, "status": status})
-    return csv_text([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
+            configuration = by_name[entry["configuration"]]
+            lines.append(
+                {
+                    **entry,
+                    "words": configuration.words,
+                    "model": configuration.model.name,
+                    "parameters": configuration.parameters,
+                    "status": status,
+                }
+            )
+    return format_csv([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
 
 
-def ranking_table(group: Group, own: int | None = None) -> Table:
-    """The ranking on one set of reviews, the baseline as a line between the places.
+def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Table:
+    """Return the ranking on one set of reviews, with the baseline as a line between the ranks.
 
-    In brief the best ten, the baseline and the reader's `own` line.
+    Its brief rows are the best ten, the baseline and the reader's own line, `own_row`.
     """
     to_best = Column(
         "to the best",
-        in_words=lambda cell: better(Interval(cell.value, cell.half_width)),
+        format_figure=lambda cell: format_improvement(Interval(cell.value, cell.half_width)),
         note="paired difference in log loss",
         minor=True,
-        from_width=_WIDE,
+        min_width=_WIDE_TERMINAL,
     )
     than_average = Column(
         THAN_AVERAGE,
-        in_words=lambda cell: against_baseline(cell.value).strip(),
+        format_figure=lambda cell: format_relative_loss(cell.value).strip(),
         note="how much less or more log loss than the average has",
         minor=True,
-        from_width=_PLAIN,
+        min_width=_PLAIN_TERMINAL,
     )
     heads = (
-        Column("model", gives="fold"),
-        Column("place", from_width=52),
-        Column("log loss", by_half_width=False, note="with its 95 % interval over days"),
+        Column("model", overflow="fold"),
+        Column("place", min_width=52),
+        Column("log loss", round_by_interval=False, note="with its 95 % interval over days"),
         to_best,
-        Column("RMSE(bins)", 2, percent=True, minor=True, from_width=_BROAD),
-        Column("AUC", 3, minor=True, from_width=_BROAD),
+        Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_BROAD_TERMINAL),
+        Column("AUC", 3, minor=True, min_width=_BROAD_TERMINAL),
         than_average,
-        Column("parameters", minor=True, from_width=_WIDE),
-        Column("verdict", from_width=50, gives="fold"),
-        Column("Anki", note="whether Anki can schedule with it", from_width=_WIDE),
+        Column("parameters", minor=True, min_width=_WIDE_TERMINAL),
+        Column("verdict", min_width=50, overflow="fold"),
+        Column("Anki", note="whether Anki can schedule with it", min_width=_WIDE_TERMINAL),
     )
     rows = (
         (
-            *(line.configuration.words, line.place, figure(line.log_loss, line.place == 1)),
-            *(figure(line.to_best), figure(line.result.metrics.rmse_bins)),
-            *(figure(line.result.metrics.auc), figure(line.against_baseline)),
-            *(line.parameters, line.verdict_words),
-            "✓" if is_in_anki(line.configuration) else "",
+            line.configuration.words,
+            line.rank,
+            make_figure(line.log_loss, line.rank == 1),
+            make_figure(line.to_best),
+            make_figure(line.result.metrics.rmse_bins),
+            make_figure(line.result.metrics.auc),
+            make_figure(line.relative_to_baseline),
+            line.parameters,
+            line.verdict_words,
+            "✓" if is_available_in_anki(line.configuration) else "",
         )
         for line in group.lines
     )
-    faint = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
-    brief = tuple(sorted({*range(min(_FIRST, len(group.lines))), *faint, *({own} - {None})}))
-    return Table.of("ranking", group.title, heads, rows, faint=faint, own=own, brief=brief)
+    baselines = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
+    brief_rows = {*range(min(_FIRST, len(group.lines))), *baselines}
+    if own_row is not None:
+        brief_rows.add(own_row)
+    return Table.from_rows(
+        "ranking",
+        group.title,
+        heads,
+        rows,
+        faint_rows=baselines,
+        own_row=own_row,
+        brief_rows=tuple(sorted(brief_rows)),
+    )
 
 
-def _flags(protocol: Protocol) -> dict[str, Any]:
-    """Flags that a person can set; those of single models are left out."""
+def _visible_flags(protocol: Protocol) -> dict[str, Any]:
+    """Return the flags that a user can set; flags of single models are left out."""
     return {
         name: value
         for name, value in asdict(protocol).items()
@@ -396,6 +470,6 @@ def _flags(protocol: Protocol) -> dict[str, Any]:
     }
 
 
-def _rounded(value: float, digits: int = 6) -> float | None:
-    """None for what is not defined, such as the interval of a single review."""
+def _round_or_none(value: float, digits: int = 6) -> float | None:
+    """Round a value; None if it is undefined, such as the interval of a single review."""
     return round(value, digits) if math.isfinite(value) else None

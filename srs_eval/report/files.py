@@ -1,8 +1,8 @@
-"""A document as files: a page, Markdown, JSON, its tables as CSV or LaTeX, its pictures.
+"""Write a document as files: a page, Markdown, JSON, its tables as CSV or LaTeX, its pictures.
 
-A page is self-contained: it opens offline and asks nobody for anything. Its pictures are SVG, which
-its style inverts where the reader's system is dark. Tables sort by a click on a heading; what does
-that is the only script.
+A page is self-contained: it opens offline and requests nothing. Its pictures are SVG, which its
+style inverts if the reader's system is dark. A click on a heading sorts a table; the code for that
+is the only script.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ from itertools import groupby
 from pathlib import Path
 from string import Template
 
-from srs_eval.advice.sentences import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
-from srs_eval.data.errors import csv_text, harmless
-from srs_eval.data.paths import GENERATOR, MADE_BY, write_file, write_folder
+from srs_eval.advice.sentences import (
+    Bar,
+    FirstScreen,
+    Heading,
+    MonthBars,
+    Pane,
+    PaneItem,
+    PaneLine,
+    PresetRow,
+)
+from srs_eval.data.errors import format_csv, sanitize
+from srs_eval.data.paths import HTML_GENERATOR, MARKDOWN_SIGNATURE, write_file, write_folder
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -31,371 +40,423 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    is_strong,
-    written,
+    format_cell,
+    is_best,
 )
 
-_WIDEST = 14  # columns of a table that stands for a picture in Markdown
-_DENSE = 900  # points from which a picture is read at its full width only
-_LONG = 60  # characters from which a cell of a page is wrapped
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_LOWEST_MONTH = 50  # of 100: an empty column of a month
-FOLDERS = ("csv", "tex", "png", "svg", "pdf")
-"""Forms that are a folder of files; html, md and json are one file."""
+_MAX_COLUMNS = 14  # most columns of a table that replaces a picture in Markdown
+_FULL_WIDTH_POINTS = 900  # points from which a picture is readable at its full width only
+_WRAP_LENGTH = 60  # characters from which a cell of a page is wrapped
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+)
+_MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
+FOLDER_FORMS = ("csv", "tex", "png", "svg", "pdf")
+"""Forms that are written as a folder of files; html, md and json are one file."""
 
 
-def as_text(document: Document, form: str) -> str:
-    """A document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
+def render_as(document: Document, form: str) -> str:
+    """Return a document as a page ("html"), as Markdown ("md", "short") or as JSON ("json")."""
     if form == "json":
-        from srs_eval.report.export import report_document, to_json
+        from srs_eval.report.export import build_report_document, to_json
 
-        return to_json(report_document(document))
-    return harmless({"html": _page, "short": _in_brief, "md": _markdown}[form](document))
+        return to_json(build_report_document(document))
+    renderers = {"html": _render_page, "short": _render_brief_markdown, "md": _render_markdown}
+    return sanitize(renderers[form](document))
 
 
-def write_as(document: Document, form: str, path: Path, inches: Sequence[float] = ()) -> list[Path]:
-    """Write a document to a file or, in one of the FOLDERS, into a folder; what was written.
+def write_document(
+    document: Document, form: str, path: Path, inches: Sequence[float] = ()
+) -> list[Path]:
+    """Write a document to a file or, in FOLDER_FORMS, into a folder; return what was written.
 
-    `inches` are the width and perhaps the height of pictures.
-    Raises InputError where a file is not srs-eval's own (`outputs`), or cannot be written.
+    `inches` are the width and optionally the height of pictures.
+    Raises InputError if a file is not srs-eval's own (`data.paths`) or cannot be written.
     """
     if form == "csv":
-        from srs_eval.report.export import plain_rows
+        from srs_eval.report.export import flatten_table
 
-        # One file for each table; figures have all their digits, none is an empty field.
+        # One file for each table; figures have all their digits, missing ones are empty fields.
         tables = {
-            f"{each.name}.csv": csv_text(plain_rows(each, document.names)).encode()
-            for each in document.tables()
+            f"{table.name}.csv": format_csv(flatten_table(table, document.names)).encode()
+            for table in document.tables()
         }
         return write_folder(path, tables)
     if form == "tex":
         # One file for each table that fits on a page.
-        fitting = (each for each in document.tables() if _fits(each))
-        return write_folder(path, {f"{each.name}.tex": _latex(each).encode() for each in fitting})
-    if form in FOLDERS:
-        from srs_eval.report.pictures import drawn_as
+        tables = {
+            f"{table.name}.tex": _render_latex(table).encode()
+            for table in document.tables()
+            if _fits_on_page(table)
+        }
+        return write_folder(path, tables)
+    if form in FOLDER_FORMS:
+        from srs_eval.report.pictures import render_picture
 
         # One file for each picture, for a light background.
-        made = {f"{each.name}.{form}": drawn_as(form, each, inches) for each in document.pictures()}
-        return write_folder(path, made)
-    write_file(path, as_text(document, form).encode("utf-8", "replace"))
+        pictures = {
+            f"{picture.name}.{form}": render_picture(form, picture, inches)
+            for picture in document.pictures()
+        }
+        return write_folder(path, pictures)
+    write_file(path, render_as(document, form).encode("utf-8", "replace"))
     return [path]
 
 
-def _fits(table: Table) -> bool:
-    cells = (cell for row in table.rows for cell in row)
-    words = max((len(cell) for cell in cells if isinstance(cell, str)), default=0)
-    return table.shown and len(table.columns) <= _WIDEST and words <= _LONG
+def _fits_on_page(table: Table) -> bool:
+    lengths = [len(cell) for row in table.rows for cell in row if isinstance(cell, str)]
+    longest = max(lengths, default=0)
+    return table.is_shown and len(table.columns) <= _MAX_COLUMNS and longest <= _WRAP_LENGTH
 
 
 # --- Markdown
 
 
-def _markdown(document: Document) -> str:
-    """A document as Markdown, fit for a forum: headings, sentences and pipe tables, no pictures.
+def _render_markdown(document: Document) -> str:
+    """Render a document as Markdown for a forum: headings, sentences and tables, no pictures.
 
-    Of what a page folds there is what one would copy; of long tables, their brief rows. The last
-    line says what made it.
+    Sections that a page folds keep their summary and their lines to copy, long tables their brief
+    rows. Tables are pipe tables. The last line says which program made the document.
     """
-    parts = [f"# {_escaped(document.title)}"]
-    parts += map(_escaped, document.lead) if document.panes is None else _panes(document.panes)
+    blocks = [f"# {_escape_markdown(document.title)}"]
+    if document.panes is None:
+        blocks += map(_escape_markdown, document.lead)
+    else:
+        blocks += _render_panes(document.panes)
     for section in document.sections:
-        parts += _section(section, 2)
-    return "\n\n".join([*parts, MADE_BY]) + "\n"
+        blocks += _render_section(section, 2)
+    blocks.append(MARKDOWN_SIGNATURE)
+    return "\n\n".join(blocks) + "\n"
 
 
-def _in_brief(document: Document) -> str:
-    """The answers in a line each, how sure the act is, and what to do with each preset."""
-    said = []
+def _render_brief_markdown(document: Document) -> str:
+    """Render a line for each answer, with its certainty, and what to do with each preset."""
+    lines = []
     for pane in () if document.panes is None else document.panes.panes:
-        sure = f" ({pane.short.right})" if pane.short.right else ""
-        said.append(f"- {_headed(pane.title, f'{pane.short.text.strip()}{sure}')}")
-        rows = [each.cells for each in pane.items if isinstance(each, Row)]
-        said += [f"    - {_escaped(': '.join((cells[0], ', '.join(cells[1:]))))}" for cells in rows]
-    listed = "\n".join(said)
-    return f"**{_escaped(document.title)}**\n\n{listed}\n\n{MADE_BY}\n"
+        answer = pane.summary.text.strip()
+        if pane.summary.right_text:
+            answer += f" ({pane.summary.right_text})"
+        lines.append(f"- {_format_heading(pane.title, answer)}")
+        for item in pane.items:
+            if isinstance(item, PresetRow):
+                preset, *cells = item.cells
+                action = ", ".join(cells)
+                lines.append(f"    - {_escape_markdown(f'{preset}: {action}')}")
+    answers = "\n".join(lines)
+    return f"**{_escape_markdown(document.title)}**\n\n{answers}\n\n{MARKDOWN_SIGNATURE}\n"
 
 
-def _headed(title: str, said: str) -> str:
+def _format_heading(title: str, text: str) -> str:
     colon = "" if title.endswith("?") else ":"
-    return f"**{_escaped(title)}**{colon} {_escaped(said)}"
+    return f"**{_escape_markdown(title)}**{colon} {_escape_markdown(text)}"
 
 
-def _panes(screen: FirstScreen) -> Iterator[str]:
-    """Each question with its answer; figures are tables."""
+def _render_panes(screen: FirstScreen) -> Iterator[str]:
+    """Yield each question with its answer; figures are tables."""
     for pane in screen.panes:
-        yield f"## {_escaped(pane.title)}"
-        for is_row, items in _runs(pane):
+        yield f"## {_escape_markdown(pane.title)}"
+        for is_row, items in _group_rows(pane):
             if not is_row:
-                yield from (_escaped(_sentence(each)) for each in items)
+                for item in items:
+                    yield _escape_markdown(_format_sentence(item))
                 continue
-            rows = [_cells(each, noted=True) for each in items]
-            head, *rest = rows if isinstance(items[0], Heading) else [[""] * len(rows[0]), *rows]
-            lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rest]
-            yield "\n".join(f"| {' | '.join(map(_escaped, cells))} |" for cells in lines)
-    yield from (_escaped(each.text) for each in screen.below)
+            rows = [_item_cells(item, with_notes=True) for item in items]
+            column_count = len(rows[0])
+            if isinstance(items[0], Heading):
+                head, *rows = rows
+            else:
+                head = [""] * column_count
+            alignment = ["---"] + ["---:"] * (column_count - 1)
+            lines = []
+            for cells in (head, alignment, *rows):
+                lines.append(f"| {' | '.join(map(_escape_markdown, cells))} |")
+            yield "\n".join(lines)
+    for note in screen.footer:
+        yield _escape_markdown(note.text)
 
 
-def _runs(pane: Pane) -> list[tuple[bool, list[Item]]]:
-    """What it holds, what is a row of a table beside its like."""
-    rows = groupby(pane.items, lambda each: isinstance(each, Heading | Bar | Row))
-    return [(is_row, list(items)) for is_row, items in rows]
+def _group_rows(pane: Pane) -> list[tuple[bool, list[PaneItem]]]:
+    """Group the items of a pane into runs of table rows and of other items."""
+    groups = groupby(pane.items, lambda item: isinstance(item, Heading | Bar | PresetRow))
+    return [(is_row, list(items)) for is_row, items in groups]
 
 
-def _with_commands(text: str) -> Iterator[tuple[str, bool]]:
-    """A sentence in parts, and which of them are commands of ours (between backticks).
+def _split_commands(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a sentence, each with True if it is an srs-eval command in backticks.
 
-    Other backticks are somebody's: names of decks and files may hold anything.
+    Other backticks may belong to names of decks and files, which may contain anything.
     """
-    for place, part in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
-        if part:
-            yield part, bool(place % 2)
+    for position, fragment in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
+        if fragment:
+            yield fragment, position % 2 == 1
 
 
-def _sentence(item: Item) -> str:
-    if isinstance(item, ByMonth):
+def _format_sentence(item: PaneItem) -> str:
+    if isinstance(item, MonthBars):
         return "By month: " + ", ".join(f"{name} {figure}" for name, figure in item.months)
-    assert isinstance(item, Line)
-    return " ".join(each for each in (item.mark, item.text.strip(), item.right) if each)
+    assert isinstance(item, PaneLine)
+    texts = (item.symbol, item.text.strip(), item.right_text)
+    return " ".join(text for text in texts if text)
 
 
-def _cells(item: Item, *, noted: bool = False) -> list[str]:
-    if isinstance(item, Row):
+def _item_cells(item: PaneItem, *, with_notes: bool = False) -> list[str]:
+    if isinstance(item, PresetRow):
         return list(item.cells)
     assert isinstance(item, Heading | Bar)
-    note = item.note.strip("◀ ") if noted and isinstance(item, Bar) else ""
+    note = item.note.strip("◀ ") if with_notes and isinstance(item, Bar) else ""
     return [f"{item.label} ({note})" if note else item.label, *item.figures]
 
 
-def _section(section: Section, level: int) -> list[str]:
+def _render_section(section: Section, level: int) -> list[str]:
     if section.folded:
-        said = [_headed(section.title, section.said)] if section.said else []
-        return said + _to_copy(section)
-    # What is said of pictures is of no use without them.
-    parts = [_escaped(section.said)] if section.said and not section.side_by_side else []
+        heading = [_format_heading(section.title, section.summary)] if section.summary else []
+        return heading + _render_copy_lines(section)
+    blocks = []
+    # A summary of pictures is of no use without them.
+    if section.summary and not section.side_by_side:
+        blocks.append(_escape_markdown(section.summary))
     for block in section.blocks:
         match block:
             case str():
-                parts.append(_escaped(block))
+                blocks.append(_escape_markdown(block))
             case Table():
-                parts += _table(block) if block.shown else []
+                if block.is_shown:
+                    blocks += _render_table(block)
             case Picture():
-                if block.table is not None and len(block.table.columns) <= _WIDEST:
-                    parts += _table(block.table)
+                if block.table is not None and len(block.table.columns) <= _MAX_COLUMNS:
+                    blocks += _render_table(block.table)
             case Code():
-                parts.append(f"```\n{block.text}\n```")
+                blocks.append(f"```\n{block.text}\n```")
             case Section():
-                parts += _section(block, level + 1)
-    return [f"{'#' * level} {_escaped(section.title)}", *parts] if parts else []
-
-
-def _to_copy(section: Section) -> list[str]:
-    """The lines to copy of a folded section, folded where a forum can."""
-    lines = [each.text for each in section.all_blocks() if isinstance(each, Code)]
-    if not lines:
+                blocks += _render_section(block, level + 1)
+    if not blocks:
         return []
-    summary = f"<details><summary>{_escaped(section.title)}</summary>"
-    return [summary, *(f"```\n{each}\n```" for each in lines), "</details>"]
+    return [f"{'#' * level} {_escape_markdown(section.title)}", *blocks]
 
 
-def _table(table: Table) -> list[str]:
-    places = range(len(table.rows)) if table.brief is None else table.brief
-    if not places and table.rows:
+def _render_copy_lines(section: Section) -> list[str]:
+    """Render the lines to copy of a folded section, folded if the forum supports it."""
+    blocks = [
+        f"```\n{block.text}\n```" for block in section.iter_blocks() if isinstance(block, Code)
+    ]
+    if not blocks:
+        return []
+    summary = f"<details><summary>{_escape_markdown(section.title)}</summary>"
+    return [summary, *blocks, "</details>"]
+
+
+def _render_table(table: Table) -> list[str]:
+    shown_rows = range(len(table.rows)) if table.brief_rows is None else table.brief_rows
+    if not shown_rows and table.rows:
         return []
     rows = [
-        [_escaped(column.title) for column in table.columns],
-        ["---:" if each else "---" for each in table.right],
+        [_escape_markdown(column.title) for column in table.columns],
+        ["---:" if is_right else "---" for is_right in table.right_aligned],
     ]
-    texts = table.texts()
-    for place in places:
-        cells = list(map(_escaped, texts[place]))
-        for k, cell in enumerate(table.rows[place]):
-            if is_strong(cell):
+    texts = table.format_rows()
+    for row in shown_rows:
+        cells = list(map(_escape_markdown, texts[row]))
+        for k, cell in enumerate(table.rows[row]):
+            if is_best(cell):
                 cells[k] = f"**{cells[k]}**"
-        if place == table.own:
+        if row == table.own_row:
             cells[0] = f"★ **{cells[0]}**"
         rows.append(cells)
-    left_out = len(table.rows) - len(places)
-    return [
-        *([f"**{_escaped(table.title)}**"] if table.title else []),
-        "\n".join(f"| {' | '.join(cells)} |" for cells in rows),
-        *([f"{left_out} more rows are left out."] if left_out else []),
-    ]
+    blocks = []
+    if table.title:
+        blocks.append(f"**{_escape_markdown(table.title)}**")
+    blocks.append("\n".join(f"| {' | '.join(cells)} |" for cells in rows))
+    omitted_rows = len(table.rows) - len(shown_rows)
+    if omitted_rows:
+        blocks.append(f"{omitted_rows} more rows are left out.")
+    return blocks
 
 
-def _escaped(text: str) -> str:
-    """Text that Markdown leaves as it is; names of decks and files may hold anything.
+def _escape_markdown(text: str) -> str:
+    """Escape text for Markdown, because names of decks and files may contain anything.
 
-    A command of ours between backticks stays code.
+    An srs-eval command in backticks stays code.
     """
-    return "".join(
-        f"`{part}`" if code else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", part)
-        for part, code in _with_commands(" ".join(text.split()))
-    )
+    fragments = []
+    for fragment, is_command in _split_commands(" ".join(text.split())):
+        if is_command:
+            fragments.append(f"`{fragment}`")
+        else:
+            fragments.append(re.sub(r"([\\`*_|<>\[\]])", r"\\\1", fragment))
+    return "".join(fragments)
 
 
 # --- a page
 
 
-def _page(document: Document) -> str:
-    """The whole page as text."""
+def _render_page(document: Document) -> str:
+    """Render the whole page as text."""
     numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
-    links = "".join(
-        f'<li><a href="#{place}">{escape(section.title)}</a></li>' for place, section in numbered
-    )
-    lead = "".join(map(_paragraph, document.lead))
-    body = [
-        f'<div class="lead">{lead}</div>' if document.panes is None else _cards(document.panes),
-        *([f"<nav><ul>{links}</ul></nav>"] if len(numbered) > 2 else []),
-        *(_html(section, 1, place) for place, section in numbered),
-    ]
-    return Template(_beside("page.html")).substitute(
-        generator=GENERATOR,
-        policy=_POLICY,
+    if document.panes is None:
+        lead = "".join(map(_render_paragraph, document.lead))
+        body = [f'<div class="lead">{lead}</div>']
+    else:
+        body = [_render_cards(document.panes)]
+    if len(numbered) > 2:
+        links = "".join(
+            f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
+            for anchor, section in numbered
+        )
+        body.append(f"<nav><ul>{links}</ul></nav>")
+    body += [_render_html(section, 1, anchor) for anchor, section in numbered]
+    return Template(_read_resource("page.html")).substitute(
+        generator=HTML_GENERATOR,
+        policy=_CONTENT_SECURITY_POLICY,
         title=escape(document.title),
-        style=_beside("page.css"),
+        style=_read_resource("page.css"),
         body="\n".join(body),
-        made_by=MADE_BY,
-        script=_beside("page.js"),
+        made_by=MARKDOWN_SIGNATURE,
+        script=_read_resource("page.js"),
     )
 
 
-def _beside(name: str) -> str:
-    """A text that stands beside this module."""
+def _read_resource(name: str) -> str:
+    """Return the text of a file beside this module."""
     return resources.files("srs_eval.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _html(block: Block, level: int, place: str = "") -> str:
-    """A block below a heading of some level; `place` is what links name."""
+def _render_html(block: Block, level: int, anchor: str = "") -> str:
+    """Render a block below a heading of some level; links point to `anchor`."""
     match block:
         case str():
-            return _paragraph(block)
+            return _render_paragraph(block)
         case Table():
-            return _folded(block) if block.shown else ""
+            return _render_folded_table(block) if block.is_shown else ""
         case Picture():
-            return _html_figure(block)
+            return _render_html_picture(block)
         case Code():
             return f"<pre>{escape(block.text)}</pre>"
-    blocks = "\n".join(_html(each, level + 1) for each in block.blocks)
+    blocks = "\n".join(_render_html(subblock, level + 1) for subblock in block.blocks)
     title = escape(block.title)
-    name = f' id="{place}"' if place else ""
+    name = f' id="{anchor}"' if anchor else ""
     if block.folded:
-        colon = "" if title.endswith("?") else ":"
-        beside = f"<span>{colon} {_inline(block.said)}</span>" if block.said else ""
-        return f"<details{name}><summary>{title}{beside}</summary>\n{blocks}\n</details>"
-    said = f"{_paragraph(block.said)}\n" if block.said else ""
+        heading = title
+        if block.summary:
+            colon = "" if title.endswith("?") else ":"
+            heading += f"<span>{colon} {_render_inline(block.summary)}</span>"
+        return f"<details{name}><summary>{heading}</summary>\n{blocks}\n</details>"
+    summary = f"{_render_paragraph(block.summary)}\n" if block.summary else ""
     tag = f"h{min(level + 1, 4)}"
     if block.side_by_side:
         blocks = f'<div class="grid">\n{blocks}\n</div>'
-    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{said}{blocks}\n</section>"
+    return f"<section{name}>\n<{tag}>{title}</{tag}>\n{summary}{blocks}\n</section>"
 
 
-def _cards(screen: FirstScreen) -> str:
-    """The panes, each a card with its bars."""
-    cards = [
-        f'<section class="card"><h2>{escape(pane.title)}</h2>\n'
-        + "\n".join(
-            f"<table>{''.join(map(_html_row, items))}</table>"
-            if is_row
-            else "".join(map(_html_item, items))
-            for is_row, items in _runs(pane)
-        )
-        + "</section>"
-        for pane in screen.panes
-    ]
-    below = "".join(f'<p class="soft">{escape(each.text)}</p>' for each in screen.below)
-    return f'<div class="cards">\n{"".join(cards)}\n</div>\n{below}'
+def _render_cards(screen: FirstScreen) -> str:
+    """Render each pane as a card with its bars."""
+    cards = []
+    for pane in screen.panes:
+        groups = []
+        for is_row, items in _group_rows(pane):
+            if is_row:
+                groups.append(f"<table>{''.join(map(_render_html_row, items))}</table>")
+            else:
+                groups.append("".join(map(_render_html_item, items)))
+        content = "\n".join(groups)
+        cards.append(f'<section class="card"><h2>{escape(pane.title)}</h2>\n{content}</section>')
+    notes = "".join(f'<p class="soft">{escape(note.text)}</p>' for note in screen.footer)
+    return f'<div class="cards">\n{"".join(cards)}\n</div>\n{notes}'
 
 
-def _html_item(item: Item) -> str:
-    if isinstance(item, ByMonth):
-        bars = (
-            f'<li><i style="height:{max(figure - _LOWEST_MONTH, 1) / 50:.2f}rem"></i>'
-            f"<span>{figure}</span>{escape(name)}</li>"
-            for name, figure in item.months
-        )
+def _render_html_item(item: PaneItem) -> str:
+    if isinstance(item, MonthBars):
+        bars = []
+        for name, figure in item.months:
+            height = max(figure - _MONTH_FLOOR_PERCENT, 1) / 50
+            bars.append(
+                f'<li><i style="height:{height:.2f}rem"></i>'
+                f"<span>{figure}</span>{escape(name)}</li>"
+            )
         return f'<ol class="months">{"".join(bars)}</ol>'
-    assert isinstance(item, Line)
-    right = f" <span>{escape(item.right)}</span>" if item.right else ""
-    mark = f"<b>{escape(item.mark)}</b> " if item.mark else ""
+    assert isinstance(item, PaneLine)
+    right = f" <span>{escape(item.right_text)}</span>" if item.right_text else ""
+    mark = f"<b>{escape(item.symbol)}</b> " if item.symbol else ""
     text = f"{mark}{escape(item.text.strip())}{right}"
-    return f"<p{_given('class', item.level.replace(' ', '-'))}>{text}</p>"
+    return f"<p{_format_attribute('class', item.level.replace(' ', '-'))}>{text}</p>"
 
 
-def _html_row(item: Item) -> str:
-    """A row of figures; a bar is drawn in its last cell: full, range and mark."""
+def _render_html_row(item: PaneItem) -> str:
+    """Render a row of figures; its last cell draws the bar: full part, range and marker."""
     tag = "th" if isinstance(item, Heading) else "td"
-    first, *others = map(escape, _cells(item))
-    cells = f"<{tag}>{first}</{tag}>"
-    cells += "".join(f'<{tag} class="n">{each}</{tag}>' for each in others)
+    label, *figures = map(escape, _item_cells(item))
+    cells = f"<{tag}>{label}</{tag}>"
+    for figure in figures:
+        cells += f'<{tag} class="n">{figure}</{tag}>'
     if isinstance(item, Bar):
-        at = "" if item.tick is None else f"--at:{item.tick:.1%};"
-        style = f"{at}--full:{item.share:.1%};--until:{max(item.until, item.share):.1%}"
+        marker = "" if item.marker is None else f"--at:{item.marker:.1%};"
+        style = f"{marker}--full:{item.share:.1%};--until:{max(item.range_end, item.share):.1%}"
         cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
-    level = item.level if isinstance(item, Bar | Row) else ""
-    return f"<tr{_given('class', level.replace(' ', '-'))}>{cells}</tr>"
+    level = item.level if isinstance(item, Bar | PresetRow) else ""
+    return f"<tr{_format_attribute('class', level.replace(' ', '-'))}>{cells}</tr>"
 
 
-def _paragraph(text: str) -> str:
-    return f"<p>{_inline(text)}</p>"
+def _render_paragraph(text: str) -> str:
+    return f"<p>{_render_inline(text)}</p>"
 
 
-def _inline(text: str) -> str:
+def _render_inline(text: str) -> str:
     return "".join(
-        f"<code>{escape(part)}</code>" if code else escape(part)
-        for part, code in _with_commands(text)
+        f"<code>{escape(fragment)}</code>" if is_command else escape(fragment)
+        for fragment, is_command in _split_commands(text)
     )
 
 
-def _html_figure(picture: Picture) -> str:
-    from srs_eval.report.pictures import svg
+def _render_html_picture(picture: Picture) -> str:
+    from srs_eval.report.pictures import render_svg
 
-    content, width = svg(picture)
-    least = width * (0.75 if width < _DENSE else 1)  # then it scrolls
-    drawn = (
+    content, width = render_svg(picture)
+    # On a page that is narrower than the least width, the picture scrolls.
+    min_width = width * 0.75 if width < _FULL_WIDTH_POINTS else width
+    image = (
         f'<img alt="{escape(picture.title)}" '
-        f'style="max-width:{width:.0f}px;min-width:{least:.0f}px" '
+        f'style="max-width:{width:.0f}px;min-width:{min_width:.0f}px" '
         f'src="data:image/svg+xml;base64,{b64encode(content).decode()}">'
     )
     table = ""
     if picture.table is not None:
-        folded = "<details><summary>The same as a table</summary>"
-        table = f"\n{folded}\n{_html_table(picture.table)}\n</details>"
+        summary = "<details><summary>The same as a table</summary>"
+        table = f"\n{summary}\n{_render_html_table(picture.table)}\n</details>"
     return (
         f"<figure><figcaption>{escape(picture.title)}</figcaption>"
-        f'<div class="scroll">{drawn}</div>{table}</figure>'
+        f'<div class="scroll">{image}</div>{table}</figure>'
     )
 
 
-def _folded(table: Table) -> str:
-    """A table; of a long one what is enough, all of it below."""
-    if not table.brief or len(table.brief) == len(table.rows):
-        return _html_table(table)
-    whole = _html_table(replace(table, title=""))
-    some = _html_table(table.in_brief)
-    more = f"All {len(table.rows)} rows"
-    return f"{some}\n<details><summary>{more}</summary>\n{whole}\n</details>"
+def _render_folded_table(table: Table) -> str:
+    """Render a table; of a long one the brief rows, with all rows folded below."""
+    if not table.brief_rows or len(table.brief_rows) == len(table.rows):
+        return _render_html_table(table)
+    brief = _render_html_table(table.abridged)
+    full = _render_html_table(replace(table, title=""))
+    summary = f"All {len(table.rows)} rows"
+    return f"{brief}\n<details><summary>{summary}</summary>\n{full}\n</details>"
 
 
-def _html_table(table: Table) -> str:
-    columns = list(zip(table.columns, table.right, strict=True))
+def _render_html_table(table: Table) -> str:
+    columns = list(zip(table.columns, table.right_aligned, strict=True))
     heads = "".join(
-        f'<th scope="col"{_kind(column, right)}{_given("title", column.note)}>'
+        f'<th scope="col"{_format_class(column, right)}{_format_attribute("title", column.note)}>'
         f"<button>{escape(column.title)}</button></th>"
         for column, right in columns
     )
     rows = ""
-    for place, (row, texts) in enumerate(zip(table.rows, table.texts(), strict=True)):
-        rows += f"<tr{_given('class', 'own' if place == table.own else '')}>"
+    for index, (row, texts) in enumerate(zip(table.rows, table.format_rows(), strict=True)):
+        rows += f"<tr{_format_attribute('class', 'own' if index == table.own_row else '')}>"
         for cell, text, (column, right) in zip(row, texts, columns, strict=True):
-            value, shown = "", escape(text)
+            value = ""  # by which a page sorts
             if not isinstance(cell, str):
                 number = cell.value if isinstance(cell, Figure) else cell
-                known = number is not None and not math.isnan(number)
-                value = f' data-v="{number:.10g}"' if known else ' data-v=""'
-            if is_strong(cell):
-                shown = f"<b>{shown}</b>"
-            rows += f"<td{_kind(column, right, text)}{value}>{shown}</td>"
+                if number is None or math.isnan(number):
+                    value = ' data-v=""'
+                else:
+                    value = f' data-v="{number:.10g}"'
+            content = f"<b>{escape(text)}</b>" if is_best(cell) else escape(text)
+            rows += f"<td{_format_class(column, right, text)}{value}>{content}</td>"
         rows += "</tr>\n"
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     return (
@@ -404,83 +465,112 @@ def _html_table(table: Table) -> str:
     )
 
 
-def _kind(column: Column, right: bool, text: str = "") -> str:
-    kinds = {"n": right, "long": not right and len(text) > _LONG, "minor": column.minor}
-    return _given("class", " ".join(name for name, is_so in kinds.items() if is_so))
+def _format_class(column: Column, right: bool, text: str = "") -> str:
+    names = []
+    if right:
+        names.append("n")
+    elif len(text) > _WRAP_LENGTH:
+        names.append("long")
+    if column.minor:
+        names.append("minor")
+    return _format_attribute("class", " ".join(names))
 
 
-def _given(attribute: str, value: str) -> str:
+def _format_attribute(attribute: str, value: str) -> str:
     return f' {attribute}="{escape(value)}"' if value else ""
 
 
 # --- LaTeX, for \input: with booktabs, siunitx for figures, adjustbox for width
 
-_SIGNS = {
-    **{each: f"\\{each}" for each in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    **{"−": "$-$", "±": r"$\pm$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "√": r"$\surd$"},
-    **{"<": "$<$", ">": "$>$", "–": "--"},
+_LATEX_SYMBOLS = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "√": r"$\surd$",
+    "<": "$<$",
+    ">": "$>$",
+    "–": "--",
 }
-_FIGURE = re.compile(r"([−+]?)(\d+)(?:\.(\d+))?(?:±([\d.]+))?")
-_SETTINGS = "separate-uncertainty, table-align-uncertainty"
-_BOLD = ", mode=text, detect-weight"  # what bold figures need
+_FIGURE_PATTERN = re.compile(r"([−+]?)(\d+)(?:\.(\d+))?(?:±([\d.]+))?")
+_SIUNITX_SETTINGS = "separate-uncertainty, table-align-uncertainty"
+_SIUNITX_BOLD = ", mode=text, detect-weight"  # needed for bold figures
 
 
-def _latex(table: Table) -> str:
-    """A table that floats, with its caption; the best of a column is bold."""
+def _render_latex(table: Table) -> str:
+    """Render a floating table with its caption; the best of a column is bold."""
     columns = [
-        (k, each, _alignment(table, k)) for k, each in enumerate(table.columns) if each.in_papers
+        (k, column, _latex_alignment(table, k))
+        for k, column in enumerate(table.columns)
+        if column.in_latex
     ]
-    heads = [f"{{{_in_latex(each.title)}}}" for _, each, _ in columns]
-    rows = [[_latex_cell(row[k], each, kind) for k, each, kind in columns] for row in table.rows]
-    settings = _SETTINGS + _BOLD * any(is_strong(cell) for row in table.rows for cell in row)
+    heads = [f"{{{_escape_latex(column.title)}}}" for _, column, _ in columns]
+    alignments = [alignment for _, _, alignment in columns]
+    rows = []
+    for row in table.rows:
+        cells = [_render_latex_cell(row[k], column, alignment) for k, column, alignment in columns]
+        rows.append(f"{' & '.join(cells)} \\\\")
+    settings = _SIUNITX_SETTINGS
+    if any(is_best(cell) for row in table.rows for cell in row):
+        settings += _SIUNITX_BOLD
     lines = [
         r"% needs \usepackage{adjustbox,booktabs,siunitx}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_in_latex(f'{table.title}. {table.caption}'.strip())}}}",
+        rf"\caption{{{_escape_latex(f'{table.title}. {table.caption}'.strip())}}}",
         rf"\label{{tab:{table.name}}}",
         rf"\sisetup{{{settings}}}",
         r"\begin{adjustbox}{max width=\linewidth}",
-        rf"\begin{{tabular}}{{{' '.join(kind for *_, kind in columns)}}}",
+        rf"\begin{{tabular}}{{{' '.join(alignments)}}}",
         r"\toprule",
         " & ".join(heads) + r" \\",
         r"\midrule",
-        *(f"{' & '.join(each)} \\\\" for each in rows),
-        *(r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", r"\end{table}"),
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{adjustbox}",
+        r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _alignment(table: Table, place: int) -> str:
-    """How a column is aligned: by the decimal points of its figures, where it has nothing else."""
-    column = table.columns[place]
-    if not table.right[place]:
+def _latex_alignment(table: Table, column_index: int) -> str:
+    """Return a column's alignment: at the decimal points, if it contains only figures."""
+    column = table.columns[column_index]
+    if not table.right_aligned[column_index]:
         return "l"
-    found = [_FIGURE.fullmatch(_bare(row[place], column)) for row in table.rows]
-    known = [each for each in found if each]
-    figures = (row[place] for row in table.rows)
-    if not known or any(isinstance(each, Figure) and each.ends for each in figures):
+    cells = [row[column_index] for row in table.rows]
+    matches = [_FIGURE_PATTERN.fullmatch(_plain_text(cell, column)) for cell in cells]
+    figures = [match for match in matches if match]
+    if not figures or any(isinstance(cell, Figure) and cell.ends for cell in cells):
         return "r"
-    sign = "-" if any(each[1] for each in known) else ""
-    whole, decimals = (max(len(each[k] or "") for each in known) for k in (2, 3))
-    digits = max(len((each[4] or "").replace(".", "").lstrip("0")) for each in known)
-    return f"S[table-format={sign}{whole}.{decimals}{f'({digits})' if digits else ''}]"
+    sign = "-" if any(figure[1] for figure in figures) else ""
+    integer_digits = max(len(figure[2] or "") for figure in figures)
+    decimals = max(len(figure[3] or "") for figure in figures)
+    half_widths = [(figure[4] or "").replace(".", "").lstrip("0") for figure in figures]
+    half_width_digits = max(map(len, half_widths))
+    uncertainty = f"({half_width_digits})" if half_width_digits else ""
+    return f"S[table-format={sign}{integer_digits}.{decimals}{uncertainty}]"
 
 
-def _bare(cell: Cell, column: Column) -> str:
-    return str(cell) if isinstance(cell, int) else written(cell, column)
+def _plain_text(cell: Cell, column: Column) -> str:
+    return str(cell) if isinstance(cell, int) else format_cell(cell, column)
 
 
-def _latex_cell(cell: Cell, column: Column, kind: str) -> str:
-    text = _bare(cell, column)
-    if kind[0] != "S":
-        return _in_latex(text)
-    if not _FIGURE.fullmatch(text):
-        return f"{{{_in_latex(text)}}}"
-    bold = r"\bfseries " if is_strong(cell) else ""
+def _render_latex_cell(cell: Cell, column: Column, alignment: str) -> str:
+    text = _plain_text(cell, column)
+    if not alignment.startswith("S"):
+        return _escape_latex(text)
+    if not _FIGURE_PATTERN.fullmatch(text):
+        return f"{{{_escape_latex(text)}}}"
+    bold = r"\bfseries " if is_best(cell) else ""
     return bold + text.replace("−", "-").replace("±", r" \pm ")
 
 
-def _in_latex(text: str) -> str:
-    return "".join(_SIGNS.get(each, each) for each in text).replace(r" \%", r"~\%")
+def _escape_latex(text: str) -> str:
+    escaped = "".join(_LATEX_SYMBOLS.get(character, character) for character in text)
+    return escaped.replace(r" \%", r"~\%")

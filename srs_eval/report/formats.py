@@ -1,4 +1,4 @@
-"""Figures as people read them: a figure with its uncertainty, and what each one means."""
+"""Format figures for people, with their uncertainty and what they mean."""
 
 from __future__ import annotations
 
@@ -15,89 +15,100 @@ if TYPE_CHECKING:
     from srs_eval.stats.intervals import Interval
 
 
-def loss(interval: Interval, places: int = 3) -> str:
-    """ "0.312 ±.011": mean and half width of its 95 % interval."""
-    return f"{interval.estimate:.{places}f}{half(interval.half_width, places)}"
+def format_loss(interval: Interval, decimals: int = 3) -> str:
+    """Format a mean and the half-width of its 95 % interval: "0.312 ±.011"."""
+    return f"{interval.estimate:.{decimals}f}{format_half_width(interval.half_width, decimals)}"
 
 
-def difference(interval: Interval, places: int = 4) -> str:
-    """ "+0.0021 ±.0012": a difference and the half width of its 95 % interval."""
-    return with_sign(f"{interval.estimate:.{places}f}") + half(interval.half_width, places)
+def format_signed_difference(interval: Interval, decimals: int = 4) -> str:
+    """Format a difference and the half-width of its 95 % interval: "+0.0021 ±.0012"."""
+    estimate = with_sign(f"{interval.estimate:.{decimals}f}")
+    return estimate + format_half_width(interval.half_width, decimals)
 
 
 def with_sign(number: str, signed: bool = True) -> str:
-    """A number with a minus sign, and with a plus sign where wanted; 0 has none."""
+    """Format a number with a true minus sign, and a plus sign if `signed`; 0 has no sign."""
     digits = number.removeprefix("-")
     if float(number) == 0:
         return digits
-    return ("−" if number.startswith("-") else "+" if signed else "") + digits
+    if number.startswith("-"):
+        return f"−{digits}"
+    return f"+{digits}" if signed else digits
 
 
-def half(width: float, places: int) -> str:
-    """ " ±.0012": half the width of an interval, "" where there is none."""
-    return "" if math.isnan(width) else f" ±{f'{width:.{places}f}'.removeprefix('0')}"
+def format_half_width(width: float, decimals: int) -> str:
+    """Format half the width of an interval: " ±.0012"; "" if there is none."""
+    if math.isnan(width):
+        return ""
+    digits = f"{width:.{decimals}f}".removeprefix("0")
+    return f" ±{digits}"
 
 
-def better(interval: Interval) -> str:
-    """ "0.0021 better ±.0012": the same of log loss, with which side it is in a word."""
-    from srs_eval.advice.sentences import better_by
+def format_improvement(interval: Interval) -> str:
+    """Format a difference of log losses with its side in a word: "0.0021 better ±.0012"."""
+    from srs_eval.advice.sentences import format_difference
 
-    return better_by(interval.estimate) + half(interval.half_width, 4)
+    return format_difference(interval.estimate) + format_half_width(interval.half_width, 4)
 
 
-def p_value(figure: Figure) -> str:
-    """ "0.012", "< 0.001": one that is not 0 is not written as 0."""
+def format_p_value(figure: Figure) -> str:
+    """Format a p-value: "0.012", "< 0.001"; it is never written as 0."""
     return "< 0.001" if figure.value < 0.001 else f"{figure.value:.3f}"
 
 
-THAN_AVERAGE = "than average"  # heads a column of `against_baseline`: "13.6 % less"
+THAN_AVERAGE = "than average"  # heading of `format_relative_loss`: "13.6 % less"
 
 
-def against_baseline(share: float | None) -> str:
-    """ "13.6 % less": how much less (better) or more log loss than the average has."""
+def format_relative_loss(share: float | None) -> str:
+    """Format log loss relative to the average's: "13.6 % less" (better), "13.6 % more"."""
     if share is None:
         return "–"
     if round(abs(100 * share), 1) == 0:
         return "no less"
-    text = f"{abs(100 * share):.1f}" if abs(share) < 0.9995 else f"{abs(100 * share):.0f}"
     if abs(share) >= 9.995:
         text = ">999"
+    elif abs(share) < 0.9995:
+        text = f"{abs(100 * share):.1f}"
+    else:
+        text = f"{abs(100 * share):.0f}"
     return f"{text:>4} % {'less' if share < 0 else 'more'}"
 
 
-def bar(fraction: float, width: int) -> str:
-    """A progress bar of `width` characters."""
+def format_bar(fraction: float, width: int) -> str:
+    """Return a progress bar of `width` characters."""
     full = round(max(0.0, min(1.0, fraction)) * width)
     return "▓" * full + "░" * (width - full)
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def protocol(chosen: Protocol) -> str:
-    """The rule of rows and every flag that differs from the usual."""
-    usual = Protocol()
-    words: list[str] = [chosen.rows]
+def format_protocol(flags: Protocol) -> str:
+    """Return the rule for rows and every flag that differs from the default."""
+    defaults = Protocol()
+    words: list[str] = [flags.rows]
     for field in fields(Protocol):
-        value = getattr(chosen, field.name)
-        if field.name == "rows" or value == getattr(usual, field.name):
+        value = getattr(flags, field.name)
+        if field.name == "rows" or value == getattr(defaults, field.name):
             continue
         name = field.name.replace("_", " ")
         words.append(name if value is True else f"{name} {value}")
     return ", ".join(words)
 
 
-def cut(text: str, width: int) -> str:
-    """Cut at the end, to `width` columns; a Chinese or Japanese character takes two."""
+def truncate(text: str, width: int) -> str:
+    """Truncate a text to `width` columns; a Chinese or Japanese character takes two."""
     from rich.cells import cell_len, set_cell_size
 
-    kept = set_cell_size(text, max(width - 1, 0)).rstrip()
-    return text if cell_len(text) <= width else f"{kept}…"
+    if cell_len(text) <= width:
+        return text
+    head = set_cell_size(text, max(width - 1, 0)).rstrip()
+    return f"{head}…"
 
 
-def shortened(text: str, width: int) -> str:
-    """Cut in the middle, so that the end of a file name stays."""
+def shorten_middle(text: str, width: int) -> str:
+    """Shorten a text in the middle to `width` columns, so that the end of a file name stays."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) <= width:
@@ -109,11 +120,12 @@ def shortened(text: str, width: int) -> str:
     return f"{set_cell_size(text, head)}…{tail}"
 
 
-def metric(metrics: Metrics, field: str) -> str:
-    """A figure of `metrics` as it is shown."""
-    from srs_eval.metrics import FACTS
+def format_metric(metrics: Metrics, field: str) -> str:
+    """Format a figure of `metrics` for display."""
+    from srs_eval.metrics import METRIC_INFO
 
-    value, style = getattr(metrics, field), FACTS[field].style
+    value = getattr(metrics, field)
+    style = METRIC_INFO[field].style
     if value is None:
         return "–"
     if style == "%":
@@ -125,7 +137,7 @@ def metric(metrics: Metrics, field: str) -> str:
 
 @dataclass(frozen=True)
 class _Family:
-    """Models that have something in common."""
+    """A family of models that have something in common."""
 
     letter: str  # before the names of its models
     name: str
@@ -143,15 +155,19 @@ FAMILIES: Mapping[str, _Family] = {
 }
 
 
-def letters(there: Collection[str]) -> str:
-    """What the letters of the families that are there mean: "F FSRS  S SM-2"."""
-    shown = (each for key, each in FAMILIES.items() if key in there and each.letter.isalpha())
-    return "  ".join(f"{each.letter} {each.name}" for each in shown)
+def explain_letters(families: Collection[str]) -> str:
+    """Explain the letters of some families: "F FSRS  S SM-2"."""
+    explanations = []
+    for key, family in FAMILIES.items():
+        if key in families and family.letter.isalpha():
+            explanations.append(f"{family.letter} {family.name}")
+    return "  ".join(explanations)
 
 
-def clock(seconds: float) -> str:
-    """Minutes and seconds, "1:50"; hours before them where there are any."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-    return f"{whole // 60}:{whole % 60:02}"
+def format_duration(seconds: float) -> str:
+    """Format a duration in minutes and seconds, "1:50", with hours if there are any."""
+    minutes, remaining_seconds = divmod(max(0, round(seconds)), 60)
+    hours, remaining_minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}:{remaining_minutes:02}:{remaining_seconds:02}"
+    return f"{minutes}:{remaining_seconds:02}"

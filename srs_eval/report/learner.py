@@ -1,4 +1,4 @@
-"""The report on one learner, as `srs-eval export` writes it."""
+"""Build the report on one learner, as `srs-eval export` writes it."""
 
 from __future__ import annotations
 
@@ -11,28 +11,35 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice import questions, shown
-from srs_eval.advice.findings import Days, Finding, Month, OfAll, Unanswered, of
-from srs_eval.advice.overview import Overview, answers_to
-from srs_eval.advice.questions import OF_PRESETS, REGISTRY, Asked
-from srs_eval.advice.sentences import (
-    SHARES,
-    capital,
-    is_difference,
-    month_in_words,
-    parameter_line,
-    where_to_paste,
+from srs_eval.advice.findings import (
+    DayStates,
+    Finding,
+    Month,
+    ParameterSummary,
+    Unanswered,
+    get_evidence,
 )
-from srs_eval.advice.sentences import Table as AnswerTable
-from srs_eval.advice.shown.costs import OF_DRAWS
+from srs_eval.advice.overview import Overview, answer_or_explain
+from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, QuestionContext
+from srs_eval.advice.sentences import (
+    SHARE_COLUMNS,
+    capitalize,
+    explain_where_to_paste,
+    format_month,
+    format_parameters,
+    is_difference_column,
+)
+from srs_eval.advice.sentences import FindingTable as AnswerTable
+from srs_eval.advice.shown.costs import DRAWS_NOTE
 from srs_eval.advice.shown.memory import days_table
-from srs_eval.advice.shown.parameters import what_to_do
+from srs_eval.advice.shown.parameters import preset_action
 from srs_eval.advice.workload.estimate import MINUTES, Workload
-from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.rows import anonymous as without_names
-from srs_eval.engine.ranking import Group, own_scheduler
+from srs_eval.data.rows import anonymize as without_names
+from srs_eval.engine.ranking import RankingGroup, own_scheduler
 from srs_eval.engine.run import Run
 from srs_eval.engine.session import Result
 from srs_eval.engine.workers import send
@@ -48,16 +55,16 @@ from srs_eval.report.document import (
     Picture,
     Section,
     Table,
-    figure,
+    make_figure,
 )
-from srs_eval.report.export import ranking_table
-from srs_eval.report.files import write_as
-from srs_eval.report.inspection import inspect_log, summary_section
-from srs_eval.stats.intervals import Interval, calibration_graph
+from srs_eval.report.export import build_ranking_table
+from srs_eval.report.files import write_document
+from srs_eval.report.inspection import build_summary_section, inspect_log
+from srs_eval.stats.intervals import Interval, compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
-_ALL = ("all presets", "all reviews")  # subjects that need no name
-_OF_ROWS = {
+_OVERALL_SUBJECTS = ("all presets", "all reviews")  # subjects that need no name
+_ROWS_CLOSINGS = {
     "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
     "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
     "1,000 reviews or 20 days.",
@@ -68,14 +75,14 @@ STATE_CLOSING = (
     "STATE-FSRS-6 knows every answer before the one it predicts; a scheduler cannot. "
     "Intervals are 95 %, over days."
 )
-_PICTURED = (
+_PICTURES_NOTE = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals."
 )
-_MONTHS_IN_BRIEF = 6  # the latest, in a forum
+_MONTHS_IN_BRIEF = 6  # latest months shown in a forum
 
 
-def learner_report(
+def build_learner_report(
     log: ReviewLog,
     run: Run,
     protocol: Protocol,
@@ -83,175 +90,226 @@ def learner_report(
     context: Context | None = None,
     narrowed_to: Mapping[str, str | None] | None = None,
     anonymous: bool = False,
-    tell: Callable[[int, int, str], object] = lambda *at: send(at),
+    on_question: Callable[[int, int, str], object] = lambda *progress: send(progress),
     known: Sequence[Finding] = (),
     costs: Workload | None = None,
 ) -> Document:
-    """The report on one learner whose ranking is in `run`; asks the questions, too.
+    """Answer the questions and return the report on a learner whose ranking is in `run`.
 
-    Only those of which nothing is `known` of the same log; with any, what retentions cost is a
-    first estimate, unless it is known (`costs`). `tell` hears of each question before it is worked
-    on: its number, of how many, and its name; in a worker, whoever runs that does. `anonymous`
-    leaves out names of decks, presets and the file, and asks all anew.
+    Questions with answers in `known`, which are on the same log, are not asked again. If there are
+    any such answers, the costs of retentions are a first estimate, unless `costs` gives them.
+    `on_question` is called before each question with its number, their count and its name; by
+    default, a worker sends these to the process that runs it. `anonymous` leaves out the names of
+    decks, presets and the file, and asks all questions anew.
     """
     if anonymous:
-        log, known, costs = without_names(log), (), None
-    asked_of = {each for task in questions.tasks_of(log) for each in task}
-    over_all = [each for each in questions.OVER_ALL if each in asked_of]
-    wanted = list(dict.fromkeys([*over_all, *questions.questions_for(log)]))
-    every = [*wanted, "day", "workload"]
+        log = without_names(log)
+        known = ()
+        costs = None
+    available: set[str] = set()
+    for task in questions.tasks_for(log):
+        available.update(task)
+    without_presets = [
+        question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
+    ]
+    answered = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
+    steps = [*answered, "day", "workload"]
 
-    def at(question: str) -> None:
-        tell(every.index(question) + 1, len(every), question)
+    def announce(question: str) -> None:
+        on_question(steps.index(question) + 1, len(steps), question)
 
-    asked = Asked(log, context, run.equivalence)
-    answers, state = _answers(asked, wanted, at, known), _answers(asked, ["day"], at, known)
-    at("workload")
-    costs_or_why = costs or _workload(asked, at_once=bool(known))
-    at_a_glance = [each for each in known if each.question == questions.COSTS]
+    question_context = QuestionContext(log, context, run.equivalence)
+    answers = _answers(question_context, answered, announce, known)
+    state = _answers(question_context, ["day"], announce, known)
+    announce("workload")
+    costs_or_why = costs or _workload(question_context, at_once=bool(known))
+    at_a_glance = [answer for answer in known if answer.question == questions.COSTS]
     if not at_a_glance and isinstance(costs_or_why, Workload):
-        at_a_glance = [costs_or_why.glance]
+        at_a_glance = [costs_or_why.glance_finding]
     elif not at_a_glance:
-        at_a_glance = _answers(asked, asked_of & {questions.COSTS}, lambda _: None, known)
-    screen = Overview.answered(log, [*answers, *state, *at_a_glance]).first_screen
-    groups, results, own = run.groups(), run.results(), own_scheduler(log)
+        at_a_glance = _answers(
+            question_context, available & {questions.COSTS}, lambda _: None, known
+        )
+    screen = Overview.from_answers(log, [*answers, *state, *at_a_glance]).first_screen
+    groups = run.groups()
+    results = run.results_by_name()
+    scheduler = own_scheduler(log)
     best = groups[0].best if groups else None
-    by_name = {each.name: each.words for each in run.configurations}
-    names = [own, best.configuration.name if best else None]
-    chosen = {by_name[name]: results[name] for name in names if name in results}
-    of_months: Sequence[Month] = ()
-    predictor = next(iter(chosen), "")
-    if chosen:
-        of_months = questions.months_of(log, protocol, chosen[predictor])
-    drawn = (*_calibration(chosen), *_recall_by_month(predictor, of_months), *_curve(costs_or_why))
+    words_by_name = {
+        configuration.name: configuration.words for configuration in run.configurations
+    }
+    names = [scheduler, best.configuration.name if best else None]
+    calibrated = {words_by_name[name]: results[name] for name in names if name in results}
+    months: Sequence[Month] = ()
+    predictor = next(iter(calibrated), "")
+    if calibrated:
+        months = questions.result_months(log, protocol, calibrated[predictor])
+    charts = (
+        *_build_calibration_pictures(calibrated),
+        *_build_recall_pictures(predictor, months),
+        *_build_costs_pictures(costs_or_why),
+    )
+    sections = _build_presets_section(answers)
+    if charts:
+        sections.append(Section("In pictures", charts, summary=_PICTURES_NOTE, side_by_side=True))
+    rows = questions.rows_behind(log, answered)
+    sections += _build_answers_section(answers, rows, costs_or_why)
+    for number, group in enumerate(groups, start=1):
+        prefix = f"{number}-" if len(groups) > 1 else ""
+        sections.append(_build_ranking_section(group, prefix, run.progress_note, scheduler))
+    sections += _build_months_section(predictor, months)
+    sections += _build_state_section(state)
+    sections.append(build_summary_section(inspect_log(log), with_notes=not anonymous))
+    sections.append(_build_metric_card(run, protocol))
     return Document(
-        _title(log, narrowed_to or {}, anonymous),
-        tuple(f"{each.title} {each.short.text}" for each in screen.panes),
-        (
-            *_presets_section(answers),
-            *([Section("In pictures", drawn, said=_PICTURED, side_by_side=True)] if drawn else []),
-            *_answers_section(answers, questions.rows_of(log, wanted), costs_or_why),
-            *(
-                _group(group, f"{number}-" if len(groups) > 1 else "", run.so_far, own)
-                for number, group in enumerate(groups, start=1)
-            ),
-            *_over_time(predictor, of_months),
-            *_state(state),
-            summary_section(inspect_log(log), with_notes=not anonymous),
-            _card(run, protocol),
-        ),
+        _build_title(log, narrowed_to or {}, anonymous),
+        tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes),
+        tuple(sections),
         screen,
     )
 
 
 def _answers(
-    asked: Asked, wanted: Iterable[str], at: Callable[[str], None], known: Sequence[Finding]
+    question_context: QuestionContext,
+    names: Iterable[str],
+    announce: Callable[[str], None],
+    known: Sequence[Finding],
 ) -> list[Finding]:
-    """The answers to all questions, or why there are none."""
-    found: list[Finding] = []
-    for question in wanted:
-        at(question)
-        told_by = questions.DAYS if question in questions.DAYS else (question,)
-        answers = [each for each in known if each.question in told_by]
-        found += answers or answers_to(question, asked)
-    return found
+    """Return the answers to all questions, or why there are none."""
+    findings: list[Finding] = []
+    for name in names:
+        announce(name)
+        answered_by = questions.DAY_QUESTIONS if name in questions.DAY_QUESTIONS else (name,)
+        answers = [answer for answer in known if answer.question in answered_by]
+        findings += answers or answer_or_explain(name, question_context)
+    return findings
 
 
 def export_learner(
-    log: ReviewLog, run: Run, protocol: Protocol, *, form: str, path: Path, **how: Any
+    log: ReviewLog,
+    run: Run,
+    protocol: Protocol,
+    *,
+    form: str,
+    path: Path,
+    context: Context | None = None,
+    narrowed_to: Mapping[str, str | None] | None = None,
+    anonymous: bool = False,
+    known: Sequence[Finding] = (),
+    costs: Workload | None = None,
 ) -> list[Path]:
-    """Write `learner_report` in a form of `report.files.write_as`; what was written.
+    """Write the report in a form of `report.files.write_document`; return what was written.
 
-    Works first on the questions of which nothing is `known`: call it in a worker. Raises
-    InputError where the files cannot be written.
+    It first answers the questions that have no answer in `known`, so call it in a worker. Raises
+    InputError if the files cannot be written.
     """
-    return write_as(learner_report(log, run, protocol, **how), form, path)
+    document = build_learner_report(
+        log,
+        run,
+        protocol,
+        context=context,
+        narrowed_to=narrowed_to,
+        anonymous=anonymous,
+        known=known,
+        costs=costs,
+    )
+    return write_document(document, form, path)
 
 
-def _workload(asked: Asked, *, at_once: bool) -> Workload | str:
-    """What a desired retention costs; a sentence, or none, where that cannot be told.
+def _workload(question_context: QuestionContext, *, at_once: bool) -> Workload | str:
+    """Return what a desired retention costs, or a sentence (or "") if that is unknown.
 
-    `at_once`: a first estimate.
+    With `at_once`, return a first estimate.
     """
-    if questions.rows_of(asked.log, (OF_PRESETS,)) == "benchmark":
+    if questions.rows_behind(question_context.log, (PARAMETERS,)) == "benchmark":
         return ""
-    coming = questions.ask("workload", asked)
+    estimates = questions.ask("workload", question_context)
+    if at_once:
+        estimates = islice(estimates, 1)
     try:
-        *_, found = islice(coming, 1) if at_once else coming
+        *_, latest = estimates
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
-        # Where it lies is nobody's business.
-        return str(error).replace(asked.log.import_summary.path, "the file")
-    return of(found, Workload)
+        # The path is private.
+        return str(error).replace(question_context.log.import_summary.path, "the file")
+    return get_evidence(latest, Workload)
 
 
-def _title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: bool) -> str:
+def _build_title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymous: bool) -> str:
     if anonymous:
         return "A collection"
-    only = [f"{what} {name}" for what, name in narrowed_to.items() if name]
-    name = log.import_summary.path.replace("\\", "/").rpartition("/")[2]
-    return f"{name}, {' and '.join(only)}" if only else name
+    filters = [f"{kind} {name}" for kind, name in narrowed_to.items() if name]
+    file_name = log.import_summary.path.replace("\\", "/").rpartition("/")[2]
+    return f"{file_name}, {' and '.join(filters)}" if filters else file_name
 
 
 # Ranking
 
 
-def _group(group: Group, prefix: str, so_far: str, scheduler: str | None) -> Section:
+def _build_ranking_section(
+    group: RankingGroup, prefix: str, so_far: str, scheduler: str | None
+) -> Section:
     names = [line.configuration.name for line in group.lines]
-    own = names.index(scheduler) if scheduler in names else None
-    drawn = pictures.ranking(group, own)
-    blocks: list[Block] = [f"So far: {so_far}."] if so_far else []
-    blocks += [group.answer] if group.answer else []
-    table = ranking_table(group, own)
+    own_row = names.index(scheduler) if scheduler in names else None
+    blocks: list[Block] = []
+    if so_far:
+        blocks.append(f"So far: {so_far}.")
+    if group.summary_sentence:
+        blocks.append(group.summary_sentence)
+    table = build_ranking_table(group, own_row)
     blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:
         title = "Log loss, the average as a line"
-        blocks.append(Picture(f"{prefix}ranking", title, drawn))
+        chart = pictures.ranking_chart(group, own_row)
+        blocks.append(Picture(f"{prefix}ranking", title, chart))
     return Section(group.title, tuple(blocks))
 
 
-def _bounds(interval: Interval) -> tuple[float, float, float]:
+def _interval_bounds(interval: Interval) -> tuple[float, float, float]:
     return interval.estimate, interval.low, interval.high
 
 
 # Calibration, months, days
 
 
-def _calibration(results: Mapping[str, Result]) -> list[Picture]:
+def _build_calibration_pictures(results: Mapping[str, Result]) -> list[Picture]:
     if not results:
         return []
     graphs = {
-        name: calibration_graph(result.y, result.p, pictures.CALIBRATION_BINS)
+        name: compute_calibration_graph(result.y, result.p, pictures.CALIBRATION_BINS)
         for name, result in results.items()
     }
     rows = []
     for name, graph in graphs.items():
         columns = graph.predicted, graph.observed, graph.low, graph.high
         for k in np.flatnonzero(graph.count).tolist():
-            low, high = 100 * graph.edges[k], 100 * graph.edges[k + 1]
-            cells = (Figure(float(each[k])) for each in columns)
+            low = 100 * graph.edges[k]
+            high = 100 * graph.edges[k + 1]
+            cells = [Figure(float(column[k])) for column in columns]
             rows.append((name, f"{low:.0f} to {high:.0f} %", int(graph.count[k]), *cells))
-    shares = ("predicted", "recalled", "95 % from", "to")
-    heads = (Column(each, digits=1, percent=True) for each in shares)
-    about = ("model", "predicted between", "reviews", *heads)
-    table = Table.of("calibration", "Recalled over predicted recall", about, rows, brief=())
-    drawn = pictures.calibration(list(graphs.items()), pictures.SMALL)
-    return [Picture("calibration", "Calibration", drawn, table)]
+    titles = ("predicted", "recalled", "95 % from", "to")
+    shares = [Column(title, digits=1, percent=True) for title in titles]
+    heads = ("model", "predicted between", "reviews", *shares)
+    table = Table.from_rows(
+        "calibration", "Recalled over predicted recall", heads, rows, brief_rows=()
+    )
+    chart = pictures.calibration_chart(list(graphs.items()), pictures.SMALL_SIZE)
+    return [Picture("calibration", "Calibration", chart, table)]
 
 
-def _recall_by_month(name: str, months: Sequence[Month]) -> list[Picture]:
+def _build_recall_pictures(name: str, months: Sequence[Month]) -> list[Picture]:
     if len(months) < 2:
         return []
     series: list[tuple[str, list[Any]]] = [
-        ("recalled", [100 * np.clip(_bounds(month.recalled), 0, 1) for month in months]),
+        ("recalled", [100 * np.clip(_interval_bounds(month.recalled), 0, 1) for month in months]),
         (f"predicted by {name}", [100 * month.predicted for month in months]),
     ]
     title = "Month by month: recalled and predicted"
-    return [_by_month("recall-by-month", title, months, series, "per cent")]
+    return [_build_month_picture("recall-by-month", title, months, series, "per cent")]
 
 
-def _by_month(
+def _build_month_picture(
     name: str,
     title: str,
     months: Sequence[Month],
@@ -260,67 +318,80 @@ def _by_month(
     table: Table | None = None,
 ) -> Picture:
     names = [month.name for month in months]
-    drawn = pictures.lines(range(len(months)), series, "", unit, ticks=names)
-    return Picture(name, title, drawn, table)
+    chart = pictures.line_chart(range(len(months)), series, "", unit, ticks=names)
+    return Picture(name, title, chart, table)
 
 
-def _over_time(name: str, months: Sequence[Month]) -> list[Section]:
+def _build_months_section(name: str, months: Sequence[Month]) -> list[Section]:
     if not months:
         return []
-    recalled = Column("recalled", digits=1, percent=True, by_half_width=False)
-    loss = Column("log loss", by_half_width=False)
+    recalled = Column("recalled", digits=1, percent=True, round_by_interval=False)
+    loss = Column("log loss", round_by_interval=False)
     heads = ("month", "reviews", recalled, replace(recalled, title="predicted"), loss)
     rows = (
         (
-            *(each.name, each.reviews, figure(each.recalled)),
-            *(figure(each.predicted), figure(each.log_loss)),
+            month.name,
+            month.reviews,
+            make_figure(month.recalled),
+            make_figure(month.predicted),
+            make_figure(month.log_loss),
         )
-        for each in months
+        for month in months
     )
-    brief = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
-    table = Table.of("months", f"Month by month, by {name}", heads, rows, brief=brief)
+    latest = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
+    table = Table.from_rows("months", f"Month by month, by {name}", heads, rows, brief_rows=latest)
     title = "Log loss: was I predictable?"
-    losses = [np.maximum(_bounds(month.log_loss), 0) for month in months]
-    picture = _by_month("loss-by-month", title, months, [("log loss", losses)], "log loss", table)
-    return [Section("Over time", (picture if len(months) > 1 else table,), side_by_side=True)]
+    losses = [np.maximum(_interval_bounds(month.log_loss), 0) for month in months]
+    picture = _build_month_picture(
+        "loss-by-month", title, months, [("log loss", losses)], "log loss", table
+    )
+    block = picture if len(months) > 1 else table
+    return [Section("Over time", (block,), side_by_side=True)]
 
 
-def _curve(found: Workload | str) -> list[Picture]:
-    """Minutes a day by desired retention."""
-    if isinstance(found, str):
+def _build_costs_pictures(workload: Workload | str) -> list[Picture]:
+    """Return a picture of minutes a day by desired retention, if they are known."""
+    if isinstance(workload, str):
         return []
-    minutes = np.stack([each[:, MINUTES] for each in (found.figures, *found.band)], axis=1)
-    ticks = [f"{100 * each:.0f} %" for each in found.retentions]
-    mark = None if found.is_off else found.at(found.desired)
-    drawn = pictures.band(minutes.tolist(), ticks, "minutes a day", mark=mark)
-    todays = "" if found.is_off else "; the line is today's"
-    title = f"Minutes a day by desired retention, {found.preset}{todays}"
-    return [
-        Picture("workload", title, drawn, figures(shown.tables(found.finding)[0], "workload-1"))
-    ]
+    estimate_and_bounds = (workload.figures, *workload.band)
+    minutes = np.stack([figures[:, MINUTES] for figures in estimate_and_bounds], axis=1)
+    ticks = [f"{100 * retention:.0f} %" for retention in workload.retentions]
+    title = f"Minutes a day by desired retention, {workload.preset}"
+    mark = None
+    if not workload.is_fsrs_off:
+        title += "; the line is today's"
+        mark = workload.at(workload.desired)
+    chart = pictures.band_chart(minutes.tolist(), ticks, "minutes a day", mark=mark)
+    table = convert_table(shown.tables(workload.finding)[0], "workload-1")
+    return [Picture("workload", title, chart, table)]
 
 
-def _state(state: Sequence[Finding]) -> list[Section]:
+def _build_state_section(state: Sequence[Finding]) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(state, start=1):
-        rests_on = _evidence(answer, f"{answer.question}-{number}").blocks[1:]
-        title = REGISTRY[answer.question].title
-        blocks.append(Section(title, rests_on, folded=True, said=shown.sentences(answer)[0]))
-    by_day = [each.evidence.days for each in state if isinstance(each.evidence, Days)]
-    for days in (each for each in by_day if len(each) > 1):
-        bounds = [_bounds(each.state) for each in days]
-        drawn = pictures.band(bounds, [each.name for each in days], "state in logits", zero=True)
-        table = replace(figures(days_table(days), "days"), brief=())
-        blocks.append(Picture("state", "Your state, day by day", drawn, table))
+        evidence = _build_evidence_section(answer, f"{answer.question}-{number}").blocks[1:]
+        title = QUESTION_REGISTRY[answer.question].title
+        blocks.append(Section(title, evidence, folded=True, summary=shown.sentences(answer)[0]))
+    for answer in state:
+        if not isinstance(answer.evidence, DayStates):
+            continue
+        days = answer.evidence.days
+        if len(days) < 2:
+            continue
+        bounds = [_interval_bounds(day.state) for day in days]
+        names = [day.name for day in days]
+        chart = pictures.band_chart(bounds, names, "state in logits", zero=True)
+        table = replace(convert_table(days_table(days), "days"), brief_rows=())
+        blocks.append(Picture("state", "Your state, day by day", chart, table))
     return [Section("Your days", (*blocks, STATE_CLOSING))]
 
 
-def _card(run: Run, protocol: Protocol) -> Section:
+def _build_metric_card(run: Run, protocol: Protocol) -> Section:
     from importlib.metadata import version
 
     facts = [
         f"srs-eval {VERSION}, numpy {version('numpy')}. Rows and flags of the ranking: "
-        f"{words.protocol(protocol)}.",
+        f"{words.format_protocol(protocol)}.",
         "Every figure of the ranking is over held-out reviews: five folds in order of time, each "
         "model fitted on what came before. Intervals are 95 %, over days; verdicts on one question "
         "are held to 5 % together (Holm).",
@@ -328,12 +399,14 @@ def _card(run: Run, protocol: Protocol) -> Section:
     if run.reviews is not None:
         facts.append(
             f"{run.reviews:,} rows, {run.evaluated:,} evaluated on later days; "
-            f"{counted(len(run.results()), 'configuration')} evaluated."
+            f"{format_count(len(run.results_by_name()), 'configuration')} evaluated."
         )
-    reasons: dict[str, list[str]] = {}
-    for name, without in {**run.failed, **run.skipped}.items():
-        reasons.setdefault(without.reason.rstrip("."), []).append(name)
-    facts += [f"Not evaluated: {', '.join(each)}: {why}." for why, each in reasons.items()]
+    names_by_reason: dict[str, list[str]] = {}
+    for name, model in {**run.failed, **run.skipped}.items():
+        names_by_reason.setdefault(model.reason.rstrip("."), []).append(name)
+    facts += [
+        f"Not evaluated: {', '.join(names)}: {reason}." for reason, names in names_by_reason.items()
+    ]
     facts.append("What the metrics and verdicts mean is defined in the documentation of srs-eval.")
     return Section("Metric card", tuple(facts))
 
@@ -341,103 +414,126 @@ def _card(run: Run, protocol: Protocol) -> Section:
 # Answers
 
 
-def rows_closing(rows: str, with_option: bool) -> str:
-    """Of which reviews answers speak, perhaps with the option that takes them."""
-    return _OF_ROWS[rows].format(f" (--rows {rows})" if with_option else "")
+def format_rows_closing(rows: str, with_option: bool) -> str:
+    """Say which reviews the answers are about, optionally with the option that selects them."""
+    return _ROWS_CLOSINGS[rows].format(f" (--rows {rows})" if with_option else "")
 
 
-def _presets_section(answers: Sequence[Finding]) -> list[Section]:
-    """What to do with each preset, with the parameters to paste."""
-    presets = of_presets(answers)
-    copied = [
-        Section(
-            f"Parameters for {each.subject}",
-            (where_to_paste(each), Code(parameter_line(each.parameters))),
-            folded=True,
-        )
-        for each in presets
-        if each.parameters is not None
+def _build_presets_section(answers: Sequence[Finding]) -> list[Section]:
+    """Return a section on what to do with each preset, with the parameters to paste."""
+    findings = select_preset_findings(answers)
+    if not findings:
+        return []
+    blocks: list[Block] = [build_presets_table(findings)]
+    for finding in findings:
+        if finding.parameters is None:
+            continue
+        explanation = explain_where_to_paste(finding)
+        parameters = Code(format_parameters(finding.parameters))
+        title = f"Parameters for {finding.subject}"
+        blocks.append(Section(title, (explanation, parameters), folded=True))
+    return [Section("Your presets", tuple(blocks))]
+
+
+def select_preset_findings(answers: Sequence[Finding]) -> list[Finding]:
+    """Return the findings on each preset, including presets with unsupported parameters."""
+    return [
+        answer
+        for answer in answers
+        if answer.question == PARAMETERS
+        and not isinstance(answer.evidence, ParameterSummary | Unanswered)
     ]
-    return [Section("Your presets", (presets_table(presets), *copied))] if presets else []
 
 
-def of_presets(answers: Sequence[Finding]) -> list[Finding]:
-    """What to do with each preset, and what is left out."""
-    of_all = (OfAll, Unanswered)
-    found = [each for each in answers if each.question == OF_PRESETS]
-    return [each for each in found if not isinstance(each.evidence, of_all)]
+def build_presets_table(presets: Sequence[Finding]) -> Table:
+    """Return a table of what to do with each preset and how sure that is."""
+    certainty = Column("how sure", note="that it is at least as good as leaving things as they are")
+    rows = ((finding.subject, preset_action(finding), shown.line([finding])) for finding in presets)
+    return Table.from_rows("what-to-do", "", ("preset", "what to do", certainty), rows)
 
 
-def presets_table(presets: Sequence[Finding]) -> Table:
-    """What to do with each, and how sure that is."""
-    sure = Column("how sure", note="that it is at least as good as leaving things as they are")
-    rows = ((each.subject, what_to_do(each), shown.line([each])) for each in presets)
-    return Table.of("what-to-do", "", ("preset", "what to do", sure), rows)
-
-
-def _answers_section(answers: Sequence[Finding], rows: str, costs: Workload | str) -> list[Section]:
-    """A line for each question, opened for what it rests on."""
+def _build_answers_section(
+    answers: Sequence[Finding], rows: str, costs: Workload | str
+) -> list[Section]:
+    """Return a section with a line for each question, which opens to show the evidence."""
     if not answers:
         return []
     blocks: list[Block] = []
-    untold: dict[str, list[str]] = {}
-    for question, about in REGISTRY.items():
-        found = [each for each in answers if each.question == question]
-        if found and isinstance(found[0].evidence, Unanswered):
-            untold.setdefault(shown.sentences(found[0])[0], []).append(about.title)
-        elif found:
-            each_of = [_evidence(each, f"{question}-{k}") for k, each in enumerate(found, start=1)]
-            rests_on = each_of[0].blocks if len(each_of) == 1 else tuple(each_of)
-            blocks.append(Section(about.title, rests_on, folded=True, said=_said(found)))
-    blocks += _costs(costs)
-    blocks += [f"{why} {' '.join(titles)}" for why, titles in untold.items()]
-    blocks.append(rows_closing(rows, with_option=False))
+    unanswered_titles: dict[str, list[str]] = {}  # by reason
+    for name, question in QUESTION_REGISTRY.items():
+        findings = [answer for answer in answers if answer.question == name]
+        if not findings:
+            continue
+        if isinstance(findings[0].evidence, Unanswered):
+            reason = shown.sentences(findings[0])[0]
+            unanswered_titles.setdefault(reason, []).append(question.title)
+            continue
+        sections = [
+            _build_evidence_section(finding, f"{name}-{number}")
+            for number, finding in enumerate(findings, start=1)
+        ]
+        evidence = sections[0].blocks if len(sections) == 1 else tuple(sections)
+        summary = _summarize_answers(findings)
+        blocks.append(Section(question.title, evidence, folded=True, summary=summary))
+    blocks += _build_costs_section(costs)
+    blocks += [f"{reason} {' '.join(titles)}" for reason, titles in unanswered_titles.items()]
+    blocks.append(format_rows_closing(rows, with_option=False))
     return [Section("Answers", tuple(blocks))]
 
 
-def _said(found: Sequence[Finding]) -> str:
-    """All that is found on a question, in a line."""
-    question, subject = found[0].question, found[0].subject
+def _summarize_answers(answers: Sequence[Finding]) -> str:
+    """Summarize all answers to a question in a line."""
+    question = answers[0].question
+    subject = answers[0].subject
     if question == "time":
-        return f"{month_in_words(subject)}: {shown.line(found)}"
-    if REGISTRY[question].line and question != OF_PRESETS:
-        return shown.line(found)
-    whole = next((each for each in found if each.subject in _ALL), found[0])
-    first = "" if whole.subject in _ALL or len(found) == 1 else f"{subject}: "
-    return first + "".join(shown.sentences(whole)[:1]).rstrip(".")
+        return f"{format_month(subject)}: {shown.line(answers)}"
+    if QUESTION_REGISTRY[question].line_title and question != PARAMETERS:
+        return shown.line(answers)
+    overall = [answer for answer in answers if answer.subject in _OVERALL_SUBJECTS]
+    answer = overall[0] if overall else answers[0]
+    sentence = "".join(shown.sentences(answer)[:1]).rstrip(".")
+    if overall or len(answers) == 1:
+        return sentence
+    return f"{subject}: {sentence}"
 
 
-def _evidence(answer: Finding, name: str) -> Section:
-    """All that an answer says and rests on; `name` begins its tables' names."""
+def _build_evidence_section(answer: Finding, name: str) -> Section:
+    """Return an answer with all its evidence; `name` begins the names of its tables."""
     blocks: list[Block] = list(shown.sentences(answer))
     blocks += [
-        figures(table, f"{name}-{number}")
+        convert_table(table, f"{name}-{number}")
         for number, table in enumerate(shown.tables(answer), start=1)
     ]
-    return Section(capital(answer.subject), tuple(blocks))
+    return Section(capitalize(answer.subject), tuple(blocks))
 
 
-def figures(table: AnswerTable, name: str) -> Table:
-    """An answer's table as a report's."""
+def convert_table(table: AnswerTable, name: str) -> Table:
+    """Convert the table of an answer into a table of a report."""
 
     def column(title: str) -> Column:
-        share = title in SHARES
-        signed = is_difference(title)
-        return Column(title, 1 if share else 4, by_half_width=False, percent=share, signed=signed)
+        is_share = title in SHARE_COLUMNS
+        return Column(
+            title,
+            1 if is_share else 4,
+            round_by_interval=False,
+            percent=is_share,
+            signed=is_difference_column(title),
+        )
 
-    def cell(of: Any) -> Cell:
-        return figure(of) if isinstance(of, float | Interval) else of
+    def cell(value: Any) -> Cell:
+        return make_figure(value) if isinstance(value, float | Interval) else value
 
     rows = (map(cell, row) for row in table.rows)
-    return Table.of(name, table.heading, map(column, table.columns), rows)
+    return Table.from_rows(name, table.heading, map(column, table.columns), rows)
 
 
-def _costs(found: Workload | str) -> list[Section | str]:
-    """What a desired retention costs, in a line and behind it; its table is with the picture."""
-    title = REGISTRY["workload"].title
-    if isinstance(found, str):
-        return [Section(title, (), folded=True, said=found)] if found else []
-    sentences = shown.sentences(found.finding)
-    said, more = " ".join(sentences[:2]), sentences[2:]
-    closing = (OF_DRAWS,) if found.drawn else ()
-    return [Section(title, (*more, *closing), folded=True, said=said)]
+def _build_costs_section(workload: Workload | str) -> list[Section | str]:
+    """Return the costs of retentions in a line that unfolds; the table is with the picture."""
+    title = QUESTION_REGISTRY["workload"].title
+    if isinstance(workload, str):
+        return [Section(title, (), folded=True, summary=workload)] if workload else []
+    sentences = shown.sentences(workload.finding)
+    blocks = list(sentences[2:])
+    if workload.has_all_draws:
+        blocks.append(DRAWS_NOTE)
+    return [Section(title, tuple(blocks), folded=True, summary=" ".join(sentences[:2]))]

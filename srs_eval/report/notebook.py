@@ -1,4 +1,4 @@
-"""The interface for notebooks: the engine that the app and the command line use.
+"""Provide notebooks with the engine that the app and the command line use.
 
 import srs_eval
 log = srs_eval.load("collection.anki2")
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.shown import sentences
-from srs_eval.benchmark.leaderboard import compare as in_groups
+from srs_eval.benchmark.leaderboard import compare_files as in_groups
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.data.arguments import (
     A_FILE,
@@ -39,23 +39,23 @@ from srs_eval.data.arguments import (
     refuse,
     shown,
 )
-from srs_eval.data.errors import InputError, counted, require
+from srs_eval.data.errors import InputError, format_count, require
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Given, ReviewLog
+from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
-from srs_eval.engine.ranking import REFERENCE, Group, Ranked, with_baselines
+from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, add_baselines
 from srs_eval.engine.run import Checking, Event, Run
-from srs_eval.engine.session import Result, Session
-from srs_eval.engine.shared import with_file, with_given
-from srs_eval.models import MADE_HERE, Model, add_model
-from srs_eval.models.configurations import resolve
+from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.shared import add_external_configurations, add_predictions_file
+from srs_eval.models import IN_MEMORY, Model, add_model
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import pictures
-from srs_eval.report.comparison import METRICS
-from srs_eval.report.console import checking_in_words, say
-from srs_eval.report.dataset import named
-from srs_eval.report.export import DIFFERENCES, ranking_table
-from srs_eval.stats.intervals import EQUIVALENT, calibration_graph
+from srs_eval.report.comparison import DEFAULT_METRICS
+from srs_eval.report.console import describe_leak_check, say
+from srs_eval.report.dataset import find_name
+from srs_eval.report.export import DIFFERENCE_FIELDS, build_ranking_table
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
 
 
-_USUAL = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
-_Models = str | Model | Iterable[str | Model]
+_DEFAULT_COLUMNS = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
+_ModelArgument = str | Model | Iterable[str | Model]
 _LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
@@ -76,8 +76,8 @@ _LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}
 class Results(Mapping[str, Result]):
     """Results by configuration name, as ranked, and why others are missing."""
 
-    groups: Sequence[Group]
-    """The ranking, with AVG as the baseline also where it was not asked for."""
+    groups: Sequence[RankingGroup]
+    """The ranking, with AVG as the baseline even if it was not requested."""
     results: Mapping[str, Result]
     failed: Mapping[str, str]
     skipped: Mapping[str, str]
@@ -85,23 +85,26 @@ class Results(Mapping[str, Result]):
     """The reviews that were evaluated."""
 
     def __getitem__(self, name: str) -> Result:
-        """By canonical name or alias, in any case. Raises KeyError for what has no result."""
+        """Return a result by canonical name or alias, in any case.
+
+        Raises KeyError for a name without a result.
+        """
         if name in self.results:
             return self.results[name]
-        canonical = _canonical(name)
+        canonical = _canonical_name(name)
         if canonical in self.results:
             return self.results[canonical]
         raise KeyError(self._why_missing(name, canonical))
 
     def _why_missing(self, name: str, canonical: str) -> str:
         """Say why a name has no result: a reason, else the nearest names that have one."""
-        for what, reasons in (("failed", self.failed), ("was skipped", self.skipped)):
+        for event, reasons in (("failed", self.failed), ("was skipped", self.skipped)):
             if canonical in reasons:
-                return f"{canonical} has no result: it {what} ({reasons[canonical]})."
-        lower = {each.lower(): each for each in self.results}
-        nearest = difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.4)
+                return f"{canonical} has no result: it {event} ({reasons[canonical]})."
+        by_lower_name = {result_name.lower(): result_name for result_name in self.results}
+        nearest = difflib.get_close_matches(str(name).lower(), by_lower_name, n=3, cutoff=0.4)
         if nearest:
-            names = ", ".join(lower[each] for each in nearest)
+            names = ", ".join(by_lower_name[lower_name] for lower_name in nearest)
             return f'There is no result of "{name}". Did you mean {names}?'
         return f'There is no result of "{name}", only of {", ".join(self.results) or "nothing"}.'
 
@@ -112,21 +115,19 @@ class Results(Mapping[str, Result]):
         return len(self.results)
 
     def __repr__(self) -> str:
-        said = " ".join(
-            sentence for group in self.groups for sentence in (group.answer, *group.warnings)
-        )
-        return f"Results of {counted(len(self), 'configuration')}. {said}".rstrip()
+        summary = " ".join(_summarize_group(group) for group in self.groups)
+        return f"Results of {format_count(len(self), 'configuration')}. {summary}".rstrip()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the rankings."""
-        parts = []
+        """Return the rankings as a notebook shows them."""
+        blocks = []
         for group in self.groups:
-            table = ranking_table(group)
+            table = build_ranking_table(group)
             heads = [column.title for column in table.columns]
-            said = " ".join([group.answer, *group.warnings])
-            parts.append(f"<b>{escape(group.title)}</b><p>{escape(said)}</p>")
-            parts.append(_html([heads, *table.texts()]))
-        return "".join(parts)
+            summary = _summarize_group(group)
+            blocks.append(f"<b>{escape(group.title)}</b><p>{escape(summary)}</p>")
+            blocks.append(_render_html_table([heads, *table.format_rows()]))
+        return "".join(blocks)
 
     @property
     def plot(self) -> _Plots:
@@ -134,11 +135,11 @@ class Results(Mapping[str, Result]):
         return _Plots(self)
 
     def frame(self) -> pandas.DataFrame:
-        """One row for each configuration, as ranked: place, standing, intervals, all metrics.
+        """Return one row per configuration, as ranked: place, standing, intervals, all metrics.
 
-        `group` counts the sets of reviews that models are ranked on (`groups`); the baseline has
-        no place. `standing` of a model that reads the future says so, and no difference is given of
-        it. Half-widths are those of 95 % intervals; differences are of log loss.
+        `group` numbers the sets of reviews on which models are ranked (`groups`); the baseline has
+        no place. The `standing` of a model that reads the future says so, and its differences are
+        missing. Half-widths are those of 95 % intervals; differences are in log loss.
         """
         require("pandas", "A frame")
         import pandas as pd
@@ -152,80 +153,99 @@ class Results(Mapping[str, Result]):
                     "configuration": line.configuration.name,
                     "words": line.configuration.words,
                     "group": number,
-                    "place": line.place,
-                    "standing": line.result.mark or line.standing,
+                    "place": line.rank,
+                    "standing": line.result.invalid_reason or line.standing,
                     "parameters": line.parameters,
                     "size": line.result.size,
                     **line.result.metrics.to_upstream(),
                     "log_loss_half_width": line.log_loss.half_width,
                 }
-                intervals = {name: getattr(line, name) for name in DIFFERENCES}
-                estimates, widths = _flat(intervals, "estimate"), _flat(intervals, "half_width")
+                intervals = {name: getattr(line, name) for name in DIFFERENCE_FIELDS}
+                estimates = _flatten_intervals(intervals, "estimate")
+                widths = _flatten_intervals(intervals, "half_width")
                 rows.append(row | estimates | widths)
         if not rows:
             return pd.DataFrame()
-        whole = {"place": "Int64", "parameters": "Int64"}
-        return pd.DataFrame(rows).set_index("configuration").astype(whole)
+        dtypes = {"place": "Int64", "parameters": "Int64"}
+        return pd.DataFrame(rows).set_index("configuration").astype(dtypes)
 
     def predictions(self, columns: Iterable[str] | None = None) -> pandas.DataFrame:
-        """One row for each evaluated review and configuration.
+        """Return one row for each evaluated review and configuration.
 
         `columns` are among review_th, fold, y, p, day, card_id, note_id, deck_id, preset_id and,
-        where the source has times, review_id; if left out: the first four and the last. Ids are -1
-        where the source does not tell. Raises InputError for others.
+        if the source has times, review_id; if left out: the first four and the last. Ids are -1
+        if the source does not contain them. Raises InputError for other columns.
         """
-        wanted = None
+        if isinstance(columns, Iterator):
+            columns = [*columns]
         if columns is not None:
-            wanted = [*columns] if isinstance(columns, Iterator) else columns
-            check_texts("columns", NAMES, wanted)
+            check_texts("columns", NAMES, columns)
         require("pandas", "A frame")
         import pandas as pd
 
         select = cache(select_rows)
-        parts = []
+        frames = []
         for name, result in self.results.items():
-            known = self._columns(name, result, select)
-            kept = [each for each in _USUAL if each in known] if wanted is None else [*wanted]
-            if unknown := [each for each in kept if each not in known]:
-                raise InputError(f'There is no column "{unknown[0]}", only {", ".join(known)}.')
-            parts.append(pd.DataFrame({"configuration": name, **{k: known[k] for k in kept}}))
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+            available = self._prediction_columns(name, result, select)
+            if columns is None:
+                selected = [column for column in _DEFAULT_COLUMNS if column in available]
+            else:
+                selected = [*columns]
+            unknown = [column for column in selected if column not in available]
+            if unknown:
+                raise InputError(f'There is no column "{unknown[0]}", only {", ".join(available)}.')
+            values = {column: available[column] for column in selected}
+            frames.append(pd.DataFrame({"configuration": name, **values}))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
-    def _columns(
+    def _prediction_columns(
         self, name: str, result: Result, select: Callable[[ReviewLog, RowKind], Selection]
     ) -> dict[str, Any]:
-        """What is known of each evaluated review."""
-        known = {each: getattr(result, each) for each in (*_USUAL[:4], "day")}
-        if self.log is None:
-            return known
-        log, row = self.log, result.review_th - 1
-        selection = select(log, _ranked(self, name).configuration.protocol.rows)
+        """Return the columns that are known of the evaluated reviews."""
+        columns = {field: getattr(result, field) for field in (*_DEFAULT_COLUMNS[:4], "day")}
+        log = self.log
+        if log is None:
+            return columns
+        row = result.review_th - 1
+        selection = select(log, _find_ranked(self, name).configuration.protocol.rows)
         card = selection.rows.card_id[row]
         deck = log.deck_of(card)
-        known |= {"card_id": card, "note_id": log.note_of(card), "deck_id": deck}
-        known["preset_id"] = log.preset_of(deck)
+        columns["card_id"] = card
+        columns["note_id"] = log.note_of(card)
+        columns["deck_id"] = deck
+        columns["preset_id"] = log.preset_of(deck)
         if log.entries is not None:
-            known["review_id"] = log.entries.time_ms[selection.entry_index[row]]
-        return known
+            columns["review_id"] = log.entries.time_ms[selection.entry_index[row]]
+        return columns
+
+
+def _summarize_group(group: RankingGroup) -> str:
+    """Return the summary sentence of a ranking, followed by its warnings."""
+    return " ".join([group.summary_sentence, *group.warnings])
 
 
 @dataclass(frozen=True)
 class _Plots:
-    """Figures of matplotlib, drawn as in reports."""
+    """Matplotlib figures, drawn as in reports."""
 
     results: Results
 
     def calibration(self, *names: str) -> Figure:
-        """Recalled over predicted recall, of the best configuration if none is named."""
+        """Draw recalled over predicted recall, of the best configuration if none is named."""
         graphs = []
         for name in names or [*self.results][:1]:
-            line = _ranked(self.results, name)
-            graph = calibration_graph(line.result.y, line.result.p, pictures.CALIBRATION_BINS)
+            line = _find_ranked(self.results, name)
+            graph = compute_calibration_graph(
+                line.result.y, line.result.p, pictures.CALIBRATION_BINS
+            )
             graphs.append((line.configuration.words, graph))
-        return pictures.as_figure(pictures.calibration(graphs))
+        return pictures.draw_figure(pictures.calibration_chart(graphs))
 
     def ranking(self, group: int = 0) -> Figure:
-        """Log losses with 95 % intervals, the baseline as a line; `group` is one of `groups`."""
+        """Draw log losses with 95 % intervals, the baseline as a line.
+
+        `group` is the number of one of `groups`.
+        """
         count = len(self.results.groups)
         words = "0, the number of the only ranking"
         if count != 1:
@@ -233,95 +253,111 @@ class _Plots:
         check_whole_number("group", group, words, least=0)
         if group >= count:
             raise refuse("group", words, group)
-        return pictures.as_figure(pictures.ranking(self.results.groups[group]))
+        return pictures.draw_figure(pictures.ranking_chart(self.results.groups[group]))
 
     def forgetting_curves(self, name: str = REFERENCE) -> Figure:
-        """Recall over days at the first review on a later day, by first rating."""
+        """Draw recall over days at the first review on a later day, by first rating."""
         from srs_eval.advice.questions import model_evidence
-        from srs_eval.advice.shown.predicted import Curves, errors_tables
+        from srs_eval.advice.shown.predicted import CurvesTable, error_tables
 
-        line, log = _ranked(self.results, name), self.results.log
+        line = _find_ranked(self.results, name)
+        log = self.results.log
         assert log is not None
-        trials = Session(log).trials(line.configuration.protocol)
-        tables = errors_tables(model_evidence(log, trials, line.configuration, line.result))
-        curves = next((each.curves for each in tables if isinstance(each, Curves)), ())
-        return pictures.as_figure(pictures.curves(curves))
+        trials = LearnerSession(log).trials(line.configuration.protocol)
+        tables = error_tables(model_evidence(log, trials, line.configuration, line.result))
+        curves = next((table.curves for table in tables if isinstance(table, CurvesTable)), ())
+        return pictures.draw_figure(pictures.forgetting_curve_chart(curves))
 
 
 class _Findings(list["Finding"]):
     """Answers, as a notebook shows them."""
 
     def __repr__(self) -> str:
-        return "\n".join(f"{each.subject}: {' '.join(sentences(each)[:1])}" for each in self)
+        return "\n".join(
+            f"{finding.subject}: {' '.join(sentences(finding)[:1])}" for finding in self
+        )
 
     def _repr_html_(self) -> str:
-        return _html((each.question, each.subject, " ".join(sentences(each))) for each in self)
+        return _render_html_table(
+            (finding.question, finding.subject, " ".join(sentences(finding))) for finding in self
+        )
 
 
-def _canonical(name: str) -> str:
-    """The name of the configuration that a name or alias means; itself where it means none."""
+def _canonical_name(name: str) -> str:
+    """Return the configuration's name for a name or alias; an unknown name is unchanged."""
     try:
-        return resolve([name])[0].name
-    except (InputError, AttributeError):  # no text
+        return resolve_configurations([name])[0].name
+    except (InputError, AttributeError):  # not a string
         return name
 
 
-def _html(rows: Iterable[Iterable[str]]) -> str:
-    cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+def _render_html_table(rows: Iterable[Iterable[str]]) -> str:
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return f"<table>{''.join(lines)}</table>"
 
 
-def _ranked(results: Results, name: str) -> Ranked:
-    """The ranking's line of a configuration."""
-    name = results[name].configuration
-    lines = (line for group in results.groups for line in group.lines)
-    return next(line for line in lines if line.configuration.name == name)
+def _find_ranked(results: Results, name: str) -> RankedResult:
+    """Return the line of a configuration in the ranking."""
+    canonical = results[name].configuration
+    return next(
+        line
+        for group in results.groups
+        for line in group.lines
+        if line.configuration.name == canonical
+    )
 
 
 def read_results(*folders: str | Path) -> pandas.DataFrame:
-    """Result files of `srs-eval batch` or srs-benchmark: a row for each configuration and user.
+    """Read result files of `srs-eval batch` or srs-benchmark: a row per configuration and user.
 
-    Beside them `size` and the metrics of the files. Raises InputError.
+    The other columns are `label`, `size` and the metrics of the files. Raises InputError.
     """
     require("pandas", "A frame")
     import pandas as pd
 
-    parts = (
-        pd.DataFrame(
-            {"configuration": file.name, "label": file.label, "user": file.users}
-            | {"size": file.sizes.astype(int), **file.metrics}
-        )
-        for file in _files(folders)
-    )
-    return pd.concat(parts, ignore_index=True)
+    frames = []
+    for file in _read_files(folders):
+        columns = {
+            "configuration": file.name,
+            "label": file.label,
+            "user": file.users,
+            "size": file.sizes.astype(int),
+            **file.metrics,
+        }
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames, ignore_index=True)
 
 
-def _flat(found: Mapping[str, object], *figures: str) -> dict[str, float]:
-    """Figures of intervals as columns: NAME is the estimate; nan where there is none."""
-    return {
-        name if figure == "estimate" else f"{name}_{figure}": math.nan
-        if each is None
-        else getattr(each, figure)
-        for name, each in found.items()
-        for figure in figures
-    }
+def _flatten_intervals(intervals: Mapping[str, object], *figures: str) -> dict[str, float]:
+    """Return figures of intervals as columns: NAME is the estimate; nan if there is none."""
+    columns = {}
+    for name, interval in intervals.items():
+        for figure in figures:
+            column = name if figure == "estimate" else f"{name}_{figure}"
+            columns[column] = math.nan if interval is None else getattr(interval, figure)
+    return columns
 
 
-def _files(folders: Sequence[str | Path]) -> list[ResultFile]:
+def _read_files(folders: Sequence[str | Path]) -> list[ResultFile]:
     if not folders:
         raise InputError("Name a folder of results.")
     for folder in folders:
         if not isinstance(folder, str | PathLike):
             raise InputError(f"folders are paths of folders; {shown(folder)} is none.")
-    return [file for each in read_folders([*map(Path, folders)]) for file in each.files]
+    paths = [Path(folder) for folder in folders]
+    return [file for folder in read_folders(paths) for file in folder.files]
 
 
-def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> pandas.DataFrame:
-    """What `srs-eval report` puts first: a row for each configuration and weighting, best first.
+def leaderboard(*folders: str | Path, metrics: Sequence[str] = DEFAULT_METRICS) -> pandas.DataFrame:
+    """Return the first tables of `srs-eval report`: a row per configuration and weighting.
 
-    Means of `metrics` over the users whom all have, with 99 % intervals (`LogLoss`, `LogLoss_low`,
-    `LogLoss_high`), and of the first metric the difference from the best (`to_best`); `group`
-    counts the sets of reviews. Raises InputError.
+    The best come first. Columns are the means of `metrics` over the users that all configurations
+    share, with 99 % intervals (`LogLoss`, `LogLoss_low`, `LogLoss_high`), and the difference from
+    the best in the first metric (`to_best`); `group` numbers the sets of reviews. Raises
+    InputError.
     """
     check_texts("metrics", NAMES, metrics)
     if not metrics:
@@ -329,23 +365,25 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = METRICS) -> panda
     require("pandas", "A frame")
     import pandas as pd
 
-    files, rows = _files(folders), list[dict[str, Any]]()
-    known = dict.fromkeys(name for file in files for name in file.metrics)
-    metrics = [named("metrics", each, known) for each in metrics]
+    files = _read_files(folders)
+    available = dict.fromkeys(metric for file in files for metric in file.metrics)
+    metrics = [find_name("metrics", metric, available) for metric in metrics]
+    rows = []
     for group, comparison in enumerate(in_groups(files, metrics[0], metrics=metrics)):
-        for table, line in ((t, line) for t in comparison.tables for line in t.lines):
-            row: dict[str, Any] = {
-                "configuration": line.file.name,
-                "label": line.file.label,
-                "group": group,
-                "weighting": table.weighting,
-                "place": line.place,
-                "users": line.users,
-            }
-            means = {each: line.means[each] for each in metrics} | {"to_best": line.to_best}
-            for name, mean in means.items():
-                row |= _flat({name: mean}, "estimate", "low", "high")
-            rows.append(row)
+        for table in comparison.leaderboards:
+            for line in table.rows:
+                row: dict[str, Any] = {
+                    "configuration": line.file.name,
+                    "label": line.file.label,
+                    "group": group,
+                    "weighting": table.weighting,
+                    "place": line.rank,
+                    "users": line.users,
+                }
+                intervals = {metric: line.means[metric] for metric in metrics}
+                row |= _flatten_intervals(intervals, "estimate", "low", "high")
+                row |= _flatten_intervals({"to_best": line.to_best}, "estimate", "low", "high")
+                rows.append(row)
     return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
 
@@ -376,34 +414,40 @@ def compare(
     *,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: str | Path | None = None,
-    models: _Models = (),
-    equivalence: float = EQUIVALENT,
+    models: _ModelArgument = (),
+    equivalence: float = EQUIVALENCE_MARGIN,
     context: Context | None = None,
 ) -> _Findings:
-    """Answers to questions about presets, each with sentences and frames (`advice.questions`).
+    """Answer questions about presets, each with sentences and frames (`advice.questions`).
 
-    `parameters` are lists of one's own to compare, by name, `predictions` a CSV or parquet file
-    with others' predictions; `models`, as `evaluate` takes them, are evaluated and compared as
-    such, too. Raises InputError and NotEnoughData (srs_eval.data.errors).
+    `parameters` are your own lists of parameters to compare, by name; `predictions` is a CSV or
+    parquet file with external predictions. `models`, as `evaluate` takes them, are evaluated and
+    compared like external predictions, too. Raises InputError and NotEnoughData
+    (srs_eval.data.errors).
     """
     from srs_eval.advice import questions as presets
 
     _check_types(log, context=context, predictions=predictions)
+    if isinstance(questions, Iterator):
+        questions = [*questions]
     if not isinstance(questions, str):
-        questions = [*questions] if isinstance(questions, Iterator) else questions
         check_texts("questions", "a question's name or a list of such names", questions)
     if parameters is not None:
         check_mapping("parameters", _LISTS, parameters)
         if not all(map(is_list_of_numbers, parameters.values())):
             raise refuse("parameters", _LISTS, parameters)
     check_number("equivalence", equivalence, "a number of 0 or more", least=0)
-    if names := _names(models):
-        log = replace(
-            log, given={**log.given, **_given(log, evaluate(log, names, context=context))}
-        )
+    names = _resolve_names(models)
+    if names:
+        results = evaluate(log, names, context=context)
+        external_predictions = {
+            **log.external_predictions,
+            **_predictions_from_results(log, results),
+        }
+        log = replace(log, external_predictions=external_predictions)
     if isinstance(questions, str):
-        questions = presets.questions_for(log) if questions == "all" else (questions,)
-    found = presets.compare(
+        questions = presets.default_questions(log) if questions == "all" else (questions,)
+    findings = presets.compare(
         log,
         questions=questions,
         parameters=parameters,
@@ -411,35 +455,46 @@ def compare(
         equivalence=equivalence,
         context=context,
     )
-    return _Findings(found)
+    return _Findings(findings)
 
 
-def _given(log: ReviewLog, results: Results) -> dict[str, Given]:
-    """Predictions of results as those that a log was given: one for each entry. InputError."""
+def _predictions_from_results(log: ReviewLog, results: Results) -> dict[str, ExternalPredictions]:
+    """Convert results into external predictions of a log, one for each entry.
+
+    Raises InputError if a configuration has failed.
+    """
     for name, reason in results.failed.items():
         raise InputError(f"{name} has failed: {reason}")
-    place = select_rows(log, "benchmark").entry_index
-    given = {}
+    entry_index = select_rows(log, "benchmark").entry_index
+    predictions = {}
     for name, result in results.items():
         p = np.full(len(log.entries or log.rows or ()), np.nan)
-        p[place[result.review_th - 1]] = result.p
-        given[name] = Given(p, "evaluated in this notebook")
-    return given
+        p[entry_index[result.review_th - 1]] = result.p
+        predictions[name] = ExternalPredictions(p, "evaluated in this notebook")
+    return predictions
 
 
-def _names(models: _Models) -> list[str]:
-    """Of models as `resolve` takes them; objects are added to those it knows. InputError."""
-    listed = models.split(",") if isinstance(models, str) else models
-    listed = listed if isinstance(listed, Iterable) else [listed]
+def _resolve_names(models: _ModelArgument) -> list[str]:
+    """Return names as `resolve_configurations` takes them, after registering Model objects.
+
+    Raises InputError for anything that is neither a name nor a Model.
+    """
+    if isinstance(models, str):
+        models = models.split(",")
+    elif not isinstance(models, Iterable):
+        models = [models]
     names = []
-    for model in listed:
-        if not isinstance(model, str | Model):
+    for model in models:
+        if isinstance(model, Model):
+            names.append(add_model(model))
+        elif isinstance(model, str):
+            names.append(model)
+        else:
             raise InputError(f"The models are names or Model objects; {shown(model)} is neither.")
-        names.append(add_model(model) if isinstance(model, Model) else model)
     return names
 
 
-_TAKEN: Mapping[str, tuple[tuple[type, ...], str]] = {
+_ARGUMENT_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "log": ((ReviewLog,), "what srs_eval.load returns"),
     "protocol": ((Protocol, type(None)), "an srs_eval.Protocol"),
     "context": ((Context, type(None)), "an srs_eval.Context"),
@@ -447,19 +502,19 @@ _TAKEN: Mapping[str, tuple[tuple[type, ...], str]] = {
     "predictions": ((str, PathLike, type(None)), A_FILE),
     "features": ((str, PathLike, type(None)), A_FILE),
 }
-"""The types of arguments that are mistaken for others, and what they are in words."""
+"""The types of arguments that are easily confused, each with its description."""
 
 
-def _check_types(log: object, **others: object) -> None:
-    """Raise InputError where an argument is of another type than _TAKEN says."""
-    for name, value in {"log": log, **others}.items():
-        kinds, words = _TAKEN[name]
-        check_type(name, words, value, *kinds)
+def _check_types(log: object, **arguments: object) -> None:
+    """Raise InputError if an argument is of another type than _ARGUMENT_TYPES says."""
+    for name, value in {"log": log, **arguments}.items():
+        types, description = _ARGUMENT_TYPES[name]
+        check_type(name, description, value, *types)
 
 
 def evaluate(
     log: ReviewLog,
-    models: _Models = "fast",
+    models: _ModelArgument = "fast",
     protocol: Protocol | None = None,
     *,
     jobs: int = 0,
@@ -470,13 +525,13 @@ def evaluate(
     predictions: str | Path | None = None,
     features: str | Path | None = None,
 ) -> Results:
-    """Evaluate models on a review log, beside `predictions` of a file.
+    """Evaluate models on a review log, together with external `predictions` of a file.
 
     `models` are names, aliases, groups, and objects such as those of `srs_eval.models.adapters`.
-    AVG is evaluated along as the baseline. `reference` is the configuration that others are held
-    against besides the best. `features` is a table about cards or notes (`Trials.features`).
+    AVG is also evaluated, as the baseline. Other configurations are compared with `reference` as
+    well as with the best. `features` is a table about cards or notes (`Trials.features`).
 
-    `jobs` worker processes, 0 for none; scripts that set it need the usual
+    `jobs` is the number of worker processes, 0 for none; scripts that set it need the usual
     `if __name__ == "__main__":` guard of multiprocessing.
     """
     _check_types(
@@ -491,31 +546,33 @@ def evaluate(
     check_flag("use_cache", use_cache)
     if on_event is not None:
         check_function("on_event", "a function of an event", on_event)
-    configurations = resolve(_names(models), protocol)
-    if jobs and any(each.model.file == MADE_HERE for each in configurations):
+    configurations = resolve_configurations(_resolve_names(models), protocol)
+    if jobs and any(configuration.model.file == IN_MEMORY for configuration in configurations):
         raise InputError(
             "A model made in a notebook cannot be sent to worker processes: leave `jobs` out, or "
             "write it to a file and take what srs_eval.models.load_model_file returns."
         )
     if features is not None:
         context = replace(context or Context(), features=Path(features).absolute())
-    log = with_file(log, None if predictions is None else Path(predictions))
-    configurations = with_given(configurations, log, protocol or Protocol())
-    evaluated = with_baselines(configurations, leaves_out=log.leaves_out)
-    run = Run.of(evaluated, reference=resolve(reference, protocol)[0].name)
+    log = add_predictions_file(log, None if predictions is None else Path(predictions))
+    configurations = add_external_configurations(configurations, log, protocol or Protocol())
+    evaluated = add_baselines(configurations, excludes_deleted=log.skips_deleted_cards)
+    reference_name = resolve_configurations(reference, protocol)[0].name
+    run = Run.from_configurations(evaluated, reference=reference_name)
     for event in engine_evaluate(
         log, evaluated, protocol, jobs=jobs, context=context, use_cache=use_cache
     ):
         if on_event is not None:
             on_event(event)
         elif isinstance(event, Checking):
-            say(checking_in_words([event.configuration.words]))
+            say(describe_leak_check([event.configuration.words]))
         run.apply(event)
-    asked = {each.name for each in configurations}
-    results = {line.configuration.name: line.result for line in run.ranked()}
-    failed, skipped = (
-        {name: model.reason for name, model in missing.items() if name in asked}
-        for missing in (run.failed, run.skipped)
-    )
-    found = {name: result for name, result in results.items() if name in asked}
-    return Results(run.groups(), found, failed, skipped, log)
+    requested = {configuration.name for configuration in configurations}
+    results = {
+        line.configuration.name: line.result
+        for line in run.ranked_results()
+        if line.configuration.name in requested
+    }
+    failed = {name: model.reason for name, model in run.failed.items() if name in requested}
+    skipped = {name: model.reason for name, model in run.skipped.items() if name in requested}
+    return Results(run.groups(), results, failed, skipped, log)

@@ -1,4 +1,4 @@
-"""The five panes of the first screen as text, for whatever width and height."""
+"""Render the five panes of the first screen as text, for any width and height."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from srs_eval.advice.sentences import Bar, ByMonth, FirstScreen, Heading, Item, Line, Pane, Row
-from srs_eval.report.formats import cut
+from srs_eval.advice.sentences import (
+    Bar,
+    FirstScreen,
+    Heading,
+    MonthBars,
+    Pane,
+    PaneItem,
+    PaneLine,
+    PresetRow,
+)
+from srs_eval.report.formats import truncate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PLAIN: Mapping[str, str] = {
+PLAIN_STYLES: Mapping[str, str] = {
     "": "",
     "fine": "green",
     "look": "yellow",
@@ -23,24 +32,25 @@ PLAIN: Mapping[str, str] = {
     "bar": "cyan",
     "faint": "dim",
 }
-"""Rich's styles by level, and of a bar and what stands beside it."""
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LOWER = " ▁▂▃▄▅▆▇█"
-_LEAST_BAR, _MOST_BAR = 6, 44
-_SHORT_BAR = 12  # columns below which bars rather stand below their figures
-_MOST_OF_MONTHS = 6  # lines
-_LOWEST_MONTH = 50  # of 100: an empty column of a month
+"""Rich's styles by level, and the styles of bars and of the faint text beside them."""
+_HORIZONTAL_BLOCKS = " ▏▎▍▌▋▊▉█"
+_VERTICAL_BLOCKS = " ▁▂▃▄▅▆▇█"
+_MIN_BAR_WIDTH = 6
+_MAX_BAR_WIDTH = 44
+_MIN_INLINE_BAR_WIDTH = 12  # columns; shorter bars stand below their figures if there is room
+_MAX_MONTH_LINES = 6  # lines
+_MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
 
 
-def as_text(screen: FirstScreen, width: int) -> RenderableType:
-    """The five panes, one below another, and what stands below them."""
+def render_first_screen(screen: FirstScreen, width: int) -> RenderableType:
+    """Render the five panes, one below another, and the notes below them."""
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
 
     panes = [
         Panel(
-            Text("\n").join(drawn(pane, width - 4, 20, airy=False)),
+            Text("\n").join(render_pane(pane, width - 4, 20, spacious=False)),
             box=box.ROUNDED,
             title=f"{number} {pane.title}",
             title_align="left",
@@ -48,135 +58,165 @@ def as_text(screen: FirstScreen, width: int) -> RenderableType:
         )
         for number, pane in enumerate(screen.panes, start=1)
     ]
-    return Group(*panes, *(Text(line, PLAIN["not yet"]) for line in below(screen, width, 9)))
+    notes = [Text(line, PLAIN_STYLES["not yet"]) for line in wrap_notes(screen, width, 9)]
+    return Group(*panes, *notes)
 
 
-def below(screen: FirstScreen, width: int, height: int) -> list[str]:
-    """What stands below the panes; the last of it takes the lines that are left."""
+def wrap_notes(screen: FirstScreen, width: int, height: int) -> list[str]:
+    """Wrap the notes below the panes; the last note takes the lines that are left."""
     lines: list[str] = []
-    for number, each in enumerate(screen.below, start=1):
-        left = height - len(lines) - (len(screen.below) - number)
-        lines += _wrapped(each.text, width - 2, left)
+    for number, note in enumerate(screen.footer, start=1):
+        notes_after = len(screen.footer) - number
+        lines_left = height - len(lines) - notes_after
+        lines += _wrap(note.text, width - 2, lines_left)
     return [f" {line}" for line in lines]
 
 
-def without_frame(
-    number: int, pane: Pane, width: int, most: int, paint: Mapping[str, str] = PLAIN
+def render_unframed(
+    number: int, pane: Pane, width: int, max_lines: int, styles: Mapping[str, str] = PLAIN_STYLES
 ) -> list[Text]:
-    """ "4 One preset or several?  You have one. Keep it.", in up to so many lines."""
-    title = Text.assemble((f"{number} {pane.title}", paint["bar"]), "  ")
-    short = replace(pane.short, text=pane.short.text.strip(), right="")
-    first, *others = _line(short, width - title.cell_len, paint, most)
-    return [title + first, *(Text(" " * title.cell_len) + line for line in others)]
+    """Render a pane without a frame in up to `max_lines` lines.
 
-
-def drawn(
-    pane: Pane, width: int, height: int, paint: Mapping[str, str] = PLAIN, airy: bool = True
-) -> list[Text]:
-    """A pane's lines; what it can spare goes first where there is too little room.
-
-    `airy`: as in the app, which has keys and fills its room.
+    Example: "4 One preset or several?  You have one. Keep it."
     """
-    kept, blocks = _kept(pane, width, height, paint, airy)
+    title = Text.assemble((f"{number} {pane.title}", styles["bar"]), "  ")
+    summary = replace(pane.summary, text=pane.summary.text.strip(), right_text="")
+    first, *continued = _render_line(summary, width - title.cell_len, styles, max_lines)
+    indent = " " * title.cell_len
+    return [title + first, *(Text(indent) + line for line in continued)]
+
+
+def render_pane(
+    pane: Pane,
+    width: int,
+    height: int,
+    styles: Mapping[str, str] = PLAIN_STYLES,
+    spacious: bool = True,
+) -> list[Text]:
+    """Render a pane; if there is too little room, its most expendable items go first.
+
+    `spacious`: as in the app, which has keys and fills its room.
+    """
+    items, blocks = _select_items(pane, width, height, styles, spacious)
     lines: list[Text] = []
-    for item, block in zip(kept, blocks, strict=True):
-        left = height - len(lines)
-        if isinstance(item, Line) and 0 < left < len(block):
-            block = _line(item, width, paint, left)
-        lines += block[:left]
+    for item, block in zip(items, blocks, strict=True):
+        lines_left = height - len(lines)
+        if isinstance(item, PaneLine) and 0 < lines_left < len(block):
+            block = _render_line(item, width, styles, lines_left)
+        lines += block[:lines_left]
     return lines
 
 
-def left_out(pane: Pane, width: int, height: int) -> int:
-    """How many items of a pane `drawn` in the app have no room."""
-    kept, blocks = _kept(pane, width, height, PLAIN, airy=True)
-    begins = (sum(map(len, blocks[:place])) for place in range(len(blocks)))
-    return len(pane.items) - len(kept) + sum(each >= height for each in begins)
+def count_hidden_items(pane: Pane, width: int, height: int) -> int:
+    """Count the items that have no room when the app renders a pane."""
+    items, blocks = _select_items(pane, width, height, PLAIN_STYLES, spacious=True)
+    hidden = len(pane.items) - len(items)
+    first_line = 0
+    for block in blocks:
+        if first_line >= height:
+            hidden += 1
+        first_line += len(block)
+    return hidden
 
 
-def needed(pane: Pane, width: int) -> int:
-    """The least lines in the app that leave nothing out."""
-    return sum(map(len, _blocks(pane.items, width, 0, PLAIN, airy=True)))
+def count_needed_lines(pane: Pane, width: int) -> int:
+    """Return the fewest lines with which the app leaves nothing out."""
+    blocks = _render_items(pane.items, width, 0, PLAIN_STYLES, spacious=True)
+    return sum(map(len, blocks))
 
 
-def _kept(
-    pane: Pane, width: int, height: int, paint: Mapping[str, str], airy: bool
-) -> tuple[list[Item], list[list[Text]]]:
-    """The items there is room for, each with its lines."""
-    kept = list(pane.items)
+def _select_items(
+    pane: Pane, width: int, height: int, styles: Mapping[str, str], spacious: bool
+) -> tuple[list[PaneItem], list[list[Text]]]:
+    """Return the items that have room, and the lines of each."""
+    items = list(pane.items)
     while True:
-        blocks = _blocks(kept, width, height, paint, airy)
-        spare = max((each.spare for each in kept), default=0)
-        if not spare or sum(map(len, blocks)) <= height:
-            return kept, blocks
-        last = max(place for place, each in enumerate(kept) if each.spare == spare)
-        del kept[last]
+        blocks = _render_items(items, width, height, styles, spacious)
+        drop_order = max((item.drop_order for item in items), default=0)
+        if not drop_order or sum(map(len, blocks)) <= height:
+            return items, blocks
+        last = max(position for position, item in enumerate(items) if item.drop_order == drop_order)
+        del items[last]
 
 
-def _blocks(
-    items: Sequence[Item], width: int, height: int, paint: Mapping[str, str], airy: bool
+def _render_items(
+    items: Sequence[PaneItem], width: int, height: int, styles: Mapping[str, str], spacious: bool
 ) -> list[list[Text]]:
-    bars = [each for each in items if isinstance(each, Bar | Heading)]
-    label = max((cell_len(each.label) for each in bars), default=0) + 1
-    figures = [
-        max(cell_len(cell) for cell in column) + 2
-        for column in zip(*(each.figures for each in bars), strict=True)
-    ]
-    rows = [each for each in items if isinstance(each, Row)]
-    room = width - 2 - label - sum(figures)
-    note = max(
-        (cell_len(each.note) + 1 for each in bars if isinstance(each, Bar) and each.note), default=0
-    )
-    bar = min(room - note, _MOST_BAR)
+    bars = [item for item in items if isinstance(item, Bar)]
+    labelled = [item for item in items if isinstance(item, Bar | Heading)]
+    preset_rows = [item for item in items if isinstance(item, PresetRow)]
+    label_width = max((cell_len(item.label) for item in labelled), default=0) + 1
+    figure_widths = []
+    for column in zip(*(item.figures for item in labelled), strict=True):
+        figure_widths.append(max(cell_len(cell) for cell in column) + 2)
+    note_width = max((cell_len(bar.note) + 1 for bar in bars if bar.note), default=0)
+    room = width - 2 - label_width - sum(figure_widths)
+    bar_width = min(room - note_width, _MAX_BAR_WIDTH)
     blocks: list[list[Text]] = []
     for item in items:
         match item:
-            case Line():
-                kept = item.right or (item.key if airy else "")
-                blocks.append(_line(replace(item, right=kept), width, paint))
+            case PaneLine():
+                right_text = item.right_text
+                if spacious and not right_text:
+                    right_text = item.key_hint
+                line = replace(item, right_text=right_text)
+                blocks.append(_render_line(line, width, styles))
             case Heading() | Bar():
-                blocks.append([_bar(item, label, figures, bar, paint)])
-            case Row():
-                blocks.append([_row(item, rows, width, paint)])
-            case ByMonth():
+                blocks.append([_render_bar(item, label_width, figure_widths, bar_width, styles)])
+            case PresetRow():
+                blocks.append([_render_row(item, preset_rows, width, styles)])
+            case MonthBars():
                 blocks.append([])
-    left = height - sum(map(len, blocks))
-    below = [each for each in items if isinstance(each, Bar)]
-    if bar < _SHORT_BAR and left >= len(below) + any(isinstance(each, ByMonth) for each in items):
-        for place, item in enumerate(items):
+    lines_left = height - sum(map(len, blocks))
+    needed_lines = len(bars)  # for bars below their figures
+    if any(isinstance(item, MonthBars) for item in items):
+        needed_lines += 1
+    if bar_width < _MIN_INLINE_BAR_WIDTH and lines_left >= needed_lines:
+        wide_bar = min(width - 4, _MAX_BAR_WIDTH)
+        for position, item in enumerate(items):
             if isinstance(item, Bar):
-                beneath = Text("  ").append_text(_drawn(item, min(width - 4, _MOST_BAR), paint))
-                blocks[place] = [_bar(item, label, figures, 0, paint), beneath]
-        left -= len(below)
-    for place, item in enumerate(items):
-        if isinstance(item, ByMonth):
-            lines = max(1, min(left, _MOST_OF_MONTHS if airy else 2))
-            blocks[place] = _months(item, width, lines, paint)
-            left -= lines
-    if airy and left >= len(blocks) > 2:  # room to breathe
+                figures_line = _render_bar(item, label_width, figure_widths, 0, styles)
+                bar_line = Text("  ").append_text(_draw_bar(item, wide_bar, styles))
+                blocks[position] = [figures_line, bar_line]
+        lines_left -= len(bars)
+    for position, item in enumerate(items):
+        if isinstance(item, MonthBars):
+            month_lines = max(1, min(lines_left, _MAX_MONTH_LINES if spacious else 2))
+            blocks[position] = _render_months(item, width, month_lines, styles)
+            lines_left -= month_lines
+    if spacious and lines_left >= len(blocks) > 2:  # room to breathe
         blocks = [[*block, Text()] for block in blocks]
     return blocks
 
 
-def _line(line: Line, width: int, paint: Mapping[str, str], most: int = 9) -> list[Text]:
-    style = paint[line.level]
-    mark = f"{line.mark} " if line.mark else ""
-    beside = cell_len(line.right) + 2 if line.right else 0
+def _render_line(
+    line: PaneLine, width: int, styles: Mapping[str, str], max_lines: int = 9
+) -> list[Text]:
+    style = styles[line.level]
+    mark = f"{line.symbol} " if line.symbol else ""
+    right_width = cell_len(line.right_text) + 2 if line.right_text else 0
     indent = cell_len(mark) or len(line.text) - len(line.text.lstrip())
-    lines = _wrapped(line.text.strip(), max(width - indent - beside, 12), most)
-    shown = []
-    for number, text in enumerate(lines):
-        begins = mark if number == 0 and mark else " " * indent
-        first = Text.assemble((begins, style), (text, style if line.level != "fine" else ""))
-        if number == 0 and line.right:
-            first.append(" " * max(width - first.cell_len - cell_len(line.right), 1))
-            first.append(line.right, style)
-        shown.append(first)
-    return shown
+    texts = _wrap(line.text.strip(), max(width - indent - right_width, 12), max_lines)
+    text_style = "" if line.level == "fine" else style
+    rendered = []
+    for number, text in enumerate(texts):
+        is_first = number == 0
+        prefix = mark if is_first and mark else " " * indent
+        rendered_line = Text.assemble((prefix, style), (text, text_style))
+        if is_first and line.right_text:
+            room = width - rendered_line.cell_len - cell_len(line.right_text)
+            gap = max(room, 1)
+            rendered_line.append(" " * gap)
+            rendered_line.append(line.right_text, style)
+        rendered.append(rendered_line)
+    return rendered
 
 
-def _wrapped(text: str, width: int, most: int) -> list[str]:
-    """Broken at blanks; a wide character counts as two columns. "…" ends what has no room."""
+def _wrap(text: str, width: int, max_lines: int) -> list[str]:
+    """Wrap text at blanks, where a wide character counts as two columns.
+
+    "…" ends text that has no room.
+    """
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
@@ -184,79 +224,96 @@ def _wrapped(text: str, width: int, most: int) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(word)
-    if len(lines) > most:
-        last = lines[most - 1]
+    if len(lines) > max_lines:
+        last = lines[max_lines - 1]
         while cell_len(last) > width - 2 and " " in last:
             last = last.rpartition(" ")[0]
-        lines[most - 1 :] = [f"{last.rstrip(' ,;:·')} …"]
+        lines[max_lines - 1 :] = [f"{last.rstrip(' ,;:·')} …"]
     return lines
 
 
-def _bar(
-    bar: Bar | Heading, label: int, figures: Sequence[int], size: int, paint: Mapping[str, str]
+def _render_bar(
+    bar: Bar | Heading,
+    label_width: int,
+    figure_widths: Sequence[int],
+    bar_width: int,
+    styles: Mapping[str, str],
 ) -> Text:
-    style = paint[bar.level if isinstance(bar, Bar) else "faint"]
-    shown = Text(set_cell_size(bar.label, label), style)
-    for cell, room in zip(bar.figures, figures, strict=True):
-        shown.append(f"{cell:>{room}}", style)
+    style = styles[bar.level if isinstance(bar, Bar) else "faint"]
+    line = Text(set_cell_size(bar.label, label_width), style)
+    for figure, figure_width in zip(bar.figures, figure_widths, strict=True):
+        line.append(f"{figure:>{figure_width}}", style)
     if isinstance(bar, Heading):
-        return shown
-    if size >= _LEAST_BAR:
-        shown.append("  ").append_text(_drawn(bar, size, paint))
+        return line
+    if bar_width >= _MIN_BAR_WIDTH:
+        line.append("  ").append_text(_draw_bar(bar, bar_width, styles))
     if bar.note:
-        shown.append(f" {bar.note}", style)
-    shown.rstrip()
-    return shown
+        line.append(f" {bar.note}", style)
+    line.rstrip()
+    return line
 
 
-def _drawn(bar: Bar, size: int, paint: Mapping[str, str]) -> Text:
-    """The bar itself, its range and its mark, over `size` columns."""
-    style = paint[bar.level] or paint["bar"]
-    full = _filled(bar.share, size)
-    ranges = "▒" * (round(bar.until * size) - len(full))
-    shown = Text.assemble((full + ranges, style), " " * (size - len(full + ranges)))
-    at = size if bar.tick is None else min(int(bar.tick * size), size - 1)
-    if len(full) <= at < size:
-        shown = Text.assemble(shown[:at], ("┆", paint["faint"]), shown[at + 1 :])
-    return shown
+def _draw_bar(bar: Bar, size: int, styles: Mapping[str, str]) -> Text:
+    """Draw the bar itself, its range and its marker over `size` columns."""
+    style = styles[bar.level] or styles["bar"]
+    full = _draw_filled(bar.share, size)
+    full_and_range = full + "▒" * (round(bar.range_end * size) - len(full))
+    empty = " " * (size - len(full_and_range))
+    drawn = Text.assemble((full_and_range, style), empty)
+    if bar.marker is None:
+        return drawn
+    marker = min(int(bar.marker * size), size - 1)
+    if len(full) <= marker < size:
+        drawn = Text.assemble(drawn[:marker], ("┆", styles["faint"]), drawn[marker + 1 :])
+    return drawn
 
 
-def _filled(share: float, size: int) -> str:
+def _draw_filled(share: float, size: int) -> str:
     eighths = round(8 * size * min(max(share, 0.0), 1.0))
-    whole, part = divmod(eighths, 8)
-    return f"{'█' * whole}{_EIGHTHS[part].strip()}"[:size]
+    full_blocks, remainder = divmod(eighths, 8)
+    return f"{'█' * full_blocks}{_HORIZONTAL_BLOCKS[remainder].strip()}"[:size]
 
 
-def _row(row: Row, rows: Sequence[Row], width: int, paint: Mapping[str, str]) -> Text:
-    others = [max(cell_len(each.cells[k]) for each in rows) for k in range(1, len(row.cells))]
-    room = max(width - sum(others) - 3 * len(others), 8)
-    name = min(max(cell_len(each.cells[0]) for each in rows), room)
-    shown = Text.assemble(set_cell_size(cut(row.cells[0], name), name))
-    for number, (cell, size) in enumerate(zip(row.cells[1:], others, strict=True), start=2):
-        style = "bold" if row.level and number == len(row.cells) else ""
-        shown.append("   ").append(set_cell_size(cell, size), style)
-    return shown
+def _render_row(
+    row: PresetRow, rows: Sequence[PresetRow], width: int, styles: Mapping[str, str]
+) -> Text:
+    longest_name, *cell_widths = [
+        max(cell_len(preset_row.cells[k]) for preset_row in rows) for k in range(len(row.cells))
+    ]
+    room = max(width - sum(cell_widths) - 3 * len(cell_widths), 8)
+    name_width = min(longest_name, room)
+    name, *cells = row.cells
+    line = Text.assemble(set_cell_size(truncate(name, name_width), name_width))
+    for number, (cell, cell_width) in enumerate(zip(cells, cell_widths, strict=True), start=1):
+        style = "bold" if row.level and number == len(cells) else ""
+        line.append("   ").append(set_cell_size(cell, cell_width), style)
+    return line
 
 
-def _months(by_month: ByMonth, width: int, height: int, paint: Mapping[str, str]) -> list[Text]:
-    """Names with figures; bars below them where there are more lines."""
+def _render_months(
+    by_month: MonthBars, width: int, height: int, styles: Mapping[str, str]
+) -> list[Text]:
+    """Render month names with figures, and bars below them if there are more lines."""
+    prefix = "months "
     cells = [f"{name} {figure}" for name, figure in by_month.months]
-    lead = "months"
-    size = max(map(cell_len, cells)) + 2
-    fits = max(1, (width - len(lead) - 1) // size)
-    months = by_month.months[-fits:]
-    rows = [Text.assemble((f"{lead} ", paint["faint"]))]
+    cell_width = max(map(cell_len, cells)) + 2
+    fitting = max(1, (width - len(prefix)) // cell_width)
+    months = by_month.months[-fitting:]
+    first_line = Text.assemble((prefix, styles["faint"]))
     for name, figure in months:
-        rows[0].append(f"{name} ", paint["faint"]).append(
-            f"{figure}".ljust(size - cell_len(name) - 1)
-        )
-    for level in reversed(range(height - 1)):
-        line = Text(" " * (len(lead) + 1))
+        first_line.append(f"{name} ", styles["faint"])
+        first_line.append(f"{figure}".ljust(cell_width - cell_len(name) - 1))
+    lines = [first_line]
+    bar_height = height - 1
+    for level in reversed(range(bar_height)):
+        line = Text(" " * len(prefix))
         for _, figure in months:
-            full = 8 * (height - 1) * max(figure - _LOWEST_MONTH, 1) / (100 - _LOWEST_MONTH)
-            part = min(max(round(full) - 8 * level, 0), 8)
-            line.append(f"{_LOWER[part] * (size - 2)}  ", paint["bar"])
-        rows.append(line)
-    for row in rows:
-        row.rstrip()
-    return rows
+            above_floor = max(figure - _MONTH_FLOOR_PERCENT, 1)
+            eighths = round(8 * bar_height * above_floor / (100 - _MONTH_FLOOR_PERCENT))
+            eighths_of_line = min(max(eighths - 8 * level, 0), 8)
+            block = _VERTICAL_BLOCKS[eighths_of_line]
+            line.append(f"{block * (cell_width - 2)}  ", styles["bar"])
+        lines.append(line)
+    for line in lines:
+        line.rstrip()
+    return lines

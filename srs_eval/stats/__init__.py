@@ -1,1 +1,1 @@
-"""Intervals, verdicts and calibration of one learner; tests and averages over users."""
+"""Compute intervals, verdicts and calibration of one learner, and tests and means over users."""

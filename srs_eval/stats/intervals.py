@@ -1,4 +1,4 @@
-"""How sure are the figures of an evaluation, and which model is ahead?
+"""Estimate how sure the figures of an evaluation are, and which model is ahead.
 
 Intervals here are 95 % intervals over days, not over reviews: on a bad day everything is
 forgotten more often, so the reviews of a day (and of a week) say less than their number
@@ -22,14 +22,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from srs_eval.data.protocol import EQUIVALENT
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.metrics import ascending, checked_pair, lowess_knots
+from srs_eval.metrics import argsort_ascending, compute_lowess_knots, validate_pair
 
-FEWEST_REVIEWS, FEWEST_DAYS = 1_000, 20  # below either nothing is concluded
-TOO_MANY_MORE = 20  # times as many reviews as there are: nobody waits for these
+MIN_REVIEWS = 1_000  # with fewer, nothing is concluded
+MIN_DAYS = 20  # with fewer, nothing is concluded
+MAX_MORE_FACTOR = 20  # times as many reviews as there are: too many to wait for
 
-BLOCK_DAYS, _FEWEST_BLOCKS = 7, 9
+BLOCK_DAYS = 7
+_MIN_BLOCKS = 9
 _CONFIDENCE = 0.95
 
 Verdict = Literal["better", "worse", "as good", "can't tell yet"]
@@ -40,11 +42,11 @@ class Interval:
     """An estimate with a symmetric 95 % interval, in the estimate's unit."""
 
     estimate: float
-    half_width: float  # nan where the reviews of one day are all there is
-    reviews: int = 0  # that it rests on
-    days: int = 0  # on which these were done
+    half_width: float  # nan if all reviews are of one day
+    reviews: int = 0  # number of reviews behind it
+    days: int = 0  # number of days with these reviews
     errors: tuple[tuple[float, int], ...] = ()
-    """Standard errors with their degrees of freedom; the widest decides."""
+    """Standard errors with their degrees of freedom; the widest interval decides."""
 
     @property
     def low(self) -> float:
@@ -56,64 +58,81 @@ class Interval:
 
     @property
     def standard_error(self) -> float:
-        """Of the interval that decides; nan where there is none."""
+        """Return the standard error of the interval that decides; nan if there is none."""
         if not self.errors:
             return math.nan
-        return max(self.errors, key=lambda each: each[0] * _t_quantile(each[1]))[0]
+
+        def half_width(error: tuple[float, int]) -> float:
+            standard_error, degrees = error
+            return standard_error * _t_quantile(degrees)
+
+        standard_error, _ = max(self.errors, key=half_width)
+        return standard_error
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of the estimate being 0: the largest over the standard errors; nan without.
+        """Return the two-sided p-value of the estimate being 0; nan without standard errors.
 
-        Below 0.05 exactly where the interval leaves out 0.
+        It is the largest over the standard errors, below 0.05 exactly if the interval excludes 0.
         """
-        return max((_p_value(self.estimate, *each) for each in self.errors), default=math.nan)
+        p_values = (_p_value(self.estimate, error, degrees) for error, degrees in self.errors)
+        return max(p_values, default=math.nan)
 
 
 # Intervals
 
 
 def mean_interval(values: FloatArray, day: IntArray) -> Interval:
-    """Mean of (k,) values of the days (k,), with its interval. ValueError if there are none."""
+    """Compute the mean of values (k,) on the days (k,), with its interval.
+
+    Raises ValueError if there are no values.
+    """
     count = len(values)
     if not count:
         raise ValueError("the mean of no reviews is undefined")
     mean = float(values.mean())
-    known, place = np.unique(day, return_inverse=True)
-    days = len(known)
+    review_days, day_index = np.unique(day, return_inverse=True)
+    days = len(review_days)
     if days == 1:
         return Interval(mean, math.nan, count, 1)
-    daily: FloatArray = np.bincount(place, values - mean).astype(np.float64)
-    errors = [(_clustered(daily, count), days - 1), (_newey_west(daily, count), days - 1)]
+    daily: FloatArray = np.bincount(day_index, values - mean).astype(np.float64)
+    errors = [
+        (_clustered_error(daily, count), days - 1),
+        (_newey_west_error(daily, count), days - 1),
+    ]
     blocks = -(-days // BLOCK_DAYS)
-    if blocks >= _FEWEST_BLOCKS:
+    if blocks >= _MIN_BLOCKS:
         by_block = np.add.reduceat(daily, np.arange(0, days, BLOCK_DAYS))
-        errors.append((_clustered(by_block, count), blocks - 1))
+        errors.append((_clustered_error(by_block, count), blocks - 1))
     waves = int(0.41 * days ** (2 / 3))
-    if days >= FEWEST_DAYS:
-        errors.append((_of_waves(daily, waves, count), waves))
+    if days >= MIN_DAYS:
+        errors.append((_cosine_wave_error(daily, waves, count), waves))
     half_width = max(error * _t_quantile(freedom) for error, freedom in errors)
     return Interval(mean, half_width, count, days, tuple(errors))
 
 
-def relative(values: FloatArray, whole: FloatArray, day: IntArray) -> Interval:
-    """The mean of values (k,) as a share of the mean of `whole` (k,), with its interval.
+def ratio_interval(values: FloatArray, denominator: FloatArray, day: IntArray) -> Interval:
+    """Compute the mean of values (k,) as a share of the mean of `denominator` (k,), with interval.
 
-    A ratio of two means of the same reviews, linearised (delta method).
+    Both are means of the same reviews; their ratio is linearised (delta method).
     """
-    mean = float(whole.mean())
+    mean = float(denominator.mean())
     share = float(values.mean()) / mean
-    return replace(mean_interval((values - share * whole) / mean, day), estimate=share)
+    interval = mean_interval((values - share * denominator) / mean, day)
+    return replace(interval, estimate=share)
 
 
-def _clustered(sums: FloatArray, count: int) -> float:
-    """Standard error of a mean over `count` values from the clusters' sums of deviations."""
+def _clustered_error(sums: FloatArray, count: int) -> float:
+    """Compute a mean's standard error over `count` values from clusters' sums of deviations."""
     clusters = len(sums)
     return math.sqrt(float(sums @ sums) * clusters / (clusters - 1)) / count
 
 
-def _newey_west(daily: FloatArray, count: int) -> float:
-    """The same from successive daily sums, neighbours' products weighted by Bartlett's kernel."""
+def _newey_west_error(daily: FloatArray, count: int) -> float:
+    """Compute a mean's standard error from successive daily sums.
+
+    The products of neighbours are weighted by Bartlett's kernel.
+    """
     days = len(daily)
     lags = min(int(4 * (days / 100) ** (2 / 9)), days - 1)
     variance = float(daily @ daily)
@@ -122,8 +141,11 @@ def _newey_west(daily: FloatArray, count: int) -> float:
     return math.sqrt(max(variance, 0.0) * days / (days - 1)) / count
 
 
-def _of_waves(daily: FloatArray, waves: int, count: int) -> float:
-    """The same from the slowest cosine waves of the daily sums, all weighing the same."""
+def _cosine_wave_error(daily: FloatArray, waves: int, count: int) -> float:
+    """Compute a mean's standard error from the slowest cosine waves of the daily sums.
+
+    All waves have the same weight.
+    """
     days = len(daily)
     phase = np.pi * (np.arange(days) + 0.5) / days
     power = sum(float(daily @ np.cos(k * phase)) ** 2 for k in range(1, waves + 1))
@@ -133,70 +155,72 @@ def _of_waves(daily: FloatArray, waves: int, count: int) -> float:
 # Student's t distribution
 
 
-def _p_value(estimate: float, error: float, freedom: int) -> float:
+def _p_value(estimate: float, error: float, degrees: int) -> float:
     if error == 0:
         return 1.0 if estimate == 0 else 0.0
     from scipy.special import stdtr
 
-    return 2 * float(stdtr(freedom, -abs(estimate) / error))
+    return 2 * float(stdtr(degrees, -abs(estimate) / error))
 
 
 @cache
-def _t_quantile(freedom: int) -> float:
-    """What |T| exceeds in 5 % of all cases."""
+def _t_quantile(degrees: int) -> float:
+    """Return the value that |T| exceeds in 5 % of all cases."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, (1 + _CONFIDENCE) / 2))
+    return float(stdtrit(degrees, (1 + _CONFIDENCE) / 2))
 
 
 # Verdicts
 
 
-def verdict(difference: Interval, *, equivalence: float = EQUIVALENT) -> Verdict:
-    """What a paired difference in log loss says about the first model.
+def decide_verdict(difference: Interval, *, equivalence: float = EQUIVALENCE_MARGIN) -> Verdict:
+    """Decide what a paired difference in log loss says about the first model.
 
     In this order: as good, if the interval lies within ± equivalence; better or worse, if it
-    leaves out 0; else one can't tell yet, nor with fewer than 1,000 reviews or 20 days.
-    It speaks of reviews like these.
+    excludes 0; otherwise, or with fewer than 1,000 reviews or 20 days, one can't tell yet.
+    The verdict is about reviews like these.
     """
-    return verdicts({"": difference}, equivalence=equivalence)[""]
+    return decide_verdicts({"": difference}, equivalence=equivalence)[""]
 
 
-def verdicts(
-    differences: Mapping[str, Interval], *, equivalence: float = EQUIVALENT
+def decide_verdicts(
+    differences: Mapping[str, Interval], *, equivalence: float = EQUIVALENCE_MARGIN
 ) -> dict[str, Verdict]:
-    """The verdicts on all candidates of one question.
+    """Decide the verdicts on all candidates of one question.
 
-    Who asks often enough finds a difference by chance: "better" and "worse" are held to 5 %
+    Many comparisons find a difference by chance: "better" and "worse" are controlled at 5 %
     for all candidates together (Holm, 1979, Scandinavian Journal of Statistics 6). "As good"
-    takes the plain interval.
+    uses the plain interval.
     """
-    telling = {
+    p_values = {
         name: difference.p_value
         for name, difference in differences.items()
         if not math.isnan(difference.p_value)
     }
-    differ: set[str] = set()
-    for place, name in enumerate(sorted(telling, key=lambda name: telling[name])):
-        if telling[name] >= (1 - _CONFIDENCE) / (len(telling) - place):
+    differing: set[str] = set()
+    for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        if p_values[name] >= (1 - _CONFIDENCE) / (len(p_values) - rank):
             break
-        differ.add(name)
+        differing.add(name)
     return {
-        name: _verdict(difference, name in differ, equivalence)
+        name: _decide(difference, name in differing, equivalence)
         for name, difference in differences.items()
     }
 
 
-def enough_to_tell(found: Interval) -> bool:
-    """Whether it rests on as many reviews and days as any verdict needs."""
-    return found.reviews >= FEWEST_REVIEWS and found.days >= FEWEST_DAYS
+def has_enough_data(interval: Interval) -> bool:
+    """Return whether an interval rests on as many reviews and days as any verdict needs."""
+    return interval.reviews >= MIN_REVIEWS and interval.days >= MIN_DAYS
 
 
-def side(difference: Interval, margin: float) -> Literal["below", "above", "no matter", "open"]:
-    """Where an interval lies, for whoever has seen to it that there is enough to tell by.
+def classify_side(
+    difference: Interval, margin: float
+) -> Literal["below", "above", "no matter", "open"]:
+    """Classify the side of 0 on which an interval lies; the caller checks for enough data first.
 
-    In the order of `verdict`: it does not matter within ± margin, it is below or above 0, or
-    that is open, as it is without an interval. "Not distinguishable" is never "equal".
+    In the order of `decide_verdict`: it does not matter within ± margin, it is below or above 0,
+    or the side is open, also without an interval. "Not distinguishable" is never "equal".
     """
     if -margin <= difference.low and difference.high <= margin:
         return "no matter"
@@ -205,48 +229,50 @@ def side(difference: Interval, margin: float) -> Literal["below", "above", "no m
     return "above" if difference.low > 0 else "open"
 
 
-def _verdict(difference: Interval, differs: bool, equivalence: float) -> Verdict:
-    if not enough_to_tell(difference):
+def _decide(difference: Interval, differs: bool, equivalence: float) -> Verdict:
+    if not has_enough_data(difference):
         return "can't tell yet"
-    if side(difference, equivalence) == "no matter":
+    if classify_side(difference, equivalence) == "no matter":
         return "as good"
     if differs:
         return "better" if difference.estimate < 0 else "worse"
     return "can't tell yet"
 
 
-def more_reviews(difference: Interval, *, equivalence: float = EQUIVALENT) -> int | None:
-    """At most about how many more reviews would tell, as a figure with one digit.
+def estimate_more_reviews(
+    difference: Interval, *, equivalence: float = EQUIVALENCE_MARGIN
+) -> int | None:
+    """Estimate at most about how many more reviews a verdict needs, rounded to one digit.
 
-    So many make the standard error 2.8 times smaller than what has to be told apart, which is
-    the difference itself or its distance from what is too small to matter, whichever is
-    larger; in four cases of five that is enough. None below 1,000 reviews, where the error is
-    not known well enough, where reviews are not what is missing, and where more than 20 times as
-    many as there are would be needed.
+    With so many, the standard error is 2.8 times smaller than the effect to be detected, which is
+    the difference itself or its distance from the equivalence margin, whichever is larger; in
+    four cases of five that is enough. None below 1,000 reviews, where the error is not known well
+    enough, if it is not reviews that are missing, and if more than 20 times as many as there are
+    would be needed.
     """
     error = difference.standard_error
-    if difference.reviews < FEWEST_REVIEWS or math.isnan(error):
+    if difference.reviews < MIN_REVIEWS or math.isnan(error):
         return None
     size = abs(difference.estimate)
     needed = (2.8 * error / max(size, equivalence - size)) ** 2
-    more = difference.reviews * (needed - 1)
-    if not 1 <= more <= TOO_MANY_MORE * difference.reviews:
+    missing_reviews = difference.reviews * (needed - 1)
+    if not 1 <= missing_reviews <= MAX_MORE_FACTOR * difference.reviews:
         return None
-    unit = 10 ** math.floor(math.log10(more))
-    return math.ceil(more / unit) * int(unit)
+    unit = 10 ** math.floor(math.log10(missing_reviews))
+    return math.ceil(missing_reviews / unit) * int(unit)
 
 
-# The calibration graph: how often were reviews recalled that a model gave so much?
+# The calibration graph
 
 
-_Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+_NORMAL_QUANTILE = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationGraph:
     """Predicted against observed recall; perfect calibration is the diagonal.
 
-    Bins are in order of p; of empty ones all but `count` and `edges` is NaN.
+    Bins are in order of p; for empty bins, all but `count` and `edges` is NaN.
     """
 
     edges: FloatArray  # (bins + 1,) from 0 to 1; a bin holds its lower edge, the last both
@@ -261,34 +287,38 @@ class CalibrationGraph:
 
 
 def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
+    """Compute the 95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
     hits = np.asarray(recalled, np.float64)
     n = np.asarray(count, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (hits + _Z**2 / 2) / (n + _Z**2)
-        half = _Z / (n + _Z**2) * np.sqrt(hits * (n - hits) / n + _Z**2 / 4)
-    # The bounds are exactly 0 or 1 at the ends; rounding must not say otherwise.
+        middle = (hits + _NORMAL_QUANTILE**2 / 2) / (n + _NORMAL_QUANTILE**2)
+        half = (
+            _NORMAL_QUANTILE
+            / (n + _NORMAL_QUANTILE**2)
+            * np.sqrt(hits * (n - hits) / n + _NORMAL_QUANTILE**2 / 4)
+        )
+    # The bounds are exactly 0 or 1 at the ends; rounding must not change that.
     low = np.where(hits == 0, 0.0, middle - half)
     high = np.where(hits == n, 1.0, middle + half)
     empty = n == 0
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
-    """Reliability diagram over bins of p of equal width, with a smooth curve."""
-    outcome, forecast = checked_pair(y, p)
+def compute_calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
+    """Compute a reliability diagram over bins of p of equal width, with a smooth curve."""
+    outcome, forecast = validate_pair(y, p)
     edges = np.linspace(0.0, 1.0, bins + 1)
-    place = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
-    count = np.bincount(place, minlength=bins)
-    recalled = np.bincount(place, outcome, bins)
+    bin_index = np.minimum(np.searchsorted(edges, forecast, side="right") - 1, bins - 1)
+    count = np.bincount(bin_index, minlength=bins)
+    recalled = np.bincount(bin_index, outcome, bins)
     with np.errstate(invalid="ignore"):
-        predicted = np.bincount(place, forecast, bins) / count
+        predicted = np.bincount(bin_index, forecast, bins) / count
         observed = recalled / count
     low, high = _wilson_interval(recalled, count)
     filled = count > 0
-    order = ascending(forecast)
+    order = argsort_ascending(forecast)
     p_sorted = forecast[order]
-    smooth_p, smooth_y = lowess_knots(p_sorted, outcome[order], mean_of_ties=True)
+    smooth_p, smooth_y = compute_lowess_knots(p_sorted, outcome[order], mean_of_ties=True)
     gaps = np.abs(predicted[filled] - observed[filled])
     return CalibrationGraph(
         edges=edges,

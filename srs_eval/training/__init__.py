@@ -1,1 +1,1 @@
-"""What trains the models: one idea a file."""
+"""Training of the models: one idea per file."""

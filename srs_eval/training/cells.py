@@ -8,8 +8,8 @@ Equations and order of gates are those of torch.nn.GRU, RNN and LSTM. Parameters
 as in their state_dict: weight_ih (gates, inputs), weight_hh (gates, hidden), bias_ih,
 bias_hh, then the output's weight (hidden,) and bias. Float64 throughout.
 
-Gradients are written by hand here: `tracing` derives those of steps, in which every
-operation is written out, and a cell is loops over as many units as a network has.
+Gradients are written by hand here: `tracing` derives gradients of steps, in which every
+operation is written out, while a cell is loops over as many units as a network has.
 
 This module imports numba; import it inside functions only.
 """
@@ -21,25 +21,25 @@ from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.optimisers import adam_step, annealed
+from srs_eval.training.optimisers import anneal, compute_adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.training.trie import FIRST
 
-GRU, PLAIN, LSTM = range(3)  # kinds of cell
-PROBABILITY, POWER, EXPONENTIAL = range(3)  # what the output z means, see `recall_and_slope`
+GRU, PLAIN_RNN, LSTM = range(3)  # kinds of cell
+PROBABILITY, POWER, EXPONENTIAL = range(3)  # meanings of the output z, see `recall_and_slope`
 
-_FACTOR = 0.9**-2 - 1  # R = 0.9 after s days, (1 + factor t/s)^-0.5
+_POWER_FACTOR = 0.9**-2 - 1  # R = 0.9 after s days, (1 + factor t/s)^-0.5
 _LOG_09 = math.log(0.9)
 
 
-class Shape(NamedTuple):
+class CellShape(NamedTuple):
     cell: int
     head: int
     inputs: int
     hidden: int
 
 
-class Adam(NamedTuple):
+class AdamWState(NamedTuple):
     """Adam's state (p,) and settings; decay is the decoupled weight decay."""
 
     mean: FloatArray
@@ -49,10 +49,10 @@ class Adam(NamedTuple):
     steps: int  # in all, for the cosine schedule
 
 
-class Scratch(NamedTuple):
+class CellScratch(NamedTuple):
     state: FloatArray  # (states, nodes) h, for LSTM cells then c
     bar: FloatArray  # (states, nodes)
-    kept: FloatArray  # (5 hidden, nodes) what the way back needs
+    kept: FloatArray  # (5 hidden, nodes) values for the backward pass
     w_bar: FloatArray  # (p, LANES)
     before: FloatArray  # (states, LANES) state of the parents
     before_bar: FloatArray  # (states, LANES)
@@ -68,30 +68,30 @@ def tanh(x):
 
 
 def gather_lanes(array, parent, at, first, out):
-    """out[:, lane] = state of the lane's parent; zeros before a card's first review."""
+    """Set out[:, lane] to the state of the lane's parent, or to 0 before a card's first review."""
     for k in range(len(out)):
         for lane in range(LANES):
             out[k, lane] = 0.0 if first else array[k, parent[at + lane]]
 
 
 def scatter_lanes(array, parent, at, values):
-    """Adds values[:, lane] to what `gather_lanes` takes."""
+    """Add values[:, lane] to the elements that `gather_lanes` reads."""
     for k in range(len(values)):
         for lane in range(LANES):
             array[k, parent[at + lane]] += values[k, lane]
 
 
-def _places(shape):
-    """Where weight_hh, bias_ih and bias_hh begin."""
-    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN else 4) * shape.hidden
+def _parameter_offsets(shape):
+    """Return the indices at which weight_hh, bias_ih and bias_hh begin."""
+    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN_RNN else 4) * shape.hidden
     hh = gates * shape.inputs
     return hh, hh + gates * shape.hidden, hh + gates * shape.hidden + gates
 
 
 def _forward(shape, w, x, at, state, kept, to, before):
-    """Cells of the 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
+    """Compute the cells of 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
     n, m = shape.inputs, shape.hidden
-    hh, ih_bias, hh_bias = _places(shape)
+    hh, ih_bias, hh_bias = _parameter_offsets(shape)
     for j in range(m):
         if shape.cell == GRU:
             r = broadcast(w[ih_bias + j] + w[hh_bias + j])
@@ -115,7 +115,7 @@ def _forward(shape, w, x, at, state, kept, to, before):
             store(kept[2 * m + j], to, new)
             store(kept[3 * m + j], to, old)
             store(state[j], to, new + z * (before[j] - new))
-        elif shape.cell == PLAIN:
+        elif shape.cell == PLAIN_RNN:
             new = broadcast(w[ih_bias + j] + w[hh_bias + j])
             for k in range(n):
                 new += w[j * n + k] * load(x[k], at)
@@ -153,9 +153,9 @@ def _forward(shape, w, x, at, state, kept, to, before):
 
 
 def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
-    """Gradients of the 8 cells: adds to `sums`, sets `before_bar`."""
+    """Compute the gradients of the 8 cells: add to `sums`, set `before_bar`."""
     n, m = shape.inputs, shape.hidden
-    hh, ih_bias, hh_bias = _places(shape)
+    hh, ih_bias, hh_bias = _parameter_offsets(shape)
     for k in range(2 * m if shape.cell == LSTM else m):
         before_bar[k] = broadcast(0.0)
     for j in range(m):
@@ -188,7 +188,7 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
             sums[hh_bias + j] += r_bar
             sums[hh_bias + m + j] += z_bar
             sums[hh_bias + 2 * m + j] += old_bar
-        elif shape.cell == PLAIN:
+        elif shape.cell == PLAIN_RNN:
             h = load(state[j], to)
             new_bar = h_bar * (1.0 - h * h)
             for k in range(n):
@@ -204,9 +204,9 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
 
 
 def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar, sums):
-    """Of the unit j of LSTM cells."""
+    """Compute the gradients of unit j of LSTM cells."""
     n, m = shape.inputs, shape.hidden
-    hh, ih_bias, hh_bias = _places(shape)
+    hh, ih_bias, hh_bias = _parameter_offsets(shape)
     enter, forget = load(kept[j], to), load(kept[m + j], to)
     new, leave = load(kept[2 * m + j], to), load(kept[3 * m + j], to)
     shown = load(kept[4 * m + j], to)
@@ -240,7 +240,7 @@ def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar,
 
 
 def recall_and_slope(head, z, t):
-    """Probability of recall and its derivative by the output z.
+    """Return the probability of recall and its derivative by the output z.
 
     PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
     POWER: (1 + factor t/s)^-0.5, EXPONENTIAL: 0.9^(t/s).
@@ -250,7 +250,7 @@ def recall_and_slope(head, z, t):
         return p, p * (1.0 - p)
     share = t * exp(-z)
     if head == POWER:
-        grown = _FACTOR * share
+        grown = _POWER_FACTOR * share
         p = exp(-0.5 * log(1.0 + grown))
         return p, 0.5 * p * grown / (1.0 + grown)
     p = exp(_LOG_09 * share)
@@ -258,7 +258,7 @@ def recall_and_slope(head, z, t):
 
 
 def cross_entropy(p, passes, failures):
-    """Weighted binary cross-entropy; torch holds each logarithm at -100 or above."""
+    """Return the weighted binary cross-entropy; like torch, keep logarithms at -100 or above."""
     log_p, log_f = log(p), log(1.0 - p)
     log_p = where(log_p < -100.0, -100.0, log_p)
     log_f = where(log_f < -100.0, -100.0, log_f)
@@ -266,38 +266,41 @@ def cross_entropy(p, passes, failures):
 
 
 def cross_entropy_slope(p, slope, passes, failures):
-    """Its derivative where p's is `slope`; torch divides by 1e-12 or more."""
+    """Return the derivative of `cross_entropy` if p's derivative is `slope`.
+
+    Like torch, it divides by 1e-12 or more.
+    """
     both = p * (1.0 - p)
     both = where(both < 1e-12, 1e-12, both)
     return slope * (passes * (p - 1.0) + failures * p) / both
 
 
-def evaluated(p, slope, passes, failures):
-    """Both."""
+def cross_entropy_and_slope(p, slope, passes, failures):
+    """Return the cross-entropy and its derivative."""
     return cross_entropy(p, passes, failures), cross_entropy_slope(p, slope, passes, failures)
 
 
-def descend(w, sums, adam, done):
-    """One step after `done` others, down the gradients' sums: AdamW with cosine annealing.
+def take_adamw_step(w, sums, adam, steps_done):
+    """Take one step, after `steps_done` others, down the gradients' sums.
 
-    Loshchilov and Hutter (2017).
+    AdamW with cosine annealing: Loshchilov and Hutter (2017).
     """
-    rate = annealed(adam.rate, done, adam.steps)
-    bias_mean = 1.0 - 0.9 ** (done + 1)
-    bias_square = math.sqrt(1.0 - 0.999 ** (done + 1))
+    rate = anneal(adam.rate, steps_done, adam.steps)
+    bias_mean = 1.0 - 0.9 ** (steps_done + 1)
+    bias_square = math.sqrt(1.0 - 0.999 ** (steps_done + 1))
     for k in range(len(w)):
         gradient = total(sums[k])
         adam.mean[k] = 0.9 * adam.mean[k] + 0.1 * gradient
         adam.square[k] = 0.999 * adam.square[k] + 0.001 * gradient * gradient
-        step = adam_step(rate, adam.mean[k], adam.square[k], bias_mean, bias_square)
+        step = compute_adam_step(rate, adam.mean[k], adam.square[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * adam.decay) - step
 
 
-def network_pass(shape, order, done, w, batches, x, adam, scratch):
-    """Visits the batches in `order`; returns the sum of their losses before each step.
+def network_pass(shape, order, steps_done, w, batches, x, adam, scratch):
+    """Visit the batches in `order`; return the sum of their losses before each step.
 
-    done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
-    batch makes one more, which changes `w` and the state of `adam`.
+    If steps_done < 0, it only evaluates. Otherwise `steps_done` steps of training are done, and
+    each batch makes one more, which changes `w` and the state of `adam`.
     """
     state, bar, kept = scratch.state, scratch.bar, scratch.kept
     before, before_bar = rows_of(scratch.before), rows_of(scratch.before_bar)
@@ -313,7 +316,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             for i in range(batches.start[segment], batches.end[segment], LANES):
                 gather_lanes(state, batches.parent, i, first, scratch.before)
                 _forward(shape, w, x, i, state, kept, i - base, before)
-        if done >= 0:
+        if steps_done >= 0:
             bar[:, : batches.first_node[b + 1] - base] = 0.0
             scratch.w_bar[:] = 0.0
 
@@ -323,10 +326,12 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
             for k in range(hidden):
                 z += w[outputs + k] * before[k]
             p, slope = recall_and_slope(shape.head, z, load(batches.target_delta_t, i))
-            lost, z_bar = evaluated(p, slope, load(batches.passes, i), load(batches.failures, i))
+            lost, z_bar = cross_entropy_and_slope(
+                p, slope, load(batches.passes, i), load(batches.failures, i)
+            )
             loss += lost
             store(scratch.recall, i, p)
-            if done >= 0:
+            if steps_done >= 0:
                 for k in range(len(scratch.before_bar)):
                     before_bar[k] = broadcast(0.0)
                 for k in range(hidden):
@@ -334,7 +339,7 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
                     before_bar[k] = w[outputs + k] * z_bar
                 sums[outputs + hidden] += z_bar
                 scatter_lanes(bar, batches.target_node, i, scratch.before_bar)
-        if done < 0:
+        if steps_done < 0:
             continue
 
         for segment in range(end_segment - 1, first_segment - 1, -1):
@@ -346,6 +351,6 @@ def network_pass(shape, order, done, w, batches, x, adam, scratch):
                 if not first:
                     scatter_lanes(bar, batches.parent, i, scratch.before_bar)
 
-        descend(w, sums, adam, done)
-        done += 1
+        take_adamw_step(w, sums, adam, steps_done)
+        steps_done += 1
     return total(loss)

@@ -1,23 +1,24 @@
 """Compilation on first use, with a cache on disk that is never stale.
 
-Functions stay plain Python in their files; `compiled` turns one into a numba
-dispatcher, `_compiled_step` a step or its `Gradient` into instructions on vectors (`tracing`),
-`specialised` a template that calls a model's steps. numba is imported at the first call of any
+Functions stay plain Python in their files; `compile_kernel` turns one into a numba
+dispatcher, `_compile_step` a step or its `Gradient` into instructions on vectors (`tracing`),
+`specialise` a template that calls a model's steps. numba is imported at the first call of any
 of them.
 
-Kernels lie in a folder for this version of srs-eval, numba and Python and for the digest of all
-sources that kernels are made from: after an update all are compiled once. Of functions from
-elsewhere, the files below their file's folder are part of a kernel's key (`data.model_folder`).
+Kernels are stored in a folder for this version of srs-eval, numba and Python and for the digest of
+all sources that kernels are made from: after an update all are compiled once. If a kernel uses
+functions from elsewhere, the files below their file's folder are part of its key
+(`data.model_folder`).
 
 NamedTuples of arrays and numbers are handed to a kernel as one table of addresses. numba takes
 them as they are, too, but describes each array by seven values, and a kernel with thirty arrays
 takes a second to compile for these alone. Here it gets a table with the address of each array and
 the bits of each number:
 
-    kernel(packed(batches))              in Python
-    batches = unpacked(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
+    kernel(pack(batches))              in Python
+    batches = unpack(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
 
-What a field holds is read from the annotations of its class: FloatArray, IntArray, Int32Array,
+The content of a field is read from the annotations of its class: FloatArray, IntArray, Int32Array,
 float or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
 """
 
@@ -45,76 +46,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.model_folder import read_model_folder
-from srs_eval.data.paths import VERSION, cache_dir, content_digest
+from srs_eval.data.paths import VERSION, cache_dir, digest_files
 from srs_eval.data.reviews import FloatArray, IntArray
 
 _PACKAGE = Path(__file__).parents[1]
-_VIEWS = frozenset({"report", "tui", "app", "cli", "__main__"})
-"""The entries that show figures: those of other entries do not depend on them."""
-_WITH_KERNELS = ("training", "models", "advice/workload")
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
-_UNUSED_SECONDS = 30 * 86_400  # folders that nobody used for so long go
+_VIEW_PACKAGES = frozenset({"report", "tui", "app", "cli", "__main__"})
+"""Entries of the package that only show figures: the figures do not depend on them."""
+_KERNEL_PACKAGES = ("training", "models", "advice/workload")
+_NUMBA_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_KEEP_UNUSED_SECONDS = 30 * 86_400  # folders that were not used for so long are deleted
 
 
-def _stamps() -> dict[Path, tuple[int, int]]:
-    """Date and size of the program's files."""
-    found = {}
+def _read_file_stamps() -> dict[Path, tuple[int, int]]:
+    """Return the modification time and the size of each of the program's files."""
+    stamps = {}
     with suppress(OSError):
         for path in _PACKAGE.rglob("*.py"):
-            about = path.stat()
-            found[path] = about.st_mtime_ns, about.st_size
-    return found
+            status = path.stat()
+            stamps[path] = (status.st_mtime_ns, status.st_size)
+    return stamps
 
 
-_AT_FIRST = _stamps()
+_STAMPS_AT_START = _read_file_stamps()
 
 
-def changed() -> bool:
-    """Whether the program's files are others than when this process began.
+def is_program_changed() -> bool:
+    """Return whether the program's files have changed since this process began.
 
-    An update leaves old code in memory beside new files; what comes of it must not be kept.
+    An update leaves old code in memory beside new files; its results must not be stored.
     """
-    return _stamps() != _AT_FIRST
+    return _read_file_stamps() != _STAMPS_AT_START
 
 
 @cache
-def program_digest(package: Path = _PACKAGE) -> str:
-    """Of the whole package but its views, shipped weights included; nobody else's if `changed`."""
-    if package == _PACKAGE and changed():
+def compute_program_digest(package: Path = _PACKAGE) -> str:
+    """Return the digest of the whole package except its views, shipped weights included.
+
+    If `is_program_changed`, it is a random one that no other process has.
+    """
+    if package == _PACKAGE and is_program_changed():
         return secrets.token_hex(32)
     files = (
         path
         for path in package.rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
-        and path.relative_to(package).parts[0].removesuffix(".py") not in _VIEWS
+        and path.relative_to(package).parts[0].removesuffix(".py") not in _VIEW_PACKAGES
     )
-    return content_digest(package, files)
+    return digest_files(package, files)
 
 
 @cache
-def _folder_name() -> str:
+def _kernel_folder_name() -> str:
     from importlib.metadata import version
 
-    files = [path for part in _WITH_KERNELS for path in (_PACKAGE / part).glob("*.py")]
-    digest = secrets.token_hex(32) if changed() else content_digest(_PACKAGE, files)
+    files: list[Path] = []
+    for package in _KERNEL_PACKAGES:
+        files.extend((_PACKAGE / package).glob("*.py"))
+    digest = secrets.token_hex(32) if is_program_changed() else digest_files(_PACKAGE, files)
     python = f"py{sys.version_info[0]}{sys.version_info[1]}"
     return f"srs-eval{VERSION}-{digest[:16]}-numba{version('numba')}-{python}"
 
 
 def _kernel_folder() -> Path:
-    """Where kernels lie: in a person's own cache, or where somebody has chosen."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return (Path(chosen) if chosen else cache_dir() / "kernels") / _folder_name()
+    """Return the folder of the kernels, in the user's cache or in NUMBA_CACHE_DIR."""
+    variable = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(variable) if variable else cache_dir() / "kernels"
+    return folder / _kernel_folder_name()
 
 
-def kernels_there(name: str) -> bool:
-    """Whether `mark_kernels` was called so, and no source of kernels has changed since."""
+def has_kernels(name: str) -> bool:
+    """Return whether `mark_kernels` was called for `name` and no kernel source changed since."""
     return os.path.exists(_kernel_folder() / f"{name}.mark")
 
 
 def mark_kernels(name: str) -> None:
-    """Remember that all that is compiled for `name` is on disk; else it is announced again."""
+    """Record that all kernels for `name` are on disk; else compilation is announced again."""
     folder = _kernel_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -122,8 +129,8 @@ def mark_kernels(name: str) -> None:
 
 
 @cache
-def _numba() -> tuple[Any, Path | None]:
-    """numba, and the folder for kernels if it can be used."""
+def _import_numba() -> tuple[Any, Path | None]:
+    """Return numba, and the folder for kernels if it can be used."""
     import importlib
 
     numba = importlib.import_module("numba")
@@ -131,94 +138,106 @@ def _numba() -> tuple[Any, Path | None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
-        if changed() or not os.access(folder, os.W_OK):
+        if is_program_changed() or not os.access(folder, os.W_OK):
             return numba, None
-        for other in [*folder.parent.glob("srs-eval*"), *folder.parent.glob("numba*-py*")]:
-            if time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
-                shutil.rmtree(other, ignore_errors=True)
+        for kernel_folder in [*folder.parent.glob("srs-eval*"), *folder.parent.glob("numba*-py*")]:
+            if time.time() - kernel_folder.stat().st_mtime > _KEEP_UNUSED_SECONDS:
+                shutil.rmtree(kernel_folder, ignore_errors=True)
     except OSError:
         return numba, None
     return numba, folder
 
 
-def _described(value: Any) -> str:
-    """What a kernel is made from, with `_folder_name` and `_own_digests` its key."""
-    if not isinstance(value, FunctionType):
-        if isinstance(value, Mapping):
-            return f"{{{', '.join(f'{key}: {_described(value[key])}' for key in sorted(value))}}}"
-        if isinstance(value, tuple | list):
-            return f"({', '.join(map(_described, value))})"
-        return repr(value)
-    code, held = value.__code__, [each.cell_contents for each in value.__closure__ or ()]
-    return f"{value.__module__}.{value.__qualname__}:{code.co_firstlineno} {_described(held)}"
+def _describe_for_key(value: Any) -> str:
+    """Describe the parts that a kernel is made from.
 
-
-def _files_of(value: Any) -> set[Path]:
-    """The files of the functions in what `_described` describes."""
+    Together with `_kernel_folder_name` and `_digest_foreign_code`, the text is the kernel's key.
+    """
     if isinstance(value, Mapping):
-        parts = list(value.values())
+        items = [f"{key}: {_describe_for_key(value[key])}" for key in sorted(value)]
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_describe_for_key, value))})"
+    if not isinstance(value, FunctionType):
+        return repr(value)
+    line = value.__code__.co_firstlineno
+    closure = [cell.cell_contents for cell in value.__closure__ or ()]
+    return f"{value.__module__}.{value.__qualname__}:{line} {_describe_for_key(closure)}"
+
+
+def _find_source_files(value: Any) -> set[Path]:
+    """Return the files of the functions in a value that `_describe_for_key` describes."""
+    if isinstance(value, Mapping):
+        contents = list(value.values())
     elif isinstance(value, FunctionType):
-        parts = [cell.cell_contents for cell in value.__closure__ or ()]
+        contents = [cell.cell_contents for cell in value.__closure__ or ()]
     elif isinstance(value, tuple | list):
-        parts = list(value)
+        contents = list(value)
     else:
         return set()
-    files = set[Path]().union(*map(_files_of, parts))
+    files: set[Path] = set()
+    for content in contents:
+        files |= _find_source_files(content)
     if isinstance(value, FunctionType):
         files.add(Path(value.__code__.co_filename))
     return files
 
 
-def _own_digests(value: Any) -> str:
-    """Digests of the folders of somebody's own functions, "" where all are of this package.
+def _digest_foreign_code(value: Any) -> str:
+    """Return digests of the folders of user-supplied functions, "" if all are of this package.
 
-    Raises OSError where nobody can tell: for a notebook's code, or a file in a folder too large.
+    Raises OSError if no digest is possible: for a notebook's code, or a file in a folder too large.
     """
     digests = []
-    for file in sorted(_files_of(value)):
+    for file in sorted(_find_source_files(value)):
         if _PACKAGE in file.parents:
             continue
         content = read_model_folder(file)
-        if not content.is_whole:
+        if not content.is_complete:
             raise OSError(errno.EFBIG, "too many files beside it", str(file))
         digests.append(content.digest)
     return " ".join(digests)
 
 
-def _copy(function: FunctionType, name: str, names: Mapping[str, Any]) -> FunctionType:
-    made = FunctionType(
-        function.__code__, {**function.__globals__, **names}, name, function.__defaults__
+def _copy_function(
+    function: FunctionType, name: str, global_names: Mapping[str, Any]
+) -> FunctionType:
+    function_copy = FunctionType(
+        function.__code__, {**function.__globals__, **global_names}, name, function.__defaults__
     )
-    made.__qualname__ = name
-    made.__module__ = function.__module__
-    return made
+    function_copy.__qualname__ = name
+    function_copy.__module__ = function.__module__
+    return function_copy
 
 
-def _dispatcher(function: FunctionType, name: str, names: Mapping[str, Any], made_of: Any) -> Any:
-    """What numba makes of the function, kept on disk where its files can be read."""
-    numba, folder = _numba()
+def _make_dispatcher(
+    function: FunctionType, name: str, global_names: Mapping[str, Any], key_parts: Any
+) -> Any:
+    """Return numba's dispatcher for the function, cached on disk if its files can be read."""
+    numba, folder = _import_numba()
     try:
-        text = f"{_described((function, made_of))}{_own_digests((function, made_of))}"
+        key = _describe_for_key((function, key_parts)) + _digest_foreign_code((function, key_parts))
     except OSError:
-        text, folder = "", None
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    made = _copy(function, f"{name}_{digest}", names)
-    dispatcher = numba.njit(no_cfunc_wrapper=True, **_OPTIONS)(made)
+        key = ""
+        folder = None
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    kernel_function = _copy_function(function, f"{name}_{digest}", global_names)
+    dispatcher = numba.njit(no_cfunc_wrapper=True, **_NUMBA_OPTIONS)(kernel_function)
     if folder is not None:
-        dispatcher._cache = _cache_of(made, folder)
+        dispatcher._cache = _make_kernel_cache(kernel_function, folder)
     return dispatcher
 
 
-def _cache_of(function: FunctionType, folder: Path) -> Any:
-    """numba's cache of one kernel, in a folder and under a name that hold all of its key.
+def _make_kernel_cache(function: FunctionType, folder: Path) -> Any:
+    """Return numba's cache of one kernel, in a folder and under a name that hold its whole key.
 
     A damaged cache or a full disk only means compiling: numba writes its files without a sync, so a
     crash of the machine can leave them empty, and lets every error of reading and writing through.
     """
     from numba.core import caching
 
-    class Results(caching.CompileResultCacheImpl):
-        """numba's, without its search for a place."""
+    class _KernelCacheFiles(caching.CompileResultCacheImpl):
+        """numba's cache files, without its search for a folder."""
 
         def __init__(self, function: Any) -> None:
             self._lineno = function.__code__.co_firstlineno
@@ -231,7 +250,7 @@ def _cache_of(function: FunctionType, folder: Path) -> Any:
             )
 
     class Cache(caching.FunctionCache):
-        _impl_class: Any = Results
+        _impl_class: Any = _KernelCacheFiles
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             try:
@@ -243,44 +262,47 @@ def _cache_of(function: FunctionType, folder: Path) -> Any:
 
         def save_overload(self, sig: Any, data: Any) -> None:
             with suppress(Exception):
-                if not changed():
+                if not is_program_changed():
                     super().save_overload(sig, data)
 
     return Cache(function)
 
 
 @cache
-def compiled(function: FunctionType) -> Any:
-    """A model-independent kernel, compiled at its first call and kept on disk.
+def compile_kernel(function: FunctionType) -> Any:
+    """Compile a model-independent kernel at its first call and keep it on disk.
 
     Python functions of the same kind that it calls are compiled along with it.
     """
-    names = _inner_names(function)
-    return _dispatcher(function, function.__name__, names, ())
+    names = _compile_called_functions(function)
+    return _make_dispatcher(function, function.__name__, names, ())
 
 
 @cache
-def _inner(function: FunctionType) -> Any:
-    """What a kernel calls; without the ways in that only Python would use."""
-    numba, _ = _numba()
-    made = _copy(function, function.__name__, _inner_names(function))
-    return numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **_OPTIONS)(made)
+def _compile_inner(function: FunctionType) -> Any:
+    """Compile a function that a kernel calls, without the entry points for Python."""
+    numba, _ = _import_numba()
+    inner_function = _copy_function(
+        function, function.__name__, _compile_called_functions(function)
+    )
+    compile_inner = numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **_NUMBA_OPTIONS)
+    return compile_inner(inner_function)
 
 
-def _inner_names(function: FunctionType) -> dict[str, Any]:
+def _compile_called_functions(function: FunctionType) -> dict[str, Any]:
     names = {}
-    for name, value in _called(function).items():
-        if value is unpacked:
+    for name, value in _find_called_functions(function).items():
+        if value is unpack:
             from srs_eval.training import simd
 
-            names[name] = simd.unpacked
+            names[name] = simd.unpack
         elif value is not function:
-            names[name] = _inner(value)
+            names[name] = _compile_inner(value)
     return names
 
 
 class Gradient(NamedTuple):
-    """The gradient of a step as a step of its own, see `tracing.adjoint`."""
+    """The gradient of a step, which is a step itself; see `tracing.derive_adjoint`."""
 
     of: Callable[..., Any]
     by: tuple[str, ...]  # names of arguments
@@ -289,23 +311,23 @@ class Gradient(NamedTuple):
 
 
 @cache
-def _compiled_step(step: Callable[..., Any] | Gradient) -> Any:
-    """A step (see `recurrent`) or its gradient for use in a kernel, where it is inlined."""
-    from srs_eval.training.tracing import traced
+def _compile_step(step: Callable[..., Any] | Gradient) -> Any:
+    """Compile a step (see `recurrent`) or its gradient for use in a kernel, which inlines it."""
+    from srs_eval.training.tracing import trace_step
 
-    return traced(as_function(step))
+    return trace_step(to_function(step))
 
 
-def as_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
-    """On the values of `tracing`."""
+def to_function(step: Callable[..., Any] | Gradient) -> Callable[..., Any]:
+    """Return a step or its gradient as a function on the values of `tracing`."""
     if not isinstance(step, Gradient):
         return step
-    from srs_eval.training.tracing import adjoint
+    from srs_eval.training.tracing import derive_adjoint
 
-    return adjoint(*step)
+    return derive_adjoint(*step)
 
 
-def specialised(
+def specialise(
     template: Callable[..., Any],
     name: str,
     steps: Mapping[str, Callable[..., Any] | Gradient],
@@ -313,81 +335,91 @@ def specialised(
     taped: Sequence[str] = (),
     kernels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The template compiled with its global names `steps` and `constants` replaced.
+    """Compile the template with its global names `steps` and `constants` replaced.
 
-    Each step named in `taped` shares a tape (`tracing.taped`) with its gradient, which is called
-    `success_adjoint` for `success`. `kernels` are what this function returned for other
+    Each step named in `taped` shares a tape (`tracing.trace_with_tape`) with its gradient, which is
+    called `success_adjoint` for `success`. `kernels` are this function's results for other
     templates, which this one calls.
     """
     from srs_eval.training import tracing
 
     assert isinstance(template, FunctionType)
     kernels = kernels or {}
-    names: dict[str, Any] = {**_inner_names(template), **constants, **kernels}
-    names |= {key: _compiled_step(step) for key, step in steps.items()}
+    names: dict[str, Any] = {**_compile_called_functions(template), **constants, **kernels}
+    names |= {key: _compile_step(step) for key, step in steps.items()}
     for key in taped:
-        pair = as_function(steps[key]), as_function(steps[f"{key}_adjoint"])
-        names[key], names[f"{key}_adjoint"] = tracing.taped(*pair)
-    called = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}  # with their keys
-    made_of = ({**constants, **steps, **called}, tuple(taped))
-    return _dispatcher(template, f"{template.__name__}_{name}", names, made_of)
+        step = to_function(steps[key])
+        adjoint = to_function(steps[f"{key}_adjoint"])
+        names[key], names[f"{key}_adjoint"] = tracing.trace_with_tape(step, adjoint)
+    # The names of kernels contain their keys.
+    kernel_names = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}
+    key_parts = ({**constants, **steps, **kernel_names}, tuple(taped))
+    return _make_dispatcher(template, f"{template.__name__}_{name}", names, key_parts)
 
 
-def _called(function: FunctionType) -> dict[str, FunctionType]:
-    """The Python functions that a function uses by their global names."""
+def _find_called_functions(function: FunctionType) -> dict[str, FunctionType]:
+    """Return the Python functions that a function uses by their global names."""
     names = {
         instruction.argval
         for instruction in dis.get_instructions(function)
         if instruction.opname == "LOAD_GLOBAL"
     }
-    found = ((name, function.__globals__.get(name)) for name in sorted(names))
-    return {name: value for name, value in found if isinstance(value, FunctionType)}
+    functions = {}
+    for name in sorted(names):
+        value = function.__globals__.get(name)
+        if isinstance(value, FunctionType):
+            functions[name] = value
+    return functions
 
 
 # NamedTuples as tables
 
 Int32Array = NDArray[np.int32]
 
-_DOUBLE, _BITS = struct.Struct("d"), struct.Struct("q")
-_FLOAT, _INT, _INT32 = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.int32)
-_ARRAYS: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
-_NUMBERS: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
+_DOUBLE_STRUCT = struct.Struct("d")
+_INT_STRUCT = struct.Struct("q")
+_FLOAT = np.dtype(np.float64)
+_INT = np.dtype(np.int64)
+_INT32 = np.dtype(np.int32)
+_ARRAY_DTYPES: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
+_NUMBER_DTYPES: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
 
 
-def packed(fields: tuple[Any, ...]) -> IntArray:
-    """The table of a NamedTuple's fields (fields,). The NamedTuple must outlive its use.
+def pack(fields: tuple[Any, ...]) -> IntArray:
+    """Return the table of a NamedTuple's fields (fields,). The NamedTuple must outlive its use.
 
-    Raises TypeError where an array is not what its annotation says, or not contiguous.
+    Raises TypeError if an array does not match its annotation or is not contiguous.
     """
     slots = []
-    for value, (name, is_array, dtype) in zip(fields, schema(type(fields)), strict=True):
+    for value, (name, is_array, dtype) in zip(fields, field_schema(type(fields)), strict=True):
         if is_array:
             if value.dtype != dtype or not value.flags.c_contiguous:
                 raise TypeError(f"{name} must be a contiguous array of {dtype}")
-            slots.append(_address(value))
+            slots.append(_address_of(value))
         elif dtype is _FLOAT:
-            slots.append(_BITS.unpack(_DOUBLE.pack(value))[0])
+            slots.append(_INT_STRUCT.unpack(_DOUBLE_STRUCT.pack(value))[0])
         else:
             slots.append(value)
     return np.array(slots, np.int64)
 
 
-def _address(array: Any) -> int:
+def _address_of(array: Any) -> int:
     if not array.size or not array.flags.writeable:
         return int(array.ctypes.data)
-    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # takes a third of the time
 
 
-def unpacked(table: IntArray, record: type) -> Any:
-    """The NamedTuple in a kernel, its arrays as pointers: `simd.unpacked` takes its place."""
+def unpack(table: IntArray, record: type) -> Any:
+    """Return the NamedTuple in a kernel, its arrays as pointers; `simd.unpack` replaces this."""
     raise NotImplementedError("only compiled code can unpack a table")
 
 
 @cache
-def schema(record: type) -> tuple[tuple[str, bool, np.dtype[Any]], ...]:
-    """Name, whether it is an array, and dtype of each field."""
-    hints = typing.get_type_hints(record)
-    return tuple(
-        (name, hint in _ARRAYS, _ARRAYS[hint] if hint in _ARRAYS else _NUMBERS[hint])
-        for name, hint in hints.items()
-    )
+def field_schema(record: type) -> tuple[tuple[str, bool, np.dtype[Any]], ...]:
+    """Return the name of each field, whether it is an array, and its dtype."""
+    schema = []
+    for name, hint in typing.get_type_hints(record).items():
+        is_array = hint in _ARRAY_DTYPES
+        dtype = _ARRAY_DTYPES[hint] if is_array else _NUMBER_DTYPES[hint]
+        schema.append((name, is_array, dtype))
+    return tuple(schema)

@@ -1,4 +1,4 @@
-"""The operations that a model's step is written in.
+"""Operations in which a model's step is written.
 
 They are numpy's, so a step can be called with floats or arrays; called with `tracing`'s
 values they become vector instructions on `LANES` nodes at once. A step may use these,
@@ -16,7 +16,7 @@ LANES = 8  # numbers in a vector
 Value = Any
 """A float, an array or, compiled, a vector of LANES floats; or a tuple of these."""
 State = tuple[Value, ...]
-"""What a recurrent model knows of a card."""
+"""A recurrent model's knowledge of a card."""
 
 
 def exp(x: Value) -> Value:
@@ -28,25 +28,25 @@ def log(x: Value) -> Value:
 
 
 def where(condition: Value, a: Value, b: Value) -> Value:
-    """a where the condition holds, else b; both are computed."""
+    """Return a where the condition holds, else b; both are computed."""
     return np.where(condition, a, b)
 
 
 def power(x: Value, y: Value) -> Value:
-    """x ** y for x > 0."""
+    """Return x ** y for x > 0."""
     return exp(y * log(x))
 
 
 def clamp(x: Value, low: Value, high: Value) -> Value:
-    """x between low and high; at either, its gradient passes whole, as torch has it."""
+    """Clip x to low ... high; at either bound its gradient passes unreduced, as in torch."""
     return np.clip(x, low, high)
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """The smaller one; where they are equal, each gets half of the gradient, as torch has it."""
+    """Return the smaller value; if both are equal, each gets half of the gradient, as in torch."""
     return np.minimum(a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """The larger one; where they are equal, each gets half of the gradient, as torch has it."""
+    """Return the larger value; if both are equal, each gets half of the gradient, as in torch."""
     return np.maximum(a, b)

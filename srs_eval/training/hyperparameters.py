@@ -1,8 +1,8 @@
-"""What a run may set besides the protocol, and what the training of a model can be set to.
+"""Settings of a run besides the protocol, and hyperparameters of a model's training.
 
 A model declares its hyperparameters, such as the learning rate (`Model.hyperparameters`), and reads
-their values of a run from the context, the default where the run says nothing. `benchmark.audit`
-looks for better ones.
+a run's values from the context; where the run sets none, the default applies. `benchmark.audit`
+looks for better values.
 """
 
 from __future__ import annotations
@@ -26,73 +26,73 @@ from srs_eval.data.arguments import (
     refuse,
 )
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import content_digest, file_digest
+from srs_eval.data.paths import digest_files, file_digest
 from srs_eval.data.protocol import Protocol
 
 Value = float | str
 
 
 class Cancelled(Exception):
-    """Raised by `Context.tick` when the person has cancelled."""
+    """Raised by `Context.tick` when the user has cancelled."""
 
 
-def _no_tick(fraction: float) -> None:
-    """Progress that nobody watches."""
+def _ignore_progress(fraction: float) -> None:
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
 class Epoch:
     """One pass of a training over its reviews."""
 
-    loss: float | None  # mean log loss while it was trained; None where it only looked
-    held_out_loss: float | None  # afterwards, on learners that it is not trained on
+    loss: float | None  # mean log loss during the training pass; None if it only evaluated
+    held_out_loss: float | None  # after the pass, on learners outside the training data
 
 
-def _unwatched(record: TrainingRecord) -> None:
-    """A training that nobody watches."""
+def _ignore_record(training_record: TrainingRecord) -> None:
+    """Ignore the training's record."""
 
 
 @dataclass
 class TrainingRecord:
-    """What a pretraining writes down of itself: it is printed, and saved with the weights."""
+    """The settings and losses of a pretraining, which are printed and saved with the weights."""
 
     settings: dict[str, Value] = field(default_factory=dict)
     epochs: list[Epoch] = field(default_factory=list)
-    on_change: Callable[[TrainingRecord], None] = _unwatched
+    on_change: Callable[[TrainingRecord], None] = _ignore_record
 
     def begin(self, **settings: Value) -> None:
-        """Write down what the training is set to: its seed, its learning rate."""
+        """Record the settings of the training, such as its seed and its learning rate."""
         self.settings |= settings
         self.on_change(self)
 
     def add_epoch(self, loss: float | None, held_out_loss: float | None = None) -> None:
-        """Write down one more epoch."""
+        """Record one more epoch."""
         self.epochs.append(Epoch(loss, held_out_loss))
         self.on_change(self)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Settings of a run that are no rule of the protocol."""
+    """Settings of a run that are not rules of the protocol."""
 
-    sm2_target: float = 0.9  # retention that SM-2's intervals are taken to aim at
+    sm2_target: float = 0.9  # retention that SM-2's intervals are assumed to aim at
     weights: Path | None = None  # folder of pretrained network weights, or RWKV's file
-    features: Path | None = None  # the person's table about cards or notes
-    seen_users: bool = False  # evaluate those that `weights` were trained on, too
+    features: Path | None = None  # user-supplied table about cards or notes
+    seen_users: bool = False  # evaluate users that `weights` were trained on, too
     device: str = "cpu"
     user: int = 0  # seeds the random streams of networks
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
-    """Of the model's training, what is not as by default: the engine sets it from
-    `Configuration.hyperparameters`, of which they are."""
+    """Overridden hyperparameters of the model's training. The engine takes them from
+    `Configuration.hyperparameters`."""
     pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The arrays that `Model.pretrain` returned, of `weights`; the engine sets it."""
+    """The arrays that `Model.pretrain` returned, read from `weights` by the engine."""
     record: TrainingRecord | None = field(default=None, compare=False)
-    """Where `Model.pretrain` writes down its settings and losses; None while models are fitted."""
-    tick: Callable[[float], None] = _no_tick
-    """Call it often with the fraction done of this fit; it may raise Cancelled."""
+    """Settings and losses that `Model.pretrain` records; None while models are fitted."""
+    tick: Callable[[float], None] = _ignore_progress
+    """Call it often with the fraction of this fit that is done; it may raise Cancelled."""
 
     def __post_init__(self) -> None:
-        """Take paths as texts, too. Raises InputError for a value of another type."""
+        """Accept paths as text, too. Raises InputError for a value of another type."""
         target = "a number between 0 and 1"
         check_number("sm2_target", self.sm2_target, target)
         if not 0 < self.sm2_target < 1:
@@ -109,123 +109,137 @@ class Context:
         check_function("tick", "a function of the fraction done", self.tick)
 
     def settings(self) -> dict[str, float | int | str | None]:
-        """All that figures of every configuration may depend on, by name.
+        """Return the settings that figures of every configuration may depend on, by name.
 
-        Of the weights and the table of features, what is in the files.
+        The weights and the table of features are represented by digests of their files.
         """
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         for name in ("tick", "hyperparameters", "features", "pretrained", "record"):
-            del found[name]
+            del settings[name]
         if not self.seen_users:
-            del found["seen_users"]
+            del settings["seen_users"]
         if self.features is not None:
-            found["features"] = file_digest(self.features)
+            settings["features"] = file_digest(self.features)
         if self.weights is not None:
             is_folder = self.weights.is_dir()
-            inside = self.weights.iterdir() if is_folder else [self.weights]
+            paths = self.weights.iterdir() if is_folder else [self.weights]
             folder = self.weights if is_folder else self.weights.parent
-            found["weights"] = content_digest(folder, (path for path in inside if path.is_file()))
-        return found
+            files = (path for path in paths if path.is_file())
+            settings["weights"] = digest_files(folder, files)
+        return settings
 
 
 def check_weights(path: Path | None) -> None:
-    """Refuse what is not there, and a folder without weights. Raises InputError."""
-    if path is not None and not path.exists():
+    """Raise InputError if the path does not exist or is a folder without weights."""
+    if path is None:
+        return
+    if not path.exists():
         raise InputError(f'--weights: there is no folder or file "{path}".')
-    if (
-        path is not None
-        and path.is_dir()
-        and not {*path.glob("*.safetensors"), *path.glob("*.pth")}
-    ):
+    if not path.is_dir():
+        return
+    weight_files = [*path.glob("*.safetensors"), *path.glob("*.pth")]
+    if not weight_files:
         raise InputError(f'--weights: there are no weights (.safetensors or .pth) in "{path}".')
 
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """One knob of a training: a positive number, or one of a few words."""
+    """One setting of a training: a positive number, or one of a few words."""
 
     name: str
     default: Value  # as published
     spread: float = 1.0
-    """A search begins between default / spread and default x spread (of numbers)."""
-    least: float = 0.0  # numbers that make sense at all
-    most: float = math.inf
-    whole: bool = False  # whole numbers only
+    """A search for a number begins between default / spread and default x spread."""
+    minimum: float = 0.0  # numbers that make sense at all
+    maximum: float = math.inf
+    is_integer: bool = False  # whole numbers only
     choices: tuple[str, ...] = ()  # the words; () for numbers
-    flag: str = ""  # the protocol's flag of the same meaning: its value is the default
-    searched: bool = True  # not for seeds: there are no better ones
+    flag: str = ""  # the protocol's flag with the same meaning, whose value is the default
+    is_searched: bool = True  # False for seeds, since no seed is better than another
 
     def default_under(self, protocol: Protocol) -> Value:
-        """What it is where a run says nothing."""
+        """Return the value that applies where a run sets none."""
         return getattr(protocol, self.flag) if self.flag else self.default
 
-    def of(self, context: Context) -> Value:
-        """Its value in a run."""
+    def value_in(self, context: Context) -> Value:
+        """Return the value in a run."""
         return context.hyperparameters.get(self.name, self.default)
 
-    def number(self, context: Context) -> float:
-        """Its value in a run, of a number."""
-        value = self.of(context)
+    def number_in(self, context: Context) -> float:
+        """Return the value in a run of a hyperparameter that is a number."""
+        value = self.value_in(context)
         assert not isinstance(value, str)
         return value
 
-    def integer(self, context: Context, protocol: Protocol | None = None) -> int:
-        """Its value in a run, of a whole number; the flag's if it has one and is given it."""
-        usual = self.default if protocol is None else self.default_under(protocol)
-        return int(context.hyperparameters.get(self.name, usual))
+    def integer_in(self, context: Context, protocol: Protocol | None = None) -> int:
+        """Return the value in a run of a hyperparameter that is a whole number.
+
+        Where the run sets none, it is the flag's value if there is a flag and `protocol` is given.
+        """
+        default = self.default if protocol is None else self.default_under(protocol)
+        return int(context.hyperparameters.get(self.name, default))
 
 
 def learning_rate(default: float) -> Hyperparameter:
-    """Of the optimiser: its largest, where a schedule changes it."""
+    """Declare the optimiser's learning rate, the largest one where a schedule changes it."""
     return Hyperparameter("learning_rate", default, 10.0, 1e-8, 1e3)
 
 
 def epochs(default: int) -> Hyperparameter:
-    """Passes over the training rows; with a schedule that ends with them, early stopping."""
-    return Hyperparameter("epochs", default, 4.0, 1, 1_000, whole=True)
+    """Declare the number of passes over the training rows.
+
+    With a schedule that ends with the passes, this number is early stopping.
+    """
+    return Hyperparameter("epochs", default, 4.0, 1, 1_000, is_integer=True)
 
 
 def batch_size(default: int | None = None) -> Hyperparameter:
-    """Rows of a batch; None: the protocol's."""
+    """Declare the number of rows in a batch; None stands for the protocol's number."""
     flag = "" if default else "batch_size"
-    return Hyperparameter("batch_size", default or 512, 8.0, 4, 2**20, whole=True, flag=flag)
+    return Hyperparameter("batch_size", default or 512, 8.0, 4, 2**20, is_integer=True, flag=flag)
 
 
 def penalty(name: str, default: float, flag: str = "") -> Hyperparameter:
-    """The strength of a regularisation."""
+    """Declare the strength of a regularisation."""
     return Hyperparameter(name, default, 100.0, 1e-9, 1e9, flag=flag)
 
 
-SEED = Hyperparameter("seed", 0, least=0, whole=True, searched=False)
-"""Is added to the seeds of a training: order of batches, random starts. 0: as published."""
+SEED = Hyperparameter("seed", 0, minimum=0, is_integer=True, is_searched=False)
+"""Number added to the seeds of a training: order of batches, random starts. 0: as published."""
 
 
-def refuse_unknown(
-    model: str, declared: Sequence[Hyperparameter], values: Mapping[str, Value]
+def check_values(
+    model: str, hyperparameters: Sequence[Hyperparameter], values: Mapping[str, Value]
 ) -> None:
-    """Raises InputError where a model cannot be set to these values."""
-    known = {each.name: each for each in declared}
+    """Raise InputError if a model cannot be set to these values."""
+    hyperparameter_by_name = {
+        hyperparameter.name: hyperparameter for hyperparameter in hyperparameters
+    }
     for name, value in values.items():
-        each = known.get(name)
-        if each is None:
-            there = ", ".join(known) or "none"
-            raise InputError(f"{model} has no hyperparameter {name}; it has {there}.")
-        if each.choices:
-            if value not in each.choices:
-                words = ", ".join(each.choices)
+        hyperparameter = hyperparameter_by_name.get(name)
+        if hyperparameter is None:
+            names = ", ".join(hyperparameter_by_name) or "none"
+            raise InputError(f"{model} has no hyperparameter {name}; it has {names}.")
+        minimum = hyperparameter.minimum
+        maximum = hyperparameter.maximum
+        if hyperparameter.choices:
+            if value not in hyperparameter.choices:
+                words = ", ".join(hyperparameter.choices)
                 raise InputError(f"{model}: {name} is one of {words}, not {value}.")
-        elif isinstance(value, str) or not each.least <= value <= each.most:
+        elif isinstance(value, str) or not minimum <= value <= maximum:
             raise InputError(
-                f"{model}: {name} is a number from {each.least:g} to {each.most:g}, not {value}."
+                f"{model}: {name} is a number from {minimum:g} to {maximum:g}, not {value}."
             )
-        elif each.whole and value != int(value):
+        elif hyperparameter.is_integer and value != int(value):
             raise InputError(f"{model}: {name} is a whole number, not {value:g}.")
 
 
-def setup_in_words(values: Mapping[str, Value]) -> str:
-    """ "epochs 12, learning_rate 0.0412"; "as published" where nothing differs."""
-    said = [
-        f"{name} {value if isinstance(value, str) else format(value, '.4g')}"
-        for name, value in sorted(values.items())
-    ]
-    return ", ".join(said) or "as published"
+def describe_values(values: Mapping[str, Value]) -> str:
+    """Describe the values: "epochs 12, learning_rate 0.0412", or "as published" without any."""
+    if not values:
+        return "as published"
+    descriptions = []
+    for name, value in sorted(values.items()):
+        text = value if isinstance(value, str) else format(value, ".4g")
+        descriptions.append(f"{name} {text}")
+    return ", ".join(descriptions)

@@ -1,6 +1,6 @@
-"""Initial stabilities from the first interval of each card (fsrs-optimizer `pretrain`).
+"""Fit initial stabilities to the first interval of each card (fsrs-optimizer `pretrain`).
 
-For each first rating, the stability whose forgetting curve fits the recall after the
+Each first rating gets the stability whose forgetting curve fits the recall after the
 first interval best. The reference minimises with scipy's L-BFGS-B, whose early stop
 (as many iterations as reviews, tolerances) is part of the result where data are few,
 so the same method is followed here in its one-dimensional form: Byrd, Lu, Nocedal and
@@ -18,19 +18,19 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 
 _Point = tuple[float, float, float]
-"""A step, the loss there and its slope."""
+"""A step, and the loss and its slope there."""
 _Problem = tuple[FloatArray, FloatArray, FloatArray, float, float, float]
-"""Intervals, recall, counts, default, decay and pull, as `_loss` takes them."""
-_W1 = 0.41  # log S(Hard) lies between Again and Good, by weight
-_W2 = 0.54  # log S(Good) lies between Hard and Easy
+"""Intervals, recall, counts, default, decay and pull, as `_compute_loss` takes them."""
+_HARD_WEIGHT = 0.41  # log S(Hard) is between those of Again (this weight) and Good
+_GOOD_WEIGHT = 0.54  # log S(Good) is between those of Hard and Easy (this weight)
 
 
 @dataclass(frozen=True)
 class InitialStability:
-    """How the initial stabilities of one model are fitted.
+    """Settings for fitting the initial stabilities of one model.
 
     R(t) = (1 + factor t/S)^-decay with factor such that R(S) = 0.9.
     """
@@ -45,87 +45,93 @@ class InitialStability:
 
 @dataclass(frozen=True, eq=False)
 class _FirstIntervals:
-    """Groups of equal first rating and interval among the trials with i = 2."""
+    """Groups of trials with i = 2 that share the first rating and the interval."""
 
     rating: IntArray  # (g,), sorted
     delta_t: FloatArray  # (g,), sorted within a rating
-    group: IntArray  # (n,) group of each trial, -1 where i != 2
+    group_of_trial: IntArray  # (n,) group of each trial, -1 where i != 2
 
 
-def _first_intervals(trials: Trials) -> _FirstIntervals:
+def _group_first_intervals(trials: Trials) -> _FirstIntervals:
     second = np.flatnonzero(trials.i == 2)
-    delta_t, place = np.unique(trials.delta_t[second], return_inverse=True)
-    key = trials.first_rating[second] * max(len(delta_t), 1) + place
-    keys, of_second = np.unique(key, return_inverse=True)
-    group = np.full(len(trials), -1)
-    group[second] = of_second
-    rating, place = np.divmod(keys, max(len(delta_t), 1))
-    return _FirstIntervals(rating, delta_t[place], group)
+    delta_t, interval = np.unique(trials.delta_t[second], return_inverse=True)
+    intervals = max(len(delta_t), 1)
+    key = trials.first_rating[second] * intervals + interval
+    keys, group_of_second = np.unique(key, return_inverse=True)
+    group_of_trial = np.full(len(trials), -1)
+    group_of_trial[second] = group_of_second
+    rating, interval_of_group = np.divmod(keys, intervals)
+    return _FirstIntervals(rating, delta_t[interval_of_group], group_of_trial)
 
 
 def fit_initial_stability(
     trials: Trials, train: IntArray, settings: InitialStability
 ) -> list[float]:
-    """S0 in days for Again, Hard, Good, Easy, fitted on the positions `train`.
+    """Fit S0 in days for Again, Hard, Good and Easy on the positions `train`.
 
-    Raises NotEnoughData where no card's second review is among them.
+    Raises NotEnoughData if no card's second review is among them.
     """
-    groups = trials.derived(_first_intervals)
-    group = groups.group[train]
+    groups = trials.derived(_group_first_intervals)
+    group = groups.group_of_trial[train]
     second = group >= 0
     size = len(groups.rating)
     count = np.bincount(group[second], minlength=size).astype(np.float64)
     recalled = np.bincount(group[second], weights=trials.y[train][second], minlength=size)
     average = float(trials.y[train].mean()) if len(train) else 0.0
-    there = count > 0
-    if not there.any():
+    has_reviews = count > 0
+    if not has_reviews.any():
         raise NotEnoughData("no card has a second review to fit the initial stabilities on")
-    recall = (recalled + average * settings.smoothing) / np.where(
-        there, count + settings.smoothing, 1.0
-    )
+    smoothed_count = np.where(has_reviews, count + settings.smoothing, 1.0)
+    recall = (recalled + average * settings.smoothing) / smoothed_count
     fitted: dict[int, float] = {}
     reviews: dict[int, float] = {}
     for rating in range(1, 5):
-        mine = there & (groups.rating == rating)
-        if not mine.any():
+        selected = has_reviews & (groups.rating == rating)
+        if not selected.any():
             continue
-        reviews[rating] = float(count[mine].sum())
-        default = settings.default[rating - 1]
-        problem = groups.delta_t[mine], recall[mine], count[mine], default, settings.decay
-        fitted[rating] = compiled(_minimise)(
-            (*problem, settings.pull), settings.minimum, settings.maximum, int(reviews[rating])
+        reviews[rating] = float(count[selected].sum())
+        problem = (
+            groups.delta_t[selected],
+            recall[selected],
+            count[selected],
+            settings.default[rating - 1],
+            settings.decay,
+            settings.pull,
         )
-    return ordered_and_complete(fitted, reviews, settings)
+        fitted[rating] = compile_kernel(_minimise)(
+            problem, settings.minimum, settings.maximum, int(reviews[rating])
+        )
+    return order_and_complete(fitted, reviews, settings)
 
 
-def second_reviews(trials: Trials, train: IntArray) -> dict[int, float]:
-    """How many cards' second reviews are among `train`, by first rating."""
+def count_second_reviews(trials: Trials, train: IntArray) -> dict[int, float]:
+    """Count the cards' second reviews among `train`, by first rating."""
     second = train[trials.i[train] == 2]
     counts = np.bincount(trials.first_rating[second], minlength=5)
     return {rating: float(counts[rating]) for rating in range(1, 5) if counts[rating]}
 
 
-def ordered_and_complete(
+def order_and_complete(
     fitted: dict[int, float], reviews: Mapping[int, float], settings: InitialStability
 ) -> list[float]:
-    """S0 of all four ratings from those of the ratings used, with the reviews of each.
+    """Return S0 of all four ratings from those of the ratings used, with the reviews of each.
 
-    Raises NotEnoughData for none.
+    Raises NotEnoughData if no rating was used.
     """
     if not fitted:
         raise NotEnoughData("no card has a second review to fit the initial stabilities on")
-    _order(fitted, reviews)
-    values = _complete(fitted, settings.default)
+    _order_stabilities(fitted, reviews)
+    values = _fill_missing_stabilities(fitted, settings.default)
     return [max(min(settings.maximum, value), settings.minimum) for value in values]
 
 
-def _order(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
-    """Makes a better rating's stability at least as long; the one with more reviews wins.
+def _order_stabilities(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
+    """Make a better rating's stability at least as long; the one with more reviews wins.
 
-    Each pair is looked at once, neighbours first, so a rating in between can end up out of order.
-    So do fsrs-optimizer 5.7.0 (`Optimizer.pretrain`) and srs-benchmark (`pretrain` of
-    models/fsrs_v7.py at commit 7737214e767c), pairs in this order; of equal numbers of reviews
-    the better rating's stability wins there, too.
+    Each pair is compared once, neighbours first, so a rating in between can end up out of order.
+    fsrs-optimizer 5.7.0 (`Optimizer.pretrain`) and srs-benchmark (`pretrain` of
+    models/fsrs_v7.py at commit 7737214e767c) do the same, with pairs in this order; if the numbers
+    of reviews are equal, the better rating's stability wins there, too.
     """
     for small, big in ((1, 2), (2, 3), (3, 4), (1, 3), (2, 4), (1, 4)):
         if small in fitted and big in fitted and fitted[small] > fitted[big]:
@@ -135,8 +141,9 @@ def _order(fitted: dict[int, float], reviews: Mapping[int, float]) -> None:
                 fitted[small] = fitted[big]
 
 
-def _complete(fitted: dict[int, float], default: Sequence[float]) -> list[float]:
-    """Stabilities of ratings never used, from
+def _fill_missing_stabilities(fitted: dict[int, float], default: Sequence[float]) -> list[float]:
+    """Return all four stabilities, computing those of ratings that were never used.
+
     log S2 = w1 log S1 + (1 - w1) log S3 and log S3 = (1 - w2) log S2 + w2 log S4.
     """
     if len(fitted) == 1:
@@ -144,16 +151,17 @@ def _complete(fitted: dict[int, float], default: Sequence[float]) -> list[float]
         return [s * value / default[rating - 1] for s in default]
     s = {rating: math.log(value) for rating, value in fitted.items()}
     if 2 not in s and 3 not in s:
-        both = _W1 + _W2 - _W1 * _W2
-        s[2] = (_W1 * s[1] + (1 - _W1) * _W2 * s[4]) / both
+        total_weight = _HARD_WEIGHT + _GOOD_WEIGHT - _HARD_WEIGHT * _GOOD_WEIGHT
+        s[2] = (_HARD_WEIGHT * s[1] + (1 - _HARD_WEIGHT) * _GOOD_WEIGHT * s[4]) / total_weight
     lower = (1, 2, 3)
     upper = (2, 3, 4)
     for _ in range(2):
-        for three in (upper, lower) if 3 not in s else (lower, upper):
-            unknown = [rating for rating in three if rating not in s]
+        triples = (upper, lower) if 3 not in s else (lower, upper)
+        for triple in triples:
+            unknown = [rating for rating in triple if rating not in s]
             if len(unknown) == 1:
-                a, b, c = three
-                share = _W1 if three == lower else 1 - _W2
+                a, b, c = triple
+                share = _HARD_WEIGHT if triple == lower else 1 - _GOOD_WEIGHT
                 # s[b] = share * s[a] + (1 - share) * s[c] for (1, 2, 3);
                 # for (2, 3, 4) the same with 1 - w2 as the share of s[2].
                 if unknown == [a]:
@@ -165,7 +173,7 @@ def _complete(fitted: dict[int, float], default: Sequence[float]) -> list[float]
     return [fitted[k] if k in fitted else math.exp(s[k]) for k in range(1, 5)]
 
 
-def _loss(s: float, problem: _Problem) -> float:
+def _compute_loss(s: float, problem: _Problem) -> float:
     delta_t, recall, count, default, decay, pull = problem
     factor = 0.9 ** (-1.0 / decay) - 1.0
     loss = 0.0
@@ -175,14 +183,14 @@ def _loss(s: float, problem: _Problem) -> float:
     return loss + abs(s - default) * pull
 
 
-def _slope(s: float, value: float, high: float, problem: _Problem) -> float:
+def _compute_slope(s: float, value: float, high: float, problem: _Problem) -> float:
     h = 1e-8 if s + 1e-8 <= high else -1e-8
     moved = s + h
-    return (_loss(moved, problem) - value) / (moved - s)
+    return (_compute_loss(moved, problem) - value) / (moved - s)
 
 
-def _cubic(first: _Point, second: _Point) -> tuple[float, float]:
-    """theta and root of the cubic through two points with slopes."""
+def _fit_cubic(first: _Point, second: _Point) -> tuple[float, float]:
+    """Return theta and root of the cubic through two points with slopes."""
     (a, fa, ga), (b, fb, gb) = first, second
     theta = 3.0 * (fa - fb) / (b - a) + ga + gb
     scale = max(abs(theta), abs(ga), abs(gb))
@@ -191,15 +199,15 @@ def _cubic(first: _Point, second: _Point) -> tuple[float, float]:
 
 
 def _next_trial(
-    best: _Point, end: _Point, tried: _Point, bracketed: bool, low: float, high: float
+    best: _Point, end: _Point, trial: _Point, bracketed: bool, low: float, high: float
 ) -> tuple[float, bool]:
-    """Next step of Moré and Thuente's search, and whether a minimum is bracketed.
+    """Return the next step of Moré and Thuente's search, and whether a minimum is bracketed.
 
-    From the best step so far, the other end of the interval, and the step just tried.
+    It follows from the best step so far, the other end of the interval, and the step just tried.
     """
-    (x, fx, gx), (t, ft, gt), y = best, tried, end[0]
+    (x, fx, gx), (t, ft, gt), y = best, trial, end[0]
     if ft > fx:  # the minimum lies between: cubic, or halfway to the quadratic
-        theta, root = _cubic(best, tried)
+        theta, root = _fit_cubic(best, trial)
         if t < x:
             root = -root
         share = ((root - gx) + theta) / (((root - gx) + root) + gt)
@@ -209,7 +217,7 @@ def _next_trial(
             return cubic, True
         return cubic + (quadratic - cubic) / 2.0, True
     if gt * math.copysign(1.0, gx) < 0.0:  # slopes of opposite sign: between, too
-        theta, root = _cubic(best, tried)
+        theta, root = _fit_cubic(best, trial)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / (((root - gt) + root) + gx)
@@ -217,7 +225,7 @@ def _next_trial(
         secant = t + (gt / (gt - gx)) * (x - t)
         return (cubic if abs(cubic - t) > abs(secant - t) else secant), True
     if abs(gt) < abs(gx):  # same sign, flatter: the minimum may lie beyond
-        theta, root = _cubic(best, tried)
+        theta, root = _fit_cubic(best, trial)
         if t > x:
             root = -root
         share = ((root - gt) + theta) / ((root + (gx - gt)) + root)
@@ -231,7 +239,7 @@ def _next_trial(
         step = cubic if abs(cubic - t) > abs(secant - t) else secant
         return max(low, min(high, step)), False
     if bracketed:
-        theta, root = _cubic(tried, end)
+        theta, root = _fit_cubic(trial, end)
         if t > y:
             root = -root
         share = ((root - gt) + theta) / (((root - gt) + root) + end[2])
@@ -239,18 +247,21 @@ def _next_trial(
     return (high if t > x else low), False
 
 
-def _searched(
+def _search_line(
     s: float,
     f_start: float,
     g: float,
     d: float,
-    longest: float,
-    target: float,
+    max_step: float,
+    loss_target: float,
     high: float,
     problem: _Problem,
 ) -> tuple[float, float, float, float, bool]:
-    """Step, loss, stability and slope where Moré and Thuente's search from s along d ends, and
-    whether it failed. Sufficient decrease is 1e-3, curvature 0.9, width 0.1."""
+    """Search from s along d as Moré and Thuente do.
+
+    Returns step, loss, stability and slope where the search ends, and whether it failed.
+    Sufficient decrease is 1e-3, curvature 0.9, width 0.1.
+    """
     slope = g * d
     t, ft, gt = 1.0, f_start, slope
     s_new, g_new = s, g
@@ -259,7 +270,7 @@ def _searched(
     enough = 1e-3 * slope
     bracketed = slope > 0.0  # false; a literal would be compiled as a type of its own
     first_stage = True
-    width = longest
+    width = max_step
     width_before = 2.0 * width
     x, fx, gx = 0.0, f_start, slope
     y, fy, gy = 0.0, f_start, slope
@@ -269,16 +280,16 @@ def _searched(
         if tries >= 20:
             return t, ft, s_new, g_new, True
         tries += 1
-        s_new = target if t == 1.0 else s + t * d
-        ft = _loss(s_new, problem)
-        g_new = _slope(s_new, ft, high, problem)
+        s_new = loss_target if t == 1.0 else s + t * d
+        ft = _compute_loss(s_new, problem)
+        g_new = _compute_slope(s_new, ft, high, problem)
         gt = g_new * d
         line = f_start + t * enough
         if first_stage and ft <= line and gt >= 0.0:
             first_stage = False
         if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
             break
-        if t == longest and ft <= line and gt <= enough:
+        if t == max_step and ft <= line and gt <= enough:
             break
         if t == 0.0 and (ft > line or gt >= enough):
             break
@@ -308,18 +319,20 @@ def _searched(
             t_low, t_high = min(x, y), max(x, y)
         else:
             t_low, t_high = t + 1.1 * (t - x), t + 4.0 * (t - x)
-        t = max(0.0, min(longest, t))
+        t = max(0.0, min(max_step, t))
         if bracketed and (t <= t_low or t >= t_high or t_high - t_low <= 0.1 * t_high):
             t = x
     return t, ft, s_new, g_new, False
 
 
-def _minimise(problem: _Problem, low: float, high: float, most: int) -> float:
-    """The stability in [low, high] where L-BFGS-B from the default stops, after at most
-    `most` iterations."""
+def _minimise(problem: _Problem, low: float, high: float, max_iterations: int) -> float:
+    """Return the stability in [low, high] where L-BFGS-B stops.
+
+    It starts at the default and makes at most `max_iterations` iterations.
+    """
     s = problem[3]
-    f = _loss(s, problem)
-    g = _slope(s, f, high, problem)
+    f = _compute_loss(s, problem)
+    g = _compute_slope(s, f, high, problem)
     curvature = 1.0
     learned = False  # curvature is from a step, not the initial guess
     # L-BFGS-B keeps its products of earlier steps as it goes, but not where the next point
@@ -342,7 +355,7 @@ def _minimise(problem: _Problem, low: float, high: float, most: int) -> float:
             room = (high - s) / d if d > 0.0 else (low - s) / d
             longest = min(1e10, room)
         f_start = f
-        t, ft, s_new, g_new, failed = _searched(s, f, g, d, longest, target, high, problem)
+        t, ft, s_new, g_new, failed = _search_line(s, f, g, d, longest, target, high, problem)
         if failed:
             if not learned:
                 return s
@@ -351,7 +364,7 @@ def _minimise(problem: _Problem, low: float, high: float, most: int) -> float:
         iterations += 1
         moved, turned = s_new - s, g_new - g
         s, f, g = s_new, ft, g_new
-        if iterations >= most:
+        if iterations >= max_iterations:
             return s
         if abs(max(min(s - g, high), low) - s) <= 1e-5:
             return s

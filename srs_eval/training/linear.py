@@ -2,8 +2,8 @@
 
 A model gives `recall_and_slope(z, t)`: the probability of recall t days after the
 last review, and its derivative in z, written with `elementwise`. Training is that of
-srs-benchmark other.py `Trainer` (January 2025), torch.optim; `adam` is the same for other models
-whose gradient is one function call.
+srs-benchmark other.py `Trainer` (January 2025), torch.optim; `minimise_by_adam` is the same for
+other models whose gradient is one function call.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import specialised
+from srs_eval.training.compile import specialise
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import (
-    adam_step,
-    annealed,
-    batch_seed,
-    permutations,
-    quicksort_order,
+    anneal,
+    argsort_by_quicksort,
+    compute_adam_step,
+    compute_batch_seed,
+    draw_permutations,
 )
 from srs_eval.training.trie import LANES
 
@@ -36,131 +36,147 @@ _EPOCHS = hyperparameters.epochs(5)
 BATCH_SIZE = hyperparameters.batch_size()
 HYPERPARAMETERS = (_RATE, _EPOCHS, BATCH_SIZE, hyperparameters.SEED)
 
-_Recall = Callable[[Any, Any], tuple[Any, Any]]
+_RecallAndSlope = Callable[[Any, Any], tuple[Any, Any]]
 
 
 class _RowBatches(NamedTuple):
-    """Rows batch by batch, each filled up to whole vectors with rows of weight 0 (m rows)."""
+    """Rows batch by batch, each batch padded to whole vectors with rows of weight 0 (m rows)."""
 
     x: FloatArray  # (k, m)
     t: FloatArray  # (m,) days
     y: FloatArray  # (m,)
     weight: FloatArray  # (m,)
-    first: IntArray  # (batches + 1,) where each begins
-    recall: FloatArray  # (m,) of the last visit
+    first: IntArray  # (batches + 1,) first row of each batch
+    recall: FloatArray  # (m,) at the last visit
     w_bar: FloatArray  # (k, LANES)
 
 
-def _row_batches(
+def _make_row_batches(
     x: FloatArray, t: FloatArray, y: FloatArray, weight: FloatArray, size: int
 ) -> _RowBatches:
-    """Batches of `size` of the rows x (n, k) in their order."""
+    """Cut the rows x (n, k), in their order, into batches of `size` rows."""
     n, k = x.shape
     counts = np.full(max(-(-n // size), 1), size)
     counts[-1] = n - size * (len(counts) - 1)
     room = -(-counts // LANES) * LANES
     first = np.concatenate(([0], np.cumsum(room)))
     row = np.arange(n)
-    place = row + (first[:-1] - size * np.arange(len(counts)))[row // size]
+    position = row + (first[:-1] - size * np.arange(len(counts)))[row // size]
 
     def spread(values: FloatArray) -> FloatArray:
         padded = np.zeros(first[-1])
-        padded[place] = values
+        padded[position] = values
         return padded
 
     columns = np.zeros((k, first[-1]))
-    columns[:, place] = x.T
-    empty = np.zeros(first[-1])
+    columns[:, position] = x.T
     return _RowBatches(
-        columns, spread(t), spread(y), spread(weight), first, empty, np.zeros((k, LANES))
+        x=columns,
+        t=spread(t),
+        y=spread(y),
+        weight=spread(weight),
+        first=first,
+        recall=np.zeros(first[-1]),
+        w_bar=np.zeros((k, LANES)),
     )
 
 
 @cache
-def _kernel(name: str, model: _Recall, parameters: int) -> Any:
-    from srs_eval.training.sweeps import visit_batches
+def _compile_kernel(name: str, model: _RecallAndSlope, parameters: int) -> Any:
+    from srs_eval.training.sweeps import linear_pass
 
-    return specialised(
-        visit_batches, f"linear_{name}", {"_recall_and_slope": model}, {"_PARAMETERS": parameters}
+    return specialise(
+        linear_pass, f"linear_{name}", {"_recall_and_slope": model}, {"_PARAMETERS": parameters}
     )
 
 
 def loss_and_gradient(
     name: str,
-    model: _Recall,
+    model: _RecallAndSlope,
     x: FloatArray,
     t: FloatArray,
     y: FloatArray,
     weight: FloatArray,
     w: FloatArray,
 ) -> tuple[float, FloatArray]:
-    """Weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
-    batches = _row_batches(x, t, y, weight, len(y))
-    none = np.zeros(len(w))
-    visit = _kernel(name, model, len(w))
-    loss = visit(np.zeros(1, np.int64), 0, w.copy(), batches, none, none.copy(), 0.0, 1)
+    """Return the weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
+    batches = _make_row_batches(x, t, y, weight, len(y))
+    mean = np.zeros(len(w))
+    square = np.zeros(len(w))
+    run_pass = _compile_kernel(name, model, len(w))
+    loss = run_pass(np.zeros(1, np.int64), 0, w.copy(), batches, mean, square, 0.0, 1)
     return float(loss), batches.w_bar.sum(axis=1)
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A model of one linear predictor: its `fit` and `predict` are those of a `Model`."""
+class LinearModel:
+    """A model of one linear predictor, with the `fit` and `predict` of a `Model`."""
 
-    name: str  # an identifier, the same for the same curve only
-    recall_and_slope: _Recall
+    name: str  # an identifier; models share it only if they share the curve
+    recall_and_slope: _RecallAndSlope
     features: Callable[[Trials], FloatArray]  # (n, k) of all trials
     start: Callable[[Trials], Sequence[float]]  # (k,)
 
     def fit(
         self, trials: Trials, train: IntArray, weights: FloatArray, context: Context
     ) -> list[float]:
-        """The weights (k,) fitted on the rows `train` of the features, as srs-benchmark does.
+        """Fit the weights (k,) on the rows `train` of the features, as srs-benchmark does.
 
-        The weights of the epoch with the least loss are kept; it is looked at before each epoch
-        and at the end, so the start can win. All sequences have equal length there, so the
-        order of the rows is that of its unstable sort of equal keys.
+        The weights of the epoch with the least loss are kept. The loss is evaluated before each
+        epoch and after the last, so the initial weights can be kept. All sequences have equal
+        length there, so the order of the rows is that of its unstable sort of equal keys.
         """
         if not len(train):
             raise NotEnoughData("no reviews to train on")
-        order = quicksort_order(np.zeros(len(train), np.int64))
+        order = argsort_by_quicksort(np.zeros(len(train), np.int64))
         rows = train[order]
-        size = BATCH_SIZE.integer(context, trials.protocol)
-        epochs, rate = _EPOCHS.integer(context), _RATE.number(context)
+        size = BATCH_SIZE.integer_in(context, trials.protocol)
+        epochs = _EPOCHS.integer_in(context)
+        rate = _RATE.number_in(context)
         x = trials.derived(self.features)[rows]
-        batches = _row_batches(x, trials.delta_t[rows], trials.y[rows], weights[order], size)
+        batches = _make_row_batches(x, trials.delta_t[rows], trials.y[rows], weights[order], size)
         n_batches = math.ceil(len(rows) / size)
         w = np.array(self.start(trials), np.float64)
-        mean, square = np.zeros_like(w), np.zeros_like(w)
-        visit = _kernel(self.name, self.recall_and_slope, len(w))
+        mean = np.zeros_like(w)
+        square = np.zeros_like(w)
+        run_pass = _compile_kernel(self.name, self.recall_and_slope, len(w))
         steps = epochs * n_batches
-        every = np.arange(n_batches)
-        orders = permutations(n_batches, batch_seed(context))
-        best, best_loss = w.copy(), np.inf
+        all_batches = np.arange(n_batches)
+        orders = draw_permutations(n_batches, compute_batch_seed(context))
+        best = w.copy()
+        best_loss = np.inf
         for epoch in range(epochs + 1):
-            loss = visit(every, -1, w, batches, mean, square, rate, steps)
+            loss = run_pass(all_batches, -1, w, batches, mean, square, rate, steps)
             if loss < best_loss:
-                best, best_loss = w.copy(), loss
+                best = w.copy()
+                best_loss = loss
             context.tick(epoch / epochs)
             if epoch < epochs:
-                visited = np.asarray(next(orders), np.int64)
-                visit(visited, epoch * n_batches, w, batches, mean, square, rate, steps)
+                batch_order = np.asarray(next(orders), np.int64)
+                done = epoch * n_batches
+                run_pass(batch_order, done, w, batches, mean, square, rate, steps)
         result: list[float] = best.tolist()
         return result
 
     def predict(
         self, trials: Trials, parameters: Any, index: IntArray, context: Context
     ) -> FloatArray:
-        """Probabilities of recall of the trials `index` (shape of index); at the start for none."""
-        n, x = len(index), trials.derived(self.features)[index]
+        """Return the probabilities of recall of the trials `index` (shape of index).
+
+        Without parameters, the initial weights are used.
+        """
+        n = len(index)
+        x = trials.derived(self.features)[index]
         w = np.array(parameters or self.start(trials), np.float64)
-        batches = _row_batches(x, trials.delta_t[index], trials.y[index], np.ones(n), n)
-        none = np.zeros(len(w))
-        visit = _kernel(self.name, self.recall_and_slope, len(w))
-        visit(np.zeros(1, np.int64), -1, w, batches, none, none.copy(), 0.0, 1)
+        batches = _make_row_batches(x, trials.delta_t[index], trials.y[index], np.ones(n), n)
+        mean = np.zeros(len(w))
+        square = np.zeros(len(w))
+        run_pass = _compile_kernel(self.name, self.recall_and_slope, len(w))
+        run_pass(np.zeros(1, np.int64), -1, w, batches, mean, square, 0.0, 1)
         return batches.recall[:n]
 
 
-def adam(
+def minimise_by_adam(
     start: FloatArray,
     gradient: Callable[[FloatArray, int], FloatArray],
     total_loss: Callable[[FloatArray], float],
@@ -170,30 +186,38 @@ def adam(
     lower: FloatArray | float = -np.inf,
     upper: FloatArray | float = np.inf,
 ) -> FloatArray:
-    """Adam with a cosine schedule; the weights of the epoch with the least loss (k,).
+    """Minimise by Adam with a cosine schedule; return the weights (k,) of the best epoch.
 
-    `gradient(w, batch)` is that of one batch's summed loss, `total_loss(w)` the loss over
-    all rows. It is looked at before each epoch and at the end, so the start can win.
+    `gradient(w, batch)` is the gradient of one batch's summed loss, `total_loss(w)` the loss over
+    all rows. The latter, which decides on the best epoch, is evaluated before each epoch and after
+    the last, so the initial weights can be kept.
     """
     w = start.copy()
-    best, best_loss = start.copy(), np.inf
+    best = start.copy()
+    best_loss = np.inf
     mean = np.zeros_like(w)
     square = np.zeros_like(w)
-    rate, n_epoch = _RATE.number(context), _EPOCHS.integer(context)
-    steps = n_epoch * n_batches
+    rate = _RATE.number_in(context)
+    epochs = _EPOCHS.integer_in(context)
+    steps = epochs * n_batches
     step = 0
-    orders = permutations(n_batches, batch_seed(context))
-    for epoch in range(n_epoch + 1):
+    orders = draw_permutations(n_batches, compute_batch_seed(context))
+    for epoch in range(epochs + 1):
         loss = total_loss(w)
         if loss < best_loss:
-            best, best_loss = w.copy(), loss
-        for batch in next(orders).tolist() if epoch < n_epoch else ():
+            best = w.copy()
+            best_loss = loss
+        if epoch == epochs:
+            break
+        for batch in next(orders).tolist():
             slope = gradient(w, batch)
-            current = annealed(rate, step, steps)
+            annealed_rate = anneal(rate, step, steps)
             step += 1
             mean += 0.1 * (slope - mean)
             square += 0.001 * (slope * slope - square)
-            w -= adam_step(current, mean, square, 1 - 0.9**step, math.sqrt(1 - 0.999**step))
+            bias_mean = 1 - 0.9**step
+            bias_square = math.sqrt(1 - 0.999**step)
+            w -= compute_adam_step(annealed_rate, mean, square, bias_mean, bias_square)
             np.clip(w, lower, upper, out=w)
             context.tick(step / steps)
     return best

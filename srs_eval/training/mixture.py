@@ -16,31 +16,37 @@ import math
 from typing import NamedTuple
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import evaluated, gather_lanes, scatter_lanes, sigmoid, tanh
+from srs_eval.training.cells import (
+    cross_entropy_and_slope,
+    gather_lanes,
+    scatter_lanes,
+    sigmoid,
+    tanh,
+)
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.optimisers import adam_step
+from srs_eval.training.optimisers import compute_adam_step
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, total, where
 from srs_eval.training.trie import FIRST
 
 HIDDEN, INPUTS, CURVES = 7, 5, 2
-# Where the parameters of each layer begin.
+# Index at which the parameters of each layer begin.
 IN, IN_BIAS, IN_NORM = 0, 35, 42
 IH, HH, IH_BIAS, HH_BIAS = 49, 196, 343, 364
 MID_NORM, MID, MID_BIAS, OUT_NORM = 385, 392, 441, 448
 SHARE, SHARE_BIAS, STABILITY, STABILITY_BIAS, EXPONENT, EXPONENT_BIAS = 455, 469, 471, 485, 487, 501
 PARAMETERS = 503
-# Rows of what a review leaves for the way back.
+# Rows that a review keeps for the backward pass.
 ENTERED, IN_HAT, IN_INVERSE, RESET, UPDATE, NEW, OLD = 0, 7, 14, 15, 22, 29, 36
-KEPT = 43
+KEPT_ROWS = 43
 # Rows of the scratch of one vector of nodes or targets.
 BEFORE, BEFORE_BAR, X, X_BAR, HAT, HAT_OUT, MIDDLE, OUT = range(0, 56, 7)
-WORK = 56
+WORK_ROWS = 56
 _NORM_EPSILON = 1e-5
 _CURVE_EPSILON = 1e-7
 
 
-class Descent(NamedTuple):
-    """AdamW's state (p,) and settings; gradients are clipped by their common length."""
+class MixtureDescent(NamedTuple):
+    """AdamW's state (p,) and settings; gradients are clipped by their joint norm."""
 
     mean: FloatArray
     square: FloatArray
@@ -53,11 +59,11 @@ class Descent(NamedTuple):
     steps: int  # before this run
 
 
-class Scratch(NamedTuple):
+class MixtureScratch(NamedTuple):
     state: FloatArray  # (HIDDEN, nodes)
     bar: FloatArray  # (HIDDEN, nodes)
-    kept: FloatArray  # (KEPT, nodes)
-    work: FloatArray  # (WORK, LANES)
+    kept: FloatArray  # (KEPT_ROWS, nodes)
+    work: FloatArray  # (WORK_ROWS, LANES)
     w_bar: FloatArray  # (p, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
 
@@ -67,7 +73,7 @@ def _square_root(x):
 
 
 def _normalise(rows, values, hat):
-    """rows[hat ...]: rows[values ...] without their mean, divided by their deviation."""
+    """Set rows[hat ...] to rows[values ...] minus their mean, divided by their deviation."""
     mean = rows[values]
     for k in range(1, HIDDEN):
         mean += rows[values + k]
@@ -83,8 +89,8 @@ def _normalise(rows, values, hat):
     return inverse
 
 
-def _normalise_back(w, sums, norm, rows, hat, inverse, bars):
-    """rows[bars ...], gradients of the normed and weighted values, become those of the values."""
+def _normalise_backward(w, sums, norm, rows, hat, inverse, bars):
+    """Turn rows[bars ...], gradients of the normed, weighted values, into those of the values."""
     mean, along = broadcast(0.0), broadcast(0.0)
     for k in range(HIDDEN):
         bar, value = rows[bars + k], rows[hat + k]
@@ -99,7 +105,7 @@ def _normalise_back(w, sums, norm, rows, hat, inverse, bars):
 
 
 def _forward(w, delay, rating, at, state, kept, to, rows):
-    """The reviews of the 8 nodes at `at`, into columns `to` ... of state and kept."""
+    """Compute the reviews of the 8 nodes at `at`, into columns `to` ... of state and kept."""
     waited, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
         of_grade = where(
@@ -139,7 +145,7 @@ def _forward(w, delay, rating, at, state, kept, to, rows):
 
 
 def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
-    """Gradients of the 8 reviews: adds to `sums`, sets rows[BEFORE_BAR ...]."""
+    """Compute the gradients of the 8 reviews: add to `sums`, set rows[BEFORE_BAR ...]."""
     for k in range(HIDDEN):
         rows[X + k] = w[IN_NORM + k] * load(kept[IN_HAT + k], to)
         rows[HAT + k] = load(kept[IN_HAT + k], to)
@@ -176,7 +182,7 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
         sums[HH_BIAS + j] += r_bar
         sums[HH_BIAS + HIDDEN + j] += z_bar
         sums[HH_BIAS + 2 * HIDDEN + j] += old_bar
-    _normalise_back(w, sums, IN_NORM, rows, HAT, load(kept[IN_INVERSE], to), X_BAR)
+    _normalise_backward(w, sums, IN_NORM, rows, HAT, load(kept[IN_INVERSE], to), X_BAR)
     waited, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
         entered = load(kept[ENTERED + j], to)
@@ -190,7 +196,10 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
 
 
 def _read_out(w, rows):
-    """rows[X ...], which the outputs read, from the state rows[BEFORE ...]; the norms' inverses."""
+    """Set rows[X ...], which the outputs read, from the state rows[BEFORE ...].
+
+    Returns the norms' inverses.
+    """
     before = _normalise(rows, BEFORE, HAT)
     for j in range(HIDDEN):
         value = broadcast(w[MID_BIAS + j])
@@ -204,9 +213,9 @@ def _read_out(w, rows):
     return before, after
 
 
-def _read_out_back(w, sums, rows, before, after):
-    """rows[X_BAR ...] are gradients of rows[X ...]; sets rows[BEFORE_BAR ...]."""
-    _normalise_back(w, sums, OUT_NORM, rows, HAT_OUT, after, X_BAR)
+def _read_out_backward(w, sums, rows, before, after):
+    """Set rows[BEFORE_BAR ...] from rows[X_BAR ...], the gradients of rows[X ...]."""
+    _normalise_backward(w, sums, OUT_NORM, rows, HAT_OUT, after, X_BAR)
     for k in range(HIDDEN):
         rows[BEFORE_BAR + k] = broadcast(0.0)
     for j in range(HIDDEN):
@@ -218,7 +227,7 @@ def _read_out_back(w, sums, rows, before, after):
             place = MID + j * HIDDEN + k
             sums[place] += bar * (w[MID_NORM + k] * rows[HAT + k])
             rows[BEFORE_BAR + k] += w[place] * bar
-    _normalise_back(w, sums, MID_NORM, rows, HAT, before, BEFORE_BAR)
+    _normalise_backward(w, sums, MID_NORM, rows, HAT, before, BEFORE_BAR)
 
 
 def _output(w, weight, bias, curve, rows):
@@ -228,7 +237,7 @@ def _output(w, weight, bias, curve, rows):
     return value
 
 
-def _output_back(w, sums, weight, bias, curve, rows, bar):
+def _output_backward(w, sums, weight, bias, curve, rows, bar):
     sums[bias + curve] += bar
     for k in range(HIDDEN):
         place = weight + curve * HIDDEN + k
@@ -236,22 +245,22 @@ def _output_back(w, sums, weight, bias, curve, rows, bar):
         rows[X_BAR + k] += w[place] * bar
 
 
-def _held(z):
+def _clip(z):
     return where(z < -25.0, -25.0, where(z > 25.0, 25.0, z))
 
 
-def _where_held(z, bar):
+def _clip_gradient(z, bar):
     return where(z < -25.0, 0.0, where(z > 25.0, 0.0, bar))
 
 
-def _curve(t, s, d):
-    """Logarithm of 1 + t/s and its power -d; s with its epsilon."""
+def _power_curve(t, s, d):
+    """Return log(1 + t/s) and (1 + t/s)^-d; s contains its epsilon."""
     grown = log(1.0 + t / s)
     return grown, exp(-d * grown)
 
 
-def _descend(w, sums, descent, scratch, steps, rate):
-    """Step number `steps` of AdamW (Loshchilov and Hutter 2017), the gradient clipped."""
+def _take_step(w, sums, descent, scratch, steps, rate):
+    """Take step number `steps` of AdamW (Loshchilov and Hutter 2017) with a clipped gradient."""
     length = 0.0
     for k in range(PARAMETERS):
         pulled = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
@@ -266,15 +275,15 @@ def _descend(w, sums, descent, scratch, steps, rate):
         means[k] = descent.beta_mean * means[k] + (1.0 - descent.beta_mean) * gradient
         squares[k] *= descent.beta_square
         squares[k] += (1.0 - descent.beta_square) * gradient * gradient
-        step = adam_step(rate, means[k], squares[k], bias_mean, bias_square)
+        step = compute_adam_step(rate, means[k], squares[k], bias_mean, bias_square)
         w[k] = w[k] * (1.0 - rate * descent.decay) - step
 
 
 def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
-    """Visits the batches in `order`; returns the sum of their losses before each step.
+    """Visit the batches in `order`; return the sum of their losses before each step.
 
-    rates (len(order),): the learning rate of each visit, 0 for one that only evaluates.
-    `scales` (b,) times a batch's summed loss is what is minimised. `delay`: of each node, the
+    `rates` (len(order),) is the learning rate of each visit, 0 for a visit that only evaluates.
+    The training minimises `scales` (b,) times a batch's summed loss. `delay` is each node's
     interval as the network takes it. A step changes `w` and the state of `descent`.
     """
     state, bar, kept, work = scratch.state, scratch.bar, scratch.kept, scratch.work
@@ -306,31 +315,31 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             share = sigmoid(
                 _output(w, SHARE, SHARE_BIAS, 0, rows) - _output(w, SHARE, SHARE_BIAS, 1, rows)
             )
-            s1, s2 = exp(_held(zs1)) + _CURVE_EPSILON, exp(_held(zs2)) + _CURVE_EPSILON
-            d1, d2 = exp(_held(zd1)), exp(_held(zd2))
-            grown1, curve1 = _curve(t, s1, d1)
-            grown2, curve2 = _curve(t, s2, d2)
+            s1, s2 = exp(_clip(zs1)) + _CURVE_EPSILON, exp(_clip(zs2)) + _CURVE_EPSILON
+            d1, d2 = exp(_clip(zd1)), exp(_clip(zd2))
+            grown1, curve1 = _power_curve(t, s1, d1)
+            grown2, curve2 = _power_curve(t, s2, d2)
             p = (1.0 - 1e-7) * (share * curve1 + (1.0 - share) * curve2)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
-            lost, p_bar = evaluated(p, scales[b] * (1.0 - 1e-7), passes, failures)
+            lost, p_bar = cross_entropy_and_slope(p, scales[b] * (1.0 - 1e-7), passes, failures)
             loss += lost
             store(scratch.recall, i, p)
             if rate > 0.0:
                 for k in range(HIDDEN):
                     rows[X_BAR + k] = broadcast(0.0)
                 share_bar = p_bar * (curve1 - curve2) * share * (1.0 - share)
-                _output_back(w, sums, SHARE, SHARE_BIAS, 0, rows, share_bar)
-                _output_back(w, sums, SHARE, SHARE_BIAS, 1, rows, -share_bar)
+                _output_backward(w, sums, SHARE, SHARE_BIAS, 0, rows, share_bar)
+                _output_backward(w, sums, SHARE, SHARE_BIAS, 1, rows, -share_bar)
                 of1, of2 = p_bar * share * curve1 * d1, p_bar * (1.0 - share) * curve2 * d2
-                s_bar = _where_held(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - _CURVE_EPSILON))
-                _output_back(w, sums, STABILITY, STABILITY_BIAS, 0, rows, s_bar)
-                s_bar = _where_held(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - _CURVE_EPSILON))
-                _output_back(w, sums, STABILITY, STABILITY_BIAS, 1, rows, s_bar)
-                d_bar = _where_held(zd1, -of1 * grown1)
-                _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 0, rows, d_bar)
-                d_bar = _where_held(zd2, -of2 * grown2)
-                _output_back(w, sums, EXPONENT, EXPONENT_BIAS, 1, rows, d_bar)
-                _read_out_back(w, sums, rows, norm_before, norm_after)
+                s_bar = _clip_gradient(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - _CURVE_EPSILON))
+                _output_backward(w, sums, STABILITY, STABILITY_BIAS, 0, rows, s_bar)
+                s_bar = _clip_gradient(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - _CURVE_EPSILON))
+                _output_backward(w, sums, STABILITY, STABILITY_BIAS, 1, rows, s_bar)
+                d_bar = _clip_gradient(zd1, -of1 * grown1)
+                _output_backward(w, sums, EXPONENT, EXPONENT_BIAS, 0, rows, d_bar)
+                d_bar = _clip_gradient(zd2, -of2 * grown2)
+                _output_backward(w, sums, EXPONENT, EXPONENT_BIAS, 1, rows, d_bar)
+                _read_out_backward(w, sums, rows, norm_before, norm_after)
                 scatter_lanes(bar, batches.target_node, i, before_bar)
         if not rate > 0.0:
             continue
@@ -344,5 +353,5 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
                     scatter_lanes(bar, batches.parent, i, before_bar)
 
         steps += 1
-        _descend(w, sums, descent, scratch, steps, rate)
+        _take_step(w, sums, descent, scratch, steps, rate)
     return total(loss)

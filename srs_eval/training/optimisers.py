@@ -1,4 +1,4 @@
-"""How others train, without their libraries: steps of optimisers, orders of rows and batches.
+"""Train like other programs without their libraries: optimisers, orders of rows and batches.
 
 Adam: Kingma and Ba (2014), with cosine annealing (Loshchilov and Hutter 2016).
 L-BFGS with a strong Wolfe line search, in the steps of torch.optim.LBFGS: Nocedal and Wright,
@@ -36,16 +36,16 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training.hyperparameters import SEED, Context
 
-_Objective = Callable[[FloatArray], tuple[float, FloatArray]]
+_ValueAndGradient = Callable[[FloatArray], tuple[float, FloatArray]]
 
 _SHUFFLE_SEED = 2025
-_DECREASE = 1e-4  # c1
+_SUFFICIENT_DECREASE = 1e-4  # c1
 _CURVATURE = 0.9  # c2
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """A place on the line: step length, value, gradient and slope along the line."""
+class _LinePoint:
+    """A point on the line: step length, value, gradient and slope along the line."""
 
     t: float
     f: float
@@ -53,23 +53,26 @@ class _Point:
     slope: float
 
 
-def annealed(rate: float, done: int, steps: int) -> float:
-    """The learning rate after `done` of `steps` steps, along half a cosine."""
-    return rate * (1.0 + np.cos(np.pi * done / steps)) / 2.0
+def anneal(rate: float, steps_done: int, steps: int) -> float:
+    """Return the learning rate after `steps_done` of `steps` steps, along half a cosine."""
+    return rate * (1.0 + np.cos(np.pi * steps_done / steps)) / 2.0
 
 
-def adam_step(rate: float, mean: Any, square: Any, bias_mean: float, bias_square: float) -> Any:
-    """What a step takes off weights, by the running means of the gradient and of its square.
+def compute_adam_step(
+    rate: float, mean: Any, square: Any, bias_mean: float, bias_square: float
+) -> Any:
+    """Return the amount that a step of Adam subtracts from weights.
 
-    The biases are 1 - beta**steps, of the square its root. Callers run the means themselves: by
-    b m + (1 - b) g or by m + (1 - b)(g - m), as what they follow does, which rounds differently.
-    Compiled into kernels, too.
+    `mean` and `square` are the running means of the gradient and of its square. The biases are
+    1 - beta**steps; for the square, the root of that. Callers update the means themselves: by
+    b m + (1 - b) g or by m + (1 - b)(g - m), like the program that they follow, since the two round
+    differently. The function is compiled into kernels, too.
     """
     return rate / bias_mean * mean / (np.sqrt(square) / bias_square + 1e-8)
 
 
-def minimise(
-    objective: _Objective,
+def minimise_by_lbfgs(
+    objective: _ValueAndGradient,
     start: FloatArray,
     *,
     iterations: int,
@@ -77,47 +80,58 @@ def minimise(
     tolerance_gradient: float,
     tolerance_change: float,
 ) -> FloatArray:
-    """Where the search ends (k,); at most 1.25 * iterations evaluations, as in torch."""
+    """Return the point (k,) where L-BFGS ends.
+
+    It makes at most 1.25 * iterations evaluations, as in torch.
+    """
     x = start.copy()
     f, g = objective(x)
-    evaluations, most = 1, iterations * 5 // 4
+    evaluations = 1
+    max_evaluations = iterations * 5 // 4
     if np.abs(g).max() <= tolerance_gradient:
         return x
     steps: list[FloatArray] = []
     changes: list[FloatArray] = []
     scale = 1.0
-    direction, t, before = -g, 0.0, g
+    direction = -g
+    t = 0.0
+    g_before = g
     for iteration in range(iterations):
         if iteration:
-            step, change = direction * t, g - before
+            step = direction * t
+            change = g - g_before
             curvature = float(change @ step)
             if curvature > 1e-10:
-                steps, changes = [*steps, step][-history:], [*changes, change][-history:]
+                steps = [*steps, step][-history:]
+                changes = [*changes, change][-history:]
                 scale = curvature / float(change @ change)
-            direction = _two_loops(-g, steps, changes, scale)
-        before, f_before = g, f
+            direction = _apply_inverse_hessian(-g, steps, changes, scale)
+        g_before = g
+        f_before = f
         t = min(1.0, 1.0 / float(np.abs(g).sum())) if not iteration else 1.0
         slope = float(g @ direction)
         if slope > -tolerance_change:
             break
 
-        def along(t: float, x: FloatArray = x, direction: FloatArray = direction) -> _Point:
+        def along(t: float, x: FloatArray = x, direction: FloatArray = direction) -> _LinePoint:
             f, g = objective(x + t * direction)
-            return _Point(t, f, g, float(g @ direction))
+            return _LinePoint(t, f, g, float(g @ direction))
 
-        found, used = _line_search(
+        end, new_evaluations = _line_search(
             along,
-            _Point(0.0, f, g, slope),
+            _LinePoint(0.0, f, g, slope),
             t,
             float(np.abs(direction).max()),
             tolerance_change,
-            most - evaluations,
+            max_evaluations - evaluations,
         )
-        t, f, g = found.t, found.f, found.g
+        t = end.t
+        f = end.f
+        g = end.g
         x = x + t * direction
-        evaluations += used
+        evaluations += new_evaluations
         if (
-            evaluations >= most
+            evaluations >= max_evaluations
             or np.abs(g).max() <= tolerance_gradient
             or np.abs(direction * t).max() <= tolerance_change
             or abs(f - f_before) < tolerance_change
@@ -126,10 +140,10 @@ def minimise(
     return x
 
 
-def _two_loops(
+def _apply_inverse_hessian(
     q: FloatArray, steps: list[FloatArray], changes: list[FloatArray], scale: float
 ) -> FloatArray:
-    """The product of the inverse Hessian's approximation with q."""
+    """Return the product of the inverse Hessian's approximation with q."""
     shares = []
     for step, change in zip(reversed(steps), reversed(changes), strict=True):
         share = float(step @ q) / float(change @ step)
@@ -142,72 +156,75 @@ def _two_loops(
 
 
 def _line_search(
-    along: Callable[[float], _Point],
-    origin: _Point,
+    along: Callable[[float], _LinePoint],
+    origin: _LinePoint,
     t: float,
-    length: float,
+    direction_norm: float,
     tolerance: float,
-    most: int,
-) -> tuple[_Point, int]:
-    """A point with enough decrease and a flat enough slope, and the evaluations used,
-    `most` after the first."""
+    max_evaluations: int,
+) -> tuple[_LinePoint, int]:
+    """Return a point with enough decrease and a flat enough slope, and the evaluations used.
+
+    There are at most `max_evaluations` after the first one.
+    """
     previous = origin
-    now = along(t)
+    point = along(t)
     searches = 0
-    bracket: list[_Point] = []
-    while searches < most:
-        if not _decreases(now, origin) or (searches > 1 and now.f >= previous.f):
-            bracket = [previous, now]
+    bracket: list[_LinePoint] = []
+    while searches < max_evaluations:
+        if not _decreases_enough(point, origin) or (searches > 1 and point.f >= previous.f):
+            bracket = [previous, point]
             break
-        if abs(now.slope) <= -_CURVATURE * origin.slope:
-            return now, searches + 1
-        if now.slope >= 0:
-            bracket = [previous, now]
+        if abs(point.slope) <= -_CURVATURE * origin.slope:
+            return point, searches + 1
+        if point.slope >= 0:
+            bracket = [previous, point]
             break
-        low = now.t + 0.01 * (now.t - previous.t)
-        t = _cubic_minimum(previous, now, low, now.t * 10)
-        previous, now = now, along(t)
+        low = point.t + 0.01 * (point.t - previous.t)
+        t = _cubic_minimum(previous, point, low, point.t * 10)
+        previous = point
+        point = along(t)
         searches += 1
     if not bracket:
-        bracket = [origin, now]
+        bracket = [origin, point]
 
     stuck = False
     best = int(bracket[0].f > bracket[1].f)
-    while searches < most:
-        left, right = sorted(point.t for point in bracket)
-        if (right - left) * length < tolerance:
+    while searches < max_evaluations:
+        low, high = sorted(end.t for end in bracket)
+        if (high - low) * direction_norm < tolerance:
             break
-        t = _cubic_minimum(bracket[0], bracket[1], left, right)
-        margin = 0.1 * (right - left)
-        if min(right - t, t - left) < margin:
-            if stuck or t >= right or t <= left:
-                t = right - margin if abs(t - right) < abs(t - left) else left + margin
+        t = _cubic_minimum(bracket[0], bracket[1], low, high)
+        margin = 0.1 * (high - low)
+        if min(high - t, t - low) < margin:
+            if stuck or t >= high or t <= low:
+                t = high - margin if abs(t - high) < abs(t - low) else low + margin
                 stuck = False
             else:
                 stuck = True
         else:
             stuck = False
-        now = along(t)
+        point = along(t)
         searches += 1
-        if not _decreases(now, origin) or now.f >= bracket[best].f:
-            bracket[1 - best] = now
+        if not _decreases_enough(point, origin) or point.f >= bracket[best].f:
+            bracket[1 - best] = point
             best = int(bracket[0].f > bracket[1].f)
         else:
-            if abs(now.slope) <= -_CURVATURE * origin.slope:
-                bracket[best] = now
+            if abs(point.slope) <= -_CURVATURE * origin.slope:
+                bracket[best] = point
                 break
-            if now.slope * (bracket[1 - best].t - bracket[best].t) >= 0:
+            if point.slope * (bracket[1 - best].t - bracket[best].t) >= 0:
                 bracket[1 - best] = bracket[best]
-            bracket[best] = now
+            bracket[best] = point
     return bracket[best], searches + 1
 
 
-def _decreases(point: _Point, origin: _Point) -> bool:
-    return point.f <= origin.f + _DECREASE * point.t * origin.slope
+def _decreases_enough(point: _LinePoint, origin: _LinePoint) -> bool:
+    return point.f <= origin.f + _SUFFICIENT_DECREASE * point.t * origin.slope
 
 
-def _cubic_minimum(a: _Point, b: _Point, low: float, high: float) -> float:
-    """Least value of the cubic through two points with their slopes, within low ... high."""
+def _cubic_minimum(a: _LinePoint, b: _LinePoint, low: float, high: float) -> float:
+    """Return the minimum of the cubic through two points with slopes, within low ... high."""
     d1 = a.slope + b.slope - 3 * (a.f - b.f) / (a.t - b.t)
     square = d1 * d1 - a.slope * b.slope
     if square < 0:
@@ -225,70 +242,74 @@ def _cubic_minimum(a: _Point, b: _Point, low: float, high: float) -> float:
 # Orders
 
 
-def quicksort_order(keys: IntArray) -> IntArray:
-    """Positions (n,) that sort `keys`, which are not negative, ties in plain quicksort's order.
+def argsort_by_quicksort(keys: IntArray) -> IntArray:
+    """Return positions (n,) that sort non-negative `keys`, ties in plain quicksort's order.
 
-    numpy has SIMD routines for numbers, but sorts times, which lie in memory as integers do,
-    by the plain one on every processor.
+    numpy has SIMD routines for numbers, but it sorts times, which are stored like integers, by
+    plain quicksort on every processor.
     """
     times = np.ascontiguousarray(keys, np.int64).view("timedelta64[s]")
     return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
 
 
-def recency(n: int, weight: float, degree: float) -> FloatArray:
-    """Training weights of n rows in order of review, 1 + weight x^degree over their mean."""
+def compute_recency_weights(n: int, weight: float, degree: float) -> FloatArray:
+    """Return weights of n training rows in review order, 1 + weight x^degree over their mean."""
     weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
     scaled: FloatArray = weights * (n / weights.sum())
     return scaled
 
 
-def training_rows(trials: Trials, train: IntArray, longest: int | None = None) -> IntArray:
-    """The rows that are trained on: those with a history that is not too long.
+def select_training_rows(
+    trials: Trials, train: IntArray, max_reviews: int | None = None
+) -> IntArray:
+    """Select the rows to train on, whose histories are not too long.
 
-    Of `max_seq_len` reviews at most where `longest` is not given. Raises NotEnoughData for none.
+    A history has at most `max_reviews` reviews; None stands for the protocol's `max_seq_len`.
+    Raises NotEnoughData if no row is left.
     """
-    longest = trials.protocol.max_seq_len if longest is None else longest
-    rows = train[trials.sequence_length[train] <= longest]
+    if max_reviews is None:
+        max_reviews = trials.protocol.max_seq_len
+    rows = train[trials.sequence_length[train] <= max_reviews]
     if not len(rows):
         raise NotEnoughData("all histories are too long to train on")
     return rows
 
 
-def by_trial(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
-    """Weights of the rows `train` at their places among all trials (n,), elsewhere 1."""
-    found = np.ones(len(trials))
-    found[train] = weights
-    return found
+def spread_over_trials(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
+    """Return weights of all trials (n,): `weights` for the rows `train`, elsewhere 1."""
+    spread = np.ones(len(trials))
+    spread[train] = weights
+    return spread
 
 
-def length_order(trials: Trials, rows: IntArray) -> IntArray:
-    """Rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
-    return rows[quicksort_order(trials.sequence_length[rows])]
+def sort_by_length(trials: Trials, rows: IntArray) -> IntArray:
+    """Sort rows by history length, ties in the order that fsrs-optimizer 5 gives them."""
+    return rows[argsort_by_quicksort(trials.sequence_length[rows])]
 
 
-def shuffled_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
-    """The rows that are trained on, in random order."""
-    random = np.random.RandomState(_SHUFFLE_SEED + SEED.integer(context))
-    return training_rows(trials, train[random.permutation(len(train))])
+def shuffle_rows(trials: Trials, train: IntArray, context: Context) -> IntArray:
+    """Return the rows to train on, in random order."""
+    random = np.random.RandomState(_SHUFFLE_SEED + SEED.integer_in(context))
+    return select_training_rows(trials, train[random.permutation(len(train))])
 
 
-def batch_seed(context: Context) -> int:
-    """Of the order of batches, as srs-benchmark draws it."""
-    return 2023 + SEED.integer(context)
+def compute_batch_seed(context: Context) -> int:
+    """Return the seed for the order of batches, as srs-benchmark draws it."""
+    return 2023 + SEED.integer_in(context)
 
 
 @cache
-def _words_of(seed: int) -> tuple[np.random.RandomState, list[int]]:
-    """The generator of a seed, and the words that it has given; fits of one seed share them."""
+def _random_words_of(seed: int) -> tuple[np.random.RandomState, list[int]]:
+    """Return a seed's generator and the words that it has drawn; fits with one seed share them."""
     return np.random.RandomState(seed & 0xFFFFFFFF), []
 
 
-def permutations(n: int, seed: int) -> Iterator[IntArray]:
-    """Successive `torch.randperm(n, generator=g)` of one generator g seeded with `seed`.
+def draw_permutations(n: int, seed: int) -> Iterator[IntArray]:
+    """Yield successive `torch.randperm(n, generator=g)` of one generator g seeded with `seed`.
 
-    Equal for n below about 2**32 / 20, where torch draws one word an element.
+    They are equal for n below about 2**32 / 20, where torch draws one word per element.
     """
-    random, words = _words_of(seed)
+    random, words = _random_words_of(seed)
     used = 0
     while True:
         if used + n > len(words):
@@ -308,69 +329,74 @@ _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 
-def shuffles(n: int, seed: int) -> Iterator[IntArray]:
-    """0 ... n - 1, shuffled anew each time by one generator."""
-    words = _words(_key(seed))
+def draw_rust_shuffles(n: int, seed: int) -> Iterator[IntArray]:
+    """Yield 0 ... n - 1, shuffled anew each time by one generator."""
+    words = _chacha_words(_derive_chacha_key(seed))
     while True:
         order = list(range(n))
-        word, left = 0, 1  # the first index is 0 without any word
+        word = 0
+        indices_left = 1  # the first index is 0 without any word
         for k in range(n):
-            if not left:
-                bound, left = _several(k + 1)
-                word = _below(bound, words)
-            left -= 1
-            other = word if not left else word % (k + 1)
+            if indices_left == 0:
+                bound, indices_left = _batch_bounds(k + 1)
+                word = _draw_below(bound, words)
+            indices_left -= 1
+            other = word if indices_left == 0 else word % (k + 1)
             word //= k + 1
             order[k], order[other] = order[other], order[k]
         yield np.array(order, np.int64)
 
 
-def _several(m: int) -> tuple[int, int]:
-    """The largest product m (m + 1) ... of 32 bits, and how many factors it has."""
-    bound, count = m, 1
+def _batch_bounds(m: int) -> tuple[int, int]:
+    """Return the largest product m (m + 1) ... that fits in 32 bits, and its number of factors."""
+    bound = m
+    count = 1
     while bound * (m + count) <= _MASK:
         bound *= m + count
         count += 1
     return bound, count
 
 
-def _below(bound: int, words: Iterator[int]) -> int:
-    """A number below `bound`, nearly without bias."""
+def _draw_below(bound: int, words: Iterator[int]) -> int:
+    """Draw a number below `bound`, nearly without bias."""
     product = next(words) * bound
-    high, low = product >> 32, product & _MASK
+    high = product >> 32
+    low = product & _MASK
     if low > (-bound & _MASK):
-        high += low + (next(words) * bound >> 32) > _MASK
+        carries = low + (next(words) * bound >> 32) > _MASK
+        if carries:
+            high += 1
     return high
 
 
-def _key(seed: int) -> tuple[int, ...]:
+def _derive_chacha_key(seed: int) -> tuple[int, ...]:
     words = []
     for _ in range(8):
         seed = (seed * 6364136223846793005 + 11634580027462260723) % (1 << 64)
         word = ((seed >> 18 ^ seed) >> 27) & _MASK
-        words.append(_rotated(word, 32 - (seed >> 59)))
+        words.append(_rotate_left(word, 32 - (seed >> 59)))
     return tuple(words)
 
 
-def _words(key: tuple[int, ...]) -> Iterator[int]:
-    """ChaCha's output, 32 bits at a time."""
+def _chacha_words(key: tuple[int, ...]) -> Iterator[int]:
+    """Yield ChaCha's output, 32 bits at a time."""
     block = 0
     while True:
         start = [*_CONSTANTS, *key, block & _MASK, block >> 32, 0, 0]
         state = start.copy()
         for _ in range(_ROUNDS // 2):
             for quarter in (*_COLUMNS, *_DIAGONALS):
-                _mix(state, *quarter)
+                _mix_quarter(state, *quarter)
         yield from ((a + b) & _MASK for a, b in zip(state, start, strict=True))
         block += 1
 
 
-def _mix(state: list[int], a: int, b: int, c: int, d: int) -> None:
-    for here, there, by, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-        state[here] = (state[here] + state[there]) & _MASK
-        state[by] = _rotated(state[by] ^ state[here], turn)
+def _mix_quarter(state: list[int], a: int, b: int, c: int, d: int) -> None:
+    for target, addend, mixed, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        state[target] = (state[target] + state[addend]) & _MASK
+        state[mixed] = _rotate_left(state[mixed] ^ state[target], bits)
 
 
-def _rotated(word: int, left: int) -> int:
-    left %= 32
-    return (word << left | word >> (32 - left)) & _MASK
+def _rotate_left(word: int, bits: int) -> int:
+    bits %= 32
+    return (word << bits | word >> (32 - bits)) & _MASK

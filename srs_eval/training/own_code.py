@@ -1,13 +1,13 @@
-"""Settings of the whole process that code of somebody's own may change, kept apart from all others.
+"""Isolate the settings of the whole process that user-supplied code may change.
 
 A model file may go to another folder, make double precision torch's default or seed numpy's random
-numbers. That is its affair, but these settings belong to the process: other models would be
-evaluated with them, and results be written to another place. So `kept_apart` surrounds every piece
-of such code. Within it, settings are as the code left them the last time; behind it, they are as
-they were before.
+numbers. It is free to do so, but these settings belong to the process: other models would be
+evaluated with them, and results would be written to another place. So `isolate_settings` surrounds
+every piece of such code. Within it, settings are as the code left them the last time; after it,
+they are as they were before.
 
-A library that the code is the first to import has the settings that it comes with afterwards: they
-are noted as soon as it is imported.
+A library that such code is the first to import has its original settings afterwards: they are
+noted as soon as it is imported.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ import numpy as np
 
 @dataclass(frozen=True)
 class _Setting:
-    """Something that all code of a process shares."""
+    """A setting that all code of a process shares."""
 
-    library: str  # there is nothing to set before it is imported
+    library: str  # before it is imported, there is nothing to set
     read: Callable[[], Any]
     write: Callable[[Any], object]
 
 
 def _working_folder() -> str | None:
-    """None where somebody has deleted it."""
+    """Return the working folder, or None if it has been deleted."""
     with suppress(OSError):
         return os.getcwd()
     return None
 
 
-def _go_to(folder: str | None) -> None:
+def _change_folder(folder: str | None) -> None:
     with suppress(OSError):
         if folder is not None and folder != _working_folder():
             os.chdir(folder)
 
 
-_STAYS = "NUMBA_NUM_THREADS"
-"""numba refuses another number once its threads have been started; no kernel of ours has any."""
+_FIXED_VARIABLE = "NUMBA_NUM_THREADS"
+"""numba refuses another number once its threads have been started; our kernels use no threads."""
 
 
 def _set_environment(variables: dict[str, str]) -> None:
-    for name in os.environ.keys() - variables.keys() - {_STAYS}:
+    for name in os.environ.keys() - variables.keys() - {_FIXED_VARIABLE}:
         del os.environ[name]
     for name, value in variables.items():
-        if name != _STAYS and os.environ.get(name) != value:
+        if name != _FIXED_VARIABLE and os.environ.get(name) != value:
             os.environ[name] = value
 
 
 def _numba_configuration() -> dict[str, Any]:
     from numba.core import config
 
-    named = {name: value for name, value in vars(config).items() if name.isupper()}
-    named.pop(_STAYS, None)
-    return named
+    values = {name: value for name, value in vars(config).items() if name.isupper()}
+    values.pop(_FIXED_VARIABLE, None)
+    return values
 
 
-def _set_numba_configuration(named: dict[str, Any]) -> None:
+def _set_numba_configuration(values: dict[str, Any]) -> None:
     from numba.core import config
 
-    for name, value in named.items():
+    for name, value in values.items():
         setattr(config, name, value)
 
 
 def _numba_threads() -> int | None:
-    """None where numba has started no threads: to ask it would start them."""
+    """Return numba's number of threads, or None if it has started none: asking would start them."""
     import numba
 
     parallel = sys.modules.get("numba.np.ufunc.parallel")
@@ -90,7 +90,7 @@ def _set_numba_threads(number: int | None) -> None:
     from numba.core import config
 
     if _numba_threads() is not None:
-        numba.set_num_threads(number or getattr(config, _STAYS))
+        numba.set_num_threads(number or getattr(config, _FIXED_VARIABLE))
 
 
 def _torch_settings() -> dict[str, Any]:
@@ -109,25 +109,25 @@ def _torch_settings() -> dict[str, Any]:
     }
 
 
-def _set_torch(settings: dict[str, Any]) -> None:
-    """Only what differs is set: a default device slows torch down, even if it is the usual one."""
+def _set_torch_settings(settings: dict[str, Any]) -> None:
+    """Set only what differs: a default device slows torch down, even if it is the usual one."""
     import torch
 
-    now = _torch_settings()
-    if now["dtype"] != settings["dtype"]:
+    current = _torch_settings()
+    if current["dtype"] != settings["dtype"]:
         torch.set_default_dtype(settings["dtype"])
-    if now["device"] != settings["device"]:
-        usual = settings["device"] == torch.device("cpu")
-        torch.set_default_device(None if usual else settings["device"])
-    if now["gradients"] != settings["gradients"]:
+    if current["device"] != settings["device"]:
+        is_cpu = settings["device"] == torch.device("cpu")
+        torch.set_default_device(None if is_cpu else settings["device"])
+    if current["gradients"] != settings["gradients"]:
         torch.set_grad_enabled(settings["gradients"])
-    if now["threads"] != settings["threads"]:
+    if current["threads"] != settings["threads"]:
         torch.set_num_threads(settings["threads"])
-    if now["precision"] != settings["precision"]:
+    if current["precision"] != settings["precision"]:
         torch.set_float32_matmul_precision(settings["precision"])
-    if now["deterministic"] != settings["deterministic"]:
-        on, only_warns = settings["deterministic"]
-        torch.use_deterministic_algorithms(on, warn_only=only_warns)
+    if current["deterministic"] != settings["deterministic"]:
+        is_deterministic, warn_only = settings["deterministic"]
+        torch.use_deterministic_algorithms(is_deterministic, warn_only=warn_only)
 
 
 def _torch_random() -> Any:
@@ -148,19 +148,19 @@ def _sklearn_settings() -> dict[str, Any]:
     return sklearn.get_config()
 
 
-def _set_sklearn(settings: dict[str, Any]) -> None:
+def _set_sklearn_settings(settings: dict[str, Any]) -> None:
     import sklearn
 
     sklearn.set_config(**settings)
 
 
 def _numpy_random() -> Any:
-    """The state of the random numbers that all code shares, which `np.random.seed` sets."""
+    """Return the state of the random numbers that all code shares, which `np.random.seed` sets."""
     return np.random.get_state(legacy=False)  # noqa: NPY002
 
 
 _SETTINGS: Sequence[_Setting] = (
-    _Setting("os", _working_folder, _go_to),
+    _Setting("os", _working_folder, _change_folder),
     _Setting("os", lambda: dict(os.environ), _set_environment),
     _Setting("random", random.getstate, random.setstate),
     _Setting("numpy", np.geterr, lambda errors: np.seterr(**errors)),
@@ -169,56 +169,56 @@ _SETTINGS: Sequence[_Setting] = (
     _Setting("numpy", _numpy_random, np.random.set_state),
     _Setting("numba", _numba_configuration, _set_numba_configuration),
     _Setting("numba", _numba_threads, _set_numba_threads),
-    _Setting("torch", _torch_settings, _set_torch),
+    _Setting("torch", _torch_settings, _set_torch_settings),
     _Setting("torch", _torch_random, _set_torch_random),
-    _Setting("sklearn", _sklearn_settings, _set_sklearn),
+    _Setting("sklearn", _sklearn_settings, _set_sklearn_settings),
 )
-_LAZY = frozenset(("numba", "torch", "sklearn"))
+_LAZY_LIBRARIES = frozenset(("numba", "torch", "sklearn"))
 
 _Values = dict[_Setting, Any]
-_left_by: dict[Hashable, _Values] = {}
+_settings_of_owner: dict[Hashable, _Values] = {}
 """The settings as each owner's code has left them."""
-_running: ContextVar[Hashable] = ContextVar("_running", default=None)
-"""Whose code is running; None for nobody's."""
+_running_owner: ContextVar[Hashable] = ContextVar("_running_owner", default=None)
+"""The owner of the code that is running; None for code without an owner."""
 
 
 @contextmanager
-def kept_apart(owner: Hashable | None) -> Iterator[None]:
-    """Run an owner's code with its own settings of the process; afterwards they are as before.
+def isolate_settings(owner: Hashable | None) -> Iterator[None]:
+    """Run an owner's code with its own settings of the process, then restore the old ones.
 
-    An owner is whatever tells one model file from another. None is the code of a notebook: it runs
-    with the settings that there are.
+    An owner is a value that distinguishes one model file from another. None stands for the code of
+    a notebook, which runs with the current settings.
     """
-    if owner is not None and _running.get() == owner:
+    if owner is not None and _running_owner.get() == owner:
         yield
         return
-    before = _read()
-    imports = _FirstImports(before)
-    token = _running.set(owner)
+    original_settings = _read_settings()
+    imports = _FirstImports(original_settings)
+    token = _running_owner.set(owner)
     sys.meta_path.insert(0, imports)
     try:
-        _write(_left_by.get(owner, {}))
+        _write_settings(_settings_of_owner.get(owner, {}))
         yield
     finally:
         sys.meta_path.remove(imports)
-        _running.reset(token)
+        _running_owner.reset(token)
         if owner is not None:
-            _left_by[owner] = _read()
-        _write(before)
+            _settings_of_owner[owner] = _read_settings()
+        _write_settings(original_settings)
 
 
-def _read() -> _Values:
-    """All settings of what is imported."""
-    return {each: each.read() for each in _SETTINGS if _is_imported(each.library)}
+def _read_settings() -> _Values:
+    """Read the settings of all imported libraries."""
+    return {setting: setting.read() for setting in _SETTINGS if _is_imported(setting.library)}
 
 
-def _write(values: _Values) -> None:
+def _write_settings(values: _Values) -> None:
     for setting, value in values.items():
         setting.write(value)
 
 
 def _is_imported(library: str) -> bool:
-    """Whether a library is there; one that is just being imported is not."""
+    """Return whether a library has been imported; one that is just being imported has not."""
     module = sys.modules.get(library)
     if module is None:
         return False
@@ -226,18 +226,18 @@ def _is_imported(library: str) -> bool:
 
 
 class _FirstImports(MetaPathFinder):
-    """Notes the settings that libraries come with, right behind their first import."""
+    """Notes the original settings of libraries, right after their first import."""
 
     def __init__(self, values: _Values) -> None:
         self._values = values
-        self._awaited = {name for name in _LAZY if name not in sys.modules}
+        self._awaited = {name for name in _LAZY_LIBRARIES if name not in sys.modules}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name not in self._awaited:
             return None
-        self._awaited.remove(name)  # so that the others find it
+        self._awaited.remove(name)  # so that the other finders find it
         spec = find_spec(name)
         if spec is None or spec.loader is None:
             return None

@@ -1,9 +1,9 @@
 """Training of recurrent models, as srs-benchmark and fsrs-optimizer train them.
 
-A recurrent model is a state per card, a step per review and a forgetting curve. Its
+A recurrent model consists of a state per card, a step per review and a forgetting curve. Its
 file writes each of these once, in the notation of its source, from the operations of
 `srs_eval.training.elementwise`, and describes the rest in a `RecurrentModel`; `Trainable`
-makes `fit` and `predict` of it. Gradients are derived (`tracing`).
+turns it into `fit` and `predict`. Gradients are derived (`tracing`).
 
 The signatures, with state as a tuple of `states` values and `w` the parameters followed by
 the constants:
@@ -33,21 +33,21 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import Gradient, Int32Array, as_function, packed
+from srs_eval.training.compile import Gradient, Int32Array, pack, to_function
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import (
-    batch_seed,
-    by_trial,
-    length_order,
-    permutations,
-    training_rows,
+    compute_batch_seed,
+    draw_permutations,
+    select_training_rows,
+    sort_by_length,
+    spread_over_trials,
 )
-from srs_eval.training.trie import TrieBatches, history_trie, trie_batches
+from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 
-_TAPED = ("success", "failure", "same_day")  # steps that leave something for their gradients
+_TAPED = ("success", "failure", "same_day")  # steps that save values for their gradients
 _Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
-_ONE = np.zeros(1, np.int64)  # the order of a single batch
+_SINGLE_BATCH = np.zeros(1, np.int64)  # the order of a single batch
 
 
 @dataclass(frozen=True)
@@ -57,62 +57,64 @@ class RecurrentModel:
     name: str  # an identifier, unique among models
     states: int
     default: tuple[float, ...]
-    lower: tuple[float, ...]  # parameters are held within these after every step
+    lower: tuple[float, ...]  # parameters are clipped to these bounds after every step
     upper: tuple[float, ...]
     first: Callable[..., Any]
     success: Callable[..., Any]
     failure: Callable[..., Any]
     recall: Callable[..., Any]
     same_day: Callable[..., Any] | None = None
-    """None: success and failure serve delta_t < 1 too."""
+    """Step for delta_t < 1; None if success and failure serve it, too."""
     constants: tuple[float, ...] = ()  # values that follow the parameters in w
     deviation: tuple[float, ...] | None = None
-    """Standard deviations; the loss has gamma * sum(((w - start) / deviation)^2)."""
+    """Standard deviations; the loss contains gamma * sum(((w - start) / deviation)^2)."""
     frozen: tuple[int, ...] = ()  # parameters whose gradient is set to 0
     not_below: tuple[tuple[int, int], ...] = ()
-    """Pairs (k, j): after the bounds, in this order, w[k] is raised to w[j] where lower."""
+    """Pairs (k, j): after the bounds, in this order, w[k] is raised to w[j] if it is lower."""
     later_only: tuple[int, ...] = ()
     """Parameters that only second and later reviews use. A batch of first reviews alone gives
-    torch no gradient for them, so its Adam passes them by: no step, and none is counted."""
+    torch no gradient for them, so its Adam skips them: it makes and counts no step."""
     learning_rate: float = 4e-2
     betas: tuple[float, float] = (0.9, 0.999)  # Adam's
     batch_size: int | None = None  # None: the protocol's
     epochs: int = 5
     decimals: int | None = 4  # of the kept parameters
     tie_order: Literal["stable", "quicksort"] = "stable"
-    """How training rows of equal history length are ordered before they are cut into
-    batches: fsrs-optimizer 6 sorts stably, 5 (and so other.py) by numpy's quicksort."""
-    trained_on: Callable[[Trials, IntArray], IntArray] | None = None
-    """Which of the positions batches are made of; all count for the best epoch."""
+    """Order of training rows with equal history length, before they are cut into batches:
+    fsrs-optimizer 6 sorts stably, 5 (and so other.py) by numpy's quicksort."""
+    select_rows: Callable[[Trials, IntArray], IntArray] | None = None
+    """Selects the positions that batches are made of; all positions count for the best epoch."""
     keep: Literal["best", "last"] = "best"
     """The parameters of the epoch with the least training loss, or the last ones."""
-    cut: Callable[[Trials, IntArray, int], list[IntArray]] | None = None
-    """How rows become batches of a size. None: by history length (`tie_order`)."""
-    orders: Callable[[int, int], Iterator[IntArray]] = permutations
-    """The order of batches in each epoch, from their number and a seed."""
+    make_batches: Callable[[Trials, IntArray, int], list[IntArray]] | None = None
+    """Cuts rows into batches of a size. None: by history length (`tie_order`)."""
+    draw_orders: Callable[[int, int], Iterator[IntArray]] = draw_permutations
+    """Draws the order of batches for each epoch, from their number and a seed."""
     penalty: Callable[[FloatArray, FloatArray], float] | None = None
-    """A further term of the loss for each item: of w (p + constants,); adds its gradient to the
-    second argument (p,)."""
+    """A further term of the loss for each item, a function of w (p + constants,). It adds its
+    gradient to the second argument (p,)."""
     anneals_over: Literal["batches", "sizes"] = "batches"
-    """The learning rate comes to 0 after so many steps an epoch: the batches there are, or
+    """Steps per epoch on which the learning rate's decay to 0 is based: the number of batches, or
     rows // batch size + 1."""
 
     @property
     def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
-        """What `fit_recurrent` can be set to by the context."""
-        return (
+        """Return the hyperparameters of `fit_recurrent` that the context can set."""
+        settings = [
             hyperparameters.learning_rate(self.learning_rate),
             hyperparameters.epochs(self.epochs),
             hyperparameters.batch_size(self.batch_size),
-            *((_GAMMA,) if self.deviation is not None else ()),
-            replace(_KEEP, default=self.keep),
-            hyperparameters.SEED,
-        )
+        ]
+        if self.deviation is not None:
+            settings.append(_GAMMA)
+        settings.append(replace(_KEEP, default=self.keep))
+        settings.append(hyperparameters.SEED)
+        return tuple(settings)
 
 
-ITERATIONS = hyperparameters.Hyperparameter("iterations", 200, 20.0, 1, 10_000, whole=True)
-"""Of L-BFGS-B, at most: for `Model.hyperparameters` of a model with `minimiser="lbfgs"`."""
-_NOT_FINITE = 1e6  # stands for a loss that is no number
+ITERATIONS = hyperparameters.Hyperparameter("iterations", 200, 20.0, 1, 10_000, is_integer=True)
+"""Most steps of L-BFGS-B: for `Model.hyperparameters` of a model with `minimiser="lbfgs"`."""
+_NOT_FINITE = 1e6  # replaces a loss that is not finite
 _GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
 _KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
 """The parameters of the best epoch (stopping early) or of the last."""
@@ -120,15 +122,15 @@ START = hyperparameters.Hyperparameter("start", "fitted", choices=("fitted", "de
 """Training begins at fitted initial stabilities, or at the default parameters."""
 
 
-class Descent(NamedTuple):
-    """The state of Adam and what it needs to know (arrays of p parameters)."""
+class AdamState(NamedTuple):
+    """The state and the settings of Adam (arrays of p parameters)."""
 
     lower: FloatArray
     upper: FloatArray
     start: FloatArray
     pull: FloatArray  # gamma / deviation^2
-    slope: FloatArray  # (p,) of the model's own penalty, for each item
-    penalised: int  # whether it has one
+    slope: FloatArray  # (p,) gradient of the model's own penalty, for each item
+    penalised: int  # whether the model has a penalty
     free: FloatArray  # 0.0 where frozen
     mean: FloatArray  # running mean of the gradient
     square: FloatArray  # running mean of its square
@@ -139,24 +141,24 @@ class Descent(NamedTuple):
     beta_square: float
     not_below: IntArray  # (pairs, 2)
     pairs: int
-    idle: Int32Array  # (b, p) 1 where a batch passes a parameter by; empty where none does
+    idle: Int32Array  # (b, p) 1 where a batch skips a parameter; empty if no batch does
     any_idle: int
-    passed_by: IntArray  # (p,) how often, so far
+    passed_by: IntArray  # (p,) steps that were skipped so far
 
 
-class Scratch(NamedTuple):
+class RecurrentScratch(NamedTuple):
     state: FloatArray  # (states, room)
     bar: FloatArray  # (states, room)
     room: int  # for nodes
     w_bar: FloatArray  # (p, LANES)
     recall: FloatArray  # (targets,) of the batches last visited
-    tape: FloatArray  # what the steps of a batch leave for their gradients
+    tape: FloatArray  # values that the steps of a batch save for their gradients
 
 
-def _new_descent(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> Descent:
-    """Adam before its first step, without bounds, pull or parameters that rest."""
+def _new_adam_state(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> AdamState:
+    """Return Adam's state before its first step, without bounds, pull or idle parameters."""
     p = len(start)
-    return Descent(
+    return AdamState(
         lower=np.full(p, -np.inf),
         upper=np.full(p, np.inf),
         start=start,
@@ -187,82 +189,102 @@ def fit_recurrent(
     start: Sequence[float],
     context: Context,
 ) -> list[float]:
-    """Parameters with the least training loss among those after each epoch, or the last ones.
+    """Return the parameters of the epoch with the least training loss, or those of the last one.
 
-    `train` are positions in the trials in review order, `weights` theirs; `start`
-    is where training begins and what the penalty pulls to. Longest history and gamma
-    are the protocol's, batch size too unless the model has its own. Raises NotEnoughData where
-    all histories are too long.
+    `train` are positions in the trials in review order and `weights` their weights; training begins
+    at `start`, and the penalty pulls towards it. The longest history and gamma are the protocol's,
+    and so is the batch size unless the model has its own. Raises NotEnoughData if all histories are
+    too long.
     """
     protocol = trials.protocol
-    given = context.hyperparameters
-    kinds = {"learning_rate": float, "keep": str, "epochs": int, "batch_size": int}
-    as_set: dict[str, Any] = {name: kinds[name](given[name]) for name in kinds if name in given}
-    model = replace(model, **as_set)
-    gamma = float(given.get("gamma", protocol.gamma))
-    rows = training_rows(trials, train)
-    weight_of = by_trial(trials, train, weights)
-    batched = rows if model.trained_on is None else model.trained_on(trials, rows)
+    settings = context.hyperparameters
+    types = {"learning_rate": float, "keep": str, "epochs": int, "batch_size": int}
+    changes: dict[str, Any] = {
+        name: to_type(settings[name]) for name, to_type in types.items() if name in settings
+    }
+    model = replace(model, **changes)
+    gamma = float(settings.get("gamma", protocol.gamma))
+    rows = select_training_rows(trials, train)
+    weight_of = spread_over_trials(trials, train, weights)
+    batched = rows if model.select_rows is None else model.select_rows(trials, rows)
     if not len(batched):
         raise NotEnoughData("no reviews to train on")
-    size, epochs = model.batch_size or protocol.batch_size, model.epochs
-    if model.cut is None:
+    size = model.batch_size or protocol.batch_size
+    epochs = model.epochs
+    if model.make_batches is None:
         if model.tie_order == "quicksort":
-            order = length_order(trials, batched)
+            order = sort_by_length(trials, batched)
         else:  # a radix sort
             length = trials.sequence_length[batched].astype(np.int16)
             order = batched[np.argsort(length, kind="stable")]
-        parts = [order[k : k + size] for k in range(0, len(order), size)]
+        batch_rows = [order[k : k + size] for k in range(0, len(order), size)]
     else:
-        parts = model.cut(trials, batched, size)
+        batch_rows = model.make_batches(trials, batched, size)
     trie = history_trie(trials, model.same_day is not None)
-    batches = trie_batches(trie, trials, parts, weight_of)
-    whole = trie_batches(trie, trials, [rows], weight_of)
+    batches = cut_batches(trie, trials, batch_rows, weight_of)
+    all_rows = cut_batches(trie, trials, [rows], weight_of)
 
-    run = _kernel_of(model)
+    run_pass = _kernel_of_model(model)
     p = len(model.default)
     first = np.array(start, np.float64)
-    w = _values(model, first)
-    steps = epochs * (len(parts) if model.anneals_over == "batches" else len(rows) // size + 1)
-    descent = _descent(model, first, parts, trials.sequence_length, len(rows), steps, gamma)
-    scratch = _scratch(model, (batches,), (whole,))
-    training = packed(batches), packed(descent), packed(scratch)
-    evaluation = packed(whole), training[1], training[2]
-    orders = model.orders(len(parts), batch_seed(context))
-    best, best_loss = first, np.inf
+    w = _parameters_and_constants(model, first)
+    if model.anneals_over == "batches":
+        steps = epochs * len(batch_rows)
+    else:
+        steps = epochs * (len(rows) // size + 1)
+    descent = _prepare_adam_state(
+        model, first, batch_rows, trials.sequence_length, len(rows), steps, gamma
+    )
+    scratch = _make_scratch(model, (batches,), (all_rows,))
+    batches_table = pack(batches)
+    all_rows_table = pack(all_rows)
+    descent_table = pack(descent)
+    scratch_table = pack(scratch)
+    orders = model.draw_orders(len(batch_rows), compute_batch_seed(context))
+    best = first
+    best_loss = np.inf
     for epoch in range(epochs + 1):
         loss = -np.inf
         if model.keep == "best":
-            loss = run(_ONE, -1, w, *evaluation)
+            loss = run_pass(_SINGLE_BATCH, -1, w, all_rows_table, descent_table, scratch_table)
             loss = (loss + float(np.sum(descent.pull * np.square(w[:p] - first)))) / len(rows)
         if loss < best_loss or model.keep == "last":
-            best, best_loss = w[:p].copy(), loss
+            best = w[:p].copy()
+            best_loss = loss
         context.tick(epoch / epochs)
-        if epoch < epochs and model.penalty is None:
-            run(next(orders), epoch * len(parts), w, *training)
-        elif epoch < epochs and model.penalty is not None:
-            for done, batch in enumerate(next(orders), start=epoch * len(parts)):
+        if epoch == epochs:
+            break
+        done = epoch * len(batch_rows)
+        if model.penalty is None:
+            run_pass(next(orders), done, w, batches_table, descent_table, scratch_table)
+        else:
+            for batch in next(orders):
                 descent.slope.fill(0.0)
                 model.penalty(w, descent.slope)
-                run(np.array([batch]), done, w, *training)
-    kept = best.tolist()
+                order = np.array([batch])
+                run_pass(order, done, w, batches_table, descent_table, scratch_table)
+                done += 1
+    parameters = best.tolist()
     if model.decimals is None:
-        return kept
-    return [round(value, model.decimals) for value in kept]
+        return parameters
+    return [round(value, model.decimals) for value in parameters]
 
 
-def _descent(
+def _prepare_adam_state(
     model: RecurrentModel,
     start: FloatArray,
-    parts: Sequence[IntArray],
-    length: IntArray,
+    batches: Sequence[IntArray],
+    lengths: IntArray,
     rows: int,
     steps: int,
     gamma: float,
-) -> Descent:
-    """Before the first of `steps` steps on these batches of `rows` rows; histories' `length`."""
-    shares = np.array([len(part) for part in parts]) / rows
-    descent = _new_descent(start, shares, rate=model.learning_rate, steps=steps)._replace(
+) -> AdamState:
+    """Return Adam's state before the first of `steps` steps on these batches.
+
+    `rows` is the number of rows, `lengths` are the lengths of the histories.
+    """
+    shares = np.array([len(batch) for batch in batches]) / rows
+    descent = _new_adam_state(start, shares, rate=model.learning_rate, steps=steps)._replace(
         lower=np.array(model.lower, np.float64),
         upper=np.array(model.upper, np.float64),
         penalised=int(model.penalty is not None),
@@ -276,17 +298,17 @@ def _descent(
         descent.pull[:] = gamma / np.square(np.array(model.deviation))
     if not model.later_only:
         return descent
-    idle = np.zeros((len(parts), len(start)), np.int32)
-    of_firsts = [int(length[part].max()) == 1 for part in parts]
-    idle[np.ix_(of_firsts, model.later_only)] = 1
+    idle = np.zeros((len(batches), len(start)), np.int32)
+    has_first_reviews_only = [int(lengths[batch].max()) == 1 for batch in batches]
+    idle[np.ix_(has_first_reviews_only, model.later_only)] = 1
     return descent._replace(idle=idle, any_idle=1)
 
 
 class SummedLoss:
     """Log loss summed over the positions `index`, in nats, as a function of parameters w (p,).
 
-    For searches other than the training above: no penalty and no bounds. `weights` (n,) are those
-    of all trials, 1 where None.
+    It serves searches other than the training above, without penalty or bounds. `weights` (n,) are
+    the weights of all trials; None stands for 1.
     """
 
     def __init__(
@@ -298,34 +320,35 @@ class SummedLoss:
     ) -> None:
         p = len(model.default)
         trie = history_trie(trials, model.same_day is not None)
-        batches = trie_batches(trie, trials, [index], weights)
+        batches = cut_batches(trie, trials, [index], weights)
         # A step of length 0, whose running mean is the gradient itself (beta 0).
-        still = _new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
-        self._still = still._replace(beta_mean=0.0)
-        self._w = _values(model, np.zeros(p))
-        self._pass = _kernel_of(model)
-        self._kept = batches, self._still, _scratch(model, (batches,))
-        self._tables = [packed(each) for each in self._kept]  # addresses of what is kept
+        descent = _new_adam_state(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+        self._descent = descent._replace(beta_mean=0.0)
+        self._w = _parameters_and_constants(model, np.zeros(p))
+        self._pass = _kernel_of_model(model)
+        # The tables hold addresses of these records' arrays, which must live as long.
+        self._records = (batches, self._descent, _make_scratch(model, (batches,)))
+        self._tables = [pack(record) for record in self._records]
 
     def value(self, w: FloatArray) -> float:
         self._w[: len(w)] = w
-        return float(self._pass(_ONE, -1, self._w, *self._tables))
+        return float(self._pass(_SINGLE_BATCH, -1, self._w, *self._tables))
 
     def gradient(self, w: FloatArray) -> FloatArray:
-        """(p,)"""
+        """Return the gradient (p,)."""
         self._w[: len(w)] = w
-        self._still.mean.fill(0.0)  # what was not finite must not stay
-        self._still.square.fill(0.0)
-        self._pass(_ONE, 0, self._w, *self._tables)
-        return self._still.mean.copy()
+        self._descent.mean.fill(0.0)  # values that were not finite must not stay
+        self._descent.square.fill(0.0)
+        self._pass(_SINGLE_BATCH, 0, self._w, *self._tables)
+        return self._descent.mean.copy()
 
 
 class TrainingLoss:
-    """What a training lowers, a mean over its rows, as a function of parameters w (p,).
+    """The loss that training minimises, a mean over its rows, as a function of parameters w (p,).
 
-    It is the weighted log loss, with the model's pull towards `centre` and its own penalty.
-    `train`, `weights` and `context` are those of `fit`. Raises NotEnoughData where all histories
-    are too long.
+    It is the weighted log loss, with the model's pull towards `centre` and the model's own penalty.
+    `train`, `weights` and `context` are the arguments of `fit`. Raises NotEnoughData if all
+    histories are too long.
     """
 
     def __init__(
@@ -337,9 +360,9 @@ class TrainingLoss:
         centre: Sequence[float],
         context: Context,
     ) -> None:
-        rows = training_rows(trials, train)
-        if model.trained_on is not None:
-            rows = model.trained_on(trials, rows)
+        rows = select_training_rows(trials, train)
+        if model.select_rows is not None:
+            rows = model.select_rows(trials, rows)
         if not len(rows):
             raise NotEnoughData("no reviews to train on")
         self._model = model
@@ -349,21 +372,23 @@ class TrainingLoss:
         if model.deviation is not None:
             gamma = float(context.hyperparameters.get("gamma", trials.protocol.gamma))
             self._pull = gamma / np.square(np.array(model.deviation))
-        self._summed = SummedLoss(model, trials, rows, by_trial(trials, train, weights))
+        self._summed = SummedLoss(model, trials, rows, spread_over_trials(trials, train, weights))
 
     def value_and_gradient(self, w: FloatArray) -> tuple[float, FloatArray]:
         """Return the loss at w, and its gradient (p,)."""
-        away = w - self._centre
-        value = self._summed.value(w) + float(np.sum(self._pull * np.square(away)))
-        gradient = self._summed.gradient(w) + 2.0 * self._pull * away
+        distance = w - self._centre
+        value = self._summed.value(w) + float(np.sum(self._pull * np.square(distance)))
+        gradient = self._summed.gradient(w) + 2.0 * self._pull * distance
         if self._model.penalty is not None:
             slope = np.zeros(len(w))
-            value += self._rows * self._model.penalty(_values(self._model, w), slope)
+            value += self._rows * self._model.penalty(
+                _parameters_and_constants(self._model, w), slope
+            )
             gradient += self._rows * slope
         return value / self._rows, gradient / self._rows
 
 
-def fit_by_lbfgs(
+def fit_recurrent_by_lbfgs(
     model: RecurrentModel,
     trials: Trials,
     train: IntArray,
@@ -375,30 +400,30 @@ def fit_by_lbfgs(
 
     L-BFGS-B (Byrd, Lu, Nocedal and Zhu, 1995), on all rows at once, ends where no step lowers the
     loss any more. It needs neither a learning rate nor a number of epochs; `weights`, `start` and
-    errors are those of `fit_recurrent`. Raises ValueError for a model with `not_below`, which are
-    no bounds.
+    errors are as in `fit_recurrent`. Raises ValueError for a model with `not_below`, which is not a
+    bound.
     """
     if model.not_below:
         raise ValueError('minimiser="lbfgs" knows bounds only: leave not_below out')
     loss = TrainingLoss(model, trials, train, weights, start, context)
-    iterations = ITERATIONS.integer(context)
-    w = lower_by_lbfgs(model, loss, start, iterations, context)
+    iterations = ITERATIONS.integer_in(context)
+    w = minimise_by_lbfgsb(model, loss, start, iterations, context)
     decimals = model.decimals
     if decimals is None:
         return w.tolist()
     return [round(value, decimals) for value in w.tolist()]
 
 
-def lower_by_lbfgs(
+def minimise_by_lbfgsb(
     model: RecurrentModel,
     loss: TrainingLoss,
     start: Sequence[float],
     iterations: int,
     context: Context,
 ) -> FloatArray:
-    """Return the parameters (p,) to which at most so many steps of L-BFGS-B lead from `start`.
+    """Return the parameters (p,) after at most `iterations` steps of L-BFGS-B from `start`.
 
-    They stay within the model's bounds, and frozen ones where they are.
+    They stay within the model's bounds, and frozen parameters keep their values.
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
@@ -421,7 +446,7 @@ def lower_by_lbfgs(
     lower[frozen] = first[frozen]
     upper[frozen] = first[frozen]
     with threadpool_limits(1):  # with more, most of the time goes to threads
-        found = minimize(
+        result = minimize(
             objective,
             first,
             jac=True,
@@ -429,23 +454,23 @@ def lower_by_lbfgs(
             bounds=np.stack([lower, upper], axis=1),
             options={"maxiter": iterations, "maxfun": 2 * iterations},
         )
-    best = np.asarray(found.x, np.float64)
+    best = np.asarray(result.x, np.float64)
     return best if objective(best)[0] < objective(first)[0] else first
 
 
 def predict_recurrent(
     model: RecurrentModel, trials: Trials, parameters: Sequence[float], index: IntArray
 ) -> FloatArray:
-    """Probability of recall at the positions `index` (same shape)."""
+    """Return the probability of recall at the positions `index` (same shape)."""
     if not len(index):
         return np.empty(0)
     trie = history_trie(trials, model.same_day is not None)
-    whole = trie_batches(trie, trials, [index])
-    w = _values(model, parameters)
-    scratch = _scratch(model, (), (whole,))
-    idle = np.zeros(len(Descent._fields), np.int64)
-    _kernel_of(model)(_ONE, -1, w, packed(whole), idle, packed(scratch))
-    return scratch.recall[whole.target]
+    batch = cut_batches(trie, trials, [index])
+    w = _parameters_and_constants(model, parameters)
+    scratch = _make_scratch(model, (), (batch,))
+    no_descent = np.zeros(len(AdamState._fields), np.int64)
+    _kernel_of_model(model)(_SINGLE_BATCH, -1, w, pack(batch), no_descent, pack(scratch))
+    return scratch.recall[batch.target]
 
 
 @dataclass(frozen=True)
@@ -453,54 +478,58 @@ class Trainable:
     """`fit` and `predict` of a recurrent model, as `Model` takes them."""
 
     model: Callable[[Trials, Context], RecurrentModel]
-    """The same for all trials, or with the bounds and constants that these ask for."""
+    """Returns the model: one for all trials, or one with bounds and constants for these trials."""
     start: Callable[[Trials, IntArray, FloatArray, Context], Sequence[float]] | None = None
-    """Where training begins; its arguments are those of `fit`. None: at the default."""
-    start_will_do: bool = False
-    """Whether it is returned where there is nothing to train on; else NotEnoughData is raised."""
+    """Returns the parameters at which training begins, from the arguments of `fit`. None: the
+    default parameters."""
+    falls_back_to_start: bool = False
+    """Return the start if there is nothing to train on; else NotEnoughData is raised."""
     minimiser: Literal["adam", "lbfgs"] = "adam"
-    """What lowers the loss. "adam": a few epochs of Adam, as srs-benchmark trains FSRS, which find
-    the least loss of models that begin close to it. "lbfgs": L-BFGS until nothing is left to gain;
-    it uses none of `learning_rate`, `epochs`, `batch_size` and `keep`."""
+    """The method that minimises the loss. "adam": a few epochs of Adam, as srs-benchmark trains
+    FSRS, which find the least loss of models that begin close to it. "lbfgs": L-BFGS until nothing
+    is left to gain; it uses none of `learning_rate`, `epochs`, `batch_size` and `keep`."""
 
     def fit(
         self, trials: Trials, train: IntArray, weights: FloatArray, context: Context
     ) -> list[float]:
-        """See `fit_recurrent` and `fit_by_lbfgs`."""
+        """Fit the model; see `fit_recurrent` and `fit_recurrent_by_lbfgs`."""
         model = self.model(trials, context)
         start: Sequence[float] = model.default
-        if self.start is not None and START.of(context) == "fitted":
+        if self.start is not None and START.value_in(context) == "fitted":
             start = self.start(trials, train, weights, context)
         try:
-            fit = fit_by_lbfgs if self.minimiser == "lbfgs" else fit_recurrent
+            fit = fit_recurrent_by_lbfgs if self.minimiser == "lbfgs" else fit_recurrent
             return fit(model, trials, train, weights, start, context)
         except NotEnoughData:
-            if not self.start_will_do:
+            if not self.falls_back_to_start:
                 raise
             return list(start)
 
     def predict(
         self, trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
     ) -> FloatArray:
-        """See `predict_recurrent`."""
+        """Predict recall; see `predict_recurrent`."""
         return predict_recurrent(self.model(trials, context), trials, parameters, index)
 
 
-def _values(model: RecurrentModel, parameters: Sequence[float] | FloatArray) -> FloatArray:
-    """w: the parameters followed by the constants."""
+def _parameters_and_constants(
+    model: RecurrentModel, parameters: Sequence[float] | FloatArray
+) -> FloatArray:
+    """Return w: the parameters followed by the constants."""
     return np.array([*parameters, *model.constants], np.float64)
 
 
-def _scratch(
-    model: RecurrentModel, learned: Sequence[TrieBatches], evaluated: Sequence[TrieBatches] = ()
-) -> Scratch:
-    """Room for batches that are trained on and for others that are only evaluated."""
-    nodes = max(_nodes(batches) for batches in (*learned, *evaluated))
-    targets = max(len(batches.target_node) for batches in (*learned, *evaluated))
-    taped = max((_nodes(batches) for batches in learned), default=LANES)
-    p, constants = len(model.default), len(model.constants)
-    tape = _tape_length(_steps(model), model.states, p, constants)
-    return Scratch(
+def _make_scratch(
+    model: RecurrentModel, trained: Sequence[TrieBatches], evaluated: Sequence[TrieBatches] = ()
+) -> RecurrentScratch:
+    """Allocate memory for batches that are trained on and for others that are only evaluated."""
+    nodes = max(_largest_batch_nodes(batches) for batches in (*trained, *evaluated))
+    targets = max(len(batches.target_node) for batches in (*trained, *evaluated))
+    taped = max((_largest_batch_nodes(batches) for batches in trained), default=LANES)
+    p = len(model.default)
+    constants = len(model.constants)
+    tape = _compute_tape_length(_steps_of_model(model), model.states, p, constants)
+    return RecurrentScratch(
         state=np.empty((model.states, nodes)),
         bar=np.empty((model.states, nodes)),
         room=nodes,
@@ -510,81 +539,94 @@ def _scratch(
     )
 
 
-def _nodes(batches: TrieBatches) -> int:
-    """In the largest batch."""
+def _largest_batch_nodes(batches: TrieBatches) -> int:
+    """Return the number of nodes in the largest batch."""
     return int(np.diff(batches.first_node).max())
 
 
-def _kernel_of(model: RecurrentModel) -> Any:
-    """The model's compiled kernel."""
-    return _kernel(
-        model.name, _steps(model), model.states, len(model.default), len(model.constants)
+def _kernel_of_model(model: RecurrentModel) -> Any:
+    """Return the model's compiled kernel."""
+    return _compile_kernel(
+        model.name, _steps_of_model(model), model.states, len(model.default), len(model.constants)
     )
 
 
-def _steps(model: RecurrentModel) -> _Steps:
-    names = ("first", "success", "failure", "recall", "same_day")
-    return tuple((name, step) for name in names if (step := getattr(model, name)) is not None)
+def _steps_of_model(model: RecurrentModel) -> _Steps:
+    steps = [
+        ("first", model.first),
+        ("success", model.success),
+        ("failure", model.failure),
+        ("recall", model.recall),
+    ]
+    if model.same_day is not None:
+        steps.append(("same_day", model.same_day))
+    return tuple(steps)
 
 
 @cache
-def _kernel(name: str, steps: _Steps, states: int, parameters: int, constants: int) -> Any:
-    """The same for all bounds, constants and training set-ups."""
+def _compile_kernel(name: str, steps: _Steps, states: int, parameters: int, constants: int) -> Any:
+    """Compile the kernel, which is the same for all bounds, constants and training set-ups."""
     import re
 
-    from srs_eval.training.compile import specialised
+    from srs_eval.training.compile import specialise
     from srs_eval.training.sweeps import recurrent_pass
 
     _check_states(steps, states, parameters + constants)
-    named: dict[str, Any] = {**dict(steps), **_gradients(steps, parameters)}
-    return specialised(
+    all_steps: dict[str, Any] = {**dict(steps), **_gradients_of_steps(steps, parameters)}
+    return specialise(
         recurrent_pass,
         re.sub(r"\W", "_", name),
-        {f"_{key}": step for key, step in named.items()},
+        {f"_{key}": step for key, step in all_steps.items()},
         {
             "_STATES": states,
             "_PARAMETERS": parameters,
             "_VALUES": parameters + constants,
             "_HAS_SAME_DAY": int("same_day" in dict(steps)),
-            "_TAPE": _tape_length(steps, states, parameters, constants),
+            "_TAPE": _compute_tape_length(steps, states, parameters, constants),
         },
         taped=[f"_{key}" for key, _ in steps if key in _TAPED],
     )
 
 
 def _check_states(steps: _Steps, states: int, values: int) -> None:
-    """Raises TypeError where a step, called with ones, returns no tuple of so many states."""
-    state, w = (1.0,) * states, np.ones(values)
+    """Raise TypeError if a step, called with ones, does not return a tuple of so many states."""
+    state = (1.0,) * states
+    w = np.ones(values)
     for key, step in steps:
         if key == "recall":
             continue
         with np.errstate(all="ignore"):
-            found = step(1.0, w) if key == "first" else step(state, 1.0, 1.0, w)
-        if not isinstance(found, tuple) or len(found) != states:
+            result = step(1.0, w) if key == "first" else step(state, 1.0, 1.0, w)
+        if not isinstance(result, tuple) or len(result) != states:
             raise TypeError(f"{step.__name__} returns no tuple of {states} (states={states})")
 
 
-def _gradients(steps: _Steps, parameters: int) -> dict[str, Gradient]:
-    """Of the steps, by the state and by the parameters."""
+def _gradients_of_steps(steps: _Steps, parameters: int) -> dict[str, Gradient]:
+    """Return the gradients of the steps by the state and by the parameters."""
     import inspect
 
-    found = {}
+    gradients = {}
     for key, step in steps:
         names = tuple(inspect.signature(step).parameters)
-        state = {"first": (), "recall": names[1:2]}.get(key, names[:1])
-        found[f"{key}_adjoint"] = Gradient(step, state, names[-1], parameters)
-    return found
+        if key == "first":  # it has no state
+            state_name: tuple[str, ...] = ()
+        elif key == "recall":
+            state_name = names[1:2]
+        else:
+            state_name = names[:1]
+        gradients[f"{key}_adjoint"] = Gradient(step, state_name, names[-1], parameters)
+    return gradients
 
 
 @cache
-def _tape_length(steps: _Steps, states: int, parameters: int, constants: int) -> int:
-    """Numbers on the tape for each node."""
-    from srs_eval.training.tracing import tape_length
+def _compute_tape_length(steps: _Steps, states: int, parameters: int, constants: int) -> int:
+    """Return how many numbers the tape holds for each node."""
+    from srs_eval.training.tracing import compute_tape_length
 
-    gradients = _gradients(steps, parameters)
+    gradients = _gradients_of_steps(steps, parameters)
     return max(
-        tape_length(
-            step, as_function(gradients[f"{key}_adjoint"]), (states, 0, 0), parameters + constants
+        compute_tape_length(
+            step, to_function(gradients[f"{key}_adjoint"]), (states, 0, 0), parameters + constants
         )
         for key, step in steps
         if key in _TAPED

@@ -19,144 +19,182 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.reviews import FloatArray, IntArray, run_begins
-from srs_eval.training.compile import compiled, specialised
-from srs_eval.training.rwkv_inputs import Array32, Inputs, Network, Stack
+from srs_eval.data.reviews import FloatArray, IntArray, mark_run_starts
+from srs_eval.training.compile import compile_kernel, specialise
+from srs_eval.training.rwkv_inputs import Array32, RwkvInputs, RwkvNetwork, Stack
 
-_ROWS = 512  # at once: what a layer holds of them stays in a core's cache
-_EPS, _GROUP_EPS = 1e-5, 64e-5
-_SPREAD = 18.5  # of the exponents that curves and points lie at
-_K = 0  # of a head; the kernel is compiled for each
+_ROWS_PER_BLOCK = 512  # rows at once: a layer's values for them stay in a core's cache
+_NORM_EPSILON = 1e-5
+_GROUP_NORM_EPSILON = 64e-5
+_CURVE_SPREAD = 18.5  # range of the exponents that curves and points lie at
+_HEAD_SIZE = 0  # size of a head; the kernel is compiled for each size
 
 
-def predictions(
-    net: Network,
-    given: Inputs,
-    asked: IntArray,
+def compute_predictions(
+    net: RwkvNetwork,
+    inputs: RwkvInputs,
+    positions: IntArray,
     elapsed_s: IntArray,
     tick: Callable[[float], None],
     *,
     instant: bool = True,
     curve: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
-    """Recall at the reviews `asked` (k,), by both models; NaN where one is not wanted.
+    """Predict recall at the reviews `positions` (k,) by both models; NaN if one is not wanted.
 
-    The first is asked just before the review, after all earlier ones of the collection. The
-    second is of the curve after the card's review before, `elapsed_s` (k,) later; NaN at a card's
-    first review. `asked` ascends. Calls `tick` with the fraction that is done.
+    The first prediction is made just before the review, after all earlier ones of the collection.
+    The second reads the curve after the card's previous review, `elapsed_s` (k,) later; NaN at a
+    card's first review. `positions` is ascending. Calls `tick` with the fraction that is done.
     """
-    reviews = np.arange(int(asked[-1]) + 1 if len(asked) else 0)
-    queries = asked if instant else asked[:0]
+    reviews = np.arange(int(positions[-1]) + 1 if len(positions) else 0)
+    queries = positions if instant else positions[:0]
     position = np.concatenate([queries, reviews])
     is_query = np.arange(len(position)) < len(queries)
-    in_time = np.lexsort((~is_query, position))
-    position, is_query = position[in_time], is_query[in_time]
-    row_of = np.flatnonzero(~is_query)  # of each review
-    x = _encoded(net, given, position, is_query)
+    order = np.lexsort((~is_query, position))
+    position = position[order]
+    is_query = is_query[order]
+    row_of_review = np.flatnonzero(~is_query)
+    x = _encode(net, inputs, position, is_query)
     layers = sum(len(stack) for stack in net.stacks)
     done = 0
     for number, stack in enumerate(net.stacks):
-        entity = given.entities[number][position] if number < len(given.entities) else 0 * position
+        if number < len(inputs.entities):
+            entity = inputs.entities[number][position]
+        else:  # the last stack is that of the learner
+            entity = 0 * position
         order = np.argsort(entity, kind="stable")
-        here = x[order]
-        for fraction in _run_stack(net, stack, here, entity[order], is_query[order]):
+        sorted_x = x[order]
+        for fraction in _run_stack(net, stack, sorted_x, entity[order], is_query[order]):
             tick(0.98 * (done + fraction * len(stack)) / layers)
-        x[order] = here
+        x[order] = sorted_x
         done += len(stack)
-    p_instant, p_curve = (np.full(len(asked), np.nan) for _ in range(2))
-    for part in _parts(len(asked)):
+    p_instant = np.full(len(positions), np.nan)
+    p_curve = np.full(len(positions), np.nan)
+    for block in _row_blocks(len(positions)):
         if instant:
-            p_instant[part] = _recall_now(net, x[np.flatnonzero(is_query)[part]])
-        before = given.before[asked[part]]
-        known = np.flatnonzero(before != asked[part])
-        if curve and len(known):
-            rows = x[row_of[before[known]]]
-            p_curve[part.start + known] = _recall_later(net, rows, elapsed_s[part][known])
+            p_instant[block] = _predict_instant(net, x[np.flatnonzero(is_query)[block]])
+        before = inputs.before[positions[block]]
+        has_previous = np.flatnonzero(before != positions[block])
+        if curve and len(has_previous):
+            rows = x[row_of_review[before[has_previous]]]
+            elapsed = elapsed_s[block][has_previous]
+            p_curve[block.start + has_previous] = _predict_curve(net, rows, elapsed)
     tick(1.0)
     return p_instant, p_curve
 
 
-def _parts(n: int) -> Iterator[slice]:
-    return (slice(begin, min(begin + _ROWS, n)) for begin in range(0, n, _ROWS))
+def _row_blocks(n: int) -> Iterator[slice]:
+    return (slice(begin, min(begin + _ROWS_PER_BLOCK, n)) for begin in range(0, n, _ROWS_PER_BLOCK))
 
 
-def _encoded(
-    net: Network, given: Inputs, position: IntArray, is_query: NDArray[np.bool_]
+def _encode(
+    net: RwkvNetwork, inputs: RwkvInputs, position: IntArray, is_query: NDArray[np.bool_]
 ) -> Array32:
-    """The rows as the first stack takes them (m, d)."""
+    """Encode the rows as the first stack takes them (m, d)."""
     x = np.empty((len(position), net.width), np.float32)
-    for part in _parts(len(x)):
-        wide = _silu(_linear(net, "features2card.0", given.at(position[part], is_query[part])))
-        x[part] = _silu(_linear(net, "features2card.3", _norm(net, "features2card.2", wide)))
+    for block in _row_blocks(len(x)):
+        block_inputs = inputs.at(position[block], is_query[block])
+        wide = _silu(_linear(net, "features2card.0", block_inputs))
+        normed = _norm(net, "features2card.2", wide)
+        x[block] = _silu(_linear(net, "features2card.3", normed))
     return x
 
 
 def _run_stack(
-    net: Network,
+    net: RwkvNetwork,
     stack: Stack,
     x: Array32,
     entity: IntArray,
     is_query: NDArray[np.bool_],
 ) -> Iterator[float]:
-    """Sends the rows (m, d), sorted by entity and then time, through layers, in place.
+    """Send the rows (m, d), sorted by entity and then time, through the layers, in place.
 
     Yields the fraction that is done.
     """
-    d, heads = net.width, net.heads
+    d = net.width
+    heads = net.heads
     k = d // heads
-    begins = run_begins(entity)
-    place = np.arange(len(x))
-    # A row's review before: the last one that is no query, of the same entity; else itself.
-    last = np.maximum.accumulate(np.where(is_query, -1, place))
+    begins = mark_run_starts(entity)
+    row = np.arange(len(x))
+    # A row's previous review: the last one of the same entity that is no query; else itself.
+    last = np.maximum.accumulate(np.where(is_query, -1, row))
     before = np.concatenate([[-1], last[:-1]])[: len(x)]
-    start = np.maximum.accumulate(np.where(begins, place, 0))
-    before = np.where(before >= start, before, place)
+    start = np.maximum.accumulate(np.where(begins, row, 0))
+    before = np.where(before >= start, before, row)
     states = [np.zeros((heads, k * k + 2 * k), np.float32) for _ in stack]
-    shifted = np.zeros((len(stack), 2, d), np.float32)  # the last review's values of the norms
-    shift = compiled(_shift)
-    mix = specialised(_mixed, str(k), {}, {"_K": k})
-    delta, y, first_value, out = (np.empty((_ROWS, d), np.float32) for _ in range(4))
-    mixes = np.empty((len(stack[0][0].mix), _ROWS, d), np.float32)
-    wide, low = np.empty((3, _ROWS, d), np.float32), np.empty((4, _ROWS, d), np.float32)
+    shifted = np.zeros((len(stack), 2, d), np.float32)  # both norms of the last review
+    shift = compile_kernel(_mix_with_previous)
+    mix = specialise(_mix_time, str(k), {}, {"_HEAD_SIZE": k})
+    delta = np.empty((_ROWS_PER_BLOCK, d), np.float32)
+    y = np.empty((_ROWS_PER_BLOCK, d), np.float32)
+    first_value = np.empty((_ROWS_PER_BLOCK, d), np.float32)
+    out = np.empty((_ROWS_PER_BLOCK, d), np.float32)
+    mixes = np.empty((len(stack[0][0].mix), _ROWS_PER_BLOCK, d), np.float32)
+    wide = np.empty((3, _ROWS_PER_BLOCK, d), np.float32)
+    low = np.empty((4, _ROWS_PER_BLOCK, d), np.float32)
     scratch = np.empty((2, d), np.float32)
-    for part in _parts(len(x)):
-        rows, n = x[part], part.stop - part.start
-        previous = np.maximum(before[part] - part.start, -1)
-        reviews = np.flatnonzero(~is_query[part])
+    for block in _row_blocks(len(x)):
+        rows = x[block]
+        n = block.stop - block.start
+        previous = np.maximum(before[block] - block.start, -1)
+        reviews = np.flatnonzero(~is_query[block])
         delta[:] = 0
         for number, ((mixer, channels), state, (time_y, channel_y)) in enumerate(
             zip(stack, states, shifted, strict=True)
         ):
             shift(rows, delta, mixer.norm, mixer.mix, previous, time_y, mixes, y)
-            time_y[:] = y[reviews[-1]] if len(reviews) else time_y
-            for mixed, matrix, to in zip(mixes[:3], mixer.wide, wide, strict=True):
-                np.matmul(mixed[:n], matrix, out=to[:n])
-            for index, ((inner, outer), to) in enumerate(zip(mixer.low, low, strict=True)):
-                if index or number:  # the first layer has no other to take its v from
-                    half = mixes[2 + index, :n] @ inner
-                    half = np.tanh(half) if index == 1 else half
-                    half = _sigmoid(half) if index == 3 else half
-                    np.matmul(half, outer, out=to[:n])
-            scaled = zip(mixes[6:], mixer.scales, mixer.scale_bias, strict=True)
+            if len(reviews):
+                time_y[:] = y[reviews[-1]]
+            for mixed, matrix, projected in zip(mixes[:3], mixer.wide, wide, strict=True):
+                np.matmul(mixed[:n], matrix, out=projected[:n])
+            for index, ((inner, outer), projected) in enumerate(zip(mixer.low, low, strict=True)):
+                if index == 0 and number == 0:
+                    continue  # the first layer has no earlier one to take its v from
+                half = mixes[2 + index, :n] @ inner
+                if index == 1:
+                    half = np.tanh(half)
+                elif index == 3:
+                    half = _sigmoid(half)
+                np.matmul(half, outer, out=projected[:n])
             scales = np.stack(
-                [_sigmoid(mixed[:n] @ matrix + bias) for mixed, matrix, bias in scaled]
+                [
+                    _sigmoid(mixed[:n] @ matrix + bias)
+                    for mixed, matrix, bias in zip(
+                        mixes[6:], mixer.scales, mixer.scale_bias, strict=True
+                    )
+                ]
             )
+            r, wide_k, v = wide
             mix(
-                *(*wide, scales, low, mixer.bias, mixer.bonus),
-                *(mixer.group_norm, begins[part], is_query[part], number == 0),
-                *(state, first_value, scratch, out),
+                r,
+                wide_k,
+                v,
+                scales,
+                low,
+                mixer.bias,
+                mixer.bonus,
+                mixer.group_norm,
+                begins[block],
+                is_query[block],
+                number == 0,
+                state,
+                first_value,
+                scratch,
+                out,
             )
             np.matmul(out[:n], mixer.out, out=delta[:n])
             shift(rows, delta, channels.norm, channels.mix, previous, channel_y, mixes, y)
-            channel_y[:] = y[reviews[-1]] if len(reviews) else channel_y
+            if len(reviews):
+                channel_y[:] = y[reviews[-1]]
             inner = mixes[0, :n] @ channels.inner
             np.maximum(inner, 0, out=inner)
-            np.matmul(np.square(inner, out=inner), channels.out, out=delta[:n])
+            np.square(inner, out=inner)
+            np.matmul(inner, channels.out, out=delta[:n])
         rows += delta[:n]
-        yield part.stop / len(x)
+        yield block.stop / len(x)
 
 
-def _shift(
+def _mix_with_previous(
     x: Array32,
     delta: Array32,
     norm: Array32,
@@ -166,7 +204,10 @@ def _shift(
     mixed: Array32,
     y: Array32,
 ) -> None:
-    """x += delta; y = norm(x); s = y of each row's `previous`, `carried` for -1; y + mix (s - y).
+    """Add `delta` to x, normalise it and mix each row with its previous one.
+
+    x += delta; y = norm(x); s = y of each row's `previous`, `carried` for -1;
+    mixed = y + mix (s - y).
 
     x (n, d), mix (j, d), mixed (j, n, d), y (n, d).
     """
@@ -175,10 +216,10 @@ def _shift(
     for row in range(n):
         for c in range(d):
             x[row, c] += delta[row, c]
-        mean = _total(x[row]) / size
+        mean = _sum(x[row]) / size
         for c in range(d):
             y[row, c] = x[row, c] - mean
-        scale = np.float32(1) / np.sqrt(_dot(y[row], y[row]) / size + np.float32(_EPS))
+        scale = np.float32(1) / np.sqrt(_dot(y[row], y[row]) / size + np.float32(_NORM_EPSILON))
         for c in range(d):
             y[row, c] = y[row, c] * scale * norm[0, c] + norm[1, c]
         s = carried if previous[row] < 0 else y[previous[row]]
@@ -187,7 +228,7 @@ def _shift(
                 mixed[j, row, c] = y[row, c] + mix[j, c] * (s[c] - y[row, c])
 
 
-def _mixed(
+def _mix_time(
     r: Array32,
     k: Array32,
     v: Array32,
@@ -204,69 +245,80 @@ def _mixed(
     scratch: Array32,
     out: Array32,
 ) -> None:
-    """The time mixer of n rows, behind its products; `out` (n, d) goes into the last one.
+    """Compute the time mixer of n rows after its products; `out` (n, d) goes into the last one.
 
-    `low` (4, n, d) are of v, d, a and g, `scales` (2, n, heads) of k and v behind their sigmoid.
+    `low` (4, n, d) belong to v, d, a and g, `scales` (2, n, heads) to k and v after their sigmoid.
     `state` goes from row to row: S (K keys, K values) of each head and 2 K of scratch;
     S <- diag(w) S + (a k) (v - S'k)', o = S'r.
     """
-    size, eps, tiny = np.float32(_K), np.float32(_GROUP_EPS), np.float32(1e-24)
+    size, eps, tiny = np.float32(_HEAD_SIZE), np.float32(_GROUP_NORM_EPSILON), np.float32(1e-24)
     decay, rate = scratch[0], scratch[1]
     for row in range(len(begins)):
         value, kept, z_v, z_d, z_a = v[row], first_value[row], low[0, row], low[1, row], low[2, row]
-        _activate(value, kept, is_first, z_v, z_d, z_a, bias, decay, rate)
+        _activate_row(value, kept, is_first, z_v, z_d, z_a, bias, decay, rate)
         if begins[row]:
             state[:] = 0
         for head in range(len(state)):
-            s, begin = state[head], head * _K
-            end = begin + _K
+            s, begin = state[head], head * _HEAD_SIZE
+            end = begin + _HEAD_SIZE
             kh, vh, rh = k[row, begin:end], value[begin:end], r[row, begin:end]
             wh, ah = decay[begin:end], rate[begin:end]
             k_scale = scales[0, row, head] / np.sqrt(max(_dot(kh, kh), tiny))
             v_scale = scales[1, row, head] / np.sqrt(max(_dot(vh, vh), tiny))
-            for c in range(_K):
+            for c in range(_HEAD_SIZE):
                 kh[c] *= k_scale
                 ah[c] *= kh[c]
                 vh[c] *= v_scale
-                s[_K * _K + c] = s[_K * _K + _K + c] = np.float32(0)
-            # Of S'k and S'diag(w) r at once; four keys at a time, for each waits for the last.
-            for j in range(0, _K, 4):
+                s[_HEAD_SIZE * _HEAD_SIZE + c] = s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] = (
+                    np.float32(0)
+                )
+            # S'k and S'diag(w) r at once; four keys at a time, since each sum waits for the last.
+            for j in range(0, _HEAD_SIZE, 4):
                 k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
                 r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
                 r2, r3 = wh[j + 2] * rh[j + 2], wh[j + 3] * rh[j + 3]
-                for c in range(_K):
-                    i = j * _K + c
-                    s0, s1, s2, s3 = s[i], s[i + _K], s[i + 2 * _K], s[i + 3 * _K]
-                    s[_K * _K + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
-                    s[_K * _K + _K + c] += (s0 * r0 + s1 * r1) + (s2 * r2 + s3 * r3)
+                for c in range(_HEAD_SIZE):
+                    i = j * _HEAD_SIZE + c
+                    s0, s1, s2, s3 = (
+                        s[i],
+                        s[i + _HEAD_SIZE],
+                        s[i + 2 * _HEAD_SIZE],
+                        s[i + 3 * _HEAD_SIZE],
+                    )
+                    s[_HEAD_SIZE * _HEAD_SIZE + c] += (s0 * k0 + s1 * k1) + (s2 * k2 + s3 * k3)
+                    s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] += (s0 * r0 + s1 * r1) + (
+                        s2 * r2 + s3 * r3
+                    )
             strength = _dot(ah, rh)
-            for c in range(_K):
-                s[_K * _K + c] = vh[c] - s[_K * _K + c]
-                s[_K * _K + _K + c] += s[_K * _K + c] * strength
+            for c in range(_HEAD_SIZE):
+                s[_HEAD_SIZE * _HEAD_SIZE + c] = vh[c] - s[_HEAD_SIZE * _HEAD_SIZE + c]
+                s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] += (
+                    s[_HEAD_SIZE * _HEAD_SIZE + c] * strength
+                )
             if not is_query[row]:
-                for j in range(0, _K, 4):
+                for j in range(0, _HEAD_SIZE, 4):
                     w0, w1, w2, w3 = wh[j], wh[j + 1], wh[j + 2], wh[j + 3]
                     a0, a1, a2, a3 = ah[j], ah[j + 1], ah[j + 2], ah[j + 3]
-                    for c in range(_K):
-                        i, u = j * _K + c, s[_K * _K + c]
+                    for c in range(_HEAD_SIZE):
+                        i, u = j * _HEAD_SIZE + c, s[_HEAD_SIZE * _HEAD_SIZE + c]
                         s[i] = s[i] * w0 + u * a0
-                        s[i + _K] = s[i + _K] * w1 + u * a1
-                        s[i + 2 * _K] = s[i + 2 * _K] * w2 + u * a2
-                        s[i + 3 * _K] = s[i + 3 * _K] * w3 + u * a3
-            o = s[_K * _K + _K :]
-            mean = _total(o) / size
-            for c in range(_K):
+                        s[i + _HEAD_SIZE] = s[i + _HEAD_SIZE] * w1 + u * a1
+                        s[i + 2 * _HEAD_SIZE] = s[i + 2 * _HEAD_SIZE] * w2 + u * a2
+                        s[i + 3 * _HEAD_SIZE] = s[i + 3 * _HEAD_SIZE] * w3 + u * a3
+            o = s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE :]
+            mean = _sum(o) / size
+            for c in range(_HEAD_SIZE):
                 o[c] -= mean
                 rh[c] *= bonus[begin + c]
             scale, extra = np.float32(1) / np.sqrt(_dot(o, o) / size + eps), _dot(rh, ah)
-            for c in range(_K):
+            for c in range(_HEAD_SIZE):
                 normed = o[c] * scale * norm[0, begin + c] + norm[1, begin + c]
                 out[row, begin + c] = low[3, row, begin + c] * (normed + extra * vh[c])
 
 
-def _activate(
+def _activate_row(
     value: Array32,
-    kept: Array32,
+    first_value: Array32,
     is_first: bool,
     z_v: Array32,
     z_d: Array32,
@@ -275,22 +327,22 @@ def _activate(
     decay: Array32,
     rate: Array32,
 ) -> None:
-    """A row's value, mixed with that of the stack's first layer, decay and rate (d,)."""
+    """Mix a row's value with that of the stack's first layer; compute its decay and rate (d,)."""
     one, half = np.float32(1), np.float32(math.exp(-0.5))
     if is_first:
         for c in range(len(value)):
-            kept[c] = value[c]
+            first_value[c] = value[c]
     else:
         for c in range(len(value)):
-            value[c] += (kept[c] - value[c]) / (one + _exp(-z_v[c] - bias[0, c]))
+            value[c] += (first_value[c] - value[c]) / (one + _exp(-z_v[c] - bias[0, c]))
     for c in range(len(value)):
         decay[c] = _exp(-half / (one + _exp(-z_d[c] - bias[1, c])))
     for c in range(len(value)):
         rate[c] = one / (one + _exp(-z_a[c] - bias[2, c]))
 
 
-def _total(x: Array32) -> np.float32:
-    """The sum, in eight parts: as vectors add."""
+def _sum(x: Array32) -> np.float32:
+    """Return the sum, computed in eight parts as vectors add."""
     a = b = c = d = e = f = g = h = np.float32(0)
     whole = len(x) // 8 * 8
     for i in range(0, whole, 8):
@@ -315,7 +367,7 @@ def _dot(x: Array32, y: Array32) -> np.float32:
 
 
 def _exp(x: np.float32) -> np.float32:
-    """e to the x within 1e-7 of itself: Cody and Waite's reduction, Cephes' polynomial."""
+    """Return e^x within 1e-7 of itself: Cody and Waite's reduction, Cephes' polynomial."""
     x = min(max(x, np.float32(-87)), np.float32(88))
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -332,13 +384,13 @@ def _exp(x: np.float32) -> np.float32:
 # Inputs and heads
 
 
-def _linear(net: Network, key: str, x: Array32) -> Array32:
+def _linear(net: RwkvNetwork, key: str, x: Array32) -> Array32:
     return x @ net.tensors[f"{key}.weight"].T + net.tensors[f"{key}.bias"]
 
 
-def _norm(net: Network, key: str, x: Array32) -> Array32:
+def _norm(net: RwkvNetwork, key: str, x: Array32) -> Array32:
     x = x - x.mean(axis=1, keepdims=True)
-    x /= np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(_EPS))
+    x /= np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(_NORM_EPSILON))
     return x * net.tensors[f"{key}.weight"] + net.tensors[f"{key}.bias"]
 
 
@@ -355,23 +407,30 @@ def _softmax(x: Array32) -> FloatArray:
     return e / e.sum(axis=1, keepdims=True)
 
 
-def _recall_now(net: Network, x: Array32) -> FloatArray:
-    """Of rows that ask (k, d): not Again, the first of the four grades."""
+def _predict_instant(net: RwkvNetwork, x: Array32) -> FloatArray:
+    """Predict recall from query rows (k, d): not Again, the first of the four grades."""
     z = np.maximum(_linear(net, "head_p.0", _norm(net, "prehead_norm", x)), 0)
     found: FloatArray = 1 - _softmax(_linear(net, "p_linear", z))[:, 0]
     return found
 
 
-def _recall_later(net: Network, x: Array32, elapsed_s: IntArray) -> FloatArray:
-    """Of rows of answers (k, d), `elapsed_s` (k,) later: a mixture of exponentials, corrected."""
+def _predict_curve(net: RwkvNetwork, x: Array32, elapsed_s: IntArray) -> FloatArray:
+    """Predict recall `elapsed_s` (k,) after the answers in rows (k, d).
+
+    The curve is a mixture of exponentials, corrected.
+    """
     z = _norm(net, "prehead_norm", x)
     wide = _norm(net, "head_w.2", np.maximum(_linear(net, "head_w.0", z), 0))
     share = _softmax(_linear(net, "w_linear", _linear(net, "head_w.4", wide)))
     points = _linear(net, "ahead_linear", np.maximum(_linear(net, "head_ahead_logits.0", z), 0))
     t = np.maximum(elapsed_s, 1).astype(np.float64)
-    curves = 0.1 + np.expm1(np.linspace(0, _SPREAD, share.shape[1])) * math.exp(22 - _SPREAD)
+    curves = 0.1 + np.expm1(np.linspace(0, _CURVE_SPREAD, share.shape[1])) * math.exp(
+        22 - _CURVE_SPREAD
+    )
     raw = 1e-5 + (1 - 2e-5) * (share * 0.9 ** (t[:, None] / curves)).sum(axis=1)
-    at = 0.5 + np.expm1(np.linspace(0, _SPREAD, points.shape[1])) * math.exp(21 - _SPREAD)
+    at = 0.5 + np.expm1(np.linspace(0, _CURVE_SPREAD, points.shape[1])) * math.exp(
+        21 - _CURVE_SPREAD
+    )
     t = np.minimum(t, at[-1])
     right = np.searchsorted(at, t)
     row = np.arange(len(t))

@@ -1,6 +1,6 @@
 """Vectors of 8 float64 as numba values.
 
-`<8 x double>` is a type of its own here: a step written for one node works on eight, and the
+`<8 x double>` is a separate type here: a step written for one node works on eight, and the
 code is vectorised by construction (`step_graph`).
 
 This module imports numba; import it inside functions only.
@@ -19,63 +19,63 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-from srs_eval.training.compile import schema
+from srs_eval.training.compile import field_schema
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.step_graph import (
     BITS,
     COMPARISONS,
-    INDEX,
-    OF_VECTORS,
+    INDEX_TYPE,
     VECTOR,
+    VECTOR_OPERATIONS,
     as_vector,
     emit_exp,
     emit_log,
 )
 
-_intrinsic: Any = extending.intrinsic  # it makes what has no signature that mypy could follow
+_intrinsic: Any = extending.intrinsic  # mypy cannot follow the signatures of its results
 
 
-class _Kind(types.Type):
+class _VectorType(types.Type):
     def __init__(self, name: str) -> None:
         super().__init__(name=f"srs_eval.{name}")
 
 
-vector = _Kind("float64x8")
-_mask = _Kind("bool8")
-rows = _Kind("rows_of_float64x8")
+vector = _VectorType("float64x8")
+_mask = _VectorType("bool8")
+rows = _VectorType("rows_of_float64x8")
 """Rows of vectors in memory: `rows[k]` is a vector."""
-_STORED = {vector: VECTOR, _mask: BITS, rows: ir.PointerType(ir.DoubleType())}
+_LLVM_TYPES = {vector: VECTOR, _mask: BITS, rows: ir.PointerType(ir.DoubleType())}
 
 
-@register_model(_Kind)
-class _Model(models.PrimitiveModel):
+@register_model(_VectorType)
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, _STORED[fe_type])
+        super().__init__(manager, fe_type, _LLVM_TYPES[fe_type])
 
 
-_OPERANDS = ((vector, vector), (vector, types.float64), (types.float64, vector))
+_OPERAND_TYPES = ((vector, vector), (vector, types.float64), (types.float64, vector))
 
 
-def _register(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) -> None:
-    """The operator on vectors and numbers; `emit` makes its instruction with a builder."""
+def _register_operator(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) -> None:
+    """Register the operator on vectors and numbers; `emit` makes its instruction with a builder."""
 
     @infer_global(function)
     class Operator(ConcreteTemplate):  # numba finds it by the decorator
-        cases = [signature(result, *operands) for operands in _OPERANDS]  # noqa: RUF012
+        cases = [signature(result, *operands) for operands in _OPERAND_TYPES]  # noqa: RUF012
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return emit(builder, *(as_vector(builder, value) for value in args))
 
-    for operands in _OPERANDS:
+    for operands in _OPERAND_TYPES:
         lower_builtin(function, *operands)(lower)
 
 
 for _name, _instruction in (("add", "fadd"), ("sub", "fsub"), ("mul", "fmul")):
-    _register(getattr(operator, _name), vector, OF_VECTORS[_instruction])
-    _register(getattr(operator, f"i{_name}"), vector, OF_VECTORS[_instruction])
-_register(operator.truediv, vector, OF_VECTORS["fdiv"])
+    _register_operator(getattr(operator, _name), vector, VECTOR_OPERATIONS[_instruction])
+    _register_operator(getattr(operator, f"i{_name}"), vector, VECTOR_OPERATIONS[_instruction])
+_register_operator(operator.truediv, vector, VECTOR_OPERATIONS["fdiv"])
 for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "==")):
-    _register(getattr(operator, _name), _mask, COMPARISONS[_sign])
+    _register_operator(getattr(operator, _name), _mask, COMPARISONS[_sign])
 
 
 @infer_global(operator.neg)
@@ -125,12 +125,12 @@ def _lower_row_set(context: Any, builder: Any, sig: Any, args: Any) -> Any:
 
 
 def array_field(context: Any, builder: Any, array_type: Any, value: Any, name: str) -> Any:
-    """A field of an array's descriptor, such as "data"."""
+    """Return a field of an array's descriptor, such as "data"."""
     return context.data_model_manager[array_type].get(builder, value, name)
 
 
-def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
-    """The address of an array's elements; pointers are that already."""
+def _data_pointer(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
+    """Return the address of an array's elements; a pointer is that address already."""
     if isinstance(array_type, types.CPointer):
         return value
     return array_field(context, builder, array_type, value, "data")
@@ -138,72 +138,75 @@ def _data(context: Any, builder: Any, array_type: Any, value: Any) -> Any:
 
 @_intrinsic
 def rows_of(typing_context, array):
-    """The rows of a C-contiguous float64 array of shape (k, LANES)."""
+    """Return the rows of a C-contiguous float64 array of shape (k, LANES)."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _data(context, builder, sig.args[0], args[0])
+        return _data_pointer(context, builder, sig.args[0], args[0])
 
     return rows(array), codegen
 
 
 @_intrinsic
 def rows_from(typing_context, array, index):
-    """The rows of vectors that begin at an index of a contiguous float64 array."""
+    """Return the rows of vectors that begin at an index of a contiguous float64 array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(_data(context, builder, sig.args[0], args[0]), [args[1]])
+        return builder.gep(_data_pointer(context, builder, sig.args[0], args[0]), [args[1]])
 
     return rows(array, types.intp), codegen
 
 
 @_intrinsic
 def load(typing_context, array, index):
-    """array[index : index + LANES] of a contiguous float64 array."""
+    """Return array[index : index + LANES] of a contiguous float64 array."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _load(builder, _data(context, builder, sig.args[0], args[0]), args[1])
+        return _load(builder, _data_pointer(context, builder, sig.args[0], args[0]), args[1])
 
     return vector(array, types.intp), codegen
 
 
 @_intrinsic
 def store(typing_context, array, index, value):
-    """array[index : index + LANES] = value."""
+    """Set array[index : index + LANES] to value."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _store(builder, args[2], _data(context, builder, sig.args[0], args[0]), args[1])
+        _store(builder, args[2], _data_pointer(context, builder, sig.args[0], args[0]), args[1])
         return context.get_dummy_value()
 
     return types.none(array, types.intp, vector), codegen
 
 
-def _planes(context: Any, builder: Any, kind: Any, value: Any, count: int) -> list[Any]:
-    """Pointers to the first rows of a C-contiguous matrix: an array, or address and columns."""
+def _row_pointers(context: Any, builder: Any, kind: Any, value: Any, count: int) -> list[Any]:
+    """Return pointers to the first rows of a C-contiguous matrix.
+
+    The matrix is an array, or its address and number of columns.
+    """
     if isinstance(kind, types.BaseTuple):
         data, columns = builder.extract_value(value, 0), builder.extract_value(value, 1)
     else:
-        data = _data(context, builder, kind, value)
+        data = _data_pointer(context, builder, kind, value)
         columns = builder.extract_value(array_field(context, builder, kind, value, "shape"), 1)
     return [builder.gep(data, [builder.mul(columns, columns.type(k))]) for k in range(count)]
 
 
-def _count(value: Any) -> int:
+def _literal_value(value: Any) -> int:
     if not isinstance(value, types.IntegerLiteral):
         raise TypingError("the number of values must be a literal")
     return int(value.literal_value)
 
 
 def _state_type(count: Any) -> Any:
-    return types.UniTuple(vector, _count(count))
+    return types.UniTuple(vector, _literal_value(count))
 
 
 @_intrinsic
 def load_state(typing_context, states, index, count):
-    """The vectors states[k, index : index + LANES] for k < count (a literal)."""
+    """Return the vectors states[k, index : index + LANES] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], result.count)
+        planes = _row_pointers(context, builder, sig.args[0], args[0], result.count)
         values = [_load(builder, plane, args[1]) for plane in planes]
         return context.make_tuple(builder, result, values)
 
@@ -212,12 +215,12 @@ def load_state(typing_context, states, index, count):
 
 @_intrinsic
 def store_state(typing_context, states, index, state):
-    """states[k, index : index + LANES] = state[k] for all k."""
+    """Set states[k, index : index + LANES] to state[k] for all k."""
     if not isinstance(state, types.UniTuple) or state.dtype != vector:
         raise TypingError("a step returns a tuple of vectors")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], state.count)
+        planes = _row_pointers(context, builder, sig.args[0], args[0], state.count)
         for k, plane in enumerate(planes):
             _store(builder, builder.extract_value(args[2], k), plane, args[1])
         return context.get_dummy_value()
@@ -226,28 +229,28 @@ def store_state(typing_context, states, index, state):
 
 
 def _lane_indices(context: Any, builder: Any, kind: Any, value: Any, index: Any) -> list[Any]:
-    """The LANES 32-bit elements from index on, as 64-bit integers."""
-    at = builder.gep(_data(context, builder, kind, value), [index])
+    """Return the LANES 32-bit elements from index on, as 64-bit integers."""
+    at = builder.gep(_data_pointer(context, builder, kind, value), [index])
     return [
-        builder.zext(builder.load(builder.gep(at, [INDEX(lane)])), ir.IntType(64))
+        builder.zext(builder.load(builder.gep(at, [INDEX_TYPE(lane)])), ir.IntType(64))
         for lane in range(LANES)
     ]
 
 
 @_intrinsic
 def gather_state(typing_context, states, where, index, count):
-    """The vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
+    """Return the vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], result.count)
+        planes = _row_pointers(context, builder, sig.args[0], args[0], result.count)
         places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         values = []
         for plane in planes:
             value = ir.Constant(VECTOR, ir.Undefined)
             for lane, place in enumerate(places):
                 one = builder.load(builder.gep(plane, [place]))
-                value = builder.insert_element(value, one, INDEX(lane))
+                value = builder.insert_element(value, one, INDEX_TYPE(lane))
             values.append(value)
         return context.make_tuple(builder, result, values)
 
@@ -256,16 +259,16 @@ def gather_state(typing_context, states, where, index, count):
 
 @_intrinsic
 def scatter_add(typing_context, states, where, index, state):
-    """states[k, where[index + lane]] += state[k][lane], lane after lane."""
+    """Add state[k][lane] to states[k, where[index + lane]], lane after lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _planes(context, builder, sig.args[0], args[0], state.count)
+        planes = _row_pointers(context, builder, sig.args[0], args[0], state.count)
         places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         for k, plane in enumerate(planes):
             value = builder.extract_value(args[3], k)
             for lane, place in enumerate(places):
                 at = builder.gep(plane, [place])
-                one = builder.extract_element(value, INDEX(lane))
+                one = builder.extract_element(value, INDEX_TYPE(lane))
                 builder.store(builder.fadd(builder.load(at), one), at)
         return context.get_dummy_value()
 
@@ -274,12 +277,12 @@ def scatter_add(typing_context, states, where, index, state):
 
 @_intrinsic
 def set_zero(typing_context, states, width, count):
-    """states[k, :width] = 0 for k < count (a literal)."""
-    rows_count = _count(count)
+    """Set states[k, :width] to 0 for k < count (a literal)."""
+    rows_count = _literal_value(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         size = builder.mul(args[1], args[1].type(8))
-        for plane in _planes(context, builder, sig.args[0], args[0], rows_count):
+        for plane in _row_pointers(context, builder, sig.args[0], args[0], rows_count):
             cgutils.memset(builder, plane, size, 0)
         return context.get_dummy_value()
 
@@ -287,19 +290,19 @@ def set_zero(typing_context, states, width, count):
 
 
 @_intrinsic
-def unpacked(typing_context, table, record):
-    """The NamedTuple `record` of pointers and numbers in a table, see `compile`."""
+def unpack(typing_context, table, record):
+    """Return the NamedTuple `record` of pointers and numbers in a table, see `compile`."""
     kinds = [
         types.CPointer(getattr(types, dtype.name)) if is_array else getattr(types, dtype.name)
-        for _, is_array, dtype in schema(record.instance_class)
+        for _, is_array, dtype in field_schema(record.instance_class)
     ]
     result = types.NamedTuple(kinds, record.instance_class)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = _data(context, builder, sig.args[0], args[0])
+        data = _data_pointer(context, builder, sig.args[0], args[0])
         values = []
         for k, kind in enumerate(kinds):
-            bits = builder.load(builder.gep(data, [INDEX(k)]))
+            bits = builder.load(builder.gep(data, [INDEX_TYPE(k)]))
             convert = builder.inttoptr if isinstance(kind, types.CPointer) else builder.bitcast
             values.append(convert(bits, context.get_value_type(kind)))
         return context.make_tuple(builder, result, values)
@@ -308,14 +311,14 @@ def unpacked(typing_context, table, record):
 
 
 def _elementary(x: Any, emit: Callable[[Any, Any], Any]) -> Any:
-    """Signature and code of exp or log."""
+    """Return the signature and the code of exp or log."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         if sig.args[0] == vector:
             return emit(builder, args[0])
         # One lane of the same polynomial, so that scalars agree with vectors.
         value = emit(builder, as_vector(builder, args[0]))
-        return builder.extract_element(value, INDEX(0))
+        return builder.extract_element(value, INDEX_TYPE(0))
 
     kind = vector if x == vector else types.float64
     return kind(kind), codegen
@@ -323,19 +326,19 @@ def _elementary(x: Any, emit: Callable[[Any, Any], Any]) -> Any:
 
 @_intrinsic
 def exp(typing_context, x):
-    """e^x; x is held within [-708, 709]."""
+    """Return e^x, with x clipped to [-708, 709]."""
     return _elementary(x, emit_exp)
 
 
 @_intrinsic
 def log(typing_context, x):
-    """Natural logarithm for normal numbers > 0; about -709 at 0."""
+    """Return the natural logarithm for normal numbers > 0; about -709 at 0."""
     return _elementary(x, emit_log)
 
 
 @_intrinsic
 def where(typing_context, condition, a, b):
-    """a where the condition holds, else b, lane by lane."""
+    """Return a where the condition holds, else b, lane by lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.select(args[0], as_vector(builder, args[1]), as_vector(builder, args[2]))
@@ -351,7 +354,7 @@ def where(typing_context, condition, a, b):
 
 @_intrinsic
 def single(typing_context, x):
-    """x rounded to single precision."""
+    """Return x rounded to single precision."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rounded = builder.fptrunc(args[0], ir.VectorType(ir.FloatType(), LANES))
@@ -362,12 +365,12 @@ def single(typing_context, x):
 
 @_intrinsic
 def total(typing_context, x):
-    """Sum of the lanes, first to last."""
+    """Return the sum of the lanes, first to last."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.extract_element(args[0], INDEX(0))
+        value = builder.extract_element(args[0], INDEX_TYPE(0))
         for lane in range(1, LANES):
-            value = builder.fadd(value, builder.extract_element(args[0], INDEX(lane)))
+            value = builder.fadd(value, builder.extract_element(args[0], INDEX_TYPE(lane)))
         return value
 
     return types.float64(vector), codegen
@@ -375,7 +378,7 @@ def total(typing_context, x):
 
 @_intrinsic
 def broadcast(typing_context, x):
-    """The number in every lane."""
+    """Return a vector with the number in every lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return as_vector(builder, args[0])
@@ -385,16 +388,16 @@ def broadcast(typing_context, x):
 
 @_intrinsic
 def as_tuple(typing_context, array, count):
-    """The first `count` (a literal) elements of a float64 array as values.
+    """Return the first `count` (a literal) elements of a float64 array as values.
 
-    Values instead of memory let the compiler take out of the loops what depends on
-    parameters only.
+    Values instead of memory let the compiler move computations that depend only on
+    parameters out of the loops.
     """
-    result = types.UniTuple(types.float64, _count(count))
+    result = types.UniTuple(types.float64, _literal_value(count))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = _data(context, builder, sig.args[0], args[0])
-        values = [builder.load(builder.gep(data, [INDEX(k)])) for k in range(result.count)]
+        data = _data_pointer(context, builder, sig.args[0], args[0])
+        values = [builder.load(builder.gep(data, [INDEX_TYPE(k)])) for k in range(result.count)]
         return context.make_tuple(builder, result, values)
 
     return result(array, count), codegen

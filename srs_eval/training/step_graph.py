@@ -1,15 +1,15 @@
-"""What a step computes, as a graph, and the order in which a kernel gets its instructions.
+"""Record a step's computation as a graph and choose the order of a kernel's instructions.
 
 A step (see `recurrent`) is arithmetic without branches. Called with `Traced` values, which stand
 for numbers that are known only when the kernel runs, every operation becomes a value of a graph.
 numpy hands its functions over to such values (`__array_ufunc__`, `__array_function__`), so the
-operations of `elementwise` are written once. What is computed twice in a step becomes one
+operations of `elementwise` are written once. A computation that occurs twice in a step becomes one
 instruction.
 
-A processor looks at few instructions at a time, too few to find two exp that do not wait for
-each other where they stand one after the other. So the whole step is noted first;
-then exp and log are computed side by side, first those that most others wait
-for, and everything else as late as it is needed.
+A processor looks at few instructions at a time, too few to notice that two exp do not wait for
+each other if one stands after the other. So the whole step is recorded first;
+then exp and log are computed side by side, beginning with the ones that most others wait
+for, and everything else is computed as late as it is needed.
 
 pip's numba has no vector mathematics library, so exp and log in a loop stay scalar and the loop
 is not vectorised. Here they are polynomials (minimax fits, errors below 3e-16 relative) on
@@ -30,12 +30,15 @@ from srs_eval.training.elementwise import LANES
 
 VECTOR = ir.VectorType(ir.DoubleType(), LANES)
 BITS = ir.VectorType(ir.IntType(1), LANES)
-INDEX = ir.IntType(32)
-_FUSED = ("contract",)  # multiply-add where the processor has it; no reordering
+INDEX_TYPE = ir.IntType(32)
+_FUSED_FLAGS = ("contract",)  # multiply-add where the processor has it; no reordering
 
 
-def _constants(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
-    """Numbers and integers in every lane of vectors as wide as x, and the type of the integers."""
+def _constant_makers(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
+    """Return functions that make constants as wide as x from numbers and from integers.
+
+    A constant is in every lane. The third result is the type of the integers.
+    """
     lanes = x.type.count
     integers = ir.VectorType(ir.IntType(64), lanes)
     return (
@@ -46,39 +49,39 @@ def _constants(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], An
 
 
 def as_vector(builder: Any, value: Any) -> Any:
-    """A scalar in every lane; a vector as it is."""
+    """Return a vector with a scalar in every lane; return a vector unchanged."""
     if value.type == VECTOR:
         return value
-    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, INDEX(0))
+    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, INDEX_TYPE(0))
     return builder.shuffle_vector(
         one,
         ir.Constant(VECTOR, ir.Undefined),
-        ir.Constant(ir.VectorType(INDEX, LANES), [0] * LANES),
+        ir.Constant(ir.VectorType(INDEX_TYPE, LANES), [0] * LANES),
     )
 
 
-def _joined(builder: Any, a: Any, b: Any) -> Any:
-    """One vector of the lanes of a and those of b."""
+def _join_lanes(builder: Any, a: Any, b: Any) -> Any:
+    """Join the lanes of a and b to one vector."""
     lanes = 2 * a.type.count
-    chosen = ir.Constant(ir.VectorType(INDEX, lanes), list(range(lanes)))
+    chosen = ir.Constant(ir.VectorType(INDEX_TYPE, lanes), list(range(lanes)))
     return builder.shuffle_vector(a, b, chosen)
 
 
-def _part(builder: Any, wide: Any, k: int) -> Any:
-    """The vector k of those that a wider one is joined of."""
+def _extract_vector(builder: Any, wide: Any, k: int) -> Any:
+    """Extract the vector k of the vectors that a wider one was joined from."""
     chosen = list(range(k * LANES, (k + 1) * LANES))
     undefined = ir.Constant(wide.type, ir.Undefined)
-    mask = ir.Constant(ir.VectorType(INDEX, LANES), chosen)
+    mask = ir.Constant(ir.VectorType(INDEX_TYPE, LANES), chosen)
     return builder.shuffle_vector(wide, undefined, mask)
 
 
-def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
-    """Horner's scheme, highest power first."""
-    number, _, _ = _constants(x)
+def _emit_polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
+    """Emit a polynomial by Horner's scheme, highest power first."""
+    number, _, _ = _constant_makers(x)
     value = number(coefficients[0])
     for coefficient in coefficients[1:]:
         value = builder.fadd(
-            builder.fmul(value, x, flags=_FUSED), number(coefficient), flags=_FUSED
+            builder.fmul(value, x, flags=_FUSED_FLAGS), number(coefficient), flags=_FUSED_FLAGS
         )
     return value
 
@@ -86,10 +89,10 @@ def _polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # 21 zero bits at the end, so n * high is exact
 _LN2_LOW = 1.90821492927058770002e-10
-_ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer
+_ROUNDING_SHIFT = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer
 
 # (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, error of the product 1.3e-17
-_EXP = (
+_EXP_COEFFICIENTS = (
     2.5100424157005067e-08,
     2.7620138719733994e-07,
     2.7557268378684192e-06,
@@ -103,7 +106,7 @@ _EXP = (
 )
 
 # (log((1 + s) / (1 - s)) - 2 s) / s^3 in s^2, for (1 + s) / (1 - s) in [sqrt(1/2), sqrt(2)]
-_LOG = (
+_LOG_COEFFICIENTS = (
     0.14617807153417325,
     0.15331611722055008,
     0.1818289243253687,
@@ -115,16 +118,18 @@ _LOG = (
 
 
 def emit_exp(builder: Any, x: Any) -> Any:
-    """e^x of vectors of any width."""
-    number, integer, integers = _constants(x)
+    """Emit e^x for vectors of any width."""
+    number, integer, integers = _constant_makers(x)
     low, high = number(-708.0), number(709.0)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUND))
-    n = builder.fsub(shifted, number(_ROUND))
-    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED), flags=_FUSED)
-    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED), flags=_FUSED)
-    q = builder.fmul(builder.fmul(r, r), _polynomial(builder, r, _EXP), flags=_FUSED)
+    shifted = builder.fadd(builder.fmul(x, number(_LOG2_E)), number(_ROUNDING_SHIFT))
+    n = builder.fsub(shifted, number(_ROUNDING_SHIFT))
+    r = builder.fsub(x, builder.fmul(n, number(_LN2_HIGH), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
+    r = builder.fsub(r, builder.fmul(n, number(_LN2_LOW), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
+    q = builder.fmul(
+        builder.fmul(r, r), _emit_polynomial(builder, r, _EXP_COEFFICIENTS), flags=_FUSED_FLAGS
+    )
     value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
     exponent = builder.shl(builder.bitcast(shifted, integers), integer(52))
@@ -132,8 +137,8 @@ def emit_exp(builder: Any, x: Any) -> Any:
 
 
 def emit_log(builder: Any, x: Any) -> Any:
-    """log x of vectors of any width."""
-    number, integer, integers = _constants(x)
+    """Emit log x for vectors of any width."""
+    number, integer, integers = _constant_makers(x)
     bits = builder.bitcast(x, integers)
     # Move the seam between exponents to sqrt(1/2), so that the mantissa is around 1.
     seam = 0x3FE6A09E667F3BCD
@@ -144,15 +149,17 @@ def emit_log(builder: Any, x: Any) -> Any:
     )  # in [sqrt(1/2), sqrt(2))
     # n to floating point by the bits of 1.5 * 2**52 + n
     shifted = builder.add(n, integer(0x4338000000000000))
-    exponent = builder.fsub(builder.bitcast(shifted, x.type), number(_ROUND))
+    exponent = builder.fsub(builder.bitcast(shifted, x.type), number(_ROUNDING_SHIFT))
     f = builder.fsub(mantissa, number(1.0))
     s = builder.fdiv(f, builder.fadd(mantissa, number(1.0)))
     z = builder.fmul(s, s)
-    tail = builder.fmul(builder.fmul(s, z), _polynomial(builder, z, _LOG), flags=_FUSED)
+    tail = builder.fmul(
+        builder.fmul(s, z), _emit_polynomial(builder, z, _LOG_COEFFICIENTS), flags=_FUSED_FLAGS
+    )
     # log(m) = 2 s + tail = f - s f + tail: f is exact, the rest is small.
-    small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED), flags=_FUSED)
+    small = builder.fsub(tail, builder.fmul(s, f, flags=_FUSED_FLAGS), flags=_FUSED_FLAGS)
     small = builder.fadd(
-        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED), flags=_FUSED
+        small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS
     )
     whole = builder.fmul(exponent, number(_LN2_HIGH))
     return builder.fadd(whole, builder.fadd(f, small))
@@ -161,94 +168,104 @@ def emit_log(builder: Any, x: Any) -> Any:
 # The graph
 
 DOUBLE = ir.DoubleType()
-SLOW = (emit_exp, emit_log)
-_SIDE_BY_SIDE = (4, 2, 1)  # how many of them are computed at a time
+SLOW_OPERATIONS = (emit_exp, emit_log)
+_GROUP_SIZES = (4, 2, 1)  # numbers of slow operations that are computed at a time
 
 
-class Value:
-    """A number, a vector or a condition: what makes it, of which others."""
+class GraphValue:
+    """A number, a vector or a condition, with the operation and the operands that make it."""
 
     __slots__ = ("instruction", "make", "number", "operands", "type", "varies")
 
     def __init__(
-        self, number: int, type: Any, varies: bool, make: Any, operands: tuple[Value, ...]
+        self, number: int, type: Any, varies: bool, make: Any, operands: tuple[GraphValue, ...]
     ) -> None:
-        self.number = number  # in order of making
+        self.number = number  # in order of creation
         self.type = type
         self.varies = varies
-        """Whether it depends on a vector. What does not is taken out of loops by the compiler."""
+        """True if it depends on a vector. The compiler moves other values out of loops."""
         self.make = make
         self.operands = operands
         self.instruction: Any = None
-        """In the kernel; none yet."""
+        """The instruction in the kernel; None until it is emitted."""
 
 
 class Store(NamedTuple):
-    value: Value
+    value: GraphValue
     into: Callable[[Any, Any], None]  # (builder, instruction)
-    before: Value | None  # what was there, if the step reads it: it has to be read by then
+    before: GraphValue | None  # the old value, if the step reads it: it must be read before
 
 
-class Graph:
-    """The values of a step, each once for equal operands."""
+class StepGraph:
+    """The values of a step; an operation on equal operands is one value."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Value] = {}
+        self._known: dict[tuple[Any, ...], GraphValue] = {}
         self._values = 0
 
-    def new(
-        self, type: Any, make: Any = None, operands: tuple[Value, ...] = (), *, varies: bool = False
-    ) -> Value:
+    def add(
+        self,
+        type: Any,
+        make: Any = None,
+        operands: tuple[GraphValue, ...] = (),
+        *,
+        varies: bool = False,
+    ) -> GraphValue:
         self._values += 1
-        return Value(self._values, type, varies, make, operands)
+        return GraphValue(self._values, type, varies, make, operands)
 
-    def once(self, type: Any, make: Any, *operands: Value) -> Value:
-        """`make(builder, *operands)`; `make` is named, so that equal ones are known."""
+    def add_once(self, type: Any, make: Any, *operands: GraphValue) -> GraphValue:
+        """Return the value of `make(builder, *operands)`, the same for equal arguments.
+
+        `make` is a named function, so that equal ones are recognised.
+        """
         key = (make, *(operand.number for operand in operands))
         if key not in self._known:
             varies = any(operand.varies for operand in operands)
-            self._known[key] = self.new(type, make, operands, varies=varies)
+            self._known[key] = self.add(type, make, operands, varies=varies)
         return self._known[key]
 
-    def given(self, instruction: Any) -> Value:
-        value = self.new(instruction.type, varies=instruction.type == VECTOR)
+    def add_instruction(self, instruction: Any) -> GraphValue:
+        value = self.add(instruction.type, varies=instruction.type == VECTOR)
         value.instruction = instruction
         return value
 
-    def constant(self, x: float) -> Value:
+    def add_constant(self, x: float) -> GraphValue:
         key = (float, float(x), str(x)[0])  # -0.0 is not 0.0
         if key not in self._known:
-            self._known[key] = self.given(ir.Constant(DOUBLE, float(x)))
+            self._known[key] = self.add_instruction(ir.Constant(DOUBLE, float(x)))
         return self._known[key]
 
-    def vector(self, value: Value) -> Value:
-        return value if value.type == VECTOR else self.once(VECTOR, as_vector, value)
+    def to_vector(self, value: GraphValue) -> GraphValue:
+        return value if value.type == VECTOR else self.add_once(VECTOR, as_vector, value)
 
 
-def unknown(values: Sequence[Value], known: Container[int] = ()) -> list[Value]:
-    """Those without an instruction, and of their operands likewise, in order of making.
+def find_unemitted(
+    values: Sequence[GraphValue], known_numbers: Container[int] = ()
+) -> list[GraphValue]:
+    """Return the values and operands that have no instruction yet, in order of creation.
 
-    Operands of a value whose number is `known` count only where others need them, too.
+    Operands of a value whose number is in `known_numbers` count only if others need them, too.
     """
-    found: dict[int, Value] = {}
+    found: dict[int, GraphValue] = {}
     stack = list(values)
     while stack:
         value = stack.pop()
         if value.number not in found and value.instruction is None:
             found[value.number] = value
-            if value.number not in known:
+            if value.number not in known_numbers:
                 stack += value.operands
     return [found[number] for number in sorted(found)]
 
 
-def emit(builder: Any, results: Sequence[Value], stores: Sequence[Store]) -> None:
-    """Appends the instructions for the results and for what is left in memory."""
-    wanted = unknown([*results, *(store.value for store in stores)])
-    slow = {value.number for value in wanted if value.varies and value.make in SLOW}
-    urgency = _urgency(wanted, slow)
+def emit(builder: Any, results: Sequence[GraphValue], stores: Sequence[Store]) -> None:
+    """Append the instructions for the results and for the stores to memory."""
+    wanted = find_unemitted([*results, *(store.value for store in stores)])
+    slow = {value.number for value in wanted if value.varies and value.make in SLOW_OPERATIONS}
+    urgency = _compute_urgency(wanted, slow)
     left = list(stores)
     while True:
-        waiting: set[int] = set()  # for exp and log that are still to come
+        waiting: set[int] = set()  # exp and log that are still to come, and values that need them
         ready = []
         for value in wanted:
             if value.instruction is not None:
@@ -267,16 +284,19 @@ def emit(builder: Any, results: Sequence[Value], stores: Sequence[Store]) -> Non
         if not ready:
             break
         ready.sort(key=lambda value: -urgency[value.number])
-        now = ready[: _SIDE_BY_SIDE[0]]
+        now = ready[: _GROUP_SIZES[0]]
         for value in now:
             _emit_all(builder, value.operands)
-        for make in SLOW:
+        for make in SLOW_OPERATIONS:
             _emit_side_by_side(builder, [value for value in now if value.make is make])
     _emit_all(builder, results)
 
 
-def _urgency(values: Sequence[Value], slow: Container[int]) -> dict[int, int]:
-    """How many slow ones, itself included, follow on one another from each value to the end."""
+def _compute_urgency(values: Sequence[GraphValue], slow: Container[int]) -> dict[int, int]:
+    """Return the number of slow values on the longest way from each value to the end.
+
+    The value itself is included.
+    """
     urgency: dict[int, int] = {}
     for value in reversed(values):
         own = urgency.get(value.number, 0) + (value.number in slow)
@@ -286,30 +306,30 @@ def _urgency(values: Sequence[Value], slow: Container[int]) -> dict[int, int]:
     return urgency
 
 
-def _emit_all(builder: Any, values: Sequence[Value]) -> None:
-    for value in unknown(values):
+def _emit_all(builder: Any, values: Sequence[GraphValue]) -> None:
+    for value in find_unemitted(values):
         operands = (operand.instruction for operand in value.operands)
         value.instruction = value.make(builder, *operands)
 
 
-def _emit_side_by_side(builder: Any, values: list[Value]) -> None:
-    """Values of one kind, their operands known, as parts of wider"""
-    for count in _SIDE_BY_SIDE:
+def _emit_side_by_side(builder: Any, values: list[GraphValue]) -> None:
+    """Emit values of one kind, whose operands are known, as parts of wider vectors."""
+    for count in _GROUP_SIZES:
         while len(values) >= count:
             chosen, values = values[:count], values[count:]
             wide = [value.operands[0].instruction for value in chosen]
             while len(wide) > 1:
                 pairs = zip(wide[::2], wide[1::2], strict=True)
-                wide = [_joined(builder, a, b) for a, b in pairs]
+                wide = [_join_lanes(builder, a, b) for a, b in pairs]
             made = chosen[0].make(builder, wide[0])
             for k, value in enumerate(chosen):
-                value.instruction = made if count == 1 else _part(builder, made, k)
+                value.instruction = made if count == 1 else _extract_vector(builder, made, k)
 
 
-# Values that note what is done with them
+# Values that record the operations on them
 
 
-def _instruction(name: str, *first: str, **options: Any) -> Any:
+def _make_instruction(name: str, *first: str, **options: Any) -> Any:
     def make(builder: Any, *operands: Any) -> Any:
         return getattr(builder, name)(*first, *operands, **options)
 
@@ -317,10 +337,12 @@ def _instruction(name: str, *first: str, **options: Any) -> Any:
 
 
 _INSTRUCTIONS = ("fadd", "fsub", "fmul", "fdiv")
-_OF_NUMBERS = {name: _instruction(name) for name in _INSTRUCTIONS}
-OF_VECTORS = {name: _instruction(name, flags=_FUSED) for name in _INSTRUCTIONS}
-COMPARISONS = {sign: _instruction("fcmp_ordered", sign) for sign in ("<", "<=", ">", ">=", "==")}
-_negative, _select = _instruction("fneg"), _instruction("select")
+_NUMBER_OPERATIONS = {name: _make_instruction(name) for name in _INSTRUCTIONS}
+VECTOR_OPERATIONS = {name: _make_instruction(name, flags=_FUSED_FLAGS) for name in _INSTRUCTIONS}
+COMPARISONS = {
+    sign: _make_instruction("fcmp_ordered", sign) for sign in ("<", "<=", ">", ">=", "==")
+}
+_negative, _select = _make_instruction("fneg"), _make_instruction("select")
 
 
 def _minimum(builder: Any, a: Any, b: Any) -> Any:
@@ -337,11 +359,15 @@ def _clamp(builder: Any, x: Any, low: Any, high: Any) -> Any:
 
 
 def _first_lane(builder: Any, x: Any) -> Any:
-    return builder.extract_element(x, INDEX(0))
+    return builder.extract_element(x, INDEX_TYPE(0))
 
 
 OPERATIONS = {
-    **{make: name for makes in (_OF_NUMBERS, OF_VECTORS) for name, make in makes.items()},
+    **{
+        make: name
+        for makes in (_NUMBER_OPERATIONS, VECTOR_OPERATIONS)
+        for name, make in makes.items()
+    },
     emit_exp: "exp",
     emit_log: "log",
     as_vector: "as_vector",
@@ -352,57 +378,57 @@ OPERATIONS = {
     _maximum: "maximum",
     _clamp: "clamp",
 }
-"""What makes a value that changes smoothly with its operands, and its name (`tracing`)."""
+"""Operations whose value changes smoothly with the operands, and their names (`tracing`)."""
 
 
-def value_of(graph: Graph, x: Any) -> Value:
-    return x.value if isinstance(x, Traced) else graph.constant(x)
+def to_value(graph: StepGraph, x: Any) -> GraphValue:
+    return x.value if isinstance(x, Traced) else graph.add_constant(x)
 
 
 def _operator(instruction: str, swapped: bool = False) -> Any:
     def method(self: Traced, other: Any) -> Traced:
         x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
-        make = (OF_VECTORS if vectors else _OF_NUMBERS)[instruction]
-        return Traced(self.graph, self.graph.once(x.type, make, x, y))
+        make = (VECTOR_OPERATIONS if vectors else _NUMBER_OPERATIONS)[instruction]
+        return Traced(self.graph, self.graph.add_once(x.type, make, x, y))
 
     return method
 
 
-def _compared(sign: str) -> Any:
+def _comparison(sign: str) -> Any:
     def method(self: Traced, other: Any) -> Traced:
         x, y, vectors = self._operands(self, other)
         kind = BITS if vectors else ir.IntType(1)
-        return Traced(self.graph, self.graph.once(kind, COMPARISONS[sign], x, y))
+        return Traced(self.graph, self.graph.add_once(kind, COMPARISONS[sign], x, y))
 
     return method
 
 
 class Traced:
-    """A number, a vector or a condition in the making."""
+    """A number, a vector or a condition that records the operations on it."""
 
     __slots__ = ("graph", "value")
 
-    def __init__(self, graph: Graph, value: Value) -> None:
+    def __init__(self, graph: StepGraph, value: GraphValue) -> None:
         self.graph = graph
         self.value = value
 
-    def _operands(self, a: Any, b: Any) -> tuple[Value, Value, bool]:
-        x, y = value_of(self.graph, a), value_of(self.graph, b)
+    def _operands(self, a: Any, b: Any) -> tuple[GraphValue, GraphValue, bool]:
+        x, y = to_value(self.graph, a), to_value(self.graph, b)
         vectors = VECTOR in (x.type, y.type)
         if vectors:
-            x, y = self.graph.vector(x), self.graph.vector(y)
+            x, y = self.graph.to_vector(x), self.graph.to_vector(y)
         return x, y, vectors
 
     __add__, __radd__ = _operator("fadd"), _operator("fadd", swapped=True)
     __sub__, __rsub__ = _operator("fsub"), _operator("fsub", swapped=True)
     __mul__, __rmul__ = _operator("fmul"), _operator("fmul", swapped=True)
     __truediv__, __rtruediv__ = _operator("fdiv"), _operator("fdiv", swapped=True)
-    __lt__, __le__ = _compared("<"), _compared("<=")
-    __gt__, __ge__ = _compared(">"), _compared(">=")
-    __eq__ = _compared("==")
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __eq__ = _comparison("==")
 
     def __neg__(self) -> Traced:
-        return Traced(self.graph, self.graph.once(self.value.type, _negative, self.value))
+        return Traced(self.graph, self.graph.add_once(self.value.type, _negative, self.value))
 
     def __bool__(self) -> bool:
         raise TypeError("a step has no branches; where(condition, a, b) chooses")
@@ -416,22 +442,22 @@ class Traced:
         if ufunc in (np.minimum, np.maximum):
             x, y, _ = self._operands(*inputs)
             choice = _minimum if ufunc is np.minimum else _maximum
-            return Traced(self.graph, self.graph.once(x.type, choice, x, y))
+            return Traced(self.graph, self.graph.add_once(x.type, choice, x, y))
         emit = {np.exp: emit_exp, np.log: emit_log}.get(ufunc)
         if emit is None:
             return NotImplemented
-        result = self.graph.once(VECTOR, emit, self.graph.vector(self.value))
+        result = self.graph.add_once(VECTOR, emit, self.graph.to_vector(self.value))
         if self.value.type != VECTOR:
             # One lane of the same polynomial, so that numbers agree with vectors.
-            result = self.graph.once(DOUBLE, _first_lane, result)
+            result = self.graph.add_once(DOUBLE, _first_lane, result)
         return Traced(self.graph, result)
 
     def __array_function__(self, function: Any, kinds: Any, inputs: Any, options: Any) -> Any:
         if options or function not in (np.where, np.clip):
             return NotImplemented
-        values = [value_of(self.graph, x) for x in inputs]
+        values = [to_value(self.graph, x) for x in inputs]
         if any(value.type in (BITS, VECTOR) for value in values):
             first = 1 if function is np.where else 0  # a condition stays what it is
-            values[first:] = [self.graph.vector(value) for value in values[first:]]
+            values[first:] = [self.graph.to_vector(value) for value in values[first:]]
         make = _select if function is np.where else _clamp
-        return Traced(self.graph, self.graph.once(values[-1].type, make, *values))
+        return Traced(self.graph, self.graph.add_once(values[-1].type, make, *values))

@@ -1,7 +1,7 @@
 """Kernels: loss, gradient and Adam of recurrent and other models, eight rows at once.
 
 The first five are templates: each is compiled once per model with the model's steps and their
-gradients in place of the names below (`compile.specialised`). This module imports numba;
+gradients in place of the names below (`compile.specialise`). This module imports numba;
 import it inside functions only.
 """
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.training.cells import cross_entropy, cross_entropy_slope
-from srs_eval.training.optimisers import adam_step, annealed
-from srs_eval.training.recurrent import Descent, Scratch
+from srs_eval.training.optimisers import anneal, compute_adam_step
+from srs_eval.training.recurrent import AdamState, RecurrentScratch
 from srs_eval.training.simd import (
     LANES,
     as_tuple,
@@ -34,17 +34,17 @@ from srs_eval.training.simd import (
     store,
     store_state,
     total,
-    unpacked,
+    unpack,
     where,
 )
 from srs_eval.training.trie import FAILURE, FIRST, SUCCESS, TrieBatches
 
 _STATES = 0
 _PARAMETERS = 0
-_VALUES = 0  # that the steps take: parameters and constants
+_VALUES = 0  # number of values that the steps take: parameters and constants
 _HAS_SAME_DAY = 0
-_TAPE = 0  # numbers that a step leaves for its gradient
-_step: Any = None  # of a model, in its kernel
+_TAPE = 0  # how many numbers a step saves for its gradient
+_step: Any = None  # a model's step, in its kernel
 _values = _values_adjoint = _shape = _shape_adjoint = _first = _first_adjoint = _success = _step
 _success_adjoint = _failure = _failure_adjoint = _same_day = _same_day_adjoint = _recall = _step
 _recall_adjoint = _loss = _loss_adjoint = _left = _left_adjoint = _recall_slope = _step
@@ -55,17 +55,22 @@ _recall_and_slope = _step
 
 
 def recurrent_pass(
-    order: Any, done: int, weights: Any, batches_table: Any, descent_table: Any, scratch_table: Any
+    order: Any,
+    steps_done: int,
+    weights: Any,
+    batches_table: Any,
+    descent_table: Any,
+    scratch_table: Any,
 ) -> float:
-    """Visits the batches in `order`; returns the sum of their losses.
+    """Visit the batches in `order`; return the sum of their losses.
 
-    done < 0: evaluates only. Otherwise `done` steps of training are behind, and each
-    batch makes one more, which changes `weights` and the state of the descent.
+    If steps_done < 0, it only evaluates. Otherwise `steps_done` steps of training are done, and
+    each batch makes one more, which changes `weights` and the state of the descent.
     """
-    batches = unpacked(batches_table, TrieBatches)
-    descent = unpacked(descent_table, Descent)
-    scratch = unpacked(scratch_table, Scratch)
-    # Pointers out of their tuples once: within the loops a name is quicker compiled.
+    batches = unpack(batches_table, TrieBatches)
+    descent = unpack(descent_table, AdamState)
+    scratch = unpack(scratch_table, RecurrentScratch)
+    # Take the pointers out of their tuples once: within the loops, names compile faster.
     kinds, starts, ends = batches.kind, batches.start, batches.end
     parent, delta_t, ratings = batches.parent, batches.delta_t, batches.rating
     target_node, target_delta_t = batches.target_node, batches.target_delta_t
@@ -73,7 +78,7 @@ def recurrent_pass(
     means, squares = descent.mean, descent.square
     sums = rows_of(scratch.w_bar)
     tape = scratch.tape
-    width = _TAPE if done >= 0 else 0  # nobody reads it without learning
+    width = _TAPE if steps_done >= 0 else 0  # only training reads the tape
     loss = broadcast(0.0)
     for b in order:
         w = as_tuple(weights, _VALUES)
@@ -95,7 +100,7 @@ def recurrent_pass(
                 elif _HAS_SAME_DAY:  # decided before compilation
                     store_state(state, i - base, _same_day(old, dt, rating, w, left))
 
-        if done >= 0:
+        if steps_done >= 0:
             set_zero(bar, batches.first_node[b + 1] - base, _STATES)
             for k in range(_PARAMETERS):
                 sums[k] = broadcast(0.0)
@@ -104,14 +109,14 @@ def recurrent_pass(
             dt = load(target_delta_t, i)
             r = _recall(dt, now, w)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
-            if done < 0:
+            if steps_done < 0:
                 loss += cross_entropy(r, passes, failures)
                 store(scratch.recall, i, r)
             else:
                 r_bar = cross_entropy_slope(r, 1.0, passes, failures)
                 old_bar = _recall_adjoint(dt, now, w, r_bar, sums)
                 scatter_add(bar, target_node, i, old_bar)
-        if done < 0:
+        if steps_done < 0:
             continue
 
         for segment in range(end_segment - 1, first_segment - 1, -1):
@@ -134,10 +139,10 @@ def recurrent_pass(
                     old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
                     scatter_add(bar, parent, i, old_bar)
 
-        rate = annealed(descent.rate, done, descent.steps)
-        done += 1
+        rate = anneal(descent.rate, steps_done, descent.steps)
+        steps_done += 1
         beta_mean, beta_square = descent.beta_mean, descent.beta_square
-        steps = done
+        steps = steps_done
         bias_mean = 1.0 - beta_mean**steps
         bias_square = math.sqrt(1.0 - beta_square**steps)
         for k in range(_PARAMETERS):
@@ -145,8 +150,8 @@ def recurrent_pass(
                 if descent.idle[b * _PARAMETERS + k]:
                     descent.passed_by[k] += 1
                     continue
-                if done - descent.passed_by[k] != steps:
-                    steps = done - descent.passed_by[k]
+                if steps_done - descent.passed_by[k] != steps:
+                    steps = steps_done - descent.passed_by[k]
                     bias_mean = 1.0 - beta_mean**steps
                     bias_square = math.sqrt(1.0 - beta_square**steps)
             gradient = total(sums[k])
@@ -156,7 +161,7 @@ def recurrent_pass(
             gradient *= descent.free[k]
             means[k] = beta_mean * means[k] + (1.0 - beta_mean) * gradient
             squares[k] = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
-            step = adam_step(rate, means[k], squares[k], bias_mean, bias_square)
+            step = compute_adam_step(rate, means[k], squares[k], bias_mean, bias_square)
             weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
         for k in range(0, 2 * descent.pairs, 2):
             raised, least = descent.not_below[k], descent.not_below[k + 1]
@@ -167,16 +172,16 @@ def recurrent_pass(
 # Activations that depend on those of all reviews before (ACT-R)
 
 
-def activations(learns: bool, weights: Any, part: Any) -> float:
-    """The summed loss; activations and, if it learns, the lanes of the gradient stay in `part`.
+def activation_pass(learns: bool, weights: Any, batch: Any) -> float:
+    """Return the summed loss; leave activations and, if it learns, the gradient's lanes in `batch`.
 
     Nodes of equal depth lie in groups of LANES. A group's activations are sums over as many
-    places in `earlier` and `ln_age` as it is deep.
+    elements of `earlier` and `ln_age` as the group is deep.
     """
     w = as_tuple(weights, _PARAMETERS)
-    first, earlier, ln_age, tape = part.first, part.earlier, part.ln_age, part.tape
-    activation, bar = part.activation, part.bar
-    sums = rows_of(part.w_bar)
+    first, earlier, ln_age, tape = batch.first, batch.earlier, batch.ln_age, batch.tape
+    activation, bar = batch.activation, batch.bar
+    sums = rows_of(batch.w_bar)
     groups = len(first) - 1
     for group in range(groups):
         sum_left = broadcast(0.0)
@@ -189,7 +194,7 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
     for i in range(0, LANES * groups, LANES):
         (now,) = load_state(activation, i, 1)
         p = single(_recall(now, w))  # what upstream computes in; see loss
-        passes, failures = load(part.passes, i), load(part.failures, i)
+        passes, failures = load(batch.passes, i), load(batch.failures, i)
         of_pass, of_failure = -log(p), -log(1.0 - p)
         loss += passes * where(of_pass > 100.0, 100.0, of_pass)
         loss += failures * where(of_failure > 100.0, 100.0, of_failure)
@@ -204,7 +209,7 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
         (now,) = load_state(activation, at, 1)
         (now_bar,) = load_state(bar, at, 1)
         p = single(_recall(now, w))
-        p_bar = cross_entropy_slope(p, 1.0, load(part.passes, at), load(part.failures, at))
+        p_bar = cross_entropy_slope(p, 1.0, load(batch.passes, at), load(batch.failures, at))
         now_bar += _recall_adjoint(now, w, p_bar, sums)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
@@ -217,9 +222,10 @@ def activations(learns: bool, weights: Any, part: Any) -> float:
 # A state of one number, a curve of one of a few shapes, chosen by the history (SBD)
 
 
-def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
-    """Goes through all rows: returns the loss and leaves its gradient in `all_rows`, see there, if
-    it learns; else it leaves probabilities of recall.
+def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
+    """Return the loss over all rows and leave its gradient in `all_rows` (see there), if it learns.
+
+    Else it leaves probabilities of recall.
     """
     w = as_tuple(weights, _PARAMETERS)
     v = _values(w)
@@ -296,13 +302,20 @@ def full_batch(learns: bool, weights: Any, all_rows: Any) -> float:
 # A linear predictor in batches (HLR, DASH)
 
 
-def visit_batches(
-    order: Any, done: int, w: Any, batches: Any, mean: Any, square: Any, rate: float, steps: int
+def linear_pass(
+    order: Any,
+    steps_done: int,
+    w: Any,
+    batches: Any,
+    mean: Any,
+    square: Any,
+    rate: float,
+    steps: int,
 ) -> float:
-    """Visits the batches in `order`; returns the sum of their losses before each step.
+    """Visit the batches in `order`; return the sum of their losses before each step.
 
-    done < 0: evaluates only. Otherwise `done` of `steps` steps of training are behind,
-    and each batch makes one more, which changes `w`, `mean` and `square` (k,). Recall
+    If steps_done < 0, it only evaluates. Otherwise `steps_done` of `steps` steps of training are
+    done, and each batch makes one more, which changes `w`, `mean` and `square` (k,). Recall
     and the lanes of the last batch's gradient stay in `batches`.
     """
     x, t, y, weight = batches.x, batches.t, batches.y, batches.weight
@@ -322,116 +335,123 @@ def visit_batches(
             passed, shares = load(y, i), load(weight, i)
             surprise = -log(where(passed > 0.0, p, 1.0 - p))
             loss += shares * where(surprise > 100.0, 100.0, surprise)
-            if done >= 0:
+            if steps_done >= 0:
                 both = p * (1.0 - p)
                 both = where(both < 1e-12, 1e-12, both)
                 z_bar = shares * (p - passed) / both * slope
                 for k in range(_PARAMETERS):
                     sums[k] = sums[k] + load(x[k], i) * z_bar
-        if done < 0:
+        if steps_done < 0:
             continue
-        now = annealed(rate, done, steps)
-        done += 1
-        bias_mean, bias_square = 1.0 - 0.9**done, math.sqrt(1.0 - 0.999**done)
+        now = anneal(rate, steps_done, steps)
+        steps_done += 1
+        bias_mean, bias_square = 1.0 - 0.9**steps_done, math.sqrt(1.0 - 0.999**steps_done)
         for k in range(_PARAMETERS):
             gradient = total(sums[k])
             mean[k] += 0.1 * (gradient - mean[k])
             square[k] += 0.001 * (gradient * gradient - square[k])
-            w[k] -= adam_step(now, mean[k], square[k], bias_mean, bias_square)
+            w[k] -= compute_adam_step(now, mean[k], square[k], bias_mean, bias_square)
     return total(loss)
 
 
 # Penalties on schedules (FSRS-7)
 
 _NEWTON_STEPS = 7
-LEAST, MOST = math.log(1 / 86_400), math.log(36_500)  # of ln days
+MIN_LN_DAYS, MAX_LN_DAYS = math.log(1 / 86_400), math.log(36_500)  # of ln days
 _TEN_MINUTES = 600 / 86_400
-_GOOD = 3.0
-GROWTH_AT, SHORT_AT = 0.9, 0.99  # desired retention
-OF_GROWTH, OF_SHORT = 0.5, 0.0015  # weights
+_GOOD_RATING = 3.0
+GROWTH_RETENTION, SHORT_RETENTION = 0.9, 0.99  # desired retention
+GROWTH_WEIGHT, SHORT_WEIGHT = 0.5, 0.0015  # weights
 
 
-def penalties(weights: Any, w_bar: Any, kept: Any) -> float:
-    """The penalty; adds its gradient to `w_bar` (values,). `kept` (reviews, 7) is scratch."""
+def schedule_penalty_pass(weights: Any, w_bar: Any, scratch: Any) -> float:
+    """Return the penalty and add its gradient to `w_bar` (values,).
+
+    `scratch` (reviews, 7) is scratch memory.
+    """
     w = as_tuple(weights, _VALUES)
-    reviews = len(kept)
+    reviews = len(scratch)
     penalty = 0.0
     for of_growth in (True, False):
-        target = GROWTH_AT if of_growth else SHORT_AT
-        state = _first(_GOOD, w)
+        target = GROWTH_RETENTION if of_growth else SHORT_RETENTION
+        state = _first(_GOOD_RATING, w)
         for i in range(reviews):
             u = math.log(state[0])
             for _ in range(_NEWTON_STEPS):
-                u = min(max(u, LEAST), MOST)
+                u = min(max(u, MIN_LN_DAYS), MAX_LN_DAYS)
                 t = math.exp(u)
                 steepness = min(_recall_slope(t, state, w, 1.0) * t, -1e-12)
                 u -= (_recall(t, state, w) - target) / steepness
-            u = min(max(u, LEAST), MOST)
+            u = min(max(u, MIN_LN_DAYS), MAX_LN_DAYS)
             t = math.exp(u)
             steepness = min(_recall_slope(t, state, w, 1.0) * t, -1e-9)
             v = u - (_recall(t, state, w) - target) / steepness
-            interval = math.exp(min(max(v, LEAST), MOST))
-            kept[i, 0], kept[i, 1], kept[i, 2] = state
-            kept[i, 3], kept[i, 4] = t, interval
-            kept[i, 5] = -interval / steepness if LEAST <= v <= MOST else 0.0  # by R(t)
-            kept[i, 6] = 0.0  # gradient of the penalty by the interval
-            state = _success(state, interval, _GOOD, w)
+            interval = math.exp(min(max(v, MIN_LN_DAYS), MAX_LN_DAYS))
+            scratch[i, 0], scratch[i, 1], scratch[i, 2] = state
+            scratch[i, 3], scratch[i, 4] = t, interval
+            scratch[i, 5] = (
+                -interval / steepness if MIN_LN_DAYS <= v <= MAX_LN_DAYS else 0.0
+                # Derivative of the interval by R(t).
+            )
+            scratch[i, 6] = 0.0  # gradient of the penalty by the interval
+            state = _success(state, interval, _GOOD_RATING, w)
 
         if of_growth:
             largest, at = 0.0, -1
             for i in range(reviews - 1):
-                if kept[i, 4] >= 1.0 and kept[i + 1, 4] / kept[i, 4] > largest:
-                    largest, at = kept[i + 1, 4] / kept[i, 4], i
+                if scratch[i, 4] >= 1.0 and scratch[i + 1, 4] / scratch[i, 4] > largest:
+                    largest, at = scratch[i + 1, 4] / scratch[i, 4], i
             if at < 0:
                 continue
-            penalty += OF_GROWTH * largest * largest
-            kept[at, 6] = -2.0 * OF_GROWTH * largest * largest / kept[at, 4]
-            kept[at + 1, 6] = 2.0 * OF_GROWTH * largest / kept[at, 4]
+            penalty += GROWTH_WEIGHT * largest * largest
+            scratch[at, 6] = -2.0 * GROWTH_WEIGHT * largest * largest / scratch[at, 4]
+            scratch[at + 1, 6] = 2.0 * GROWTH_WEIGHT * largest / scratch[at, 4]
         else:
             count, total = 0, 0.0
             for i in range(reviews):
-                if kept[i, 4] < 1.0:
+                if scratch[i, 4] < 1.0:
                     count += 1
-                    total += kept[i, 4]
+                    total += scratch[i, 4]
             if count == 0 or total / count >= _TEN_MINUTES:
                 continue
             mean = total / count
-            penalty += OF_SHORT * (1.0 / mean - 1.0 / _TEN_MINUTES)
+            penalty += SHORT_WEIGHT * (1.0 / mean - 1.0 / _TEN_MINUTES)
             for i in range(reviews):
-                if kept[i, 4] < 1.0:
-                    kept[i, 6] = -OF_SHORT / (mean * mean * count)
+                if scratch[i, 4] < 1.0:
+                    scratch[i, 6] = -SHORT_WEIGHT / (mean * mean * count)
 
         bar = (0.0, 0.0, 0.0)
         for i in range(reviews - 1, -1, -1):
-            state = (kept[i, 0], kept[i, 1], kept[i, 2])
-            interval = kept[i, 4]
-            (s, q, d), of_interval = _success_adjoint(state, interval, _GOOD, w, bar, w_bar)
-            of_recall = kept[i, 5] * (kept[i, 6] + of_interval)
-            r_s, r_q, r_d = _recall_adjoint(kept[i, 3], state, w, of_recall, w_bar)
+            state = (scratch[i, 0], scratch[i, 1], scratch[i, 2])
+            interval = scratch[i, 4]
+            (s, q, d), of_interval = _success_adjoint(state, interval, _GOOD_RATING, w, bar, w_bar)
+            of_recall = scratch[i, 5] * (scratch[i, 6] + of_interval)
+            r_s, r_q, r_d = _recall_adjoint(scratch[i, 3], state, w, of_recall, w_bar)
             bar = (s + r_s, q + r_q, d + r_d)
-        _first_adjoint(_GOOD, w, bar, w_bar)
+        _first_adjoint(_GOOD_RATING, w, bar, w_bar)
     return penalty
 
 
 # Logistic regression in shuffled batches
 
-_AT_ONCE = 136  # rows that are worked on together, a multiple of LANES but no power of 2
+_ROWS_PER_BLOCK = 136  # rows that are processed together, a multiple of LANES but no power of 2
 
 
-def _gradient(
+def _logistic_gradient(
     x: NDArray[np.float32], share: FloatArray, batch: NDArray[np.uint32], coefficients: FloatArray
 ) -> FloatArray:
-    """Of the weighted log loss, summed over rows `batch` of x (n, k), in the coefficients (k,).
+    """Return the gradient in the coefficients (k,) of the weighted log loss.
 
-    `share` (n,) are weights, negative where the review was failed.
+    The loss is summed over rows `batch` of x (n, k). `share` (n,) are weights, negative where the
+    review was failed.
     """
     features = len(coefficients)
     bar = np.zeros(features)
-    columns = np.zeros((features, _AT_ONCE))
-    shares, z_bar = np.zeros(_AT_ONCE), np.zeros(_AT_ONCE)
-    for begin in range(0, len(batch), _AT_ONCE):
-        rows = batch[begin : begin + _AT_ONCE]
-        # One number of each line of the cache first: then memory fetches many rows at once.
+    columns = np.zeros((features, _ROWS_PER_BLOCK))
+    shares, z_bar = np.zeros(_ROWS_PER_BLOCK), np.zeros(_ROWS_PER_BLOCK)
+    for begin in range(0, len(batch), _ROWS_PER_BLOCK):
+        rows = batch[begin : begin + _ROWS_PER_BLOCK]
+        # First read one number of each cache line: then memory fetches many rows at once.
         for i in range(len(rows)):
             shares[i] = share[rows[i]]
             for k in range(0, features, 16):
@@ -459,7 +479,7 @@ def _gradient(
     return bar
 
 
-def epoch(
+def logistic_epoch(
     x: NDArray[np.float32],
     share: FloatArray,
     train: IntArray,
@@ -468,16 +488,17 @@ def epoch(
     words: NDArray[np.uint32],
     residual: FloatArray,
     square: FloatArray,
-    done: int,
+    epochs_done: int,
     epochs: int,
     size: int,
     start_rate: float,
     beta: float,
     decay: float,
 ) -> None:
-    """One pass over shuffled batches of rows `train`; changes `residual` and `square` (k,).
+    """Make one pass over shuffled batches of rows `train`; change `residual` and `square` (k,).
 
-    `words` are the n - 1 random words of `torch.randperm(n)`, `done` the epochs behind.
+    `words` are the n - 1 random words of `torch.randperm(n)`, `epochs_done` the number of epochs
+    before.
     """
     n = len(train)
     order = train.astype(np.uint32)
@@ -487,12 +508,19 @@ def epoch(
         order[k], order[other] = order[other], order[k]
     batches = (n + size - 1) // size
     for batch in range(batches):
-        step = done * batches + batch
-        rate = annealed(start_rate, step, epochs * batches)
+        step = epochs_done * batches + batch
+        rate = anneal(start_rate, step, epochs * batches)
         chosen = order[batch * size : (batch + 1) * size]
-        slope = _gradient(x, share, chosen, residual * std + mean) * std
+        slope = _logistic_gradient(x, share, chosen, residual * std + mean) * std
         correction = math.sqrt(1 - beta ** (step + 1))
         for k in range(len(slope)):
             square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]
             residual[k] *= 1 - rate * decay
-            residual[k] -= adam_step(rate, slope[k], square[k], 1.0, correction)  # no momentum
+            residual[k] -= compute_adam_step(
+                rate,
+                slope[k],
+                square[k],
+                1.0,
+                correction,
+                # No momentum: the slope takes the place of its running mean.
+            )

@@ -1,9 +1,9 @@
-"""What networks need of torch: a device, one thread, and a layer of LSTM cells.
+"""Torch helpers for networks: a device, one thread, and a layer of LSTM cells.
 
-torch's own layer gives the same numbers. But when it goes back on a processor it fills, for
+torch's own layer gives the same numbers. But its backward pass on a processor fills, for
 each step, an array as large as all steps together, so that its time grows with the square of the
-longest history. Here each step writes its rows of arrays that are made once, and what does not
-depend on the next step is computed for all rows together.
+longest history. Here each step writes its rows of arrays that are allocated once, and values that
+do not depend on the next step are computed for all rows together.
 
 Equations and order of gates are those of torch.nn.LSTM: with i, f, g, o the input, forget, cell
 and output gates, c = f c' + i g and h = o tanh c, primes being the step before.
@@ -25,8 +25,8 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.training.hyperparameters import Context
 
 
-def _device_of(context: Context) -> Any:
-    """The torch device that the person asked for; InputError where it is not here."""
+def _resolve_device(context: Context) -> Any:
+    """Return the torch device that the user asked for; raise InputError if it is missing."""
     import torch
 
     # Before the GPU is opened; otherwise cuDNN's recurrent layers may add in any order.
@@ -50,28 +50,28 @@ def _device_of(context: Context) -> Any:
 
 
 def check_device(context: Context) -> None:
-    """Raises InputError where the device cannot be used. A process of its own can run this."""
-    _device_of(context)
+    """Raise InputError if the device cannot be used. A separate process can run this."""
+    _resolve_device(context)
 
 
 @contextmanager
-def on_device(context: Context) -> Iterator[Any]:
-    """The device, for one training or prediction with the accuracy of float32.
+def use_device(context: Context) -> Iterator[Any]:
+    """Provide the device for one training or prediction with the accuracy of float32.
 
-    Raises InputError where the device is not here, and where its memory does not suffice.
+    Raises InputError if the device is missing or its memory does not suffice.
     """
     import torch
 
-    device = _device_of(context)
+    device = _resolve_device(context)
     try:
-        with one_thread(), ExitStack() as stack:
-            if device.type == "cuda":  # as torch comes, cuDNN multiplies with ten bits
+        with use_one_thread(), ExitStack() as stack:
+            if device.type == "cuda":  # by default, cuDNN multiplies with ten bits
                 exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
                 stack.enter_context(exact)
             yield device
     except RuntimeError as error:
-        full = isinstance(error, torch.cuda.OutOfMemoryError)
-        if not full and not re.search("out of memory|ALLOC_FAILED", str(error)):
+        is_out_of_memory = isinstance(error, torch.cuda.OutOfMemoryError)
+        if not is_out_of_memory and not re.search("out of memory|ALLOC_FAILED", str(error)):
             raise
         raise InputError(
             f"The device {context.device!r} has not enough memory for this learner; "
@@ -80,9 +80,9 @@ def on_device(context: Context) -> Iterator[Any]:
 
 
 def release_device(context: Context) -> bool:
-    """Give back what torch keeps of the device's memory; False where the device is lost.
+    """Give back the device memory that torch keeps; return False if the device is lost.
 
-    After some errors a GPU does not serve a process any more, whatever that asks.
+    After some errors a GPU no longer serves a process, whatever the process asks for.
     """
     import torch
 
@@ -96,44 +96,45 @@ def release_device(context: Context) -> bool:
     return True
 
 
-def build(network: Callable[[], Any]) -> Any:
-    """A new torch network, without a trace in torch's random stream."""
+def build_network(make: Callable[[], Any]) -> Any:
+    """Make a new torch network without a trace in torch's random stream."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        return network()
+        return make()
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for torch: several jobs share the cores, and sums keep their order."""
+def use_one_thread() -> Iterator[None]:
+    """Limit torch to one thread: several jobs share the cores, and sums keep their order."""
     import torch
 
-    before = torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
 
 
 # Layers of LSTM cells over histories of many lengths
 
 
-def previous_rows(still: IntArray) -> IntArray:
-    """Where each row from the second step on has its step before (rows - still[0],).
+def find_previous_rows(remaining: IntArray) -> IntArray:
+    """Return the row of the step before each row from step two on (rows - remaining[0],).
 
     Rows are all first steps, then all second ones and so on, the longest histories first;
-    `still` (steps,) tells how many histories get so far.
+    `remaining` (steps,) is the number of histories that reach each step.
     """
-    return np.arange(still[0], still.sum()) - np.repeat(still[:-1], still[1:])
+    return np.arange(remaining[0], remaining.sum()) - np.repeat(remaining[:-1], remaining[1:])
 
 
 @cache
-def layer() -> Any:
-    """The function (x, previous, still, w_ih, w_hh, b_ih, b_hh) -> h, all rows (rows, m).
+def lstm_layer() -> Any:
+    """Return the function (x, previous, remaining, w_ih, w_hh, b_ih, b_hh) -> h.
 
-    `still` is a list, `previous` a tensor of `previous_rows`; the rest is as in torch.nn.LSTM.
+    h holds all rows (rows, m). `remaining`, the number of histories that reach each step, is a
+    list, `previous` a tensor of `find_previous_rows`; the rest is as in torch.nn.LSTM.
     """
     import torch
     from torch import Tensor
@@ -144,7 +145,7 @@ def layer() -> Any:
             ctx: Any,
             x: Tensor,
             previous: Tensor,
-            still: list[int],
+            remaining: list[int],
             w_ih: Tensor,
             w_hh: Tensor,
             b_ih: Tensor,
@@ -152,58 +153,68 @@ def layer() -> Any:
         ) -> Tensor:
             m = w_hh.shape[1]
             gates = torch.addmm(b_ih + b_hh, x, w_ih.t())
-            h, c, shown = x.new_empty(3, len(x), m).unbind(0)
-            before = begin = 0
-            for n in still:
-                here, there = slice(begin, begin + n), slice(before, before + n)
-                gate, cell = gates[here], c[here]
+            h, c, tanh_c = x.new_empty(3, len(x), m).unbind(0)
+            previous_begin = 0
+            begin = 0
+            for n in remaining:
+                rows = slice(begin, begin + n)
+                previous_rows = slice(previous_begin, previous_begin + n)
+                gate = gates[rows]
+                cell = c[rows]
                 if begin:
-                    gate.addmm_(h[there], w_hh.t())
+                    gate.addmm_(h[previous_rows], w_hh.t())
                 gate[:, : 2 * m].sigmoid_()
                 gate[:, 2 * m : 3 * m].tanh_()
                 gate[:, 3 * m :].sigmoid_()
                 enter, forget, new, leave = gate.split(m, 1)
                 torch.mul(enter, new, out=cell)
                 if begin:
-                    cell.addcmul_(forget, c[there])
-                torch.tanh(cell, out=shown[here])
-                torch.mul(leave, shown[here], out=h[here])
-                before, begin = begin, begin + n
-            ctx.save_for_backward(x, previous, w_ih, w_hh, gates, h, c, shown)
-            ctx.still = still
+                    cell.addcmul_(forget, c[previous_rows])
+                torch.tanh(cell, out=tanh_c[rows])
+                torch.mul(leave, tanh_c[rows], out=h[rows])
+                previous_begin = begin
+                begin += n
+            ctx.save_for_backward(x, previous, w_ih, w_hh, gates, h, c, tanh_c)
+            ctx.remaining = remaining
             return h
 
         @staticmethod
         def backward(ctx: Any, *bars: Tensor) -> Any:
-            x, previous, w_ih, w_hh, gates, h, c, shown = ctx.saved_tensors
-            still, m, first = ctx.still, w_hh.shape[1], ctx.still[0]
+            x, previous, w_ih, w_hh, gates, h, c, tanh_c = ctx.saved_tensors
+            remaining = ctx.remaining
+            first = remaining[0]
+            m = w_hh.shape[1]
             enter, forget, new, leave = gates.split(m, 1)
-            # How c (of the last gate: h) changes with what each gate is given; in the loop that
-            # becomes the gradient.
+            # The slope of c (for the last gate: of h) by each gate's input; the loop turns it
+            # into the gradient.
             slope = torch.empty_like(gates)
             i, f, g, o = slope.split(m, 1)
             torch.mul(enter * (1 - enter), new, out=i)
             f[:first] = 0
             torch.mul((forget * (1 - forget))[first:], c[previous], out=f[first:])
             torch.mul(enter, 1 - new * new, out=g)
-            torch.mul(leave * (1 - leave), shown, out=o)
-            through = leave * (1 - shown * shown)
-            h_bar, c_bar = bars[0].clone(), torch.zeros_like(c)
+            torch.mul(leave * (1 - leave), tanh_c, out=o)
+            slope_by_c = leave * (1 - tanh_c * tanh_c)
+            h_bar = bars[0].clone()
+            c_bar = torch.zeros_like(c)
             end = len(x)
-            for step in range(len(still) - 1, -1, -1):
-                n = still[step]
-                here = slice(end - n, end)
-                gate, cell = slope[here], c_bar[here]
-                cell.addcmul_(h_bar[here], through[here])
+            for step in range(len(remaining) - 1, -1, -1):
+                n = remaining[step]
+                rows = slice(end - n, end)
+                gate = slope[rows]
+                cell = c_bar[rows]
+                cell.addcmul_(h_bar[rows], slope_by_c[rows])
                 gate[:, : 3 * m].view(n, 3, m).mul_(cell[:, None])
-                gate[:, 3 * m :].mul_(h_bar[here])
+                gate[:, 3 * m :].mul_(h_bar[rows])
                 if step:
                     end -= n
-                    there = slice(end - still[step - 1], end - still[step - 1] + n)
-                    h_bar[there].addmm_(gate, w_hh)
-                    torch.mul(cell, forget[here], out=c_bar[there])
-            bias = slope.sum(0)
-            w_ih_bar, w_hh_bar = slope.t() @ x, slope[first:].t() @ h[previous]
-            return slope @ w_ih, None, None, w_ih_bar, w_hh_bar, bias, bias
+                    previous_begin = end - remaining[step - 1]
+                    previous_rows = slice(previous_begin, previous_begin + n)
+                    h_bar[previous_rows].addmm_(gate, w_hh)
+                    torch.mul(cell, forget[rows], out=c_bar[previous_rows])
+            bias_bar = slope.sum(0)
+            w_ih_bar = slope.t() @ x
+            w_hh_bar = slope[first:].t() @ h[previous]
+            return slope @ w_ih, None, None, w_ih_bar, w_hh_bar, bias_bar, bias_bar
 
     return Layer.apply

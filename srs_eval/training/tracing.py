@@ -1,18 +1,18 @@
-"""Steps as instructions, and their gradients, which are derived by reverse mode.
+"""Turn steps into instructions and derive their gradients by reverse mode.
 
-numba sees a whole step (`step_graph`) as one intrinsic and infers no types inside, which used to be
-half of the time that compiling took. What both a step and its gradient need is computed by the step
-alone (`taped`).
+numba sees a whole step (`step_graph`) as one intrinsic and infers no types inside, which used to
+take half of the compile time. Values that both a step and its gradient need are computed by the
+step alone (`trace_with_tape`).
 
-Traced are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows of
-vectors and arrays are read and written element by element, at literal places. A step that is
-given vectors returns vectors, even where a result depends on none of them.
+Traced values are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows
+of vectors and arrays are read and written element by element, at literal indices. A step that is
+called with vectors returns vectors, even where a result depends on none of them.
 
-`adjoint` makes the gradient of a step: it runs the step, so that all of it stands in the graph, and
-goes back through the graph from the results to the arguments, each operation adding to the
-gradients of its operands. What both need stands in the graph once. At a kink the gradient is
-torch's: where the two are equal, `minimum` and `maximum` give half of it to each; `clamp` gives it
-to x at a bound, too; `where` gives it to the side that is taken. What would go through the other
+`derive_adjoint` derives the gradient of a step: it runs the step, so that the graph contains all of
+it, and goes back through the graph from the results to the arguments; each operation adds to the
+gradients of its operands. Values that both need are in the graph once. At a kink the gradient is
+torch's: if both operands are equal, `minimum` and `maximum` give half of it to each; `clamp` gives
+it to x at a bound, too; `where` gives it to the side that is taken. The gradient through the other
 side may be infinite or not a number. It is therefore set to 0 where it leaves that side, not where
 it enters.
 
@@ -36,59 +36,59 @@ from srs_eval.training import simd, step_graph
 from srs_eval.training.elementwise import where
 from srs_eval.training.step_graph import (
     DOUBLE,
-    OF_VECTORS,
     OPERATIONS,
-    SLOW,
-    Graph,
+    SLOW_OPERATIONS,
+    VECTOR_OPERATIONS,
+    GraphValue,
+    StepGraph,
     Store,
     Traced,
-    Value,
     emit,
-    unknown,
-    value_of,
+    find_unemitted,
+    to_value,
 )
 
 
-class _Elements:
-    """The vectors or the numbers of an array, in memory. Arrays must not overlap."""
+class _ArrayElements:
+    """The vectors or the numbers of an array in memory. Arrays must not overlap."""
 
-    def __init__(self, graph: Graph, data: Any, vectors: bool) -> None:
+    def __init__(self, graph: StepGraph, data: Any, vectors: bool) -> None:
         self.graph = graph
         self.data = data
         self.vectors = vectors
-        self._read: dict[int, Value] = {}
-        self._now: dict[int, Value] = {}
+        self._read: dict[int, GraphValue] = {}
+        self._now: dict[int, GraphValue] = {}
 
-    def _at(self, builder: Any, k: int) -> Any:
+    def _pointer_to(self, builder: Any, k: int) -> Any:
         index = ir.IntType(64)(k * simd.LANES if self.vectors else k)
         at = builder.gep(self.data, [index])
         return builder.bitcast(at, ir.PointerType(step_graph.VECTOR)) if self.vectors else at
 
     def load(self, builder: Any, *, k: int) -> Any:
-        value = builder.load(self._at(builder, k))
+        value = builder.load(self._pointer_to(builder, k))
         value.align = 8
         return value
 
     def _store(self, builder: Any, value: Any, *, k: int) -> None:
-        builder.store(value, self._at(builder, k)).align = 8
+        builder.store(value, self._pointer_to(builder, k)).align = 8
 
     def __getitem__(self, k: int) -> Traced:
         if k not in self._now:
             kind = step_graph.VECTOR if self.vectors else DOUBLE
             load = functools.partial(self.load, k=k)
-            self._now[k] = self._read[k] = self.graph.new(kind, load, varies=self.vectors)
+            self._now[k] = self._read[k] = self.graph.add(kind, load, varies=self.vectors)
         return Traced(self.graph, self._now[k])
 
     def __setitem__(self, k: int, new: Any) -> None:
-        value = value_of(self.graph, new)
-        self._now[k] = self.graph.vector(value) if self.vectors else value
+        value = to_value(self.graph, new)
+        self._now[k] = self.graph.to_vector(value) if self.vectors else value
 
     def read(self) -> dict[int, Traced]:
-        """What was read, by place."""
+        """Return the values that were read, by index."""
         return {k: Traced(self.graph, value) for k, value in self._read.items()}
 
     def stores(self) -> list[Store]:
-        """What has changed."""
+        """Return the stores of the values that have changed."""
         return [
             Store(value, functools.partial(self._store, k=k), self._read.get(k))
             for k, value in self._now.items()
@@ -96,126 +96,146 @@ class _Elements:
         ]
 
 
-def traced(function: Callable[..., Any]) -> Any:
-    """The step for use in compiled code, inlined there. Its arguments are floats, vectors,
-    arrays of floats, rows of vectors and tuples of these.
+def trace_step(function: Callable[..., Any]) -> Any:
+    """Return the step for use in compiled code, which inlines it.
+
+    Its arguments are floats, vectors, arrays of floats, rows of vectors and tuples of these.
     """
 
-    def emitted(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
-        found = _values_of(graph, kind, function(*given))
-        emit(builder, found, _stores(given))
+    def emitted(
+        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+    ) -> list[GraphValue]:
+        found = _flatten_result(graph, kind, function(*given))
+        emit(builder, found, _collect_stores(given))
         return found
 
-    return _intrinsic(function, (), emitted)
+    return _make_intrinsic(function, (), emitted)
 
 
-def taped(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
-    """A step and its gradient (`tracing.adjoint`) as `traced` makes them, with one more
-    argument, rows of vectors: a tape, on which the step leaves what took long and the other needs.
+def trace_with_tape(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
+    """Return a step and its gradient (`derive_adjoint`) as `trace_step` does, with a tape.
+
+    The tape is one more argument, rows of vectors, on which the step leaves values that took long
+    to compute and that the gradient needs.
     """
 
-    def emit_step(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+    def emit_step(
+        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+    ) -> list[GraphValue]:
         *inputs, tape = given
-        found, _, _, shared = _both(graph, step, adjoint, inputs)
+        found, _, _, shared = _trace_both(graph, step, adjoint, inputs)
         for k, value in enumerate(shared):
             tape[k] = Traced(graph, value)
         emit(builder, found, tape.stores())
         return found
 
-    def emit_adjoint(builder: Any, graph: Graph, kind: Any, given: Sequence[Any]) -> list[Value]:
+    def emit_adjoint(
+        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+    ) -> list[GraphValue]:
         *inputs, bar, w_bar, tape = given
-        _, found, stores, shared = _both(graph, step, adjoint, inputs, (bar, w_bar))
+        _, found, stores, shared = _trace_both(graph, step, adjoint, inputs, (bar, w_bar))
         for k, value in enumerate(shared):
             value.make, value.operands = functools.partial(tape.load, k=k), ()
         emit(builder, found, stores)
         return found
 
-    return _intrinsic(step, ("tape",), emit_step), _intrinsic(adjoint, ("tape",), emit_adjoint)
+    return _make_intrinsic(step, ("tape",), emit_step), _make_intrinsic(
+        adjoint, ("tape",), emit_adjoint
+    )
 
 
-def tape_length(
+def compute_tape_length(
     step: Callable[..., Any], adjoint: Callable[..., Any], arguments: Sequence[int], values: int
 ) -> int:
-    """Vectors on the tape of a step, whose `arguments` are tuples of so many vectors, 0 for one
-    vector that is in none, and so many values."""
-    graph = Graph()
+    """Return the number of vectors on the tape of a step.
+
+    `arguments` are the sizes of the step's tuples of vectors, 0 for a vector that is in no tuple;
+    a tuple of `values` numbers follows them.
+    """
+    graph = StepGraph()
     kinds = [types.UniTuple(simd.vector, count) if count else simd.vector for count in arguments]
     kinds.append(types.UniTuple(types.float64, values))
-    return len(_both(graph, step, adjoint, [_stand_in(graph, kind) for kind in kinds])[3])
+    return len(
+        _trace_both(graph, step, adjoint, [_make_stand_in(graph, kind) for kind in kinds])[3]
+    )
 
 
-def _both(
-    graph: Graph,
+def _trace_both(
+    graph: StepGraph,
     step: Callable[..., Any],
     adjoint: Callable[..., Any],
     inputs: Sequence[Any],
-    gradients: tuple[Any, _Elements] | None = None,
-) -> tuple[list[Value], list[Value], list[Store], list[Value]]:
-    """What the step returns, what its gradient returns and stores, and what goes on the tape."""
+    gradients: tuple[Any, _ArrayElements] | None = None,
+) -> tuple[list[GraphValue], list[GraphValue], list[Store], list[GraphValue]]:
+    """Return the step's results, its gradient's results and stores, and the tape's values."""
     result = step(*inputs)
     if gradients is None:
-        kind = _type_of(result, vectors=True)
-        gradients = _stand_in(graph, kind), _Elements(graph, None, vectors=True)
-    found = _vectors(graph, result)
-    back = _vectors(graph, adjoint(*inputs, *gradients))
-    stores = _stores(gradients)
-    slow = _worth_keeping(unknown(found))
-    needed = unknown([*back, *(value for value, _, _ in stores)], slow)
+        kind = _infer_type(result, vectors=True)
+        gradients = _make_stand_in(graph, kind), _ArrayElements(graph, None, vectors=True)
+    found = _flatten_to_vectors(graph, result)
+    back = _flatten_to_vectors(graph, adjoint(*inputs, *gradients))
+    stores = _collect_stores(gradients)
+    slow = _find_worth_keeping(find_unemitted(found))
+    needed = find_unemitted([*back, *(value for value, _, _ in stores)], slow)
     return found, back, stores, [value for value in needed if value.number in slow]
 
 
-def _worth_keeping(values: Sequence[Value]) -> set[int]:
-    """Numbers of those of a step's values, in order, that its gradient should not compute again:
-    exp, log, and quotients that wait for these. Others are as soon divided as fetched.
+def _find_worth_keeping(values: Sequence[GraphValue]) -> set[int]:
+    """Return the numbers of the values that the gradient of a step should not compute again.
+
+    These are exp, log, and quotients that wait for them. Other quotients are computed as quickly as
+    they are loaded. `values` are the step's values, in order.
     """
     slow: set[int] = set()
-    late: set[int] = set()  # what waits for exp or log
+    late: set[int] = set()  # values that wait for exp or log
     for value in values:
         waits = any(operand.number in late for operand in value.operands)
-        is_slow = value.varies and value.make in SLOW
-        if is_slow or (waits and value.make is OF_VECTORS["fdiv"]):
+        is_slow = value.varies and value.make in SLOW_OPERATIONS
+        if is_slow or (waits and value.make is VECTOR_OPERATIONS["fdiv"]):
             slow.add(value.number)
         if is_slow or waits:
             late.add(value.number)
     return slow
 
 
-def _vectors(graph: Graph, result: Any) -> list[Value]:
-    """All parts of a result."""
+def _flatten_to_vectors(graph: StepGraph, result: Any) -> list[GraphValue]:
+    """Return all parts of a result as vectors."""
     if isinstance(result, tuple):
-        return [value for part in result for value in _vectors(graph, part)]
-    return [] if result is None else [graph.vector(value_of(graph, result))]
+        return [value for part in result for value in _flatten_to_vectors(graph, part)]
+    return [] if result is None else [graph.to_vector(to_value(graph, result))]
 
 
-def _stores(given: Sequence[Any]) -> list[Store]:
-    arrays = [value for value in given if isinstance(value, _Elements)]
+def _collect_stores(arguments: Sequence[Any]) -> list[Store]:
+    arrays = [value for value in arguments if isinstance(value, _ArrayElements)]
     return [store for elements in arrays for store in elements.stores()]
 
 
-def _intrinsic(function: Callable[..., Any], more: Sequence[str], emit: Any) -> Any:
-    """What numba calls for a step with the arguments of a function, and `more`."""
+def _make_intrinsic(
+    function: Callable[..., Any], extra_parameters: Sequence[str], emit: Any
+) -> Any:
+    """Return what numba calls for a step: the function's parameters, then `extra_parameters`."""
 
     def step(typing_context: Any, *kinds: Any) -> Any:
-        result = _result_type(function, kinds[: len(kinds) - len(more)])
+        result = _result_type(function, kinds[: len(kinds) - len(extra_parameters)])
 
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-            graph = Graph()
+            graph = StepGraph()
             given = [
-                _given(context, builder, graph, kind, value)
+                _trace_argument(context, builder, graph, kind, value)
                 for kind, value in zip(sig.args, values, strict=True)
             ]
             found = emit(builder, graph, sig.return_type, given)
-            return _packed(context, builder, sig.return_type, iter(found))
+            return _pack_result(context, builder, sig.return_type, iter(found))
 
         return result(*kinds), codegen
 
     step.__qualname__ = function.__qualname__
-    names = ["typing_context", *inspect.signature(function).parameters, *more]
-    return intrinsic(_named(step, function.__name__, names))
+    names = ["typing_context", *inspect.signature(function).parameters, *extra_parameters]
+    return intrinsic(_set_signature(step, function.__name__, names))
 
 
-def _named(function: Callable[..., Any], name: str, parameters: Sequence[str]) -> Any:
-    """The function with these parameters: numba asks for them."""
+def _set_signature(function: Callable[..., Any], name: str, parameters: Sequence[str]) -> Any:
+    """Set the function's name and parameters, which numba asks for."""
     function.__name__ = name
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     signature = inspect.Signature([inspect.Parameter(each, kind) for each in parameters])
@@ -223,35 +243,35 @@ def _named(function: Callable[..., Any], name: str, parameters: Sequence[str]) -
     return function
 
 
-def _given(context: Any, builder: Any, graph: Graph, kind: Any, value: Any) -> Any:
+def _trace_argument(context: Any, builder: Any, graph: StepGraph, kind: Any, value: Any) -> Any:
     if _is_tuple(kind):
         return tuple(
-            _given(context, builder, graph, item, builder.extract_value(value, k))
+            _trace_argument(context, builder, graph, item, builder.extract_value(value, k))
             for k, item in enumerate(kind)
         )
     if kind == simd.rows:
-        return _Elements(graph, value, vectors=True)
+        return _ArrayElements(graph, value, vectors=True)
     if isinstance(kind, types.Array):
         data = simd.array_field(context, builder, kind, value, "data")
-        return _Elements(graph, data, vectors=False)
-    return Traced(graph, graph.given(value))
+        return _ArrayElements(graph, data, vectors=False)
+    return Traced(graph, graph.add_instruction(value))
 
 
-def _values_of(graph: Graph, kind: Any, result: Any) -> list[Value]:
-    """The values of a result of this type, tuples one part after the other."""
+def _flatten_result(graph: StepGraph, kind: Any, result: Any) -> list[GraphValue]:
+    """Return the values of a result of this type, tuples one part after the other."""
     if _is_tuple(kind):
         parts = zip(kind, result, strict=True)
-        return [value for item, part in parts for value in _values_of(graph, item, part)]
+        return [value for item, part in parts for value in _flatten_result(graph, item, part)]
     if kind == types.none:
         return []
-    value = value_of(graph, result)
-    return [graph.vector(value) if kind == simd.vector else value]
+    value = to_value(graph, result)
+    return [graph.to_vector(value) if kind == simd.vector else value]
 
 
-def _packed(context: Any, builder: Any, kind: Any, values: Iterator[Value]) -> Any:
+def _pack_result(context: Any, builder: Any, kind: Any, values: Iterator[GraphValue]) -> Any:
     if _is_tuple(kind):
         return context.make_tuple(
-            builder, kind, [_packed(context, builder, item, values) for item in kind]
+            builder, kind, [_pack_result(context, builder, item, values) for item in kind]
         )
     if kind == types.none:
         return context.get_dummy_value()
@@ -259,21 +279,21 @@ def _packed(context: Any, builder: Any, kind: Any, values: Iterator[Value]) -> A
 
 
 def _result_type(function: Callable[..., Any], kinds: Sequence[Any]) -> Any:
-    """What the step returns for arguments of these types: it is run once for that alone."""
-    graph = Graph()
-    result = function(*(_stand_in(graph, kind) for kind in kinds))
-    return _type_of(result, any(_holds_vectors(kind) for kind in kinds))
+    """Return the step's result type for arguments of these types, by running the step once."""
+    graph = StepGraph()
+    result = function(*(_make_stand_in(graph, kind) for kind in kinds))
+    return _infer_type(result, any(_holds_vectors(kind) for kind in kinds))
 
 
-def _stand_in(graph: Graph, kind: Any) -> Any:
+def _make_stand_in(graph: StepGraph, kind: Any) -> Any:
     if _is_tuple(kind):
-        return tuple(_stand_in(graph, item) for item in kind)
+        return tuple(_make_stand_in(graph, item) for item in kind)
     if kind == simd.rows or (isinstance(kind, types.Array) and kind.dtype == types.float64):
-        return _Elements(graph, None, vectors=kind == simd.rows)
+        return _ArrayElements(graph, None, vectors=kind == simd.rows)
     if kind == simd.vector:
-        return Traced(graph, graph.new(step_graph.VECTOR, varies=True))
+        return Traced(graph, graph.add(step_graph.VECTOR, varies=True))
     if kind == types.float64:
-        return Traced(graph, graph.new(DOUBLE))
+        return Traced(graph, graph.add(DOUBLE))
     raise TypingError(f"a step takes floats, not {kind}")
 
 
@@ -287,76 +307,84 @@ def _holds_vectors(kind: Any) -> bool:
     return bool(kind in (simd.vector, simd.rows))
 
 
-def _type_of(result: Any, vectors: bool) -> Any:
+def _infer_type(result: Any, vectors: bool) -> Any:
     if result is None:
         return types.none
     if isinstance(result, tuple):
-        return types.Tuple([_type_of(part, vectors) for part in result])
+        return types.Tuple([_infer_type(part, vectors) for part in result])
     return simd.vector if vectors else types.float64
 
 
 # Gradients
 
-_Sides = tuple[tuple[Value, bool], ...]  # of `where`s, from the outermost: condition, first side?
+_Sides = tuple[tuple[GraphValue, bool], ...]  # of `where`s, outermost first: condition, first side?
 
 
-def adjoint(
-    step: Callable[..., Any], by: Sequence[str], w: str | None = None, parameters: int | None = None
+def derive_adjoint(
+    step: Callable[..., Any],
+    arguments: Sequence[str],
+    w: str | None = None,
+    parameters: int | None = None,
 ) -> Callable[..., Any]:
-    """The gradient of a step by those of its arguments that `by` names, and by the values in w.
+    """Return the gradient of a step by the arguments named in `arguments` and by the values in w.
 
     It takes the step's arguments, the gradients of its results and, if w names an argument,
     rows to which the gradients of w's values are added, of all or of the first `parameters`.
-    It returns the gradient of the one argument in `by`, or a tuple of several.
+    It returns the gradient of the one argument in `arguments`, or a tuple of several.
     """
     names = list(inspect.signature(step).parameters)
 
     def gradient(*given: Any) -> Any:
         inputs = dict(zip(names, given, strict=False))
-        others = [inputs[name] for name in by]
+        others = [inputs[name] for name in arguments]
         results = step(*inputs.values())
-        values = _values_by_place(inputs[w], parameters) if w else {}
-        bars = _gradients(results, given[len(names)], [*values.values(), *_parts(others)])
+        values = _values_by_index(inputs[w], parameters) if w else {}
+        bars = _derive_gradients(results, given[len(names)], [*values.values(), *_flatten(others)])
         for k, x in values.items():
             if x.value in bars:
                 given[-1][k] += bars[x.value]
-        found = tuple(_replaced(x, bars) for x in others)
+        found = tuple(_replace_by_gradients(x, bars) for x in others)
         return found if len(found) > 1 else found[0] if found else None
 
     name = gradient.__qualname__ = f"{step.__name__}_adjoint"
-    return _named(gradient, name, [*names, "bar", *(["w_bar"] if w else [])])
+    return _set_signature(gradient, name, [*names, "bar", *(["w_bar"] if w else [])])
 
 
-def _values_by_place(w: Any, count: int | None) -> dict[int, Traced]:
-    """Those of a tuple by place, or of an array as far as the step has read it."""
+def _values_by_index(w: Any, count: int | None) -> dict[int, Traced]:
+    """Return the values of a tuple by index, or of an array as far as the step has read it."""
     found = dict(enumerate(w)) if isinstance(w, tuple) else w.read()
     return {k: x for k, x in found.items() if count is None or k < count}
 
 
-def _parts(x: Any) -> Iterator[Any]:
+def _flatten(x: Any) -> Iterator[Any]:
     if isinstance(x, tuple | list):
         for part in x:
-            yield from _parts(part)
+            yield from _flatten(part)
     else:
         yield x
 
 
-def _replaced(x: Any, bars: Mapping[Value, Any]) -> Any:
-    """An argument with gradients in the place of its values."""
+def _replace_by_gradients(x: Any, bars: Mapping[GraphValue, Any]) -> Any:
+    """Return an argument with gradients in place of its values."""
     if isinstance(x, tuple):
-        return tuple(_replaced(part, bars) for part in x)
+        return tuple(_replace_by_gradients(part, bars) for part in x)
     return bars.get(x.value, 0.0)
 
 
-def _gradients(results: Any, bars: Any, by: Sequence[Traced]) -> dict[Value, Any]:
-    """By each of these values that a result depends on, from the gradients of the results."""
+def _derive_gradients(
+    results: Any, bars: Any, arguments: Sequence[Traced]
+) -> dict[GraphValue, Any]:
+    """Return the gradients by the values in `arguments` that a result depends on.
+
+    `bars` are the gradients of the results.
+    """
     ends = [
         (result.value, bar)
-        for result, bar in zip(_parts(results), _parts(bars), strict=True)
+        for result, bar in zip(_flatten(results), _flatten(bars), strict=True)
         if isinstance(result, Traced)  # not a constant
     ]
-    sums = _Sums({x.value for x in by})
-    values = unknown([value for value, _ in ends])
+    sums = _GradientSums({x.value for x in arguments})
+    values = find_unemitted([value for value, _ in ends])
     for value in values:
         if any(operand in sums.active for operand in value.operands):
             sums.active.add(value)
@@ -364,34 +392,34 @@ def _gradients(results: Any, bars: Any, by: Sequence[Traced]) -> dict[Value, Any
         sums.add(value, bar)
     for value in reversed(values):
         if value in sums and value.operands:
-            _back(sums, value)
-    return {x.value: sums.whole(x.value) for x in by if x.value in sums}
+            _propagate_back(sums, value)
+    return {x.value: sums.total(x.value) for x in arguments if x.value in sums}
 
 
-class _Sums:
-    """Gradients in the making, apart by the sides of `where`s that they came through."""
+class _GradientSums:
+    """Partial sums of gradients, separate for the sides of `where`s that they came through."""
 
-    def __init__(self, active: set[Value]) -> None:
-        self.active = active  # what depends on the values that gradients are taken by
-        self._sums: dict[Value, dict[_Sides, Any]] = {}
+    def __init__(self, active: set[GraphValue]) -> None:
+        self.active = active  # values that depend on the ones that gradients are taken by
+        self._sums: dict[GraphValue, dict[_Sides, Any]] = {}
 
-    def __contains__(self, value: Value) -> bool:
+    def __contains__(self, value: GraphValue) -> bool:
         return value in self._sums
 
-    def add(self, value: Value, term: Any, sides: _Sides = ()) -> None:
+    def add(self, value: GraphValue, term: Any, sides: _Sides = ()) -> None:
         if value in self.active:
             sums = self._sums.setdefault(value, {})
             sums[sides] = sums[sides] + term if sides in sums else term
 
-    def within(self, value: Value) -> _Sides:
-        """The sides that all came through."""
+    def common_sides(self, value: GraphValue) -> _Sides:
+        """Return the sides that all terms came through."""
         sides, *others = self._sums[value]
         while any(other[: len(sides)] != sides for other in others):
             sides = sides[:-1]
         return sides
 
-    def whole(self, value: Value, within: _Sides = ()) -> Any:
-        """All together, each 0 where another side than its own is taken."""
+    def total(self, value: GraphValue, within: _Sides = ()) -> Any:
+        """Return the sum of all terms, each 0 where another side than its own is taken."""
         found = []
         for sides, term in self._sums[value].items():
             for condition, first in reversed(sides[len(within) :]):
@@ -401,10 +429,10 @@ class _Sums:
         return functools.reduce(operator.add, found)
 
 
-def _back(sums: _Sums, value: Value) -> None:
-    """Gives the operands of a value their parts of its gradient."""
-    sides = sums.within(value)
-    bar = sums.whole(value, sides)
+def _propagate_back(sums: _GradientSums, value: GraphValue) -> None:
+    """Give the operands of a value their parts of its gradient."""
+    sides = sums.common_sides(value)
+    bar = sums.total(value, sides)
     y, *xs = (Traced(bar.graph, each) for each in (value, *value.operands))
 
     def give(*terms: Any) -> None:
@@ -419,7 +447,7 @@ def _back(sums: _Sums, value: Value) -> None:
         case "fmul":
             give(bar * xs[1], bar * xs[0])
         case "fdiv":
-            over = 1.0 / xs[1]  # once for all that is divided by the same
+            over = 1.0 / xs[1]  # computed once for all quotients with this divisor
             give(bar * over, -(bar * over * xs[0]) * over)
         case "negative":
             give(-bar)

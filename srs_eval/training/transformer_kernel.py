@@ -7,7 +7,7 @@ a tensor library cost many times what is computed in them. Gradients are written
 attention is a loop over as many reviews as a history has (`tracing` derives steps without).
 
 Parameters (127,) lie as in the network's state_dict: `w[at : at + 4]` is a map's matrix,
-`w[bias : bias + 2]` what is added; a norm's two factors come before its two terms. Float64.
+`w[bias : bias + 2]` its bias; a norm's two factors come before its two terms. Float64.
 
 This module imports numba; import it inside functions only.
 """
@@ -19,25 +19,30 @@ from typing import NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.training.cells import POWER, descend, evaluated, recall_and_slope
+from srs_eval.training.cells import (
+    POWER,
+    cross_entropy_and_slope,
+    recall_and_slope,
+    take_adamw_step,
+)
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.simd import broadcast, exp, load, log, rows_of, store, where
 
 _PARAMETERS = 127
-_Q, _K, _V, _Q_BIAS, _K_BIAS, _V_BIAS, _OUT = 0, 4, 8, 12, 14, 16, 18  # of an attention
+_Q, _K, _V, _Q_BIAS, _K_BIAS, _V_BIAS, _OUT = 0, 4, 8, 12, 14, 16, 18  # within an attention
 _INNER, _NORM_1, _NORM_2, _NORM = 24, 36, 40, 44  # of the encoder
 _SELF, _CROSS, _D_INNER = 48, 72, 96  # of the decoder, like the next
 _D_NORM_1, _D_NORM_2, _D_NORM_3, _D_NORM = 108, 112, 116, 120
 _FC = 124
 
-# Numbers kept of each review in the encoder: what it has seen, two norms, what is in between.
+# Rows kept for each review in the encoder: the attention's output, norms, the values in between.
 _SEEN, _N1, _HIDDEN, _N2, _N3, _OF_REVIEW = 0, 2, 4, 6, 8, 10
-# And of the question in the decoder.
+# Rows kept for the query in the decoder.
 _OWN, _D_N1, _Y1, _ASKS, _D_SEEN, _D_N2, _Y2, _D_HIDDEN, _D_N3, _D_N4 = range(0, 20, 2)
 
 
 class Batch(NamedTuple):
-    """n histories (a multiple of LANES), the last ones perhaps empty, of at most l reviews."""
+    """n histories (a multiple of LANES) of at most l reviews; the last ones may be empty."""
 
     reviews: FloatArray  # (2 l, n) interval in days and rating, 0 after a history's end
     delta_t: FloatArray  # (n,) days to the evaluated review
@@ -49,7 +54,7 @@ class Batch(NamedTuple):
 def whole_vectors(
     histories: FloatArray, delta_t: FloatArray, y: FloatArray, weights: FloatArray
 ) -> Batch:
-    """The batch of these histories (l, n, 2), filled up with empty ones; without dropout."""
+    """Return the batch of these histories (l, n, 2), padded with empty ones; without dropout."""
     n = len(delta_t)
     reviews = np.zeros((2 * len(histories), n + -n % LANES))
     reviews[:, :n] = histories.transpose(0, 2, 1).reshape(-1, n)
@@ -63,8 +68,8 @@ def whole_vectors(
 
 class _Scratch(NamedTuple):
     mixed: FloatArray  # (6 l, LANES) queries, keys and values of the reviews
-    memory: FloatArray  # (6 l, LANES) what comes out of the encoder, its keys and values
-    share: FloatArray  # (2 l (l + 1), LANES) attention by head and review, the question's last
+    memory: FloatArray  # (6 l, LANES) the encoder's output, its keys and values
+    share: FloatArray  # (2 l (l + 1), LANES) attention by head and review, the query's last
     kept: FloatArray  # (_OF_REVIEW l + 20, LANES)
     bar: FloatArray  # (6 l, LANES) gradients
     w_bar: FloatArray  # (PARAMETERS, LANES)
@@ -87,15 +92,16 @@ def new_scratch(longest: int, n: int) -> _Scratch:
 
 
 def dropped(longest: int) -> int:
-    """How many numbers of a history dropout may take, in torch's order.
+    """Count the numbers of a history that dropout may take.
 
-    Of the encoder: shares of attention, what it gives, inside and after the feed-forward part;
-    the same of the decoder, whose own attention and that to the reviews come one after the other.
+    In torch's order, they are in the encoder: shares of attention, the attention's output, inside
+    and after the feed-forward part; then the same in the decoder, whose self-attention and
+    attention to the reviews come one after the other.
     """
     return 2 * longest * longest + 6 * longest + 2 + 2 + 2 * longest + 2 + 2 + 2
 
 
-# Parts, and the ways back through them, which add to `sums` and give the gradients of what went in
+# Parts, and their backward passes, which add to `sums` and return the gradients of the inputs
 
 
 def _map(w, at, bias, a, b):
@@ -113,7 +119,7 @@ def _map_back(w, sums, at, bias, a, b, bar_a, bar_b):
 
 
 def _norm(kept, to, a, b):
-    """Keeps n and how it changes with a; with b it changes by minus that."""
+    """Keep n and its derivative by a; its derivative by b is minus that."""
     d = 0.5 * (a - b)
     size = d * d + 1e-5
     over = exp(-0.5 * log(size))
@@ -126,7 +132,7 @@ def _scaled(w, norm, n):
 
 
 def _norm_back(w, sums, norm, kept, to, bar_a, bar_b):
-    """Through `_scaled` and `_norm`: the gradient of a, and minus that of b."""
+    """Go back through `_scaled` and `_norm`; return the gradient of a, which is minus that of b."""
     n, slope = kept[to], kept[to + 1]
     sums[norm] += bar_a * n
     sums[norm + 1] = sums[norm + 1] - bar_b * n
@@ -140,7 +146,7 @@ def _left(left, row, at):
 
 
 def _feed_forward(w, inner, kept, hidden, norm_to, a, b, left, m, step, at):
-    """Two maps around a ReLU, and the norm of their sum with (a, b)."""
+    """Apply two maps around a ReLU, and the norm of their sum with (a, b)."""
     c, d = _map(w, inner, inner + 4, a, b)
     c = where(c < 0.0, 0.0, c) * _left(left, m, at)
     d = where(d < 0.0, 0.0, d) * _left(left, m + 1, at)
@@ -151,11 +157,14 @@ def _feed_forward(w, inner, kept, hidden, norm_to, a, b, left, m, step, at):
 
 
 def _feed_forward_back(w, sums, inner, kept, hidden, a, b, left, m, step, at, bar):
-    """`bar` is the gradient of the sum's first number, and minus that of its second."""
+    """Go back through `_feed_forward`; return the gradients of (a, b).
+
+    `bar` is the gradient of the sum's first number, and minus that of its second.
+    """
     c, d = kept[hidden], kept[hidden + 1]
     bar_c, bar_d = bar * _left(left, m + step, at), -bar * _left(left, m + step + 1, at)
     bar_c, bar_d = _map_back(w, sums, inner + 6, inner + 10, c, d, bar_c, bar_d)
-    # What ReLU or dropout has made 0 stays without gradient.
+    # Numbers that ReLU or dropout has made 0 get no gradient.
     bar_c = where(c > 0.0, bar_c, 0.0) * _left(left, m, at)
     bar_d = where(d > 0.0, bar_d, 0.0) * _left(left, m + 1, at)
     bar_a, bar_b = _map_back(w, sums, inner, inner + 4, a, b, bar_c, bar_d)
@@ -163,7 +172,7 @@ def _feed_forward_back(w, sums, inner, kept, hidden, a, b, left, m, step, at, ba
 
 
 def _attend(q, rows, head, longest, share, to, left, m, at):
-    """What one head sees of all reviews, whose keys and values are in `rows`."""
+    """Return one head's view of all reviews, whose keys and values are in `rows`."""
     least = most = rows[2 + head]
     for j in range(1, longest):
         k = rows[6 * j + 2 + head]
@@ -185,7 +194,7 @@ def _attend(q, rows, head, longest, share, to, left, m, at):
 
 
 def _attend_back(q, rows, head, longest, share, to, left, m, at, seen, seen_bar, bar):
-    """Adds to the gradients of keys and values in `bar`; that of q."""
+    """Add to the gradients of keys and values in `bar`; return the gradient of q."""
     q_bar = broadcast(0.0)
     for j in range(longest):
         k, v = 6 * j + 2 + head, 6 * j + 4 + head
@@ -230,7 +239,7 @@ def _encode(w, batch, longest, at, mixed, share, kept):
 
 
 def _encode_back(w, sums, batch, longest, at, mixed, share, kept, bar):
-    """`bar` holds the gradients of what came out; it is used up."""
+    """Go back through the encoder; `bar` holds the gradients of its output and is overwritten."""
     left = batch.left
     m = 2 * longest * longest
     for i in range(longest):
@@ -272,7 +281,7 @@ def _encode_back(w, sums, batch, longest, at, mixed, share, kept, bar):
 
 
 def _decode(w, batch, longest, at, memory, share, kept, d):
-    """The logarithm of the stability; what is kept begins at d."""
+    """Return the logarithm of the stability; the rows kept for the decoder begin at d."""
     left = batch.left
     for i in range(longest):
         a, b = _scaled(w, _NORM, kept[_OF_REVIEW * i + _N3])
@@ -280,7 +289,7 @@ def _decode(w, batch, longest, at, memory, share, kept, d):
         memory[6 * i + 2], memory[6 * i + 3] = _map(w, _CROSS + _K, _CROSS + _K_BIAS, a, b)
         memory[6 * i + 4], memory[6 * i + 5] = _map(w, _CROSS + _V, _CROSS + _V_BIAS, a, b)
     m = 2 * longest * longest + 6 * longest
-    # The zero sees itself: a value that is all bias.
+    # The zero sees itself: its value is all bias.
     kept[d + _OWN] = w[_SELF + _V_BIAS] * _left(left, m, at)
     kept[d + _OWN + 1] = w[_SELF + _V_BIAS + 1] * _left(left, m + 1, at)
     a, b = _map(w, _SELF + _OUT, _SELF + _OUT + 4, kept[d + _OWN], kept[d + _OWN + 1])
@@ -309,7 +318,7 @@ def _decode(w, batch, longest, at, memory, share, kept, d):
 
 
 def _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar):
-    """Leaves the gradients of what came out of the encoder in `bar`."""
+    """Go back through the decoder; leave the gradients of the encoder's output in `bar`."""
     left = batch.left
     m = 2 * longest * longest + 8 * longest + 4
     a, b = _scaled(w, _D_NORM, kept[d + _D_N4])
@@ -359,9 +368,9 @@ def _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar
 
 
 def transformer_pass(done, w, batch, adam, scratch):
-    """Recall of all histories into scratch.recall.
+    """Compute the recall of all histories into scratch.recall.
 
-    done < 0: evaluates only. Otherwise `done` steps of training are behind, and this makes one
+    If done < 0, it only evaluates. Otherwise `done` steps of training are done, and this makes one
     more, which changes `w` and the state of `adam`.
     """
     mixed, memory, share = rows_of(scratch.mixed), rows_of(scratch.memory), rows_of(scratch.share)
@@ -375,8 +384,10 @@ def transformer_pass(done, w, batch, adam, scratch):
         p, slope = recall_and_slope(POWER, z, load(batch.delta_t, at))
         store(scratch.recall, at, p)
         if done >= 0:
-            _, z_bar = evaluated(p, slope, load(batch.passes, at), load(batch.failures, at))
+            _, z_bar = cross_entropy_and_slope(
+                p, slope, load(batch.passes, at), load(batch.failures, at)
+            )
             _decode_back(w, sums, batch, longest, at, memory, share, kept, d, z_bar, bar)
             _encode_back(w, sums, batch, longest, at, mixed, share, kept, bar)
     if done >= 0:
-        descend(w, sums, adam, done)
+        take_adamw_step(w, sums, adam, done)

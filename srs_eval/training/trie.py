@@ -21,20 +21,20 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.training.compile import Int32Array, compiled, packed, unpacked
+from srs_eval.training.compile import Int32Array, compile_kernel, pack, unpack
 from srs_eval.training.elementwise import LANES
 
-_KINDS = 4
-FIRST, SUCCESS, FAILURE, SAME_DAY = range(_KINDS)  # of review; same day: delta_t < 1
+_KIND_COUNT = 4
+FIRST, SUCCESS, FAILURE, SAME_DAY = range(_KIND_COUNT)  # kinds of review; same day: delta_t < 1
 
 
-class Trie(NamedTuple):
-    """N nodes and the places of n trials among them."""
+class HistoryTrie(NamedTuple):
+    """N nodes, and the positions of n trials among them."""
 
     parent: Int32Array  # (N,) -1 at level 0
     delta_t: FloatArray  # (N,) days
     rating: FloatArray  # (N,)
-    segment_start: IntArray  # (KINDS * levels + 1,) segment KINDS * level + kind
+    segment_start: IntArray  # (_KIND_COUNT * levels + 1,) segment _KIND_COUNT * level + kind
     node: Int32Array  # (n,) the history before each trial
     pair: Int32Array  # (n,) number of (node, interval): equal for equal targets
     pairs: int
@@ -60,7 +60,7 @@ class TrieBatches(NamedTuple):
 
 
 class _Histories(NamedTuple):
-    """What a trie is built from: n trials, m history rows."""
+    """The input for building a trie: n trials, m history rows."""
 
     trials: int
     rows: int
@@ -74,23 +74,23 @@ class _Histories(NamedTuple):
 
 
 class _Workspace(NamedTuple):
-    """Arrays that building needs on the way; made in the kernel they would cost compiling."""
+    """Arrays for building a trie; allocated in the kernel they would cost compile time."""
 
     card_end: IntArray  # (m + 1,) zeros
-    mask: int  # slots of the hash table - 1, which are a power of two
+    mask: int  # slots of the hash table - 1; the number of slots is a power of two
     slots: Int32Array  # of -1
     parent: Int32Array  # (m,) of the nodes in order of appearance, like all below
-    row: IntArray  # (m,) one that reaches the node
+    row: IntArray  # (m,) a history row that reaches the node
     level: Int32Array  # (m,)
-    number: Int32Array  # (m,) the node's final one
+    number: Int32Array  # (m,) the node's final number
     segment: IntArray  # (m,)
     node_of_row: Int32Array  # (m,)
     free: IntArray  # (segments,) next number in each segment
     trial_of_pair: IntArray  # (n,)
 
 
-class _Choice(NamedTuple):
-    """Trials chosen for batches, and what choosing needs."""
+class _Selection(NamedTuple):
+    """Trials selected for batches, and the arrays that the selection needs."""
 
     batches: int
     items: IntArray  # positions of trials, batch after batch
@@ -105,26 +105,27 @@ class _Choice(NamedTuple):
     target_of_pair: IntArray  # (pairs,) of -1
 
 
-def history_trie(trials: Trials, same_day: bool = True) -> Trie:
-    """The trie of all histories of the trials, built once and kept with them.
+def history_trie(trials: Trials, same_day: bool = True) -> HistoryTrie:
+    """Return the trie of all histories of the trials, built once and kept with them.
 
     Without `same_day`, reviews of the same day are of the kind success or failure.
     """
-    return trials.derived(_MAKE[same_day])
+    return trials.derived(_MAKE_TRIE[same_day])
 
 
-def _build(trials: Trials, same_day_below: float) -> Trie:
-    n, m = len(trials), len(trials.history_rating)
+def _make_trie(trials: Trials, same_day_below: float) -> HistoryTrie:
+    n = len(trials)
+    m = len(trials.history_rating)
     longest = int(trials.sequence_length.max()) if n else 0
     histories = _Histories(
         trials=n,
         rows=m,
-        start=_contiguous(trials.history_start, np.int64),
-        end=_contiguous(trials.history_end, np.int64),
-        delta_t=_contiguous(trials.history_delta_t, np.float64),
-        bits=_bits(trials.history_delta_t),
-        rating=_contiguous(trials.history_rating, np.int64),
-        trial_bits=_bits(trials.delta_t),
+        start=_to_contiguous(trials.history_start, np.int64),
+        end=_to_contiguous(trials.history_end, np.int64),
+        delta_t=_to_contiguous(trials.history_delta_t, np.float64),
+        bits=_float_bits(trials.history_delta_t),
+        rating=_to_contiguous(trials.history_rating, np.int64),
+        trial_bits=_float_bits(trials.delta_t),
         same_day_below=same_day_below,
     )
     # A row is one node at most. The hash table serves the pairs, too.
@@ -139,46 +140,51 @@ def _build(trials: Trials, same_day_below: float) -> Trie:
         number=np.empty(m, np.int32),
         segment=np.empty(m, np.int64),
         node_of_row=np.full(m, -1, np.int32),
-        free=np.empty(_KINDS * longest, np.int64),
+        free=np.empty(_KIND_COUNT * longest, np.int64),
         trial_of_pair=np.empty(n, np.int64),
     )
-    trie = Trie(
+    trie = HistoryTrie(
         parent=np.empty(m, np.int32),
         delta_t=np.empty(m),
         rating=np.empty(m),
-        segment_start=np.zeros(_KINDS * longest + 1, np.int64),
+        segment_start=np.zeros(_KIND_COUNT * longest + 1, np.int64),
         node=np.empty(n, np.int32),
         pair=np.empty(n, np.int32),
         pairs=0,
     )
-    nodes, levels, pairs = compiled(_build_trie)(packed(histories), packed(workspace), packed(trie))
+    nodes, levels, pairs = compile_kernel(_fill_trie)(pack(histories), pack(workspace), pack(trie))
     return trie._replace(
         parent=trie.parent[:nodes].copy(),
         delta_t=trie.delta_t[:nodes].copy(),
         rating=trie.rating[:nodes].copy(),
-        segment_start=trie.segment_start[: _KINDS * levels + 1],
+        segment_start=trie.segment_start[: _KIND_COUNT * levels + 1],
         pairs=pairs,
     )
 
 
-_MAKE = {same_day: partial(_build, same_day_below=float(same_day)) for same_day in (False, True)}
+_MAKE_TRIE = {
+    same_day: partial(_make_trie, same_day_below=float(same_day)) for same_day in (False, True)
+}
 
 
-def _contiguous(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
+def _to_contiguous(column: NDArray[Any], dtype: Any) -> NDArray[Any]:
     return np.ascontiguousarray(column, dtype)
 
 
-def _bits(x: FloatArray) -> IntArray:
-    """The numbers' bits, for equality and hashing."""
+def _float_bits(x: FloatArray) -> IntArray:
+    """Return the numbers' bits, for equality and hashing."""
     return np.ascontiguousarray(x, np.float64).view(np.int64)
 
 
-def trie_batches(
-    trie: Trie, trials: Trials, batches: Sequence[IntArray], weights: FloatArray | None = None
+def cut_batches(
+    trie: HistoryTrie,
+    trials: Trials,
+    batches: Sequence[IntArray],
+    weights: FloatArray | None = None,
 ) -> TrieBatches:
-    """The batches with these positions of trials, in this order.
+    """Cut out the batches with these positions of trials, in this order.
 
-    `weights` (n,) are those of all trials, 1 where None.
+    `weights` (n,) are the weights of all trials; None stands for 1.
     """
     sizes = np.array([0, *(len(batch) for batch in batches)])
     first_item = np.cumsum(sizes)
@@ -186,24 +192,27 @@ def trie_batches(
     items = items.astype(np.int64, copy=False)
     if weights is None:
         weights = np.ones(len(trials))
-    nodes, count = len(trie.parent), len(batches)
-    choice = _Choice(
+    nodes = len(trie.parent)
+    count = len(batches)
+    selection = _Selection(
         batches=count,
         items=items,
         first_item=first_item,
-        delta_t=_contiguous(trials.delta_t, np.float64),
-        y=_contiguous(trials.y, np.float64),
-        weights=_contiguous(weights, np.float64),
-        levels=len(trie.segment_start) // _KINDS,
+        delta_t=_to_contiguous(trials.delta_t, np.float64),
+        y=_to_contiguous(trials.y, np.float64),
+        weights=_to_contiguous(weights, np.float64),
+        levels=len(trie.segment_start) // _KIND_COUNT,
         mark=np.zeros(nodes, np.int32),
         segments=np.zeros(count, np.int64),
         local=np.empty(nodes, np.int32),
         target_of_pair=np.full(trie.pairs, -1, np.int64),
     )
-    tables = packed(trie), packed(choice)
-    node_room, segment_room = compiled(_measure)(*tables)
+    trie_table = pack(trie)
+    selection_table = pack(selection)
+    measure = compile_kernel(_measure_batches)
+    node_room, segment_room = measure(trie_table, selection_table)
     target_room = len(items) + (LANES - 1) * count
-    made = TrieBatches(
+    trie_batches = TrieBatches(
         first_node=np.zeros(count + 1, np.int64),
         first_segment=np.zeros(count + 1, np.int64),
         first_target=np.zeros(count + 1, np.int64),
@@ -219,12 +228,12 @@ def trie_batches(
         failures=np.zeros(target_room),
         target=np.empty(len(items), np.int64),
     )
-    compiled(_cut_out)(*tables, packed(made))
-    return made
+    compile_kernel(_fill_batches)(trie_table, selection_table, pack(trie_batches))
+    return trie_batches
 
 
-def _slot(a: Any, b: Any, c: Any, mask: Any) -> Any:
-    """Where the search for a key begins in a hash table of mask + 1 slots."""
+def _hash_slot(a: Any, b: Any, c: Any, mask: Any) -> Any:
+    """Return the slot where the search for a key begins, in a hash table of mask + 1 slots."""
     h = np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F)
     h ^= np.uint64(c) * np.uint64(0x165667B19E3779F9)
@@ -234,13 +243,13 @@ def _slot(a: Any, b: Any, c: Any, mask: Any) -> Any:
     return np.int64(h & np.uint64(mask))  # signed, for numba
 
 
-def _build_trie(
+def _fill_trie(
     histories_table: IntArray, workspace_table: IntArray, trie_table: IntArray
 ) -> tuple[int, int, int]:
-    """Fills the trie's arrays; returns the numbers of nodes, levels and pairs."""
-    histories = unpacked(histories_table, _Histories)
-    work = unpacked(workspace_table, _Workspace)
-    trie = unpacked(trie_table, Trie)
+    """Fill the trie's arrays; return the numbers of nodes, levels and pairs."""
+    histories = unpack(histories_table, _Histories)
+    work = unpack(workspace_table, _Workspace)
+    trie = unpack(trie_table, HistoryTrie)
     end, bits, rating = histories.end, histories.bits, histories.rating
     card_end, mask, slots = work.card_end, work.mask, work.slots
     parent, row, level = work.parent, work.row, work.level
@@ -257,7 +266,7 @@ def _build_trie(
     for start in range(histories.rows):
         before: Any = -1
         for k in range(start, card_end[start]):
-            at = _slot(before, bits[k], rating[k], mask)
+            at = _hash_slot(before, bits[k], rating[k], mask)
             while True:
                 found: Any = np.int64(slots[at])
                 if found < 0:
@@ -287,9 +296,9 @@ def _build_trie(
             kind = SAME_DAY
         elif rating[k] == 1:
             kind = FAILURE
-        segment[node] = _KINDS * level[node] + kind
+        segment[node] = _KIND_COUNT * level[node] + kind
         segment_start[segment[node] + 1] += 1
-    for s in range(_KINDS * levels):
+    for s in range(_KIND_COUNT * levels):
         segment_start[s + 1] += segment_start[s]
         free[s] = segment_start[s]
     for node in range(nodes):
@@ -304,7 +313,7 @@ def _build_trie(
 
 
 def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
-    """Fills in the trials' nodes and numbers of (node, interval); returns how many pairs."""
+    """Fill in the trials' nodes and numbers of (node, interval); return the number of pairs."""
     slots, mask = work.slots, work.mask
     for at in range(mask + 1):
         slots[at] = -1
@@ -312,7 +321,7 @@ def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
     for k in range(histories.trials):
         node = work.number[work.node_of_row[histories.end[k] - 1]]
         trie.node[k] = node
-        at = _slot(node, histories.trial_bits[k], 7, mask)
+        at = _hash_slot(node, histories.trial_bits[k], 7, mask)
         while True:
             found: Any = np.int64(slots[at])
             if found < 0:
@@ -329,10 +338,10 @@ def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
     return pairs
 
 
-def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
-    """Room for the nodes and the segments of all batches, padding included."""
-    trie = unpacked(trie_table, Trie)
-    choice = unpacked(choice_table, _Choice)
+def _measure_batches(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
+    """Return the room for the nodes and the segments of all batches, padding included."""
+    trie = unpack(trie_table, HistoryTrie)
+    choice = unpack(choice_table, _Selection)
     parent, mark = trie.parent, choice.mark
     node_room = 0
     segment_room = 0
@@ -348,7 +357,7 @@ def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
                 count += 1
                 node = parent[node]
         last = 0
-        while last < _KINDS * choice.levels and trie.segment_start[last] <= deepest:
+        while last < _KIND_COUNT * choice.levels and trie.segment_start[last] <= deepest:
             last += 1
         choice.segments[b] = last
         segments_here = last if last < count else count
@@ -357,11 +366,11 @@ def _measure(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
     return node_room, segment_room
 
 
-def _cut_out(trie_table: IntArray, choice_table: IntArray, batches_table: IntArray) -> None:
-    """Fills the batches, for which there is room; marks are as `_measure` leaves them."""
-    trie = unpacked(trie_table, Trie)
-    choice = unpacked(choice_table, _Choice)
-    made = unpacked(batches_table, TrieBatches)
+def _fill_batches(trie_table: IntArray, choice_table: IntArray, batches_table: IntArray) -> None:
+    """Fill the batches, for which there is room; marks are as `_measure_batches` leaves them."""
+    trie = unpack(trie_table, HistoryTrie)
+    choice = unpack(choice_table, _Selection)
+    made = unpack(batches_table, TrieBatches)
     parent, node_of = trie.parent, trie.node
     items, first_item = choice.items, choice.first_item
     mark, local, target_of_pair = choice.mark, choice.local, choice.target_of_pair
@@ -388,7 +397,7 @@ def _cut_out(trie_table: IntArray, choice_table: IntArray, batches_table: IntArr
                     nodes += 1
             if nodes > begin:
                 nodes = begin + (nodes - begin + LANES - 1) // LANES * LANES
-                made.kind[segment] = s % _KINDS
+                made.kind[segment] = s % _KIND_COUNT
                 made.start[segment] = begin
                 made.end[segment] = nodes
                 segment += 1
@@ -415,22 +424,23 @@ def _cut_out(trie_table: IntArray, choice_table: IntArray, batches_table: IntArr
 
 
 def card_steps(trials: Trials) -> tuple[IntArray, ...]:
-    """For k = 0, 1, ...: positions of the history rows that are a card's review k.
+    """Return, for k = 0, 1, ..., the positions of the history rows that are a card's review k.
 
-    Only rows that a trial looks back on. Cards keep their order from step to step
-    and those with short histories come last, so a model's state of shape (cards,) is
+    Only rows that a trial looks back on are included. Cards keep their order from step to step
+    and cards with short histories come last, so a model's state of shape (cards,) is
     carried on by its first `len(rows)` elements. The last row before trial j is
     `history_end[j] - 1`.
     """
-    return trials.derived(_card_steps)
+    return trials.derived(_compute_card_steps)
 
 
-def _card_steps(trials: Trials) -> tuple[IntArray, ...]:
+def _compute_card_steps(trials: Trials) -> tuple[IntArray, ...]:
     starts, card = np.unique(trials.history_start, return_inverse=True)
     lengths = np.zeros(len(starts), np.int64)
     np.maximum.at(lengths, card, trials.sequence_length)
     order = np.argsort(-lengths, kind="stable")
-    starts, lengths = starts[order], lengths[order]
+    starts = starts[order]
+    lengths = lengths[order]
     steps = np.arange(lengths[0]) if len(lengths) else np.empty(0, np.int64)
     cards_left = len(lengths) - np.searchsorted(lengths[::-1], steps, side="right")
     return tuple(
@@ -439,6 +449,6 @@ def _card_steps(trials: Trials) -> tuple[IntArray, ...]:
     )
 
 
-def before(trials: Trials, after_review: FloatArray, index: IntArray) -> FloatArray:
-    """What `after_review` (m,), the state after each history row, was before the trials `index`."""
+def state_before(trials: Trials, after_review: FloatArray, index: IntArray) -> FloatArray:
+    """Return the state before the trials `index`; `after_review` (m,) is that after each row."""
     return after_review[trials.history_end[index] - 1]

@@ -1,1 +1,1 @@
-"""What the terminal app is made of."""
+"""Screens, widgets and background work of the terminal app."""

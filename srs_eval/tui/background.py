@@ -1,4 +1,4 @@
-"""What is done behind the screens: in threads, in a process, by the clipboard's program."""
+"""Run work in the background: in threads, in a process, in a clipboard program."""
 
 from __future__ import annotations
 
@@ -14,33 +14,34 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from srs_eval.data.errors import counted, printable
+from srs_eval.data.errors import format_count, printable
 
 if TYPE_CHECKING:
-    from srs_eval.tui.session import Session
+    from srs_eval.tui.session import AppSession
 
-_CLIPBOARD_S = 2.0
+_CLIPBOARD_TIMEOUT_SECONDS = 2.0
 
 
 class Background:
-    """Work of one kind, in threads; what is begun takes the place of what was at work before."""
+    """Background work of one kind in threads; new work replaces the work in progress."""
 
-    def __init__(self, later: Callable[..., None]) -> None:
-        self._later, self._cancel = later, threading.Event()
+    def __init__(self, call_later: Callable[..., None]) -> None:
+        self._call_later = call_later
+        self._cancel = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def begin(
         self,
         work: Callable[[threading.Event], Generator[Callable[[], Any]]],
-        ended: Callable[[Exception | None], Any],
+        on_end: Callable[[Exception | None], Any],
     ) -> None:
-        """Call what `work` yields in a thread, then `ended`, both in the view's thread.
+        """Run `work` in a thread; call what it yields, then `on_end`, in the view's thread.
 
-        Neither is called once something else has been begun. The event is set when `work` is to
-        stop.
+        Neither is called once other work has begun. The event is set when `work` is to stop.
         """
         self.cancel()
-        self._cancel = cancel = threading.Event()
+        cancel = threading.Event()
+        self._cancel = cancel
 
         def call(callback: Callable[[], Any]) -> None:
             if cancel is self._cancel:
@@ -49,117 +50,123 @@ class Background:
         def run() -> None:
             error = None
             try:
-                with contextlib.closing(work(cancel)) as steps:  # which ends the workers
+                with contextlib.closing(work(cancel)) as steps:  # closing ends the workers
                     for step in steps:
-                        self._later(call, step)
+                        self._call_later(call, step)
                         if cancel.is_set():
                             break
             except Exception as failure:
                 error = failure
             finally:
-                self._later(call, partial(ended, error))
+                self._call_later(call, partial(on_end, error))
 
-        # A daemon, so that closing the app waits for it no longer than `wait` does.
-        thread = threading.Thread(target=run, daemon=True, name="background")
-        self._threads = [*(each for each in self._threads if each.is_alive()), thread]
-        thread.start()
+        # A daemon thread, so that closing the app waits no longer than `wait` does.
+        new_thread = threading.Thread(target=run, daemon=True, name="background")
+        live_threads = [thread for thread in self._threads if thread.is_alive()]
+        self._threads = [*live_threads, new_thread]
+        new_thread.start()
 
     def cancel(self) -> None:
-        """Ask what is at work to stop."""
+        """Ask the work in progress to stop."""
         self._cancel.set()
 
     @property
-    def alive(self) -> bool:
-        return any(each.is_alive() for each in self._threads)
+    def is_alive(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is at work that was not cancelled."""
-        return self.alive and not self._cancel.is_set()
+        """Return whether work is in progress that was not cancelled."""
+        return self.is_alive and not self._cancel.is_set()
 
-    def wait(self, until: float) -> None:
+    def wait(self, deadline: float) -> None:
         for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
-class Reports(Background):
-    """Writes reports, one at a time; `said` is how far the present one is, "" without one."""
+class ReportWriter(Background):
+    """Writes reports, one at a time; `progress` describes the current one, "" without one."""
 
-    said = ""
+    progress = ""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session.later)
+    def __init__(self, session: AppSession) -> None:
+        super().__init__(session.call_in_view_thread)
         self._view = session.view
 
     def write(self, task: Callable[[], Sequence[Path]], path: Path, *, in_process: bool) -> None:
-        """Do `task`, which writes to `path`, in a process or in a thread, and say how it went."""
+        """Run `task`, which writes to `path`, in a process or in a thread, and show the outcome."""
 
-        def at(_: object, place: tuple[int, int, str]) -> None:
-            self._later(self._say, f"report {place[0]} of {place[1]}")
+        def report_progress(_: object, progress: tuple[int, int, str]) -> None:
+            step, steps, _name = progress
+            self._call_later(self._show_progress, f"report {step} of {steps}")
 
         def work(cancel: threading.Event) -> Generator[Callable[[], Any]]:
             if not in_process:
-                yield partial(written, task())
+                yield partial(show_written_files, task())
                 return
             from srs_eval.engine.workers import WorkerPool
 
-            pool = WorkerPool(1, on_message=at)
+            pool = WorkerPool(1, on_message=report_progress)
             try:
                 future = pool.submit(task)
                 while not future.done() and not cancel.wait(0.05):
                     pass
                 if future.done():
-                    yield partial(written, future.result())
+                    yield partial(show_written_files, future.result())
             finally:
                 pool.terminate_workers()
 
-        def written(files: Sequence[Path]) -> None:
-            what = f" ({counted(len(files), 'file')})" if len(files) > 1 else ""
-            self._view.tell(f"Written: {printable(path)}{what}", 8)
+        def show_written_files(files: Sequence[Path]) -> None:
+            file_count = f" ({format_count(len(files), 'file')})" if len(files) > 1 else ""
+            self._view.show_message(f"Written: {printable(path)}{file_count}", 8)
 
-        def ended(error: Exception | None) -> None:
+        def finish_writing(error: Exception | None) -> None:
             if error is not None:
-                self._view.refuse("Can't write this", error, "Back", "")
-            self._say("")
+                self._view.show_error("Can't write this", error, "Back", "")
+            self._show_progress("")
 
-        self._say("report begun")
-        self.begin(work, ended)
+        self._show_progress("report begun")
+        self.begin(work, finish_writing)
 
-    def _say(self, text: str) -> None:
-        self.said = text
-        self._view.changed()
+    def _show_progress(self, text: str) -> None:
+        self.progress = text
+        self._view.show_changes()
 
 
 def copy_to_system(text: str) -> bool:
-    """Hand text to the system's clipboard; False where there is no program for it. Blocks a moment.
+    """Copy text to the system's clipboard; return False where no program can do it.
 
-    Terminals that know OSC 52 need none; many, and most multiplexers, do not.
+    This blocks for a moment. Terminals that know OSC 52 need no such program, but many terminals,
+    and most multiplexers, do not know it.
     """
-    for command in _clipboards():
+    for command in _clipboard_commands():
         if shutil.which(command[0]) is None:
             continue
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 input=text.encode(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=_CLIPBOARD_S,
+                timeout=_CLIPBOARD_TIMEOUT_SECONDS,
                 check=False,
             )
-            if done.returncode == 0:
+            if process.returncode == 0:
                 return True
     return False
 
 
-def _clipboards() -> list[list[str]]:
+def _clipboard_commands() -> list[list[str]]:
     if sys.platform == "darwin":
         return [["pbcopy"]]
     if sys.platform == "win32":
         return [["clip"]]
-    found = [["clip.exe"]] if "WSL_DISTRO_NAME" in os.environ else []
+    commands = []
+    if "WSL_DISTRO_NAME" in os.environ:
+        commands.append(["clip.exe"])
     if "WAYLAND_DISPLAY" in os.environ:
-        found.append(["wl-copy"])
+        commands.append(["wl-copy"])
     if "DISPLAY" in os.environ:
-        found += [["xclip", "-selection", "clipboard"], ["xsel", "--clipboard", "--input"]]
-    return found
+        commands.append(["xclip", "-selection", "clipboard"])
+        commands.append(["xsel", "--clipboard", "--input"])
+    return commands

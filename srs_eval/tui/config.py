@@ -1,23 +1,22 @@
-"""Every action with its key; what a person has settled; what the app remembers between runs.
+"""Load actions with their keys, the user's settings, and the state kept between runs.
 
-keys.txt has the actions screen by screen, for bindings, footer, command palette and help: a key
-means one thing on all of them.
+SCREEN_ACTIONS lists the actions of each screen, for bindings, footer, command palette and help.
+A key means the same on every screen.
 
-What is settled is in `config.toml` in their folder of settings:
+Settings are in `config.toml` in the user's settings folder:
 
 theme = "srs-light"          # one of the app's themes
 rows = "anki"                # which reviews count: "benchmark" or "anki"
 models = "fsrs,SM-2"         # what is evaluated unless --models says otherwise
-equivalence = 0.002          # differences in log loss within this are too small to matter
+equivalence = 0.002          # smaller differences in log loss do not matter
 reduced_motion = true        # nothing slides or fades
 
 [keys]                       # actions of the app; `srs-eval config` lists them all
 compare = "v"
 cancel = "c,ctrl+x"
 
-What is remembered (recent files, theme, last choices) is one small JSON file in their folder of
-state. A damaged or foreign file counts as none, and where the folder cannot be written, nothing is
-remembered.
+The state (recent files, theme, last choices) is one small JSON file in the user's state folder.
+A damaged or foreign file is ignored, and where the folder cannot be written, nothing is saved.
 """
 
 from __future__ import annotations
@@ -33,17 +32,19 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import config_dir, content_of, state_dir, write_atomically
-from srs_eval.data.protocol import EQUIVALENT
+from srs_eval.data.paths import config_dir, read_regular_file, state_dir, write_atomically
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.report.formats import FAMILIES
 
-_FILE, _STATE_FILE = "config.toml", "app.json"
-DARK, LIGHT = "srs-dark", "srs-light"
+_CONFIG_FILE = "config.toml"
+_STATE_FILE = "app.json"
+DARK = "srs-dark"
+LIGHT = "srs-light"
 _RECENT_FILES = 8
-_MOST_STATE_BYTES = 16 << 20
-_LAST_SECOND = 253_402_300_799  # of the year 9999
-_MOST_BYTES = 1 << 20
-_MUST_BE = {
+_MAX_STATE_BYTES = 16 << 20
+_MAX_UNIX_SECONDS = 253_402_300_799  # the last second of the year 9999
+_MAX_CONFIG_BYTES = 1 << 20
+_SETTING_DESCRIPTIONS = {
     "theme": "a name in quotes",
     "rows": "benchmark or anki",
     "models": "names in quotes",
@@ -52,19 +53,26 @@ _MUST_BE = {
     "keys": "a table of actions and their keys in quotes",
 }
 
-_SHOWN = {
-    **{"question_mark": "?", "slash": "/", "escape": "Esc", "space": "Space", "enter": "Enter"},
-    **{"left_square_bracket": "[", "right_square_bracket": "]", "f1": "F1"},
-    **{"less_than_sign": "<", "greater_than_sign": ">"},
+_KEY_LABELS = {
+    "question_mark": "?",
+    "slash": "/",
+    "escape": "Esc",
+    "space": "Space",
+    "enter": "Enter",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "f1": "F1",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
 }
-"""Keys whose names in Textual are unclear."""
+"""Labels of keys whose names in Textual are unclear."""
 
 
 @dataclass(frozen=True)
 class Action:
     """Something the user can do on a screen."""
 
-    name: str  # as Textual calls it: "evaluate" for `action_evaluate`
+    name: str  # Textual's name: "evaluate" for `action_evaluate`
     key: str
     label: str  # in the footer and the palette
     help: str  # one sentence
@@ -72,54 +80,185 @@ class Action:
 
     @property
     def id(self) -> str:
-        """What config.toml calls it: the name without where it is looked for."""
+        """Return the name in config.toml, which has no prefix such as "app." or "screen."."""
         return self.name.rpartition(".")[2]
 
     @property
-    def key_words(self) -> str:
-        """The key as shown in help."""
-        keys = (_SHOWN.get(key, key) for key in self.key.split(","))
+    def key_label(self) -> str:
+        """Return the key as help shows it."""
+        keys = (_KEY_LABELS.get(key, key) for key in self.key.split(","))
         return " ".join(key.replace("ctrl+", "Ctrl-").replace("_", " ") for key in keys)
 
 
-def _screens(table: str) -> Iterator[tuple[str, tuple[Action, ...]]]:
-    """Of each screen: keys, action, label and help; those in brackets are not in the footer."""
-    common: dict[str, Action] = {}
-    for screen in table.strip().replace("\n  ", "\t").splitlines():
-        name, *lines = screen.split("\t")
-        found = []
-        for line in lines:
-            *cells, label, help_ = line.split(" | ") if "|" in line else (line, "")
-            bare = label.strip("()")
-            action = Action(cells[1], cells[0], bare, help_) if cells else common[bare]
-            found.append(replace(action, footer=bare == label))
-        common = common or {action.name: action for action in found}
-        yield name, tuple(found)
-
-
-SCREENS: Mapping[str, tuple[Action, ...]] = dict(
-    list(_screens((Path(__file__).with_name("keys.txt")).read_text("utf-8")))[1:]
+_CANCEL = Action("cancel", "c", "Cancel", "Stop the models that still run; finished ones stay")
+_EXPORT = Action("app.export", "x", "Export", "Write a report: HTML, Markdown, CSV, PNG or JSON")
+_COPY = Action("copy", "y", "Copy", "Copy the line of parameters that Anki takes")
+_TABLE = Action("table", "t", "Table", "Show the numbers behind the chart, or the chart again")
+_BINS = Action("bins", "b", "Bins", "Change how many bins the calibration graph has: 10, 20 or 40")
+_PREVIOUS = Action(
+    "previous", "p,left_square_bracket", "Previous", "The one before: an answer, a model, a tab"
 )
-EVERYWHERE = SCREENS["everywhere"]
+_NEXT = Action("next", "n,right_square_bracket", "Next", "The one after")
+_SWITCH_ROWS = Action(
+    "switch_rows", "R", "Rows", "The other reviews: those of Anki's optimizer, or the benchmark's"
+)
+_COMPARE = Action(
+    "compare", "v", "Compare", "Two models side by side: the marked ones, or yours and this one"
+)
+_OVERLAY = Action(
+    "overlay", "l", "Overlay", "Another model's curves over this one's, or this one's alone"
+)
+_BACK = Action("back", "escape", "Back", "Go back to the screen before")
+
+_HIDDEN_EXPORT = replace(_EXPORT, footer=False)
+_HIDDEN_BINS = replace(_BINS, footer=False)
+_HIDDEN_PREVIOUS = replace(_PREVIOUS, footer=False)
+_HIDDEN_SWITCH_ROWS = replace(_SWITCH_ROWS, footer=False)
+
+SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
+    "everywhere": (
+        Action("screen.help", "question_mark,f1", "Help", "What this screen shows and its keys"),
+        Action(
+            "app.switch_light",
+            "ctrl+t",
+            "Dark or light",
+            "Switch between dark and light",
+            footer=False,
+        ),
+        Action(
+            "app.command_palette",
+            "ctrl+p",
+            "All commands",
+            "Search everything you can do here",
+            footer=False,
+        ),
+        Action("app.quit", "q", "Quit", "Stop everything and leave"),
+    ),
+    "open": (
+        Action("forget", "delete", "Forget", "Take the selected file off the list of recent files"),
+    ),
+    "answers": (
+        _CANCEL,
+        Action("again", "r", "Ask again", "Answer what was cancelled"),
+        Action("details", "enter,d", "Why", "What the answer of the chosen pane rests on"),
+        _COPY,
+        Action(
+            "costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"
+        ),
+        Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
+        _EXPORT,
+        Action(
+            "import_summary", "i", "Import", "What was read from the file, and which reviews count"
+        ),
+        Action("choose", "P", "Presets", "Evaluate only some presets or decks, or all again"),
+        Action(
+            "untold",
+            "u",
+            "Not yet",
+            "What can't be told yet, and what each of these lacks",
+            footer=False,
+        ),
+        Action("close", "ctrl+o", "Open", "Close the file and choose another", footer=False),
+        Action("back", "escape", "Stay", "Nothing: the file stays open", footer=False),
+    ),
+    "evidence": (
+        _COPY,
+        _PREVIOUS,
+        _NEXT,
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "costs": (
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "import_summary": (
+        _CANCEL,
+        Action("ranking", "m", "Models", "Let the models predict your reviews and rank them"),
+        _SWITCH_ROWS,
+        _NEXT,
+        _HIDDEN_PREVIOUS,
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "run": (
+        _CANCEL,
+        Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
+        Action("details", "enter,d", "Details", "Everything about the selected model"),
+        Action("filter", "slash", "Filter", "Show only models whose name has some words in it"),
+        Action(
+            "order", "o", "Order", "Order by the next column, or click its heading", footer=False
+        ),
+        Action(
+            "families", "f", "Families", "Choose which families of models are shown", footer=False
+        ),
+        _HIDDEN_SWITCH_ROWS,
+        Action("mark", "space", "Mark", "Mark the selected model for a comparison", footer=False),
+        _COMPARE,
+        _TABLE,
+        _HIDDEN_BINS,
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "details": (
+        _CANCEL,
+        _TABLE,
+        _BINS,
+        _HIDDEN_PREVIOUS,
+        _NEXT,
+        _COMPARE,
+        Action("errors", "e", "Errors", "Where it errs: by interval, lapses, hour, deck and more"),
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "errors": (
+        _CANCEL,
+        _OVERLAY,
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+    "compare": (
+        _CANCEL,
+        _TABLE,
+        _BINS,
+        Action("swap", "s", "Swap", "Exchange left and right"),
+        Action("left_model", "less_than_sign", "Left", "Choose the model on the left"),
+        Action("right_model", "greater_than_sign", "Right", "Choose the model on the right"),
+        _HIDDEN_EXPORT,
+        _BACK,
+    ),
+}
+"""Actions by screen, in the order of footer, palette and help; screens are named as in help.md."""
+GLOBAL_ACTIONS = SCREEN_ACTIONS["everywhere"]
 
 
-def _conflict(keys: Mapping[str, str]) -> str:
-    """Which two actions of a screen would have one key; empty where none do.
+def _collect_actions_by_id() -> dict[str, Action]:
+    """Return one action for each id; its keys in config.toml are set by this id."""
+    actions_by_id: dict[str, Action] = {}
+    for actions in SCREEN_ACTIONS.values():
+        for action in actions:
+            actions_by_id[action.id] = action
+    return actions_by_id
 
-    `keys` are those of actions, by their ids, that are not the usual ones.
+
+def _find_key_conflict(keys: Mapping[str, str]) -> str:
+    """Describe two actions of one screen that would share a key; return "" where none do.
+
+    `keys` holds the keys that differ from the defaults, by the ids of actions.
     """
-    for actions in SCREENS.values():
-        taken: dict[str, Action] = {}
-        for action in dict.fromkeys((*actions, *EVERYWHERE)):
-            for key in keys.get(action.id, action.key).split(","):
-                other = taken.setdefault(key.strip(), action)
-                if other.id != action.id:
-                    return f'"{key.strip()}" would be the key of {other.id} and of {action.id}'
+    for actions in SCREEN_ACTIONS.values():
+        action_by_key: dict[str, Action] = {}
+        for action in dict.fromkeys((*actions, *GLOBAL_ACTIONS)):
+            for name in keys.get(action.id, action.key).split(","):
+                key = name.strip()
+                first_action = action_by_key.setdefault(key, action)
+                if first_action.id != action.id:
+                    return f'"{key}" would be the key of {first_action.id} and of {action.id}'
     return ""
 
 
-def bindings(actions: Iterable[Action]) -> list[Any]:
-    """Textual's bindings for the actions."""
+def make_bindings(actions: Iterable[Action]) -> list[Any]:
+    """Return Textual's bindings for the actions."""
     from textual.binding import Binding
 
     return [
@@ -128,7 +267,7 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
             action.name,
             action.label,
             show=action.footer,
-            key_display=_SHOWN.get(action.key.partition(",")[0]),
+            key_display=_KEY_LABELS.get(action.key.partition(",")[0]),
             id=action.id,
         )
         for action in actions
@@ -137,140 +276,145 @@ def bindings(actions: Iterable[Action]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Config:
-    """Values in force; the defaults are those without a file."""
+    """Settings in force; the defaults apply where there is no file."""
 
-    theme: Annotated[str, msgspec.Meta(min_length=1)] | None = None  # None: the one chosen last
+    theme: Annotated[str, msgspec.Meta(min_length=1)] | None = None  # None: the theme chosen last
     rows: Literal["benchmark", "anki"] = "benchmark"
     models: Annotated[str, msgspec.Meta(min_length=1)] = "all"
-    equivalence: Annotated[float, msgspec.Meta(ge=0, lt=1)] = EQUIVALENT
+    equivalence: Annotated[float, msgspec.Meta(ge=0, lt=1)] = EQUIVALENCE_MARGIN
     reduced_motion: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys of actions, as Textual writes them, where they are not the usual ones."""
+    """Keys that differ from the defaults, by the ids of actions, as Textual writes them."""
 
-    def on_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
-        """The actions on the keys that they have here."""
+    def with_keys(self, actions: Iterable[Action]) -> tuple[Action, ...]:
+        """Return the actions with the keys of these settings."""
         return tuple(
             replace(action, key=self.keys.get(action.id, action.key)) for action in actions
         )
 
-    def lines(self) -> Iterator[str]:
-        """As a file has it, every action's key with what it does."""
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name == "theme" and value is None:
+    def format_lines(self) -> Iterator[str]:
+        """Yield the lines of a config file, with every action's key and help."""
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name == "theme" and value is None:
                 yield '# theme = "srs-dark"  (the one chosen last in the app)'
-            elif each.name != "keys":
-                yield f"{each.name} = {json.dumps(value, ensure_ascii=False)}"
+            elif setting.name != "keys":
+                yield f"{setting.name} = {json.dumps(value, ensure_ascii=False)}"
         yield ""
         yield "[keys]"
-        actions = {action.id: action for each in SCREENS.values() for action in each}
-        for action in self.on_keys(actions.values()):
-            yield f"{f'{action.id} = {json.dumps(action.key)}':<40} # {action.help}"
+        for action in self.with_keys(_collect_actions_by_id().values()):
+            setting_line = f"{action.id} = {json.dumps(action.key)}"
+            yield f"{setting_line:<40} # {action.help}"
 
 
 def config_path() -> Path:
-    return config_dir() / _FILE
+    return config_dir() / _CONFIG_FILE
 
 
 def load_config(path: Path | None = None) -> Config:
-    """The values of a file (the person's own if left out); the defaults where there is none.
+    """Load the settings of a file, by default the user's; defaults apply if it is missing.
 
-    Raises InputError, naming the file and what is wrong with it.
+    Raises InputError, which names the file and what is wrong with it.
     """
     path = path or config_path()
     try:
-        content = content_of(path, _MOST_BYTES)
+        content = read_regular_file(path, _MAX_CONFIG_BYTES)
     except FileNotFoundError:
         return Config()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); mend or delete it.") from None
     try:
-        given = tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of thousands of digits
+        settings = tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, thousands of digits
         raise InputError(f"{path} is no TOML ({error}); mend or delete it.") from None
-    for name, value in given.items():
-        if wrong := _wrong(name, value):
-            raise InputError(f"{path}: {wrong}.")
-    return Config(**given)
+    for name, value in settings.items():
+        problem = _find_setting_error(name, value)
+        if problem:
+            raise InputError(f"{path}: {problem}.")
+    return Config(**settings)
 
 
-def _wrong(name: str, value: Any) -> str:
-    """What is wrong with a setting; empty where nothing is."""
-    from srs_eval.models.configurations import resolve
+def _find_setting_error(name: str, value: Any) -> str:
+    """Describe what is wrong with a setting; return "" if it is valid."""
+    from srs_eval.models.configurations import resolve_configurations
 
-    if name not in _MUST_BE:
-        return f"there is no setting {reprlib.repr(name)}, only {', '.join(_MUST_BE)}"
+    if name not in _SETTING_DESCRIPTIONS:
+        return f"there is no setting {reprlib.repr(name)}, only {', '.join(_SETTING_DESCRIPTIONS)}"
+    setting_types = get_type_hints(Config, include_extras=True)
     try:
-        msgspec.convert(value, get_type_hints(Config, include_extras=True)[name])
+        msgspec.convert(value, setting_types[name])
         if name == "models":
-            resolve(value)
+            resolve_configurations(value)
     except msgspec.ValidationError:
-        return f"{name} must be {_MUST_BE[name]}, not {reprlib.repr(value)}"
+        return f"{name} must be {_SETTING_DESCRIPTIONS[name]}, not {reprlib.repr(value)}"
     except InputError as error:
         return f"models: {str(error).rstrip('.?')}"
-    return _wrong_keys(value) if name == "keys" else ""
+    if name == "keys":
+        return _find_key_error(value)
+    return ""
 
 
-def _wrong_keys(keys: Mapping[str, str]) -> str:
-    actions = {action.id: action for each in SCREENS.values() for action in each}
-    for name, key in keys.items():
-        if name not in actions:
-            return f"there is no action {name}, only {', '.join(actions)}"
-        if not all(part.strip() for part in key.split(",")):
-            return f"the key of {name} must be a name in quotes such as {actions[name].key!r}"
-    return _conflict(keys)
+def _find_key_error(keys: Mapping[str, str]) -> str:
+    """Describe what is wrong with the keys of actions; return "" if they are valid."""
+    actions_by_id = _collect_actions_by_id()
+    for action_id, action_keys in keys.items():
+        if action_id not in actions_by_id:
+            return f"there is no action {action_id}, only {', '.join(actions_by_id)}"
+        if not all(key.strip() for key in action_keys.split(",")):
+            example = actions_by_id[action_id].key
+            return f"the key of {action_id} must be a name in quotes such as {example!r}"
+    return _find_key_conflict(keys)
 
 
 @dataclass(frozen=True)
-class Recent:
+class RecentFile:
     """A file that was opened."""
 
     path: Annotated[str, msgspec.Meta(pattern=r"^[^\0]+$")]
-    opened: Annotated[float, msgspec.Meta(ge=0, le=_LAST_SECOND)] = 0.0  # Unix seconds
+    opened: Annotated[float, msgspec.Meta(ge=0, le=_MAX_UNIX_SECONDS)] = 0.0  # Unix seconds
     entries: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything that is remembered; the defaults apply at the first start."""
+    """Everything that is kept between runs; the defaults apply at the first start."""
 
-    recent: tuple[Recent, ...] = ()  # latest first
+    recent: tuple[RecentFile, ...] = ()  # latest first
     theme: str = DARK
-    dark_theme: str = DARK  # the one that switching to dark chooses
+    dark_theme: str = DARK  # the theme that switching to dark chooses
     light_theme: str = LIGHT
     bins: Annotated[int, msgspec.Meta(ge=2, le=100)] = 40  # of calibration graphs
-    order: str = "place"  # of the ranking, one of `ranking.ORDERS` or what an older version wrote
+    order: str = "place"  # one of `ranking.SORT_KEYS`, or an older version's
     backwards: bool = False
-    filter: str = ""  # words that a model's name must have in it
+    filter: str = ""  # words that a model's name must contain
     hidden: tuple[str, ...] = ()  # families that are not shown
 
-    def opened(self, path: Path, entries: int, now: float) -> State:
-        """This state with `path` as the latest file."""
+    def with_opened(self, path: Path, entries: int, now: float) -> State:
+        """Return this state with `path` as the latest file."""
         name = str(path.absolute())
-        others = self.forgotten(name).recent[: _RECENT_FILES - 1]
-        return replace(self, recent=(Recent(name, now, entries), *others))
+        older_files = self.without_file(name).recent[: _RECENT_FILES - 1]
+        return replace(self, recent=(RecentFile(name, now, entries), *older_files))
 
-    def forgotten(self, path: str) -> State:
-        """This state without `path` among the recent files."""
-        return replace(self, recent=tuple(recent for recent in self.recent if recent.path != path))
+    def without_file(self, path: str) -> State:
+        """Return this state without `path` among the recent files."""
+        return replace(self, recent=tuple(file for file in self.recent if file.path != path))
 
 
 def load_state(folder: Path | None = None) -> State:
-    """The stored state, or the defaults."""
+    """Return the stored state, or the defaults where it cannot be read."""
     try:
-        content = content_of((folder or state_dir()) / _STATE_FILE, _MOST_STATE_BYTES)
+        content = read_regular_file((folder or state_dir()) / _STATE_FILE, _MAX_STATE_BYTES)
         state = msgspec.json.decode(content, type=State)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return State()
-    return replace(state, hidden=tuple(each for each in FAMILIES if each in state.hidden))
+    return replace(state, hidden=tuple(family for family in FAMILIES if family in state.hidden))
 
 
 def save_state(state: State, folder: Path | None = None) -> bool:
-    """Write the state atomically; False where it cannot be written."""
+    """Write the state atomically; return False where it cannot be written."""
     try:
-        write_atomically(
-            (folder or state_dir()) / _STATE_FILE, msgspec.json.encode(state), lasting=False
-        )
-    except (OSError, ValueError):  # also of a path that is no text
+        path = (folder or state_dir()) / _STATE_FILE
+        write_atomically(path, msgspec.json.encode(state), durable=False)
+    except (OSError, ValueError):  # ValueError: a path is not valid text
         return False
     return True

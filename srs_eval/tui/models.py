@@ -1,4 +1,4 @@
-"""The models of a session: which are asked for, on which reviews, and what has become of them."""
+"""Evaluate a session's models in the background and hold their results."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from srs_eval.data.errors import counted
+from srs_eval.data.errors import format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
 
 if TYPE_CHECKING:
-    from srs_eval.advice.sentences import Table
+    from srs_eval.advice.sentences import FindingTable
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.ranking import Group
+    from srs_eval.engine.ranking import RankingGroup
     from srs_eval.engine.run import Event, ModelRun, Run
     from srs_eval.engine.session import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
-    from srs_eval.tui.session import Session
+    from srs_eval.tui.session import AppSession
 
 _Rows = Literal["benchmark", "anki"]
 
 
-class Models:
-    """Evaluates them in a thread, and tells the session's view."""
+class ModelEvaluator:
+    """Evaluates the requested models in a thread, and notifies the session's view."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AppSession) -> None:
         self._session = session
-        self.asked = session.options.models
+        self.requested = session.options.models
         self.protocol = session.options.protocol
-        self.wanted = False  # by the person; or they follow the answers by themselves
-        self.work = Background(session.later)
-        self._evaluated: tuple[ReviewLog, str, Protocol] | None = None
-        self._rows_before: _Rows | None = None  # to go back to, where others cannot be evaluated
+        self.is_requested_by_user = False  # False: they start by themselves after the answers
+        self.background = Background(session.call_in_view_thread)
+        self._evaluated_with: tuple[ReviewLog, str, Protocol] | None = None
+        self._rows_before: _Rows | None = None  # restored if the new rows cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
         self._warm_up: WorkerPool | None = None
-        self._has_begun = False  # from then on nothing more is compiled ahead
+        self._has_started = False  # if so, nothing more is compiled ahead
 
     @cached_property
     def run(self) -> Run:
-        """What has become of them so far."""
+        """Return the progress and results so far."""
         from srs_eval.engine.run import Run
 
         return Run()
@@ -53,214 +53,236 @@ class Models:
 
     def warm_up(self) -> None:
         """Compile models while the user chooses a file; needed once after each update."""
-        if "evaluate" in self._session.made_up:
+        if "evaluate" in self._session.overrides:
             return
-        from srs_eval.advice.overview import NEEDED
-        from srs_eval.engine.evaluate import warm_up
+        from srs_eval.advice.overview import NEEDED_CONFIGURATIONS
+        from srs_eval.engine.evaluate import warm_up_kernels
 
-        self._warm_up = warm_up(NEEDED, "fast")
-        if self._has_begun:
+        self._warm_up = warm_up_kernels(NEEDED_CONFIGURATIONS, "fast")
+        if self._has_started:
             self.end_warm_up()
 
     def end_warm_up(self) -> None:
-        """Stop compiling ahead: the evaluation compiles the rest, and what is done is kept."""
-        self._has_begun = True
-        pool, self._warm_up = self._warm_up, None
+        """Stop compiling ahead; the evaluation compiles the rest, and finished work is kept."""
+        self._has_started = True
+        pool = self._warm_up
+        self._warm_up = None
         if pool is not None:
             pool.terminate_workers()
 
-    # --- what is open
+    # --- the open file
 
-    def forget(self) -> None:
-        """Another file, or another part of it, is open."""
+    def forget_graphs(self) -> None:
+        """Forget the graphs, because another file, or another part of it, is open."""
         self._graphs = {}
 
     @property
-    def of_open_file(self) -> Run:
-        """The figures, if they are of what is open."""
+    def run_of_open_file(self) -> Run:
+        """Return the run if it belongs to the open file, else an empty one."""
         from srs_eval.engine.run import Run
 
-        same = self._evaluated is not None and self._evaluated[0] is self._session.log
-        return self.run if same else Run(equivalence=self._session.config.equivalence)
+        if self._evaluated_with is not None and self._evaluated_with[0] is self._session.log:
+            return self.run
+        return Run(equivalence=self._session.config.equivalence)
 
     @property
     def protocol_of_run(self) -> Protocol:
-        return self.protocol if self._evaluated is None else self._evaluated[2]
+        return self.protocol if self._evaluated_with is None else self._evaluated_with[2]
 
     @property
     def own_scheduler(self) -> str | None:
-        """The configuration that stands for what the learner schedules with, if it is known."""
+        """Return the configuration that represents the learner's scheduler, if it is known."""
         from srs_eval.engine.ranking import own_scheduler
 
         return None if self._session.log is None else own_scheduler(self._session.log)
 
     @property
-    def are_evaluated(self) -> bool:
-        """Whether those asked for are, or are being, evaluated on what is open."""
-        asked = (self._session.log, self.asked, self.protocol)
-        return self._evaluated == asked and not self.run.cancelled
+    def is_up_to_date(self) -> bool:
+        """Return whether the requested models are, or are being, evaluated on the open file."""
+        return self._matches_request and not self.run.cancelled
+
+    @property
+    def _matches_request(self) -> bool:
+        """Return whether the run is of the open file, the requested models and the protocol."""
+        return self._evaluated_with == (self._session.log, self.requested, self.protocol)
 
     @property
     def can_cancel(self) -> bool:
-        """Whether models are at work that have not been told to stop."""
-        return bool(self.run.started) and self.run.running and not self.run.cancelled
+        """Return whether models are running that have not been asked to stop."""
+        return bool(self.run.started_at) and self.run.is_running and not self.run.cancelled
 
     @property
-    def other_rows(self) -> _Rows | None:
-        """The other rule of which reviews count, where what is open has reviews for both."""
+    def alternative_rows(self) -> _Rows | None:
+        """Return the other rule for which reviews count; None if it selects none."""
         import_summary = self._session.import_summary
         if import_summary is None or len(import_summary.rows) < 2:
             return None
-        other: _Rows = "anki" if self.protocol.rows == "benchmark" else "benchmark"
-        return other if import_summary.rows[other].kept else None
+        other_rows: _Rows = "anki" if self.protocol.rows == "benchmark" else "benchmark"
+        return other_rows if import_summary.rows[other_rows].kept else None
 
-    def counts(self) -> tuple[int, int] | None:
-        """Numbers of reviews and of evaluated reviews under the protocol, once known."""
-        run = self.of_open_file
+    def review_counts(self) -> tuple[int, int] | None:
+        """Return the numbers of reviews and of evaluated reviews under the protocol, once known."""
+        run = self.run_of_open_file
         if run.reviews is None or run.evaluated is None or self.protocol != self.protocol_of_run:
             return None
         return run.reviews, run.evaluated
 
-    def in_report(self) -> str:
-        """Which are ranked in a report."""
-        run = self.of_open_file
-        of = f"{len(run.results())} of {counted(len(run.models), 'model')} so far"
-        return f"Ranked in it are the models that have finished: {of}."
+    def describe_report_basis(self) -> str:
+        """Describe which models are ranked in a report."""
+        run = self.run_of_open_file
+        finished_count = len(run.results_by_name())
+        model_count = format_count(len(run.models), "model")
+        return (
+            "Ranked in it are the models that have finished: "
+            f"{finished_count} of {model_count} so far."
+        )
 
     # --- evaluating
 
-    def rank(self) -> None:
-        """Evaluate those asked for, unless that is done or under way."""
-        self.wanted = True
-        if not self.are_evaluated:
-            same = self._evaluated == (self._session.log, self.asked, self.protocol)
-            self.start(again=same and self.run.is_incomplete)
+    def ensure_started(self) -> None:
+        """Evaluate the requested models, unless that is done or under way."""
+        self.is_requested_by_user = True
+        if not self.is_up_to_date:
+            self.start(only_missing=self._matches_request and self.run.has_missing_results)
 
-    def start(self, again: bool = False) -> None:
-        """Evaluate the open collection; `again`: only the models without figures.
+    def start(self, only_missing: bool = False) -> None:
+        """Evaluate the open collection; with `only_missing`, only the models without figures.
 
-        It goes on whatever screen is shown, until it is cancelled or the file is closed.
+        The evaluation continues on every screen until it is cancelled or the file is closed.
         """
         from srs_eval.engine.run import Run
 
-        log, session, before = self._session.log, self._session, self.run
+        session = self._session
+        log = session.log
+        previous_run = self.run
         if log is None:
             return
-        missing = [model.configuration for model in before.models.values() if model.result is None]
-        if again and not missing:
-            session.view.tell("Every model has its figures.")
+        missing = [
+            model.configuration for model in previous_run.models.values() if model.result is None
+        ]
+        if only_missing and not missing:
+            session.view.show_message("Every model has its figures.")
             return
         self.cancel()
         self._rows_before = None
-        self.run = Run(started=session.monotonic(), equivalence=session.config.equivalence)
-        self._evaluated = (log, self.asked, self.protocol)
-        if again:
-            self.run.models = before.models
-            self.run.reviews, self.run.evaluated = before.reviews, before.evaluated
-        self.work.begin(partial(self._events, log, missing if again else None), self._ended)
+        self.run = Run(started_at=session.monotonic(), equivalence=session.config.equivalence)
+        self._evaluated_with = (log, self.requested, self.protocol)
+        if only_missing:
+            self.run.models = previous_run.models
+            self.run.reviews = previous_run.reviews
+            self.run.evaluated = previous_run.evaluated
+        configurations = missing if only_missing else None
+        self.background.begin(partial(self._evaluate, log, configurations), self._finish)
 
-    def _events(
-        self, log: ReviewLog, missing: list[Configuration] | None, cancel: threading.Event
+    def _evaluate(
+        self, log: ReviewLog, configurations: list[Configuration] | None, cancel: threading.Event
     ) -> Generator[Callable[[], None]]:
-        """Tell what the engine sends of those that are `missing`, or of all asked for.
+        """Evaluate `configurations` (None: all requested) and yield a callback for each event.
 
-        A result's graph and the ranking are computed here, in a thread: the loop that draws and
-        listens only shows them.
+        A result's graph and the ranking are computed here, in a thread, so that the loop that
+        draws and listens only has to show them.
         """
         from srs_eval.engine.evaluate import evaluate
-        from srs_eval.engine.ranking import ranking, with_baselines, with_own
+        from srs_eval.engine.ranking import add_baselines, add_own_parameters, rank_results
         from srs_eval.engine.run import Finished
-        from srs_eval.engine.shared import with_given
-        from srs_eval.models.configurations import resolve
+        from srs_eval.engine.shared import add_external_configurations
+        from srs_eval.models.configurations import resolve_configurations
 
         self.end_warm_up()
-        session, protocol, wanted = self._session, self.protocol, missing
-        finished = self.run.finished_pairs()
-        if wanted is None:
-            wanted = with_own(resolve(self.asked, protocol), log, protocol)
-            wanted = with_given(wanted, log, protocol)
-            wanted = with_baselines(wanted, leaves_out=log.leaves_out)
-        events: Any = session.made_up.get("evaluate", evaluate)(
+        session = self._session
+        protocol = self.protocol
+        finished = self.run.finished_results()
+        if configurations is None:
+            requested = resolve_configurations(self.requested, protocol)
+            configurations = add_own_parameters(requested, log, protocol)
+            configurations = add_external_configurations(configurations, log, protocol)
+            configurations = add_baselines(configurations, excludes_deleted=log.skips_deleted_cards)
+        learner_models = resolve_configurations("learner", protocol)
+        evaluate_models = session.overrides.get("evaluate", evaluate)
+        events: Any = evaluate_models(
             log,
-            wanted,
+            configurations,
             protocol,
-            jobs=session.jobs(),
+            jobs=session.job_count(),
             context=session.options.context,
             cancel=cancel,
             use_cache=session.options.use_cache,
-            first={each.name for each in resolve("learner", protocol)},
+            prioritized={configuration.name for configuration in learner_models},
         )
         with closing(events):
             for event in events:
                 groups = None
                 if isinstance(event, Finished):
-                    self.graph(event.result)
+                    self.find_graph(event.result)
                     finished.append((event.configuration, event.result))
-                    groups = ranking(finished, equivalence=session.config.equivalence)
-                yield partial(self._told, event, groups)
+                    groups = rank_results(finished, equivalence=session.config.equivalence)
+                yield partial(self._apply_event, event, groups)
 
-    def _told(self, event: Event, groups: list[Group] | None) -> None:
+    def _apply_event(self, event: Event, groups: list[RankingGroup] | None) -> None:
         from srs_eval.engine.run import Prepared
 
         self.run.apply(event, self._session.monotonic(), groups)
         if isinstance(event, Prepared):
-            self._session.view.changed()
+            self._session.view.show_changes()
 
-    def _ended(self, error: Exception | None) -> None:
+    def _finish(self, error: Exception | None) -> None:
         self.run.end(self._session.monotonic())
         view = self._session.view
-        view.changed()
+        view.show_changes()
         if error is None:
             return
-        self._evaluated = None  # asked for again, it is tried again
-        if self._rows_before is not None:  # where they had just been switched, back to those before
+        self._evaluated_with = None  # so that a new request tries again
+        if self._rows_before is not None:  # the rows had just been switched: go back
             self.protocol = replace(self.protocol, rows=self._rows_before)
             self.start()
-            view.refuse("Can't rank on these rows", error, "Back", "")
+            view.show_error("Can't rank on these rows", error, "Back", "")
         else:
-            view.evaluation_failed(error)
+            view.show_evaluation_error(error)
 
     def switch_rows(self) -> None:
-        """Rank the models on the reviews of the other rule."""
-        rows, before = self.other_rows, self.protocol.rows
-        if rows is not None:
-            self.protocol = replace(self.protocol, rows=rows)
+        """Rank the models on the reviews that the other rule selects."""
+        new_rows = self.alternative_rows
+        old_rows = self.protocol.rows
+        if new_rows is not None:
+            self.protocol = replace(self.protocol, rows=new_rows)
             self.start()
-            self._rows_before = before
+            self._rows_before = old_rows
 
     def cancel(self) -> None:
-        """Ask the engine to stop; the view is told when it has."""
-        if self.run.running and self.run.started:
+        """Ask the engine to stop; the view is notified when it has stopped."""
+        if self.run.is_running and self.run.started_at:
             self.run.cancelled = True
-        self.work.cancel()
+        self.background.cancel()
 
     def reset(self) -> None:
-        """Stop, and forget the figures."""
+        """Stop the evaluation and forget the figures."""
         from srs_eval.engine.run import Run
 
         self.cancel()
-        self.run, self._evaluated = Run(), None
+        self.run = Run()
+        self._evaluated_with = None
 
     # --- one model
 
-    def errors_of(self, model: ModelRun) -> list[Table]:
-        """Where a model that has finished errs; takes a moment, so call it in a thread."""
+    def errors_of(self, model: ModelRun) -> list[FindingTable]:
+        """Return tables of where a finished model errs; slow, so call it in a thread."""
         from srs_eval.advice.questions import model_evidence
-        from srs_eval.advice.shown.predicted import errors_tables
-        from srs_eval.engine.session import Session
+        from srs_eval.advice.shown.predicted import error_tables
+        from srs_eval.engine.session import LearnerSession
 
         log = self._session.log
         if log is None or model.result is None:
             return []
-        trials = Session(log).trials(model.configuration.protocol)
-        return errors_tables(model_evidence(log, trials, model.configuration, model.result))
+        trials = LearnerSession(log).trials(model.configuration.protocol)
+        return error_tables(model_evidence(log, trials, model.configuration, model.result))
 
-    def graph(self, result: Result) -> CalibrationGraph:
-        """The calibration graph of a result with the chosen bins, computed once."""
-        from srs_eval.stats.intervals import calibration_graph
+    def find_graph(self, result: Result) -> CalibrationGraph:
+        """Return a result's calibration graph with the chosen bins, which is computed once."""
+        from srs_eval.stats.intervals import compute_calibration_graph
 
         bins = self._session.state.bins
         key = (id(result), bins)
-        if key not in self._graphs:  # the result is kept, too, for its id stands for it
-            self._graphs[key] = result, calibration_graph(result.y, result.p, bins)
+        if key not in self._graphs:  # the result is kept so that its id stays unique
+            graph = compute_calibration_graph(result.y, result.p, bins)
+            self._graphs[key] = result, graph
         return self._graphs[key][1]

@@ -1,6 +1,7 @@
-"""One person's session: opens a file, asks, evaluates, exports. Knows no Textual.
+"""Manage a user's session: open a file, answer questions, evaluate models, export reports.
 
-All is done in threads (the engine itself works in processes); the `_View` is told what comes of it.
+This module does not depend on Textual. All work is done in threads (the engine itself works in
+processes), and the `_View` is notified of the results.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from srs_eval.data import paths
 from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.hyperparameters import Context
-from srs_eval.tui.background import Background, Reports, copy_to_system
+from srs_eval.tui.background import Background, ReportWriter, copy_to_system
 from srs_eval.tui.config import Config, load_state, save_state
-from srs_eval.tui.models import Models
+from srs_eval.tui.models import ModelEvaluator
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
-    from srs_eval.advice.overview import Kept, Line, Overview
+    from srs_eval.advice.overview import AnswerLine, Overview, SavedAnswers
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.report.inspection import Inspection
 
-Chosen = tuple[tuple[str, ...], tuple[str, ...]]
-"""Ids of presets and of decks; none of either means all."""
-_Opened = tuple["ReviewLog", "Inspection"]
+ChosenIds = tuple[tuple[str, ...], tuple[str, ...]]
+"""Ids of presets and of decks; if both are empty, everything is evaluated."""
+_OpenFile = tuple["ReviewLog", "Inspection"]
 _BIN_CHOICES = (10, 20, 40)
-_SHUTDOWN_SECONDS = 5.0  # that workers get to end in once the app has closed
+_SHUTDOWN_SECONDS = 5.0  # time for workers to end after the app has closed
 
 
 @dataclass(frozen=True)
-class Options:
-    """How the app was started."""
+class AppOptions:
+    """Options that the app was started with."""
 
     models: str = "all"
     jobs: int | None = None
@@ -48,86 +49,92 @@ class Options:
     timezone: str | None = None
     rollover: int | None = None
     user: int | None = None  # which user of a data-set folder
-    decks: tuple[str, ...] = ()  # only these of every file that is opened
+    decks: tuple[str, ...] = ()  # only these decks of every opened file
     presets: tuple[str, ...] = ()
-    predictions: Path | None = None  # a file of one's own, beside every file that is opened
+    predictions: Path | None = None  # a file of the user's, added to every opened file
     context: Context = field(default_factory=Context)
     use_cache: bool = True
     config: Config = field(default_factory=Config)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A report to write."""
+class ExportRequest:
+    """A request to write a report."""
 
     form: str
-    path: Path  # a file, or a folder for one of report.files.FOLDERS
+    path: Path  # a file, or a folder for report.files.FOLDER_FORMS
     anonymous: bool
 
 
 class _View(typing.Protocol):
-    """Who is told what has changed; called in its own thread, but for `call_later`."""
+    """The view that is notified of changes; called in its own thread, except for `call_later`."""
 
     def call_later(self, callback: Callable[..., Any], *arguments: Any) -> bool: ...
     def copy_to_clipboard(self, text: str) -> None: ...
-    def tell(self, said: str, seconds: float = 3) -> None: ...
-    def refuse(self, title: str, error: Exception, *button_and_reassurance: str) -> None: ...
-    def reading(self, said: str) -> None: ...
-    def file_opened(self) -> None: ...
-    def changed(self) -> None: ...
-    def evaluation_failed(self, error: Exception) -> None: ...
-    def get_ready(self) -> None:
-        """Load what is shown next; called in a thread."""
+    def show_message(self, message: str, seconds: float = 3) -> None: ...
+    def show_error(self, title: str, error: Exception, *button_texts: str) -> None: ...
+    def show_reading(self, message: str) -> None: ...
+    def show_opened_file(self) -> None: ...
+    def show_changes(self) -> None: ...
+    def show_evaluation_error(self, error: Exception) -> None: ...
+    def preload(self) -> None:
+        """Load the modules of the next screen; called in a thread."""
 
 
-class Session:
-    """What is open and what is known of it.
+class AppSession:
+    """The open file, its answers and its models.
 
-    The keyword arguments are for tests; what is `made_up` takes the place of the function that
-    would be called: evaluate, answer, load, profiles, profile_folders, write_report.
+    The keyword arguments are for tests; `overrides` replace the functions that would be called:
+    evaluate, answer, load, profiles, profile_folders, write_report.
     """
 
     def __init__(
         self,
         view: _View,
-        options: Options,
+        options: AppOptions,
         *,
         state_folder: Path | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
-        **made_up: Callable[..., Any],
+        **overrides: Callable[..., Any],
     ) -> None:
-        self.view, self.options, self.config = view, options, options.config
-        self.monotonic, self.now, self.made_up = monotonic, now, made_up
-        self.state_folder, self.state = state_folder, load_state(state_folder)
+        self.view = view
+        self.options = options
+        self.config = options.config
+        self.monotonic = monotonic
+        self.now = now
+        self.overrides = overrides
+        self.state_folder = state_folder
+        self.state = load_state(state_folder)
         self.log: ReviewLog | None = None
         self.import_summary: Inspection | None = None
-        self.whole: _Opened | None = None  # before presets were chosen
-        self.evaluated_only: Chosen = ((), ())
+        self.unfiltered: _OpenFile | None = None  # before presets were chosen
+        self.chosen_ids: ChosenIds = ((), ())
         self.file_name = ""
-        self._place: str | None = None  # of the open file; None for the demo
-        self.earlier: Kept | None = None  # answers of an earlier day about what is open
-        self.answers_began = 0.0
-        self.answers_ended: float | None = None
-        self.compiles = False  # before the questions asked now can be answered
-        self._followed = False  # by models, what was asked last
-        self._costs: tuple[ReviewLog, Workload] | None = None  # with all draws, and of what
-        self._reading, self.asking = Background(self.later), Background(self.later)
-        self.reports = Reports(self)
-        self.models = Models(self)
+        self._path_key: str | None = None  # of the open file; None for the demo
+        self.saved_answers: SavedAnswers | None = None  # earlier answers about the open file
+        self.answers_started_at = 0.0
+        self.answers_ended_at: float | None = None
+        self.compiles = False  # True if models are compiled before answers can come
+        self._models_started = False  # True once models have started after the answers
+        self._costs: tuple[ReviewLog, Workload] | None = None  # log, estimate from all draws
+        self._reading = Background(self.call_in_view_thread)
+        self.answering = Background(self.call_in_view_thread)
+        self.reports = ReportWriter(self)
+        self.models = ModelEvaluator(self)
 
     # --- start and end
 
     @cached_property
     def overview(self) -> Overview:
-        """The answers so far."""
+        """Return the answers so far."""
         from srs_eval.advice.overview import Overview
 
         return Overview("anki")
 
     def cancel_all(self) -> tuple[Background, ...]:
-        """Tell all that answers, evaluates or writes behind the screens to stop."""
-        backgrounds = self.asking, self.models.work, self.reports
+        """Ask all background work (answers, models, reports) to stop, and return it."""
+        backgrounds = self.answering, self.models.background, self.reports
         for background in backgrounds:
             background.cancel()
         return backgrounds
@@ -136,24 +143,24 @@ class Session:
         """End every worker; called after the terminal has been restored."""
         self.models.end_warm_up()
         backgrounds = self.cancel_all()
-        until = time.monotonic() + _SHUTDOWN_SECONDS
+        deadline = time.monotonic() + _SHUTDOWN_SECONDS
         for background in backgrounds:
-            background.wait(until)
-        if any(background.alive for background in backgrounds):
+            background.wait(deadline)
+        if any(background.is_alive for background in backgrounds):
             import multiprocessing
 
             for process in multiprocessing.active_children():
                 process.terminate()
 
-    def later(self, callback: Callable[..., Any], *arguments: Any) -> None:
-        """Call it in the view's thread."""
+    def call_in_view_thread(self, callback: Callable[..., Any], *arguments: Any) -> None:
+        """Call `callback` in the view's thread."""
         with contextlib.suppress(RuntimeError):  # the app has closed in the meantime
             self.view.call_later(callback, *arguments)
 
-    # --- what is remembered
+    # --- saved state
 
     def remember(self, **changes: Any) -> None:
-        """Change parts of the state; kept for the next start."""
+        """Change parts of the state and save it for the next start."""
         state = replace(self.state, **changes)
         if state != self.state:
             self.state = state
@@ -167,293 +174,337 @@ class Session:
     # --- opening a file
 
     def find_profiles(self) -> list[tuple[str, Path]]:
-        """Names and collections of the Anki profiles found here; called in a thread."""
+        """Return names and collections of Anki profiles on this machine; called in a thread."""
         from srs_eval.anki_import import find_profiles
 
-        return [(each.name, each.path) for each in self.made_up.get("profiles", find_profiles)()]
+        list_profiles = self.overrides.get("profiles", find_profiles)
+        return [(profile.name, profile.path) for profile in list_profiles()]
 
     def profile_folders(self) -> list[Path]:
-        """Where Anki profiles were looked for."""
+        """Return the folders that were searched for Anki profiles."""
         from srs_eval.data.paths import anki_folders
 
-        return list(self.made_up.get("profile_folders", anki_folders)(Path.home()))
+        list_folders = self.overrides.get("profile_folders", anki_folders)
+        return list(list_folders(Path.home()))
 
     def open_file(self, path: Path) -> None:
         """Read a file in a thread, then show answers about it or why it can't be read."""
-        shown = printable(path.name or path)
+        shown_name = printable(path.name or path)
 
         def read(_: threading.Event) -> Generator[Callable[[], None]]:
             from srs_eval.report.inspection import inspect_log
 
-            log = self._read(path)
-            self.view.get_ready()
-            yield partial(self._opened, path, shown, (log, inspect_log(log)))
+            log = self._load(path)
+            self.view.preload()
+            yield partial(self._remember_opened, path, shown_name, (log, inspect_log(log)))
 
-        def ended(error: Exception | None) -> None:
-            self.view.reading("")
+        def finish_reading(error: Exception | None) -> None:
+            self.view.show_reading("")
             if error is not None:
-                # Path.exists raises where a name is too long.
+                # Path.exists raises if a name is too long.
                 if self.state.recent and not os.path.exists(path):
                     self.forget(str(path.absolute()))
-                self.view.refuse("Can't read this file", error)
+                self.view.show_error("Can't read this file", error)
 
-        self._reading.begin(read, ended)
-        self.view.reading(f"Reading {shown} …")
+        self._reading.begin(read, finish_reading)
+        self.view.show_reading(f"Reading {shown_name} …")
 
-    def _read(self, path: Path) -> ReviewLog:
+    def _load(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
-        from srs_eval.data.rows import only_deck, only_preset
-        from srs_eval.engine.shared import with_file
+        from srs_eval.data.rows import select_decks, select_presets
+        from srs_eval.engine.shared import add_predictions_file
 
         options = self.options
-        whose = {} if options.user is None else {"user": options.user}
-        log: ReviewLog = self.made_up.get("load", load_log)(
-            path, timezone=options.timezone, rollover=options.rollover, **whose
+        load = self.overrides.get("load", load_log)
+        user_argument = {} if options.user is None else {"user": options.user}
+        log: ReviewLog = load(
+            path, timezone=options.timezone, rollover=options.rollover, **user_argument
         )
-        log = only_deck(log, *options.decks) if options.decks else log
-        log = only_preset(log, *options.presets) if options.presets else log
-        return with_file(log, options.predictions)
+        if options.decks:
+            log = select_decks(log, *options.decks)
+        if options.presets:
+            log = select_presets(log, *options.presets)
+        return add_predictions_file(log, options.predictions)
 
-    def _opened(self, path: Path, shown: str, opened: _Opened) -> None:
-        self.whole, self.evaluated_only = opened, ((), ())
+    def _remember_opened(self, path: Path, shown_name: str, opened: _OpenFile) -> None:
+        log, import_summary = opened
+        self.unfiltered = opened
+        self.chosen_ids = ((), ())
         protocol = self.models.protocol
-        if opened[0].rows is not None and protocol.rows == self.config.rows:
-            self.models.protocol = replace(protocol, rows="benchmark")  # chosen already
-        asked = map(printable, (*self.options.decks, *self.options.presets))
+        if log.rows is not None and protocol.rows == self.config.rows:
+            self.models.protocol = replace(protocol, rows="benchmark")  # rows are already chosen
         if path == paths.DEMO_FILE:
-            shown, self._place = "demo: a simulated learner", None
-        else:
-            self._place = str(path.absolute())
-            state = self.state.opened(path, opened[1].entries_read, self.now())
-            self.remember(recent=state.recent)
-        self._begin(opened, " · ".join([shown, *asked] if self._place else [shown]))
+            self._path_key = None
+            self._start_on(opened, "demo: a simulated learner")
+            return
+        self._path_key = str(path.absolute())
+        state = self.state.with_opened(path, import_summary.entries_read, self.now())
+        self.remember(recent=state.recent)
+        selected_names = map(printable, (*self.options.decks, *self.options.presets))
+        self._start_on(opened, " · ".join([shown_name, *selected_names]))
 
-    def _begin(self, opened: _Opened, name: str) -> None:
-        """Ask about what has been read, or chosen of it."""
+    def _start_on(self, opened: _OpenFile, name: str) -> None:
+        """Ask the questions about an opened file, or about the chosen part of it."""
         self.log, self.import_summary = opened
         self.file_name = name
-        self.models.forget()
-        self.ask()
-        self.view.file_opened()
+        self.models.forget_graphs()
+        self.ask_questions()
+        self.view.show_opened_file()
 
     def forget(self, path: str) -> None:
-        """Take a file off the list of recent ones."""
-        self.remember(recent=self.state.forgotten(path).recent)
+        """Remove a file from the list of recent files."""
+        self.remember(recent=self.state.without_file(path).recent)
 
     def close_file(self) -> None:
         self.models.cancel()
         self.cancel_answers()
-        self.log = self.import_summary = self.whole = None
+        self.log = None
+        self.import_summary = None
+        self.unfiltered = None
 
-    def evaluate_only(self, chosen: Chosen | None) -> None:
-        """Answers and ranking of these presets and decks alone; of none chosen, of all."""
-        whole = self.whole
-        if whole is None or chosen is None or chosen == self.evaluated_only:
+    def restrict_to(self, chosen: ChosenIds | None) -> None:
+        """Restrict answers and ranking to presets and decks; if none are chosen, use all."""
+        unfiltered = self.unfiltered
+        if unfiltered is None or chosen is None or chosen == self.chosen_ids:
             return
+        unfiltered_log, import_summary = unfiltered
+        preset_ids, deck_ids = chosen
 
-        def narrow(_: threading.Event) -> Generator[Callable[[], None]]:
-            from srs_eval.data.rows import only_deck, only_preset
+        def select(_: threading.Event) -> Generator[Callable[[], None]]:
+            from srs_eval.data.rows import select_decks, select_presets
             from srs_eval.report.inspection import inspect_log
 
-            log = only_preset(whole[0], *chosen[0]) if chosen[0] else whole[0]
-            log = only_deck(log, *chosen[1]) if chosen[1] else log
-            yield partial(narrowed, (log, inspect_log(log)))
+            log = unfiltered_log
+            if preset_ids:
+                log = select_presets(log, *preset_ids)
+            if deck_ids:
+                log = select_decks(log, *deck_ids)
+            yield partial(open_selection, (log, inspect_log(log)))
 
-        def narrowed(opened: _Opened) -> None:
-            if self.whole is not whole:  # closed meanwhile
+        def open_selection(selection: _OpenFile) -> None:
+            if self.unfiltered is not unfiltered:  # closed in the meantime
                 return
             self.models.reset()
-            self.evaluated_only = chosen
-            of = [each for each in whole[1].presets if str(each.id) in chosen[0]]
-            of_decks = [each for each in whole[1].decks if str(each.id) in chosen[1]]
-            names = [each.name or str(each.id) for each in of]
-            names += [each.name or str(each.id) for each in of_decks]
-            self._begin(opened, " · ".join([self.file_name.split(" · ")[0], *names]))
+            self.chosen_ids = chosen
+            names = [self.file_name.split(" · ")[0]]
+            for preset in import_summary.presets:
+                if str(preset.id) in preset_ids:
+                    names.append(preset.name or str(preset.id))
+            for deck in import_summary.decks:
+                if str(deck.id) in deck_ids:
+                    names.append(deck.name or str(deck.id))
+            self._start_on(selection, " · ".join(names))
 
-        self._reading.begin(narrow, partial(self._refuse_if, "Can't evaluate this"))
+        self._reading.begin(select, partial(self._show_error_if_any, "Can't evaluate this"))
 
-    def _refuse_if(self, title: str, error: Exception | None) -> None:
+    def _show_error_if_any(self, title: str, error: Exception | None) -> None:
         if error is not None:
-            self.view.refuse(title, error, "Back", "")
+            self.view.show_error(title, error, "Back", "")
 
     # --- answering
 
-    def ask(self) -> None:
-        """Ask all questions about the open collection; the models follow behind the answers."""
+    def ask_questions(self) -> None:
+        """Ask all questions about the open collection; the models start after the answers."""
         from srs_eval.advice.overview import Overview
 
         log = self.log
         if log is None:
             return
         self.cancel_answers()
-        self._followed = False
-        self.overview, self.earlier = Overview.begun(log), None
-        self.answers_began, self.answers_ended = self.monotonic(), None
-        self.asking.begin(partial(self._answers, log), self._all_answered)
+        self._models_started = False
+        self.overview = Overview.start(log)
+        self.saved_answers = None
+        self.answers_started_at = self.monotonic()
+        self.answers_ended_at = None
+        self.answering.begin(partial(self._compute_answers, log), self._finish_answers)
 
-    def _answers(self, log: ReviewLog, cancel: threading.Event) -> Generator[Callable[[], None]]:
-        """Answers with the questions that they settle; those of an earlier day are told first."""
+    def _compute_answers(
+        self, log: ReviewLog, cancel: threading.Event
+    ) -> Generator[Callable[[], None]]:
+        """Yield callbacks that show answers and the questions they settle; saved answers first."""
         from srs_eval.advice import overview
         from srs_eval.engine.session import must_compile
-        from srs_eval.models.configurations import resolve
+        from srs_eval.models.configurations import resolve_configurations
 
-        context, key = self.options.context, self.kept_as()
-        kept = None if key is None else overview.last(key, self.state_folder)
-        now = "" if key is None else overview.basis(log, context, self.config.equivalence)
-        found = overview.Overview.begun(log)
-        if kept is not None and kept.basis == now:
-            yield partial(self._answered, kept.findings, tuple(found.waiting))
+        context = self.options.context
+        equivalence = self.config.equivalence
+        key = self.answers_key()
+        saved = None
+        digest = ""
+        if key is not None:
+            saved = overview.load_answers(key, self.state_folder)
+            digest = overview.answers_digest(log, context, equivalence)
+        new_overview = overview.Overview.start(log)
+        if saved is not None and saved.inputs_digest == digest:
+            yield partial(self._add_answers, saved.findings, tuple(new_overview.waiting))
             return
-        if kept is not None:
-            yield partial(self._remembered, kept)
+        if saved is not None:
+            yield partial(self._show_saved_answers, saved)
         self.models.end_warm_up()
-        must = any(map(must_compile, resolve(overview.NEEDED)))
-        self.compiles = must and "answer" not in self.made_up
-        coming = self.made_up.get("answer", overview.overview)(
+        needed = resolve_configurations(overview.NEEDED_CONFIGURATIONS)
+        self.compiles = any(map(must_compile, needed)) and "answer" not in self.overrides
+        stream_answers = self.overrides.get("answer", overview.stream_answers)
+        answer_stream = stream_answers(
             log,
-            jobs=self.jobs(),
+            jobs=self.job_count(),
             context=context,
             cancel=cancel,
-            equivalence=self.config.equivalence,
+            equivalence=equivalence,
         )
-        for answers, questions in coming:
-            found.add(answers, questions)
-            yield partial(self._answered, answers, questions)
-        if key is not None and not found.waiting and not found.failed:
+        for answers, questions in answer_stream:
+            new_overview.add(answers, questions)
+            yield partial(self._add_answers, answers, questions)
+        if key is not None and not new_overview.waiting and not new_overview.has_failed:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
-            kept = overview.Kept(tuple(found.answers), now, entries, self.now())
-            overview.keep(key, kept, self.state_folder)
+            answers_to_save = overview.SavedAnswers(
+                tuple(new_overview.answers), digest, entries, self.now()
+            )
+            overview.save_answers(key, answers_to_save, self.state_folder)
 
-    def kept_as(self) -> str | None:
-        """What the answers are kept under; None where they are not to be kept."""
-        if self._place is None or not self.options.use_cache:
+    def answers_key(self) -> str | None:
+        """Return the key under which the answers are saved; None where they are not to be saved."""
+        if self._path_key is None or not self.options.use_cache:
             return None
         options = self.options
-        return repr(
-            (self._place, options.user, options.decks, options.presets, self.evaluated_only)
-        )
+        return repr((self._path_key, options.user, options.decks, options.presets, self.chosen_ids))
 
     def cancel_answers(self) -> None:
-        self.asking.cancel()
-        if self.answers_ended is None:
-            self.answers_ended = self.monotonic()
+        self.answering.cancel()
+        if self.answers_ended_at is None:
+            self.answers_ended_at = self.monotonic()
 
-    def _remembered(self, kept: Kept) -> None:
-        """What was answered before about the same file, some of which may be out of date."""
-        self.earlier = kept
-        self.overview.add(kept.findings)
-        self.overview.earlier = True
-        self.view.changed()
+    def _show_saved_answers(self, saved: SavedAnswers) -> None:
+        """Show answers saved earlier about the same file; some may be out of date."""
+        self.saved_answers = saved
+        self.overview.add(saved.findings)
+        self.overview.is_from_earlier = True
+        self.view.show_changes()
 
-    def _answered(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:
-        from srs_eval.advice.questions import NOT_WAITED_FOR
+    def _add_answers(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:
+        from srs_eval.advice.questions import NON_BLOCKING_QUESTIONS
 
         self.overview.add(answers, questions)
-        self.view.changed()
-        if self.answers_ended is None and set(self.overview.waiting) <= NOT_WAITED_FOR:
-            self._rank_behind_answers()
+        self.view.show_changes()
+        if self.answers_ended_at is None and set(self.overview.waiting) <= NON_BLOCKING_QUESTIONS:
+            self._start_models()
 
-    def _all_answered(self, error: Exception | None) -> None:
+    def _finish_answers(self, error: Exception | None) -> None:
         if self.log is None:
             return
-        cancelled = self.answers_ended is not None
+        cancelled = self.answers_ended_at is not None
         if not cancelled:
-            self.answers_ended = self.monotonic()
-        self.view.changed()
-        self._refuse_if("Can't answer this", error)
+            self.answers_ended_at = self.monotonic()
+        self.view.show_changes()
+        self._show_error_if_any("Can't answer this", error)
         if error is None and not cancelled:
-            self._rank_behind_answers()
+            self._start_models()
 
-    def _rank_behind_answers(self) -> None:
-        """Let the models begin, once lines are answered; what they need not wait for may follow."""
-        if not self._followed and not self.models.are_evaluated:
-            self._followed = True
-            self.models.wanted = False
+    def _start_models(self) -> None:
+        """Start the models after the answers; non-blocking questions may still be open."""
+        if not self._models_started and not self.models.is_up_to_date:
+            self._models_started = True
+            self.models.is_requested_by_user = False
             self.models.start()
 
     def costs(self) -> Iterator[Workload]:
-        """What desired retentions cost, as it becomes known. Called in a thread."""
-        from srs_eval.advice.findings import of
-        from srs_eval.advice.questions import Asked, ask
+        """Yield estimates of what desired retentions cost, as they come; called in a thread."""
+        from srs_eval.advice.findings import get_evidence
+        from srs_eval.advice.questions import QuestionContext, ask
         from srs_eval.advice.workload.estimate import Workload
 
-        log, known = self.log, self._costs
-        if known is not None and known[0] is log:
-            yield known[1]
+        log = self.log
+        costs = self._final_costs(log)
+        if costs is not None:
+            yield costs
         elif log is not None:
-            for answer in ask("workload", Asked(log, self.options.context)):
-                found = of(answer, Workload)
-                if found.drawn:
-                    self._costs = log, found
-                yield found
+            for answer in ask("workload", QuestionContext(log, self.options.context)):
+                workload = get_evidence(answer, Workload)
+                if workload.has_all_draws:
+                    self._costs = log, workload
+                yield workload
 
-    def copy_of(self, line: Line | None) -> None:
+    def _final_costs(self, log: ReviewLog | None) -> Workload | None:
+        """Return the estimate from all draws for this log; None until it has been computed."""
+        costs = self._costs
+        if costs is None or costs[0] is not log:
+            return None
+        return costs[1]
+
+    def copy_parameters(self, line: AnswerLine | None) -> None:
         """Copy a line's parameters, or say that it has none."""
         if line is None or line.parameters is None:
-            elsewhere = [each.title for each in self.overview.lines if each.parameters]
-            there = f" “{elsewhere[0]}” has." if elsewhere else ""
-            self.view.tell(f"This answer has no parameters to copy.{there}")
+            message = "This answer has no parameters to copy."
+            titles = [line.title for line in self.overview.lines if line.parameters]
+            if titles:
+                message += f" “{titles[0]}” has."
+            self.view.show_message(message)
         else:
-            self._copy(next(each for each in line.answers if each.parameters))
+            self._copy_to_clipboards(next(answer for answer in line.answers if answer.parameters))
 
-    def _copy(self, answer: Finding) -> None:
-        """Put the line that Anki takes on the clipboard, the terminal's and the system's."""
-        from srs_eval.advice.sentences import parameter_line, where_to_paste
+    def _copy_to_clipboards(self, answer: Finding) -> None:
+        """Copy the line for Anki to the clipboards of the terminal and of the system."""
+        from srs_eval.advice.sentences import explain_where_to_paste, format_parameters
 
         assert answer.parameters is not None
-        line, where = parameter_line(answer.parameters), where_to_paste(answer)
+        line = format_parameters(answer.parameters)
+        explanation = explain_where_to_paste(answer)
         self.view.copy_to_clipboard(line)
 
         def copy() -> None:
-            said = f"Copied. {where}"
-            if not copy_to_system(line):  # the terminal does not tell whether it took it
-                said = f"Sent to your terminal; if nothing pastes, select the line. {where}"
-            self.later(self.view.tell, said, 6)
+            message = f"Copied. {explanation}"
+            if not copy_to_system(line):  # the terminal does not confirm
+                message = (
+                    f"Sent to your terminal; if nothing pastes, select the line. {explanation}"
+                )
+            self.call_in_view_thread(self.view.show_message, message, 6)
 
         threading.Thread(target=copy, daemon=True, name="copy").start()
 
-    def export(self, wanted: Wanted | None) -> None:
-        """Write a report in another process, and say where it is."""
+    def export(self, request: ExportRequest | None) -> None:
+        """Write a report in another process, and show where it is."""
         log = self.log
-        if log is None or wanted is None:
+        if log is None or request is None:
             return
         from srs_eval.report.learner import export_learner
 
-        presets = [log.presets[int(each)].name for each in self.evaluated_only[0]]
-        decks = [log.decks[int(each)].name for each in self.evaluated_only[1]]
-        chosen = {
+        preset_ids, deck_ids = self.chosen_ids
+        presets = [log.presets[int(preset_id)].name for preset_id in preset_ids]
+        decks = [log.decks[int(deck_id)].name for deck_id in deck_ids]
+        selected_names = {
             "preset": [*self.options.presets, *presets],
             "deck": [*self.options.decks, *decks],
         }
         task = partial(
-            self.made_up.get("write_report", export_learner),
+            self.overrides.get("write_report", export_learner),
             log,
-            self.models.of_open_file.snapshot(),
+            self.models.run_of_open_file.snapshot(),
             self.models.protocol_of_run,
-            form=wanted.form,
-            path=wanted.path,
+            form=request.form,
+            path=request.path,
             context=self.options.context,
-            narrowed_to={what: ", ".join(names) or None for what, names in chosen.items()},
-            anonymous=wanted.anonymous,
-            known=self._known(),
-            costs=self._costs[1] if self._costs is not None and self._costs[0] is log else None,
+            narrowed_to={kind: ", ".join(names) or None for kind, names in selected_names.items()},
+            anonymous=request.anonymous,
+            known=self._final_answers(),
+            costs=self._final_costs(log),
         )
-        self.reports.write(task, wanted.path, in_process=self.jobs() > 0)
+        self.reports.write(task, request.path, in_process=self.job_count() > 0)
 
-    def _known(self) -> tuple[Finding, ...]:
-        """Today's answers, to questions that have no more to come."""
+    def _final_answers(self) -> tuple[Finding, ...]:
+        """Return today's answers to the questions for which no more answers will come."""
         from srs_eval.advice.findings import Unanswered
-        from srs_eval.advice.questions import DAYS
+        from srs_eval.advice.questions import DAY_QUESTIONS
 
-        waiting = {*self.overview.waiting, *(DAYS if DAYS[0] in self.overview.waiting else ())}
+        waiting = set(self.overview.waiting)
+        if DAY_QUESTIONS[0] in waiting:
+            waiting.update(DAY_QUESTIONS)
         return tuple(
-            each
-            for each in self.overview.answers
-            if each.question not in waiting and not isinstance(each.evidence, Unanswered)
+            answer
+            for answer in self.overview.answers
+            if answer.question not in waiting and not isinstance(answer.evidence, Unanswered)
         )
 
-    def jobs(self) -> int:
-        """Processes that work at once."""
-        from srs_eval.engine.workers import cores
+    def job_count(self) -> int:
+        """Return the number of processes that work at once."""
+        from srs_eval.engine.workers import count_cores
 
-        return cores() if self.options.jobs is None else self.options.jobs
+        return count_cores() if self.options.jobs is None else self.options.jobs

@@ -1,7 +1,7 @@
-"""What Textual 8.2 does otherwise than a person would want, and what is done about it.
+"""Work around behaviour of Textual 8.2 that users would not want.
 
-Private members of Textual are used here, for the reasons that are given, so that pyproject.toml
-asks for 8.2. What is reported is so upstream.
+Private members of Textual are used here, for the reasons given below, and so pyproject.toml asks
+for 8.2. "Reported" means reported upstream.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 
-class Forgetful:
-    """A screen that takes all its lines along when it goes.
+class ReleasesStyleCache:
+    """A screen that releases its drawn lines when it closes.
 
-    Textual remembers colours with the widget that they were asked for, the last 1,024 of them,
-    and so all lines that these have drawn: hundreds of MB after some hundred keys.
+    Textual caches the last 1,024 colours together with the widgets that asked for them, and so
+    keeps all lines that these widgets have drawn: hundreds of MB after some hundred keys.
     https://github.com/Textualize/textual/issues/6665
     """
 
@@ -36,15 +36,15 @@ class Forgetful:
         StylesCache.get_inner_outer.cache_clear()
 
 
-class ClosedOnce:
-    """A screen that a burst of clicks or keys closes once.
+class ClosesOnce:
+    """A screen that closes only once in a burst of clicks or keys.
 
-    `dismiss` takes whatever screen is on top off the stack: a second one, from an event that was
-    on its way already, closed the screen below, or raised ScreenStackError. Not yet reported.
+    `dismiss` removes whatever screen is on top of the stack: a second call, from an event that was
+    already on its way, closed the screen below, or raised ScreenStackError. Not yet reported.
     """
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close this screen with a result; do nothing where it is not, or no longer, on top."""
+        """Close this screen with a result; do nothing if it is not, or no longer, on top."""
         stack = self.app.screen_stack  # type: ignore[attr-defined]
         if len(stack) < 2 or stack[-1] is not self:
             return AwaitComplete.nothing()
@@ -52,26 +52,26 @@ class ClosedOnce:
         return closing
 
 
-class SelectsWhatIsThere:
-    """A screen on which the mouse selects no text of a widget that has gone.
+class IgnoresRemovedWidgets:
+    """A screen on which the mouse selects no text of a removed widget.
 
-    A widget that is removed (a toast whose time is over) stays where the mouse finds it until the
-    screen is laid out anew. Textual asks such a widget's parent for its place, and there is none:
+    A removed widget (such as an expired toast) stays where the mouse finds it until the screen's
+    next layout. Textual asks such a widget's parent for its place, and there is no parent:
     AttributeError. Not yet reported.
     """
 
     def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
-        """Return the widget at a place, and the place in its text; None for what has gone."""
-        found: tuple[Widget | None, Offset | None]
-        found = super().get_widget_and_offset_at(x, y)  # type: ignore[misc]
-        widget = found[0]
+        """Return the widget at a position and the offset in its text; None if it was removed."""
+        widget: Widget | None
+        offset: Offset | None
+        widget, offset = super().get_widget_and_offset_at(x, y)  # type: ignore[misc]
         if widget is not None and not widget.is_attached:
             return None, None
-        return found
+        return widget, offset
 
 
-class CommandPalette(ClosedOnce, SelectsWhatIsThere, command.CommandPalette):
-    """Textual's palette, which two clicks beside it would close twice."""
+class CommandPalette(ClosesOnce, IgnoresRemovedWidgets, command.CommandPalette):
+    """Textual's palette, which two clicks outside it would otherwise close twice."""
 
 
 _move_page = OptionList._move_page
@@ -80,9 +80,9 @@ _move_page = OptionList._move_page
 def _move_page_of_lines(option_list: OptionList, direction: Literal[-1, 1]) -> None:
     """Move the cursor of a list by a page, if its lines are laid out.
 
-    A list that is not drawn (not yet, or hidden: that of the palette without a match) knows no
-    lines: KeyError. Not yet reported. This takes the place of Textual's for all lists, for the
-    palette and choices make lists of their own.
+    A list that is not drawn (not yet, or hidden, as the palette's list is without a match) has no
+    lines: KeyError. Not yet reported. This function replaces Textual's method for all lists,
+    because the palette and choices create lists of their own.
     """
     if (option_list.highlighted or 0) in option_list._index_to_line:
         _move_page(option_list, direction)
@@ -90,17 +90,17 @@ def _move_page_of_lines(option_list: OptionList, direction: Literal[-1, 1]) -> N
 
 OptionList._move_page = _move_page_of_lines  # type: ignore[method-assign, assignment]
 
-_LONGEST_S = 5.0  # an event that is not through by then keeps the next ones waiting no longer
-_LEAD_NOWHERE = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
+_MAX_EVENT_SECONDS = 5.0  # after this time an unfinished event no longer blocks the next ones
+_HARMLESS_EVENTS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
 
 
-class InputInOrder:
-    """The keys and clicks that are on their way through an app.
+class InputQueue:
+    """A queue of the keys and clicks that are on their way through an app.
 
-    Textual forwards them to the screen on top at once, even where a key or a click before them is
-    about to open or close a screen; they would reach the screen that the person has left, or
-    nobody. Here the next one is forwarded when all that the one before leads to is there.
-    `forward` is what the app does with an event otherwise. Not yet reported.
+    Textual forwards events to the screen on top at once, even if an earlier key or click is about
+    to open or close a screen; they would reach the screen that the user has left, or no screen.
+    Here each event is forwarded only when all effects of the previous one are complete. `forward`
+    is the app's usual handling of an event. Not yet reported.
     """
 
     def __init__(
@@ -109,82 +109,89 @@ class InputInOrder:
         forward: Callable[[events.Event], Awaitable[None]],
         monotonic: Callable[[], float],
     ) -> None:
-        self._app, self._forward, self._monotonic = app, forward, monotonic
-        self.waiting: deque[events.Event] = deque()  # the first one is being handled
-        self.since = 0.0  # when that began
+        self._app = app
+        self._forward = forward
+        self._monotonic = monotonic
+        self.waiting: deque[events.Event] = deque()  # the first event is being handled
+        self.started_at = 0.0  # when its handling began
 
-    async def take(self, event: events.Event) -> None:
-        """Forward an event, a key or a click when its turn comes; Ctrl+C does not wait."""
+    async def handle(self, event: events.Event) -> None:
+        """Forward an event; keys and clicks wait for their turn, but Ctrl+C does not."""
         waits = isinstance(event, events.Key | events.Paste | events.MouseEvent)
         if isinstance(event, events.Key) and event.key == "ctrl+c":
             waits = False
         if not waits or event.is_forwarded:
             await self._forward(event)
             return
-        if self.waiting and self._monotonic() - self.since > _LONGEST_S:
-            self.waiting.clear()  # whatever became of it, keyboard and mouse must not stay dead
+        if self.waiting and self._monotonic() - self.started_at > _MAX_EVENT_SECONDS:
+            self.waiting.clear()  # keyboard and mouse must not stay dead, whatever blocks them
         self.waiting.append(event)
         if len(self.waiting) == 1:
             await self._forward_oldest()
 
     async def _forward_oldest(self) -> None:
-        """The next one follows when all that the oldest leads to is there."""
+        """Forward the oldest event; the next one follows when its effects are complete."""
         while self.waiting:
             event = self.waiting[0]
-            way = self._way(event)
-            leads_nowhere = self._leads_nowhere(event)
-            self.since = self._monotonic()
+            path = self._event_path(event)
+            keeps_screen = self._keeps_screen(event)
+            self.started_at = self._monotonic()
             await self._forward(event)
-            if not leads_nowhere:
-                await self._follow(event, way, again=True)
+            if not keeps_screen:
+                await self._wait_behind(event, path, follow_effects=True)
                 return
             self.waiting.popleft()
 
-    def _leads_nowhere(self, event: events.Event) -> bool:
-        """Whether no screen opens or closes: the next event need not wait until all is drawn."""
+    def _keeps_screen(self, event: events.Event) -> bool:
+        """Return whether an event opens or closes no screen, so that the next need not wait."""
         if not isinstance(event, events.Key):
-            return isinstance(event, _LEAD_NOWHERE)
-        found = self._app.screen.active_bindings.get(event.key)
-        action = "" if found is None else found.binding.action.rpartition(".")[2]
+            return isinstance(event, _HARMLESS_EVENTS)
+        active_binding = self._app.screen.active_bindings.get(event.key)
+        if active_binding is None:
+            return False
+        action = active_binding.binding.action.rpartition(".")[2]
         return action.startswith(("cursor_", "line(", "page_", "scroll_"))
 
-    def _way(self, event: events.Event) -> Sequence[MessagePump]:
-        """Whose queues an event goes through; the last is the app, which acts on it."""
+    def _event_path(self, event: events.Event) -> Sequence[MessagePump]:
+        """Return the pumps that an event goes through; the last is the app, which acts on it."""
         first = self._app.focused or self._app.screen
         if isinstance(event, events.MouseEvent):
             with contextlib.suppress(NoWidget):
                 first = self._app.mouse_captured or self._app.get_widget_at(event.x, event.y)[0]
         return first.ancestors_with_self
 
-    async def _follow(self, event: events.Event, way: Sequence[MessagePump], again: bool) -> None:
-        """Come behind an event wherever it comes, `again` behind what the app has done upon it.
+    async def _wait_behind(
+        self, event: events.Event, path: Sequence[MessagePump], follow_effects: bool
+    ) -> None:
+        """Queue up behind an event in each pump of its `path`, then behind its effects.
 
-        That may be a screen that opens, a message of what has the focus, or another focus.
+        With `follow_effects`, go through the pumps once more, behind what the app has done in
+        response: it may open a screen, send a message of the focused widget, or move the focus.
         """
-        for place, pump in enumerate(way, start=1):
-            if pump.call_later(self._follow, event, way[place:], again):
-                return  # else it is closed: on to the next
-        if again:
-            await self._follow(event, self._way(event), again=False)
+        for number, pump in enumerate(path, start=1):
+            if pump.call_later(self._wait_behind, event, path[number:], follow_effects):
+                return  # False: the pump is closed; try the next one
+        if follow_effects:
+            await self._wait_behind(event, self._event_path(event), follow_effects=False)
         elif self.waiting and self.waiting[0] is event:
             self.waiting.popleft()
             await self._forward_oldest()
 
 
-_LOOKS_S = 0.5  # between two looks whether the terminal is still there
+_TERMINAL_CHECK_SECONDS = 0.5  # between checks that the terminal still exists
 
 
-def lasting(driver: type[Driver]) -> type[Driver]:
-    """Return a driver of Textual's that ends the app, and does not fail, when its terminal goes.
+def with_safe_output(driver: type[Driver]) -> type[Driver]:
+    """Return a Textual driver that ends the app, and does not fail, when its terminal is gone.
 
-    Textual writes in a thread through a queue of 30 places. Where the terminal is gone, that
-    thread ends with an error, and as soon as the queue is full the app waits for it for ever.
-    https://github.com/Textualize/textual/issues/6692 tells of the same queue after `suspend`.
+    Textual writes in a thread through a queue of 30 places. When the terminal is gone, that
+    thread ends with an error, and as soon as the queue is full the app waits for it forever.
+    https://github.com/Textualize/textual/issues/6692 describes the same queue after `suspend`.
 
-    It reads in another thread. Where no signal says that the terminal has gone, for the terminal
-    does not control the process, each read returns nothing at once, and that thread keeps a core
-    busy for ever. Bytes that are no UTF-8, which a terminal with another encoding or with an older
-    notation for the mouse sends, end the app with UnicodeDecodeError. Neither is reported yet.
+    Textual reads in another thread. If no signal says that the terminal is gone, because the
+    terminal does not control the process, each read returns nothing at once, and that thread keeps
+    a core busy forever. Bytes that are not UTF-8, which a terminal with another encoding or an
+    older mouse protocol sends, end the app with UnicodeDecodeError. Neither is reported yet.
     """
 
     class Lasting(driver):  # type: ignore[misc, valid-type]
@@ -192,7 +199,7 @@ def lasting(driver: type[Driver]) -> type[Driver]:
             super().__init__(*arguments, **options)
             self._has_ended = threading.Event()
             if getattr(self, "_file", None) is not None:
-                self._file: Any = _Unfailing(self._file)
+                self._file: Any = _SafeFile(self._file)
 
         def start_application_mode(self) -> None:
             super().start_application_mode()
@@ -206,7 +213,7 @@ def lasting(driver: type[Driver]) -> type[Driver]:
                     super().run_input_thread()
                     return
                 except UnicodeDecodeError:
-                    continue  # with what comes after these bytes
+                    continue  # go on after these bytes
                 except OSError:
                     if is_terminal(self.fileno):
                         raise
@@ -218,21 +225,21 @@ def lasting(driver: type[Driver]) -> type[Driver]:
             super().close()
 
         def _watch_terminal(self) -> None:
-            while not self._has_ended.wait(_LOOKS_S):
+            while not self._has_ended.wait(_TERMINAL_CHECK_SECONDS):
                 if not is_terminal(self.fileno):
-                    self.exit_event.set()  # which ends the thread that reads
+                    self.exit_event.set()  # ends the thread that reads
                     self._end_app()
                     return
 
         def _end_app(self) -> None:
-            with contextlib.suppress(RuntimeError):  # it has ended in the meantime
+            with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
                 self._loop.call_soon_threadsafe(self._app.exit, 0)
 
     return Lasting
 
 
 def is_terminal(file_number: int) -> bool:
-    """Return whether a file is a terminal that somebody still has open at its other end."""
+    """Return whether a file is a terminal whose other end is still open."""
     import termios
 
     try:
@@ -242,8 +249,8 @@ def is_terminal(file_number: int) -> bool:
     return True
 
 
-class _Unfailing:
-    """A text file that takes whatever is written, also when nobody can read it."""
+class _SafeFile:
+    """A text file that accepts all writes, even if nothing can read them."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.advice.workload.simulator import Costs, Deck, Memory, Settings
+from srs_eval.advice.workload.simulator import Costs, Memory, SimulatedDeck, SimulationSettings
 from srs_eval.data.reviews import IntArray
-from srs_eval.training.optimisers import _key, _words
+from srs_eval.training.optimisers import _chacha_words, _derive_chacha_key
 
 SEED = 42  # Anki's, always
 MOST_STEPS = 5
@@ -28,7 +28,7 @@ class Chance:
     """rand's StdRng."""
 
     def __init__(self, seed: int) -> None:
-        self._words = _words(_key(seed))
+        self._words = _chacha_words(_derive_chacha_key(seed))
 
     def u64(self) -> int:
         low = next(self._words)
@@ -105,12 +105,12 @@ class Card:
     interval: float
 
 
-def played(
+def simulate(
     memory: Memory,
-    deck: Deck,
+    deck: SimulatedDeck,
     interval: IntArray,
     costs: Costs,
-    settings: Settings,
+    settings: SimulationSettings,
     seed: int = SEED,
 ) -> tuple[int, float, float]:
     """Reviews and new cards together, seconds, and cards known at the end.
@@ -203,7 +203,7 @@ def played(
             card.state[0] / factor * (f32(settings.desired_retention) ** (f32(1) / decay) - f32(1))
         )
         whole = min(max(float(np.floor(raw + f32(0.5))), 1.0), float(longest))
-        card.interval = balanced(whole, longest, day, due_count, chance.u64())
+        card.interval = balance_interval(whole, longest, day, due_count, chance.u64())
         card.last, card.due = float(day), day + card.interval
         if card.due < len(due_count):
             due_count[int(card.due)] += 1
@@ -216,7 +216,9 @@ def played(
     return sum(reviews) + sum(learned), sum(seconds), known
 
 
-def balanced(interval: float, longest: int, day: int, due_count: list[int], seed: int) -> float:
+def balance_interval(
+    interval: float, longest: int, day: int, due_count: list[int], seed: int
+) -> float:
     """An interval of Anki's fuzz range, rather on a day with few cards due."""
     delta = 0.0
     if interval >= 2.5:

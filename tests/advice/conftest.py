@@ -11,12 +11,12 @@ import srs_eval
 from srs_eval.advice.candidates import Learner
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs6
-from tests.conftest import made_collection
+from tests.conftest import write_simulated_collection
 
 
 @pytest.fixture(scope="session")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_collection(tmp_path_factory, 11, 5_000)
+    return write_simulated_collection(tmp_path_factory, 11, 5_000)
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import srs_eval
-from srs_eval.advice.sentences import parameter_line
-from tests.tui.app_world import make_answers, make_app, text_of, until
+from srs_eval.advice.sentences import format_parameters
+from tests.tui.app_world import make_answers, make_app, screen_text, wait_until
 from tools.simulated import simulate_learner, write_collection
 
 WHY = "needs the anki wheel: pip install -e '.[dev]'"
@@ -54,18 +54,18 @@ async def test_the_copied_line_is_stored_unchanged(tmp_path: Path) -> None:
     copied = await copied_line(tmp_path)
     paste(path, target.name, copied)
     after = srs_eval.load(path).presets[target.id]
-    assert len(after.parameters_in_force) == 21
-    assert after.parameters_in_force != target.parameters_in_force
-    assert parameter_line(after.parameters_in_force) == copied
+    assert len(after.active_parameters) == 21
+    assert after.active_parameters != target.active_parameters
+    assert format_parameters(after.active_parameters) == copied
     given = next(each.parameters for each in make_answers() if each.parameters)
-    assert after.parameters_in_force == pytest.approx(given, abs=5e-5)
+    assert after.active_parameters == pytest.approx(given, abs=5e-5)
 
 
 async def copied_line(folder: Path) -> str:
     """What `y` on the first preset's line puts on the clipboard."""
     app: Any = make_app(folder / "state", Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: app.clipboard)
+        await wait_until(pilot, lambda: app.clipboard)
         return str(app.clipboard)

@@ -14,18 +14,24 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import ACROSS_PRESETS
-from srs_eval.advice.findings import DEFAULTS, OPTIMIZED, RECENCY, missing
-from srs_eval.advice.questions import QUESTIONS, Asked, answering, ask, compare
-from srs_eval.advice.sentences import lacks
-from srs_eval.advice.shown.parameters import named
+from srs_eval.advice.findings import DEFAULTS, OPTIMIZED, RECENCY, estimate_missing_data
+from srs_eval.advice.questions import (
+    COMPARE_QUESTIONS,
+    QuestionContext,
+    answer_questions,
+    ask,
+    compare,
+)
+from srs_eval.advice.sentences import format_missing_data
+from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.rows import only_deck, only_preset
+from srs_eval.data.rows import select_decks, select_presets
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Cancelled, Context
-from tests.advice.helpers import with_hard
-from tests.cli.program import main_here, program
+from tests.advice.helpers import replace_with_hard
+from tests.cli.program import run_in_process, run_program
 from tools.simulated import simulate_learner, write_dataset
 
 # The answer
@@ -45,7 +51,7 @@ def test_what_is_missing_for_a_verdict(
     estimate: float, error: float, reviews: int, days: int, says: str
 ) -> None:
     difference = Interval(estimate, 1.97 * error, reviews, days, ((error, 299),))
-    assert lacks(missing(difference)) == says
+    assert format_missing_data(estimate_missing_data(difference)) == says
 
 
 @pytest.mark.parametrize("question", ["often", "health", "hard"])
@@ -54,11 +60,11 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
     assert log.entries is not None
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
-    short = with_hard(replace(log, entries=Entries(**columns)), 3)
+    short = replace_with_hard(replace(log, entries=Entries(**columns)), 3)
     answers = compare(short, questions=[question])
     assert answers
     for answer in answers:
-        if answer.says == "can't tell":
+        if answer.conclusion == "can't tell":
             assert answer.missing is not None, answer
 
 
@@ -70,7 +76,7 @@ def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     now = int(columns["time_ms"].max()) / 1000 + 10
     monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now)
-    asked = Asked(with_hard(replace(log, entries=Entries(**columns)), 3))
+    asked = QuestionContext(replace_with_hard(replace(log, entries=Entries(**columns)), 3))
     questions = ("split", "hard", "noise", "retention", "says", "time")
     findings = [each for name in questions for each in ask(name, asked)]
     lacking = [each for each in findings if each.missing and each.missing.reviews]
@@ -79,7 +85,9 @@ def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
     for finding in lacking:
         assert finding.missing is not None
         assert finding.missing.date is not None, finding.question
-        mine = [learner.name_of(int(each)) == finding.subject for each in learner.trials.partition]
+        mine = [
+            learner.group_name(int(each)) == finding.subject for each in learner.trials.partition
+        ]
         counted = np.array(mine) if any(mine) else np.ones(len(mine), np.bool_)
         lately = int((counted & (learner.time_s > now - 30 * 86_400)).sum())
         assert finding.missing.reviews is not None
@@ -98,17 +106,17 @@ def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
 
 def test_a_single_preset_is_not_said_to_share(log: ReviewLog) -> None:
     """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
-    one = only_preset(log, "Preset 0")
+    one = select_presets(log, "Preset 0")
     preset = one.presets[100]
     never = replace(one, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
     answers = compare(never, questions=["parameters"])
     assert [answer.subject for answer in answers] == ["Preset 0"]
     for table in shown.tables(answers[0]):
         names = {row["candidate"] for row in table.records()}
-        assert named(OPTIMIZED) in names
-        assert names.isdisjoint({named(each) for each in ACROSS_PRESETS})
+        assert candidate_name(OPTIMIZED) in names
+        assert names.isdisjoint({candidate_name(each) for each in ACROSS_PRESETS})
     first = {row["candidate"] for row in shown.tables(answers[0])[0].records()}
-    assert {named(RECENCY), f"{named(DEFAULTS)}, in force"} <= first
+    assert {candidate_name(RECENCY), f"{candidate_name(DEFAULTS)}, in force"} <= first
     assert "all presets" not in " ".join(shown.sentences(answers[0]))
 
 
@@ -116,7 +124,7 @@ def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
     answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
     for answer in answers:
         figures = {row["candidate"]: row["log loss"] for row in shown.tables(answer)[-1].records()}
-        assert figures["mine"] == figures[named(DEFAULTS)]
+        assert figures["mine"] == figures[candidate_name(DEFAULTS)]
     with pytest.raises(InputError, match="18 FSRS parameters"):
         compare(log, parameters={"mine": (1.0,) * 18})
     with pytest.raises(InputError, match="no question"):
@@ -126,13 +134,13 @@ def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
 def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> None:
     """What a learner asks first comes first; what is closed or cancelled computes no further."""
     asked = ("retention", "parameters", "often")  # in any order
-    answers = answering(log, questions=asked)
+    answers = answer_questions(log, questions=asked)
     first = next(answers)
     assert (first.question, first.subject) == ("parameters", "Preset 0")
     answers.close()
     assert compare(log, questions=asked)[0] == first
     order = [each.question for each in compare(log, questions=asked)]
-    assert order == sorted(order, key=QUESTIONS.index)
+    assert order == sorted(order, key=COMPARE_QUESTIONS.index)
 
     ticks = 0
 
@@ -143,9 +151,9 @@ def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> 
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        next(answering(log, questions=asked, context=Context(tick=tick)))
+        next(answer_questions(log, questions=asked, context=Context(tick=tick)))
     with pytest.raises(InputError, match="no question"):
-        answering(log, questions=["color"])  # before anything is asked of it
+        answer_questions(log, questions=["color"])  # before anything is asked of it
 
 
 def test_interface_for_notebooks(log: ReviewLog) -> None:
@@ -166,11 +174,11 @@ def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
         decks={deck.id: deck for deck in decks},
         cards=replace(log.cards, deck_id=1 + np.arange(len(cards)) % 3),
     )
-    assert set(only_deck(three, "A", "b").cards.deck_id) == {1, 2}
-    assert set(only_preset(three, "Preset 0").cards.deck_id) == {1, 3}
-    assert set(only_preset(three, "Preset 0", "101").cards.deck_id) == {1, 2, 3}
+    assert set(select_decks(three, "A", "b").cards.deck_id) == {1, 2}
+    assert set(select_presets(three, "Preset 0").cards.deck_id) == {1, 3}
+    assert set(select_presets(three, "Preset 0", "101").cards.deck_id) == {1, 2, 3}
     with pytest.raises(InputError, match='no deck "D"'):
-        only_deck(three, "A", "D")
+        select_decks(three, "A", "D")
 
 
 # The command line
@@ -179,7 +187,7 @@ def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
 def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: Path) -> None:
     before = collection.read_bytes()
     target = tmp_path / "answers.json"
-    done = program(
+    done = run_program(
         "compare", collection, "--params", "0.2" + ", 1.0" * 20, "--details", "--json", target
     )
     assert done.returncode == 0, done.stderr
@@ -191,7 +199,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     assert "--rows anki" in done.stdout
     document = json.loads(target.read_text())
     assert document["rows"] == "anki"
-    assert {answer["question"] for answer in document["findings"]} == {*QUESTIONS, "wrong"}
+    assert {answer["question"] for answer in document["findings"]} == {*COMPARE_QUESTIONS, "wrong"}
     flattened = " ".join(done.stdout.split())
     for answer in document["findings"]:
         assert all(sentence in flattened for sentence in answer["sentences"])
@@ -208,7 +216,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     ],
 )
 def test_what_cannot_be_compared_is_said(options: list[str], says: str, collection: Path) -> None:
-    done = main_here("compare", collection, *options)
+    done = run_in_process("compare", collection, *options)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -228,13 +236,13 @@ def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) ->
         (table, [], "says nothing of decks and presets"),
         (tmp_path / "users", ["--user", "1"], "rows that Anki did not choose"),
     ):
-        done = main_here("compare", path, *options, "--question", "split")
+        done = run_in_process("compare", path, *options, "--question", "split")
         assert done.returncode == 2
         assert says in done.stderr
         assert "give a collection" in done.stderr
-        done = main_here("compare", path, *options, "--details")
+        done = run_in_process("compare", path, *options, "--details")
         assert "(--rows benchmark)" in done.stdout
-        done = main_here("compare", path, *options, "--json", "-")
+        done = run_in_process("compare", path, *options, "--json", "-")
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["rows"] == "benchmark"
@@ -250,12 +258,12 @@ def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) ->
 
 
 def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
-    done = main_here("compare", collection, "--question", "hard", "--json", "-")
+    done = run_in_process("compare", collection, "--question", "hard", "--json", "-")
     titles = [
         table["title"] for each in json.loads(done.stdout)["findings"] for table in each["tables"]
     ]
     assert titles
-    shown = main_here("compare", collection, "--question", "hard").stdout.splitlines()
+    shown = run_in_process("compare", collection, "--question", "hard").stdout.splitlines()
     for title in titles:
         (line,) = (each for each in shown if each.startswith(title))
         assert line == title or line.endswith(": log loss, below zero is better)")

@@ -10,10 +10,10 @@ import pytest
 
 from srs_eval.advice import buttons, shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Finding, Hard, Step, Steps
+from srs_eval.advice.findings import Finding, HardButton, StepTiming, StepTimings
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
-from tests.advice.helpers import with_hard
+from tests.advice.helpers import replace_with_hard
 
 # Hard
 
@@ -21,9 +21,11 @@ from tests.advice.helpers import with_hard
 def test_hard_for_what_was_forgotten_is_said_from_hard_for_what_was_not(log: ReviewLog) -> None:
     loss = {}
     for button in (1, 3):
-        learner = Learner.of(with_hard(log, button))
-        loss[button] = buttons._what_if_again(learner)
-        (hard,) = (each for each in buttons.expected_after(learner) if each.button == "Hard")
+        learner = Learner.of(replace_with_hard(log, button))
+        loss[button] = buttons._compare_hard_as_again(learner)
+        (hard,) = (
+            each for each in buttons.measure_recall_after_buttons(learner) if each.button == "Hard"
+        )
         assert 0 < hard.recalled < 1
         assert hard.bias.reviews > 50
     assert loss[1].estimate < 0 < loss[3].estimate
@@ -32,14 +34,14 @@ def test_hard_for_what_was_forgotten_is_said_from_hard_for_what_was_not(log: Rev
 
 def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
     """Nobody presses Hard here and nothing changes."""
-    quiet = with_hard(learner.log, 9)
+    quiet = replace_with_hard(learner.log, 9)
     assert quiet.entries is not None
     rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
     none = Learner.of(replace(quiet, entries=replace(quiet.entries, rating=rating)))
-    assert buttons._what_if_again(none).estimate == 0
+    assert buttons._compare_hard_as_again(none).estimate == 0
     (answer,) = compare(none.log, questions=["hard"])
-    assert answer.says == "seldom"
-    assert isinstance(answer.evidence, Hard)
+    assert answer.conclusion == "seldom"
+    assert isinstance(answer.evidence, HardButton)
     assert answer.evidence.share == 0
 
 
@@ -78,7 +80,7 @@ def test_next_answers_of_a_day_by_what_came_before() -> None:
             for column in (card, np.zeros_like(card), rating, state, card, days, seconds)
         )
     )
-    found = buttons._next_answers(rows, rows.card_id)
+    found = buttons._collect_next_answers(rows, rows.card_id)
     names = [buttons._SITUATIONS[k] for k in found.situation]
     assert sorted(
         zip(found.preset.tolist(), names, found.minutes, found.recalled, strict=True)
@@ -95,8 +97,8 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
     hits = 0
     for seed in range(20):
         answers = _answers_after("lapse", 400, stability, seed)
-        curve = buttons._fitted_forgetting(answers, 0.1542)
-        assert buttons.follows(curve, answers)
+        curve = buttons._fit_forgetting_curve(answers, 0.1542)
+        assert buttons.follows_curve(curve, answers)
         estimate, low, high = curve.delay(0.9)
         assert estimate == pytest.approx(np.exp(curve.log_stability.estimate))  # R(S) = 0.9
         assert curve.recall(np.array([curve.delay(0.8)[0]]))[0] == pytest.approx(0.8)
@@ -106,39 +108,39 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
 
 def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> None:
     preset = replace(learner.log.presets[100], learning_steps=(1.0, 10.0), relearning_steps=(15.0,))
-    assert buttons._steps_now(preset) == {
+    assert buttons._current_delays(preset) == {
         "first Again": 1.0,
         "first Hard": 5.5,
         "first Good": 10.0,
         "Again, then Good": 10.0,
         "lapse": 15.0,
     }
-    learner = replace(learner, log=replace(learner.log, presets={100: preset}), _known={})
+    learner = replace(learner, log=replace(learner.log, presets={100: preset}), _memo={})
 
-    def asked(answers: Any) -> tuple[Finding, Step]:
-        found = buttons._of_preset(learner, 100, answers)
-        assert isinstance(found.evidence, Steps)
+    def asked(answers: Any) -> tuple[Finding, StepTiming]:
+        found = buttons._assess_preset_steps(learner, 100, answers)
+        assert isinstance(found.evidence, StepTimings)
         (step,) = found.evidence.steps
-        assert found.says == step.says
+        assert found.conclusion == step.conclusion
         return found, step
 
     first, longer = asked(_answers_after("first Again", 2_000, 12.0))
-    assert (longer.says, longer.step) == ("longer", 1.0)
+    assert (longer.conclusion, longer.step) == ("longer", 1.0)
     assert longer.delay is not None
     assert 10 < longer.delay[0] < 20
     assert "Longer after a first Again: 90 % are recalled until about 1" in shown.line([first])
     assert "your step is 1 min." in shown.line([first])
-    assert asked(_answers_after("lapse", 2_000, 5.0))[1].says == "shorter"
-    assert asked(_answers_after("lapse", 2_000, 15.0))[1].says == "as it is"
+    assert asked(_answers_after("lapse", 2_000, 5.0))[1].conclusion == "shorter"
+    assert asked(_answers_after("lapse", 2_000, 15.0))[1].conclusion == "as it is"
     far, beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
-    assert beyond.says == "longer"
+    assert beyond.conclusion == "longer"
     assert "the longest delays so far" in shown.line([far])
-    assert asked(_answers_after("lapse", 99, 12.0))[1].unknown == "few"
+    assert asked(_answers_after("lapse", 99, 12.0))[1].unknown_reason == "few"
     same = _answers_after("lapse", 2_000, 12.0)
     narrow = asked(replace(same, minutes=10 + same.minutes / 20))[1]
-    assert (narrow.says, narrow.unknown) == ("can't tell", "alike")
+    assert (narrow.conclusion, narrow.unknown_reason) == ("can't tell", "alike")
     flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))[1]
-    assert flat.unknown == "no curve"
+    assert flat.unknown_reason == "no curve"
     assert flat.answers == 2_000
 
 
@@ -146,4 +148,4 @@ def test_steps_of_a_simulated_learner(log: ReviewLog) -> None:
     """Who has always the same steps has nothing to tell them by."""
     answers = compare(log, questions=["steps"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]
-    assert all(answer.says == "can't tell" for answer in answers)
+    assert all(answer.conclusion == "can't tell" for answer in answers)

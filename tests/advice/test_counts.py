@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, answers_to
-from srs_eval.advice.questions import FIRST, Asked, tasks_of
+from srs_eval.advice.overview import Overview, answer_or_explain
+from srs_eval.advice.questions import FIRST_SCREEN_QUESTIONS, QuestionContext, tasks_for
 from srs_eval.advice.workload.estimate import workload
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import ReviewLog
@@ -25,13 +25,13 @@ def small() -> ReviewLog:
 
 def answers(log: ReviewLog) -> list[Finding]:
     """What the first screen rests on."""
-    asked = Asked(log)
-    questions = [each for task in tasks_of(log) for each in task if each in FIRST]
-    return [found for question in questions for found in answers_to(question, asked)]
+    asked = QuestionContext(log)
+    questions = [each for task in tasks_for(log) for each in task if each in FIRST_SCREEN_QUESTIONS]
+    return [found for question in questions for found in answer_or_explain(question, asked)]
 
 
 def first_screen(log: ReviewLog) -> str:
-    return str(Overview.answered(log, answers(log)).first_screen)
+    return str(Overview.from_answers(log, answers(log)).first_screen)
 
 
 def refusal(log: ReviewLog) -> str:

@@ -12,13 +12,19 @@ from typing import Any
 import pytest
 
 import srs_eval
-from srs_eval.advice.findings import Finding, Missing, Noise, Spread, Unanswered
-from srs_eval.advice.questions import QUESTIONS
+from srs_eval.advice.findings import (
+    Finding,
+    MissingData,
+    ParameterNoise,
+    ParameterSpread,
+    Unanswered,
+)
+from srs_eval.advice.questions import COMPARE_QUESTIONS
 from srs_eval.advice.shown import documents as document
 from srs_eval.report.export import to_json
 from srs_eval.stats.intervals import Interval
 from tests.advice.helpers import FIXTURES
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tests.conftest import REPOSITORY, shared_or_skip
 
 SCHEMA = json.loads((REPOSITORY / "docs" / "findings.schema.json").read_text("utf-8"))
@@ -76,7 +82,7 @@ def compared(path: Path, *options: str) -> dict[str, Any]:
     def refuse(constant: str) -> None:
         pytest.fail(f"{constant} in JSON")
 
-    done = main_here("compare", path, *options, "--json", "-")
+    done = run_in_process("compare", path, *options, "--json", "-")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout, parse_constant=refuse)
     return found
@@ -84,7 +90,7 @@ def compared(path: Path, *options: str) -> dict[str, Any]:
 
 def test_a_wrong_document_is_said_from_a_right_one() -> None:
     evidence = Unanswered("so it is")
-    missing = Missing(300, None, "2026-12-15")
+    missing = MissingData(300, None, "2026-12-15")
     unsure = Interval(-0.01, math.nan, 40, 1)
     finding = Finding("parameters", "Maps", "keep", 0.5, 0.0, unsure, missing=missing)
     right = document([replace(finding, evidence=evidence)], "anki")
@@ -107,7 +113,7 @@ def test_a_wrong_document_is_said_from_a_right_one() -> None:
 
 def test_what_is_not_defined_is_null() -> None:
     nan = math.nan
-    evidence = Noise("0 of 21", (Spread(nan, nan, 0.1, False),))
+    evidence = ParameterNoise("0 of 21", (ParameterSpread(nan, nan, 0.1, False),))
     found = document([Finding("noise", "Maps", "", nan, nan, evidence=evidence)], "anki")
     (finding,) = json.loads(to_json(found))["findings"]
     assert finding["act"] is finding["probability"] is finding["gain"] is None
@@ -121,7 +127,7 @@ def test_a_collections_document() -> None:
     found = compared(path)
     assert faults(found, SCHEMA) == []
     assert found["rows"] == "anki"
-    assert {each["question"] for each in found["findings"]} == {*QUESTIONS, "wrong"}
+    assert {each["question"] for each in found["findings"]} == {*COMPARE_QUESTIONS, "wrong"}
     of_presets = [
         each
         for each in found["findings"]
@@ -156,5 +162,5 @@ def test_a_document_without_presets(tmp_path: Path) -> None:
     assert whole["subject"] == "all reviews"
     assert {"optimized", "recency", "defaults", "sm2"} <= set(whole["probabilities"])
     finding = srs_eval.compare(srs_eval.load(table), "parameters")[0]
-    assert finding.act == whole["act"]
+    assert finding.recommendation == whole["act"]
     assert finding.probability == pytest.approx(whole["probability"], abs=1e-6)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from srs_eval.advice.overview import basis
+from srs_eval.advice.overview import answers_digest
 from srs_eval.data.paths import config_dir
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import main_here
-from tests.conftest import made_collection
+from tests.cli.program import run_in_process
+from tests.conftest import write_simulated_collection
 
 LARGE = 0.02
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_collection(tmp_path_factory, 21, 4_000)
+    return write_simulated_collection(tmp_path_factory, 21, 4_000)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def config() -> Iterator[Path]:
 
 
 def document(*arguments: Any) -> dict[str, Any]:
-    done = main_here(*arguments, "--json", "-")
+    done = run_in_process(*arguments, "--json", "-")
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -100,7 +100,7 @@ def test_compare_and_export_agree(made: Path) -> None:
 def test_what_is_no_log_loss_is_refused(made: Path) -> None:
     for value in ("-0.1", "1", "nan"):
         for command in ("compare", "state", "export", "run"):
-            done = main_here(command, made, "--equivalence", value)
+            done = run_in_process(command, made, "--equivalence", value)
             assert done.returncode == 2
             assert "--equivalence takes a log loss from 0 to 1" in done.stderr
 
@@ -109,4 +109,4 @@ def test_saved_answers_are_of_their_equivalence(made: Path) -> None:
     import srs_eval
 
     log = srs_eval.load(made)
-    assert basis(log, Context(), LARGE) != basis(log, Context(), 0.002)
+    assert answers_digest(log, Context(), LARGE) != answers_digest(log, Context(), 0.002)

@@ -14,27 +14,27 @@ import pytest
 from srs_eval.advice import findings as f
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.fsrs import how_well
+from srs_eval.advice.fsrs import assess_fit
 from srs_eval.advice.questions import compare
-from srs_eval.advice.sentences import Line
-from srs_eval.advice.shown.costs import minutes
-from srs_eval.advice.workload.estimate import Question, workload
+from srs_eval.advice.sentences import PaneLine
+from srs_eval.advice.shown.costs import render_minutes
+from srs_eval.advice.workload.estimate import WorkloadQuestion, workload
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.ranking import of_own_version, own_scheduler, with_own
-from srs_eval.engine.session import Session
+from srs_eval.engine.ranking import add_own_parameters, match_fsrs_version, own_scheduler
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6, fsrs7
-from srs_eval.models.configurations import OWN, OWN_7, resolve
-from srs_eval.models.own_parameters import as_run
+from srs_eval.models.configurations import OWN_FSRS_6, OWN_FSRS_7, resolve_configurations
+from srs_eval.models.own_parameters import normalize_parameters
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tools.simulated import simulate_learner, write_collection
 
 SEVEN = tuple(float(np.float32(1.05 * value)) for value in fsrs7.DEFAULT)
-QUICK = Question(retentions=(0.85,), days=30, new_a_day=0, draws=2)
+QUICK = WorkloadQuestion(retentions=(0.85,), days=30, new_a_day=0, draws=2)
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +72,19 @@ def by_fsrs7(learner: Learner, index: np.ndarray) -> np.ndarray:
     trials = learner.session.trials(protocol)
     place = np.flatnonzero(np.isin(trials.review_th, learner.trials.review_th[index]))
     assert len(place) == len(index)
-    return fsrs7.predict(trials, list(as_run(SEVEN)), place, Context())
+    return fsrs7.predict(trials, list(normalize_parameters(SEVEN)), place, Context())
 
 
 def test_parameters_in_force_are_evaluated_by_fsrs7(fork: ReviewLog) -> None:
     learner = Learner.of(fork)
     index = learner.trials.test_index
-    p = learner.held_out(f.NOW)
+    p = learner.held_out_predictions(f.CURRENT)
     np.testing.assert_array_equal(p, by_fsrs7(learner, index))
     with_fsrs6 = fsrs6.predict(learner.trials, list(fsrs6.DEFAULT), index, Context())
     assert np.abs(p - with_fsrs6).max() > 0.01
     # Intervals are fractions of a day, and reviews of the same day are in the histories.
-    assert learner.fractional.trials.history_delta_t.max() % 1 != 0
-    assert len(learner.fractional.trials) > len(learner.trials)
+    assert learner.fractional_trials.trials.history_delta_t.max() % 1 != 0
+    assert len(learner.fractional_trials.trials) > len(learner.trials)
 
 
 def test_stale_fsrs6_list_is_not_current(anki: ReviewLog, fork: ReviewLog) -> None:
@@ -103,23 +103,23 @@ def test_lines_to_paste_are_fsrs7s(fork: ReviewLog) -> None:
     *findings, of_all = compare(fork, questions=["parameters"])
     assert len(findings) == 2
     for each in findings:
-        evidence = f.of(each, f.OfPreset)
+        evidence = f.get_evidence(each, f.PresetParameters)
         names = {candidate.name for candidate in evidence.candidates}
-        assert names == {f.NOW, f.RECENCY, f.OPTIMIZED, f.DEFAULTS, f.SM2}
-        assert each.act in (f.KEEP, "optimize", "defaults")
+        assert names == {f.CURRENT, f.RECENCY, f.OPTIMIZED, f.DEFAULTS, f.SM2}
+        assert each.recommendation in (f.KEEP, "optimize", "defaults")
         assert each.parameters is None or len(each.parameters) == 34
     assert any(each.parameters for each in findings)
-    assert isinstance(of_all.evidence, f.OfAll)
+    assert isinstance(of_all.evidence, f.ParameterSummary)
 
 
 def test_refit_is_fsrs7s_on_the_reviews_before(fork: ReviewLog) -> None:
     learner = Learner.of(fork)
     group = next(iter(learner.groups))
     index = learner.positions(group)
-    folds = learner.renewed(index[-200:])
-    p = learner.refitted(f.OPTIMIZED, group, folds[-1:])
-    trials = learner.fractional.trials
-    test = learner.fractional.place[folds[-1].test]
+    folds = learner.rolling_folds(index[-200:])
+    p = learner.predict_refitted(f.OPTIMIZED, group, folds[-1:])
+    trials = learner.fractional_trials.trials
+    test = learner.fractional_trials.position[folds[-1].test]
     train = np.flatnonzero(trials.partition[: test[0]] == group)
     fitted = fsrs7.fit(trials, train, np.ones(len(train)), Context())
     np.testing.assert_array_equal(p, fsrs7.predict(trials, fitted, test, Context()))
@@ -129,22 +129,27 @@ def test_versions_stand_beside_each_other(anki: ReviewLog) -> None:
     first, second = used(anki)[:2]
     learner = Learner.of(of_fork(anki, first))
     alone = Learner.of(anki)
-    p, mine = learner.held_out(f.NOW), learner.trials.partition[learner.trials.test_index]
+    p, mine = (
+        learner.held_out_predictions(f.CURRENT),
+        learner.trials.partition[learner.trials.test_index],
+    )
     index = learner.trials.test_index[mine == first]
     np.testing.assert_array_equal(p[mine == first], by_fsrs7(learner, index))
-    np.testing.assert_array_equal(p[mine == second], alone.held_out(f.NOW)[mine == second])
+    np.testing.assert_array_equal(
+        p[mine == second], alone.held_out_predictions(f.CURRENT)[mine == second]
+    )
     found = {each.subject: each for each in compare(learner.log, questions=["noise"])}
-    assert found[learner.name_of(first)].says.endswith("of 34")
-    assert found[learner.name_of(second)].says.endswith("of 21")
+    assert found[learner.group_name(first)].conclusion.endswith("of 34")
+    assert found[learner.group_name(second)].conclusion.endswith("of 21")
 
 
 def test_what_is_fsrs6s_alone_says_so(fork: ReviewLog) -> None:
     (split,) = compare(fork, questions=["split"])
-    assert split.says == f.RUNS_FSRS_7
+    assert split.conclusion == f.RUNS_FSRS_7
     assert "not told" in shown.line([split])
     health = compare(fork, questions=["health"])
     for each in health:
-        assert f.of(each, f.Health).check is None
+        assert f.get_evidence(each, f.Health).check is None
         assert "this preset runs FSRS-7" in " ".join(shown.sentences(each))
 
 
@@ -164,8 +169,8 @@ def test_while_fsrs_is_off_the_fork_would_run_fsrs7(anki: ReviewLog, fork: Revie
     assert all(map(learner.runs_fsrs7, learner.groups))
     assert not any(map((of_anki := Learner.of(switched_off(anki))).runs_fsrs7, of_anki.groups))
     index = learner.trials.test_index
-    defaults = learner.with_parameters(as_run(fsrs7.DEFAULT), index)
-    np.testing.assert_array_equal(learner.held_out(f.NOW), defaults)
+    defaults = learner.predict_with_parameters(normalize_parameters(fsrs7.DEFAULT), index)
+    np.testing.assert_array_equal(learner.held_out_predictions(f.CURRENT), defaults)
     *findings, _ = compare(learner.log, questions=["parameters"])
     assert {len(each.parameters) for each in findings if each.parameters} == {34}
 
@@ -179,8 +184,8 @@ def test_answers_while_fsrs_is_off_say_what_is_fsrs6s(
         "health": "once FSRS is on, this preset runs FSRS-7",
     }
     off = switched_off(fork if is_fork else anki)
-    fit = how_well(Learner.of(off))
-    assert f.of(fit, f.Fit).now is not None
+    fit = assess_fit(Learner.of(off))
+    assert f.get_evidence(fit, f.Fit).current_scheduler is not None
     for finding in (fit, *compare(off, questions=["health"])):
         said = " ".join(shown.sentences(finding))
         assert (remarks[finding.question] in said) == is_fork
@@ -190,33 +195,42 @@ def test_answers_while_fsrs_is_off_say_what_is_fsrs6s(
 
 
 def test_own_parameters_in_the_ranking_are_fsrs7s(anki: ReviewLog, fork: ReviewLog) -> None:
-    assert own_scheduler(anki) == OWN
-    assert own_scheduler(fork) == OWN_7
-    fsrs = resolve("FSRS-6")
-    assert [each.name for each in with_own(fsrs, fork, Protocol())] == [OWN_7, "FSRS-6"]
-    asked = resolve("your parameters,FSRS-6")
-    assert {each.name for each in of_own_version(asked, fork, Protocol())} == {OWN_7, "FSRS-6"}
-    assert of_own_version(asked, anki, Protocol()) == asked
-    session = Session(fork)
-    own, six = (session.run(resolve(name)[0]) for name in (OWN_7, "FSRS-6"))
+    assert own_scheduler(anki) == OWN_FSRS_6
+    assert own_scheduler(fork) == OWN_FSRS_7
+    fsrs = resolve_configurations("FSRS-6")
+    assert [each.name for each in add_own_parameters(fsrs, fork, Protocol())] == [
+        OWN_FSRS_7,
+        "FSRS-6",
+    ]
+    asked = resolve_configurations("your parameters,FSRS-6")
+    assert {each.name for each in match_fsrs_version(asked, fork, Protocol())} == {
+        OWN_FSRS_7,
+        "FSRS-6",
+    }
+    assert match_fsrs_version(asked, anki, Protocol()) == asked
+    session = LearnerSession(fork)
+    own, six = (session.run(resolve_configurations(name)[0]) for name in (OWN_FSRS_7, "FSRS-6"))
     np.testing.assert_array_equal(own.review_th, six.review_th)
-    trials = session.trials(resolve(OWN_7)[0].protocol)
+    trials = session.trials(resolve_configurations(OWN_FSRS_7)[0].protocol)
     index = np.flatnonzero(np.isin(trials.partition[trials.test_index], used(fork)))
-    wanted = fsrs7.predict(trials, as_run(SEVEN), trials.test_index[index], Context())
+    wanted = fsrs7.predict(trials, normalize_parameters(SEVEN), trials.test_index[index], Context())
     np.testing.assert_array_equal(own.p[index], wanted)
     assert own.metrics.log_loss == pytest.approx(log_losses(own.y, own.p).mean())
     assert "(FSRS-7)" in own.notes[0]
     assert {len(values) for values in (own.parameters or {}).values()} == {34}
     with pytest.raises(NotEnoughData, match="the presets run FSRS-7"):
-        session.run(resolve(OWN)[0])
+        session.run(resolve_configurations(OWN_FSRS_6)[0])
     with pytest.raises(NotEnoughData, match="the presets run FSRS-6"):
-        Session(anki).run(resolve(OWN_7)[0])
+        LearnerSession(anki).run(resolve_configurations(OWN_FSRS_7)[0])
 
 
 def test_own_parameters_of_two_versions_are_each_run_by_its_own(anki: ReviewLog) -> None:
     first, second = used(anki)[:2]
-    session = Session(of_fork(anki, first))
-    mixed, alone = session.run(resolve(OWN_7)[0]), Session(anki).run(resolve(OWN)[0])
+    session = LearnerSession(of_fork(anki, first))
+    mixed, alone = (
+        session.run(resolve_configurations(OWN_FSRS_7)[0]),
+        LearnerSession(anki).run(resolve_configurations(OWN_FSRS_6)[0]),
+    )
     of_second = mixed.tests.partition == second
     np.testing.assert_array_equal(mixed.p[of_second], alone.p[of_second])
     of_first = mixed.tests.partition == first
@@ -231,8 +245,8 @@ def test_defaults_of_a_fork_are_fsrs7s(anki: ReviewLog) -> None:
     log = replace(anki, presets=presets)
     assert own_scheduler(log) == "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs"
     learner = Learner.of(log)
-    defaults = learner.with_parameters(fsrs7.DEFAULT, learner.trials.test_index)
-    np.testing.assert_array_equal(learner.held_out(f.NOW), defaults)
+    defaults = learner.predict_with_parameters(fsrs7.DEFAULT, learner.trials.test_index)
+    np.testing.assert_array_equal(learner.held_out_predictions(f.CURRENT), defaults)
 
 
 # Parameters of one's own, files, costs
@@ -242,11 +256,11 @@ def test_params_take_34_numbers(anki: ReviewLog) -> None:
     (finding,) = compare(
         anki, questions=["models"], parameters={"mine": SEVEN, "old": fsrs6.DEFAULT}
     )
-    figures = {each.name: each for each in f.of(finding, f.Models).models}
-    session = Session(anki)
+    figures = {each.name: each for each in f.get_evidence(finding, f.ModelComparison).models}
+    session = LearnerSession(anki)
     protocol = Protocol(short=True, secs=True, equalize_test_with_non_secs=True)
     trials = session.trials(protocol)
-    p = fsrs7.predict(trials, as_run(SEVEN), trials.test_index, Context())
+    p = fsrs7.predict(trials, normalize_parameters(SEVEN), trials.test_index, Context())
     wanted = log_losses(trials.y[trials.test_index], p).mean()
     assert figures["mine"].log_loss is not None
     assert figures["mine"].log_loss.estimate == pytest.approx(wanted)
@@ -282,25 +296,27 @@ def with_cards(file: Path) -> ReviewLog:
 
 def test_command_evaluates_what_the_fork_runs(file: Path) -> None:
     line = ", ".join(map(str, SEVEN))
-    done = main_here("compare", file, "--question", "parameters", "--params", line, "--json", "-")
+    done = run_in_process(
+        "compare", file, "--question", "parameters", "--params", line, "--json", "-"
+    )
     assert done.returncode == 0, done.stderr
     findings = json.loads(done.stdout)["findings"]
     rows = findings[0]["tables"][-1]["rows"]
     assert any(row["candidate"] == "params 1" for row in rows)
     assert {len(each["parameters"]) for each in findings if each["parameters"]} == {34}
-    ranked = main_here("run", file, "--models", "your parameters,AVG", "--json", "-")
+    ranked = run_in_process("run", file, "--models", "your parameters,AVG", "--json", "-")
     results = json.loads(ranked.stdout)["results"]
-    assert {each["configuration"] for each in results} == {OWN_7, "AVG"}
+    assert {each["configuration"] for each in results} == {OWN_FSRS_7, "AVG"}
 
 
 def test_costs_of_today_are_of_fsrs7(file: Path, with_cards: ReviewLog) -> None:
     log = load_log(file)
     by_seven, by_six = (next(workload(each, question=QUICK)) for each in (log, with_cards))
     given = next(workload(with_cards, question=QUICK, parameters=SEVEN))
-    assert by_seven.as_now is not None
-    assert by_six.as_now is not None
-    assert by_seven.as_now != by_six.as_now
-    assert given.as_now == by_seven.as_now
+    assert by_seven.current_figures is not None
+    assert by_six.current_figures is not None
+    assert by_seven.current_figures != by_six.current_figures
+    assert given.current_figures == by_seven.current_figures
     of_fsrs6 = "the figures by desired retention are FSRS-6's"
     remark = f"Today's schedule runs FSRS-7; {of_fsrs6}"
     assert remark in " ".join(shown.sentences(by_seven.finding))
@@ -316,7 +332,7 @@ def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
     first = used(with_cards)[0]
     log = of_fork(with_cards, first)
     found = next(workload(log, question=QUICK))
-    name = log.name_of_preset(first)
+    name = log.preset_name(first)
     assert found.by_fsrs7 == (name,)
     said = " ".join(shown.sentences(found.finding))
     assert "Today's schedule runs FSRS-7" not in said
@@ -340,14 +356,14 @@ def test_pane_of_costs_says_whose_figures_these_are(
 ) -> None:
     log = of_fork(with_cards, *used(with_cards)[:presets]) if presets else with_cards
     found = next(workload(switched_off(log) if is_off else log, question=QUICK))
-    short, items = minutes(found, is_one_of_several=False)
+    short, items = render_minutes(found, is_one_of_several=False)
     assert lead in short.text
     said = " ".join(shown.sentences(found.finding))
     assert ("Once FSRS is on, your Anki runs FSRS-7; the figures by" in said) == (
         is_off and presets > 0
     )
     assert ("once FSRS-6 is" in said) == (presets > 0)
-    lines = [each.text for each in items if isinstance(each, Line) and "FSRS-7" in each.text]
+    lines = [each.text for each in items if isinstance(each, PaneLine) and "FSRS-7" in each.text]
     remarks = [each for each in lines if each != short.text]
     assert len(remarks) == bool(line)
     assert all(line in each for each in remarks)

@@ -11,12 +11,12 @@ import pytest
 import srs_eval
 from srs_eval.advice import fsrs, parameters, shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import SM2, Noise, Retention
+from srs_eval.advice.findings import SM2, ParameterNoise, Retention
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.rows import only_preset
+from srs_eval.data.rows import select_presets
 from srs_eval.models import fsrs6
-from srs_eval.models.fsrs6 import _by_card
+from srs_eval.models.fsrs6 import _batch_by_card
 from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.training.hyperparameters import Context
 from tests.advice.helpers import FIXTURES, ORACLE_NAMES, oracle_trials
@@ -34,7 +34,7 @@ def test_health_check_near_both_limits(recall: float, items: int) -> None:
         0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     )
     outcomes = {
-        (better, calibrated): fsrs._health_check(
+        (better, calibrated): fsrs._apply_health_rule(
             loss * (0.999 if better else 1.001),
             rmse * (0.999 if calibrated else 1.001),
             recall,
@@ -62,8 +62,8 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
     losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
     monkeypatch.setattr(fsrs, "_check_health", lambda *_: None)
-    (answer, *_) = fsrs.is_fsrs_right_for_me(learner, list(learner.groups))
-    assert answer.act == act
+    (answer, *_) = fsrs.compare_with_sm2(learner, list(learner.groups))
+    assert answer.recommendation == act
     assert answer.probability is not None
     assert answer.probability > 0.5
     assert answer.interval is not None
@@ -71,9 +71,9 @@ def test_whether_fsrs_is_right_joins_ones_own_reviews_with_other_peoples(
 
 
 def test_no_health_check_of_too_few_items() -> None:
-    assert fsrs._health_check(0.3, 0.05, 0.9, 300) is None
-    assert fsrs._health_check(0.3, 0.05, 0.9, 301) is not None
-    assert fsrs._health_check(0.3, 0.05, 1.0, 1_000) is None
+    assert fsrs._apply_health_rule(0.3, 0.05, 0.9, 300) is None
+    assert fsrs._apply_health_rule(0.3, 0.05, 0.9, 301) is not None
+    assert fsrs._apply_health_rule(0.3, 0.05, 1.0, 1_000) is None
 
 
 def test_no_health_check_where_all_first_intervals_are_rare(learner: Learner) -> None:
@@ -95,7 +95,7 @@ def test_health_check_as_anki_makes_it(name: str) -> None:
     fixture = srs_eval.load(fixtures / "collection.anki2")
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     trials = oracle_trials(fixture, name)
-    of_preset = Learner.of(only_preset(fixture, name))
+    of_preset = Learner.of(select_presets(fixture, name))
     found = fsrs._check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
     assert found is not None
     assert found.passed == oracle["compute"]["health_check_passed"]
@@ -117,7 +117,7 @@ def test_parameters_as_ankis_optimizer_computes_them(name: str) -> None:
 def test_anki_trains_on_whole_cards_at_a_time(learner: Learner) -> None:
     trials = learner.trials
     rows = np.arange(0, len(trials) * 2 // 3)
-    batches = _by_card(trials, rows, 100)
+    batches = _batch_by_card(trials, rows, 100)
     assert np.array_equal(np.sort(np.concatenate(batches)), rows)
     cards = [set(trials.card_id[batch].tolist()) for batch in batches]
     assert sum(map(len, cards)) == len(set().union(*cards))  # no card in two
@@ -157,24 +157,24 @@ def test_a_memory_that_turns_round_again_and_again_fails_the_health_check(
 def test_spread_of_parameters_over_days(log: ReviewLog, learner: Learner) -> None:
     index = np.flatnonzero(learner.trials.partition == 100)
     fits = parameters._by_days(learner, index)
-    assert fits.shape == (parameters._DRAWS, 21)
+    assert fits.shape == (parameters._BOOTSTRAP_DRAWS, 21)
     assert np.array_equal(fits, parameters._by_days(learner, index))
     lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
     assert (fits.std(axis=0) > 0).sum() >= 15
     (first, *_) = compare(log, questions=["noise"])
-    assert isinstance(first.evidence, Noise)
-    moved = [each.over_days > 0.5 * each.of_learners for each in first.evidence.parameters]
+    assert isinstance(first.evidence, ParameterNoise)
+    moved = [each.day_sd > 0.5 * each.learner_sd for each in first.evidence.parameters]
     assert moved == [each.is_noise for each in first.evidence.parameters]
-    assert first.says == f"{sum(moved)} of 21"
+    assert first.conclusion == f"{sum(moved)} of 21"
 
 
 def test_one_parameter_is_noise(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters._DRAWS, 1))
+    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters._BOOTSTRAP_DRAWS, 1))
     fits[::2, 3] += 100
     monkeypatch.setattr(parameters, "_by_days", lambda learner, index: fits)
     answer = compare(log, questions=["noise"])[0]
-    assert answer.says == "1 of 21"
+    assert answer.conclusion == "1 of 21"
     assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")
 
 
@@ -192,7 +192,7 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         assert log.entries is not None
         assert log.entries.interval is not None
         # Old is what Anki calls mature: scheduled for 21 days or more, however late it came.
-        assert mature["reviews"] == (log.entries.interval[learner.source_place] >= 21)[mine].sum()
+        assert mature["reviews"] == (log.entries.interval[learner.entry_index] >= 21)[mine].sum()
         assert isinstance(answer.evidence, Retention)
         assert answer.evidence.desired == 0.9
         assert sum(month["reviews"] for month in months) <= mine.sum()
@@ -201,4 +201,4 @@ def test_retention_is_that_of_the_reviews(log: ReviewLog, learner: Learner) -> N
         )
         low, high = whole["recalled low"], whole["recalled high"]
         expected = "below" if high < 0.9 else "above" if low > 0.9 else "no matter"
-        assert answer.says in (expected, "can't tell")
+        assert answer.conclusion in (expected, "can't tell")

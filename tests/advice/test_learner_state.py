@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from srs_eval.advice import shown
-from srs_eval.advice.findings import Days, DayState, Finding, Habit
-from srs_eval.advice.over_time import dates, learner_state
+from srs_eval.advice.findings import DayEffect, DayState, DayStates, Finding
+from srs_eval.advice.over_time import assess_learner_state, make_date_formatter
 from srs_eval.cli.main import main
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -34,20 +34,20 @@ def with_bad_days(learner: SimulatedLearner) -> ReviewLog:
 
 @pytest.fixture(scope="module")
 def plain() -> list[Finding]:
-    return learner_state(simulate_learner(21, 6000).log())
+    return assess_learner_state(simulate_learner(21, 6000).log())
 
 
 @pytest.fixture(scope="module")
 def moody() -> list[Finding]:
-    return learner_state(with_bad_days(simulate_learner(21, 6000)))
+    return assess_learner_state(with_bad_days(simulate_learner(21, 6000)))
 
 
 def conclusion(state: list[Finding], question: str) -> str:
-    return next(answer.says for answer in state if answer.question == question)
+    return next(answer.conclusion for answer in state if answer.question == question)
 
 
 def days_of(state: list[Finding]) -> tuple[DayState, ...]:
-    (evidence,) = (each.evidence for each in state if isinstance(each.evidence, Days))
+    (evidence,) = (each.evidence for each in state if isinstance(each.evidence, DayStates))
     return evidence.days
 
 
@@ -59,8 +59,8 @@ def test_a_learner_without_days(plain: list[Finding]) -> None:
 
 def test_bad_days_are_found(moody: list[Finding]) -> None:
     first = moody[0]
-    assert first.says == "matters"
-    assert isinstance(first.evidence, Habit)
+    assert first.conclusion == "matters"
+    assert isinstance(first.evidence, DayEffect)
     assert first.evidence.worth is not None
     assert first.interval is not None
     assert first.evidence.worth.estimate > 0.02
@@ -77,18 +77,18 @@ def test_bad_days_are_found(moody: list[Finding]) -> None:
 def test_days_have_their_dates() -> None:
     log = simulate_learner(21, 1500).log()
     rows = select_rows(log).rows
-    name_of = dates(log, Protocol())
+    name_of = make_date_formatter(log, Protocol())
     assert name_of(int(rows.day_offset[0])) == "2023-09-04"  # where simulated learners begin
 
 
 def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
     from srs_eval.data.datasets import open_dataset
 
-    state = learner_state(open_dataset(simulated_dataset).load(1))
+    state = assess_learner_state(open_dataset(simulated_dataset).load(1))
     assert conclusion(state, "hour") == "unknown"
     assert days_of(state)[0].name.startswith("day ")
     with pytest.raises(NotEnoughData):
-        learner_state(open_dataset(simulated_dataset).load(7))
+        assess_learner_state(open_dataset(simulated_dataset).load(7))
 
 
 def test_command(
@@ -112,7 +112,7 @@ def test_real_learner() -> None:
     from srs_eval.data.datasets import open_dataset
 
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
-    state = learner_state(dataset.load(101))
+    state = assess_learner_state(dataset.load(101))
     assert state[0].reviews == 4_940
     assert "4,940 evaluated reviews" in shown.sentences(state[0])[1]
     assert conclusion(state, "hour") == "unknown"

@@ -14,26 +14,26 @@ import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
-from srs_eval.advice.overview import Overview, overview
-from srs_eval.advice.questions import OF_PRESETS, QUESTIONS, compare
-from srs_eval.advice.shown.parameters import what_to_do
-from srs_eval.advice.workload.estimate import Question, workload
+from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.questions import COMPARE_QUESTIONS, PARAMETERS, compare
+from srs_eval.advice.shown.parameters import preset_action
+from srs_eval.advice.workload.estimate import WorkloadQuestion, workload
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.data.rows import only_preset
+from srs_eval.data.rows import select_presets
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import own_scheduler
 from srs_eval.engine.run import Run
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import fsrs6
-from srs_eval.models.configurations import resolve
-from srs_eval.models.own_parameters import as_anki_runs, fault_of
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.own_parameters import find_fault, normalize_as_anki
 from srs_eval.report.export import to_json
-from srs_eval.report.files import _markdown
+from srs_eval.report.files import _render_markdown
 from srs_eval.report.inspection import inspect_log
-from srs_eval.report.learner import learner_report
+from srs_eval.report.learner import build_learner_report
 from srs_eval.training.hyperparameters import Context
 from tools.simulated import simulate_learner, write_collection
 
@@ -67,7 +67,7 @@ def broken(log: ReviewLog) -> ReviewLog:
 
 def of_its_own(log: ReviewLog) -> ReviewLog:
     """As though the other preset's reviews had never been."""
-    return only_preset(log, "Preset 0")
+    return select_presets(log, "Preset 0")
 
 
 SENTENCE = (
@@ -78,9 +78,9 @@ SENTENCE = (
 
 @pytest.mark.parametrize("values", UNUSABLE.values(), ids=list(UNUSABLE))
 def test_what_anki_does_not_run(values: tuple[float, ...]) -> None:
-    assert "FSRS parameters (" in fault_of(values)
+    assert "FSRS parameters (" in find_fault(values)
     with pytest.raises(InputError, match="Anki does not run these"):
-        as_anki_runs(values)
+        normalize_as_anki(values)
 
 
 @pytest.mark.parametrize("values", ABSURD.values(), ids=list(ABSURD))
@@ -89,8 +89,8 @@ def test_what_is_out_of_bounds_is_run_within_them(
 ) -> None:
     if len(values) == 17:
         values = (*values[:5], -0.1, *values[6:])  # as little as can be converted
-    assert fault_of(values) == ""
-    runs = as_anki_runs(values)
+    assert find_fault(values) == ""
+    runs = normalize_as_anki(values)
     assert len(runs) == 21
     low, high = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
     assert ((low <= runs) & (runs <= high)).all()
@@ -109,15 +109,19 @@ def test_the_rest_is_answered_as_though_it_were_not_there(
 ) -> None:
     asked = ["parameters", "often", "health", "retention"]
     first, *rest = compare(with_list(log, values, 101), questions=asked)
-    assert (first.question, first.subject, first.act) == ("parameters", "Preset 1", "left out")
+    assert (first.question, first.subject, first.recommendation) == (
+        "parameters",
+        "Preset 1",
+        "left out",
+    )
     (sentence,) = shown.sentences(first)
     assert sentence.startswith("Preset 1 is left out: Anki does not run its ")
-    assert str(fault_of(values)) in sentence
+    assert str(find_fault(values)) in sentence
     assert rest == compare(of_its_own(log), questions=asked)
 
 
 def test_every_question_names_it(log: ReviewLog) -> None:
-    for question in QUESTIONS:
+    for question in COMPARE_QUESTIONS:
         first, *rest = compare(broken(log), questions=[question])
         assert shown.sentences(first) == (SENTENCE,)
         assert all(each.question == question for each in rest)
@@ -162,18 +166,18 @@ def test_where_too_little_is_left_it_is_said_why(log: ReviewLog) -> None:
 
 
 def test_the_apps_lines_name_it(log: ReviewLog) -> None:
-    found = Overview.begun(broken(log))
-    for answers, questions in overview(broken(log)):
+    found = Overview.start(broken(log))
+    for answers, questions in stream_answers(broken(log)):
         found.add(answers, questions)
     assert not found.waiting
     assert not [each for each in found.answers if isinstance(each.evidence, Unanswered)]
     assert [shown.sentences(each) for each in found.answers].count((SENTENCE,)) == 1
-    presets = {line.title: line for line in found.lines if line.question == OF_PRESETS}
+    presets = {line.title: line for line in found.lines if line.question == PARAMETERS}
     assert presets.keys() == {"Preset 0", "Preset 1"}
     line = presets["Preset 1"]
-    assert (what_to_do(line.answers[0]), shown.line(line.answers)) == ("repair", SENTENCE)
+    assert (preset_action(line.answers[0]), shown.line(line.answers)) == ("repair", SENTENCE)
     for line in found.lines:
-        assert line.question == OF_PRESETS or "Preset 1" not in shown.line(line.answers)
+        assert line.question == PARAMETERS or "Preset 1" not in shown.line(line.answers)
 
 
 # The model that stands for the presets' parameters
@@ -181,28 +185,28 @@ def test_the_apps_lines_name_it(log: ReviewLog) -> None:
 
 def test_the_ranking_takes_the_defaults_there_and_says_so(log: ReviewLog) -> None:
     mine = tuple(np.array(fsrs6.DEFAULT) * 1.03)
-    (own,) = resolve("your parameters")
+    (own,) = resolve_configurations("your parameters")
     learner = with_list(broken(log), mine, 100)
     learner = replace(learner, import_summary=replace(log.import_summary, fsrs_enabled=True))
-    session = Session(learner)
+    session = LearnerSession(learner)
     result = session.run(own)
     trials = session.trials(own.protocol)
     index = trials.test_index
     of_first, of_second = (trials.partition[index] == preset for preset in (100, 101))
     expected = np.where(
         of_first,
-        fsrs6.predict(trials, as_anki_runs(mine), index, Context()),
+        fsrs6.predict(trials, normalize_as_anki(mine), index, Context()),
         fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context()),
     )
     assert np.array_equal(result.p, expected)
     assert list(result.parameters or ()) == [100]
     assert f"defaults for {of_second.sum():,} reviews" in " ".join(result.notes)
     assert "Preset 1" in " ".join(result.notes)
-    assert 0 < result.in_sample <= of_first.sum()
+    assert 0 < result.in_sample_reviews <= of_first.sum()
     assert own_scheduler(learner) == "FSRS-6-own"
     both = with_list(learner, UNUSABLE["no number"], 100, 101)
     with pytest.raises(NotEnoughData, match="Preset 0"):
-        Session(both).run(own)
+        LearnerSession(both).run(own)
     assert own_scheduler(both) is None
 
 
@@ -210,7 +214,7 @@ def test_the_ranking_takes_the_defaults_there_and_says_so(log: ReviewLog) -> Non
 
 
 def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
-    question = Question(retentions=(0.9,), days=30, draws=1)
+    question = WorkloadQuestion(retentions=(0.9,), days=30, draws=1)
     first = next(workload(broken(log), question=question))
     assert first.preset == "Preset 0"
     assert SENTENCE in shown.sentences(first.finding)
@@ -221,7 +225,7 @@ def test_costs_are_of_the_others(log: ReviewLog, collection: Path) -> None:
         next(workload(other, "Preset 0", question))
     given = next(workload(other, "Preset 0", question, parameters=fsrs6.DEFAULT))
     assert given.preset == "Preset 0"
-    assert given.left_out == ()
+    assert given.excluded_preset_sentences == ()
 
 
 # Files and the command line
@@ -244,17 +248,17 @@ def test_the_command_and_the_report_say_it_in_one_sentence(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = srs_eval.load(file)
-    (name,) = (each.name for each in log.presets.values() if fault_of(each.parameters_in_force))
+    (name,) = (each.name for each in log.presets.values() if find_fault(each.active_parameters))
     says = f"{name} is left out: Anki does not run its more than 1,000 FSRS parameters"
     assert main(["compare", str(file), "--details"]) == 0
     shown = capsys.readouterr().out
     assert " ".join(shown.split()).count(says) == 1
     assert "How often" in shown
-    run = Run.of(resolve("AVG"))
+    run = Run.from_configurations(resolve_configurations("AVG"))
     for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
         run.apply(event)
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
-    report = _markdown(learner_report(log, run, Protocol()))
+    report = _render_markdown(build_learner_report(log, run, Protocol()))
     assert says in report
     assert "Too little data" not in report
 
@@ -270,7 +274,7 @@ def test_inspect_tells_it(file: Path, log: ReviewLog, capsys: pytest.CaptureFixt
     assert "unusable" in capsys.readouterr().out
     for values in UNUSABLE.values():
         inspected = inspect_log(with_list(log, values, 101))
-        assert json.loads(to_json(inspected.document()))["presets"]
+        assert json.loads(to_json(inspected.to_document()))["presets"]
         reports = {each.id: each for each in inspected.presets}
-        assert reports[101].unusable == fault_of(values)
+        assert reports[101].unusable == find_fault(values)
         assert reports[100].unusable == ""

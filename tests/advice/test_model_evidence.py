@@ -9,44 +9,44 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.model_evidence import _stability, model_evidence
-from srs_eval.advice.sentences import Table
-from srs_eval.advice.shown.predicted import Curves, errors_tables
-from srs_eval.app import Options
-from srs_eval.engine.session import Result, Session
+from srs_eval.advice.model_evidence import _stability_from_recall, model_evidence
+from srs_eval.advice.sentences import FindingTable
+from srs_eval.advice.shown.predicted import CurvesTable, error_tables
+from srs_eval.app import AppOptions
+from srs_eval.engine.session import LearnerSession, Result
 from srs_eval.models import fsrs6
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.calibration import CurvesChart
-from tests.conftest import made_collection
-from tests.tui.app_world import WatchedApp, on, text_of, until
+from tests.conftest import write_simulated_collection
+from tests.tui.app_world import WatchedApp, is_on_screen, screen_text, wait_until
 
-(CONFIGURATION,) = resolve("FSRS-6-dry-run")
+(CONFIGURATION,) = resolve_configurations("FSRS-6-dry-run")
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_collection(tmp_path_factory, 5, 2_000)
+    return write_simulated_collection(tmp_path_factory, 5, 2_000)
 
 
 @pytest.fixture(scope="module")
-def session(path: Path) -> Session:
-    return Session(srs_eval.load(path))
+def session(path: Path) -> LearnerSession:
+    return LearnerSession(srs_eval.load(path))
 
 
 @pytest.fixture(scope="module")
-def result(session: Session) -> Result:
+def result(session: LearnerSession) -> Result:
     return session.run(CONFIGURATION, Context(), use_cache=False)
 
 
-def tables_of(session: Session, result: Result) -> dict[str, Table]:
+def tables_of(session: LearnerSession, result: Result) -> dict[str, FindingTable]:
     trials = session.trials(CONFIGURATION.protocol)
-    found = errors_tables(model_evidence(session.log, trials, CONFIGURATION, result))
+    found = error_tables(model_evidence(session.log, trials, CONFIGURATION, result))
     return {table.title.split(",")[0].split(":")[0]: table for table in found}
 
 
-def test_every_review_counts_once(session: Session, result: Result) -> None:
+def test_every_review_counts_once(session: LearnerSession, result: Result) -> None:
     tables = tables_of(session, result)
     assert (
         list(tables)
@@ -79,12 +79,12 @@ def test_every_review_counts_once(session: Session, result: Result) -> None:
     assert sum(row["reviews"] for row in of_stability) == result.size
 
 
-def test_curves_draw_what_their_table_has(session: Session, result: Result) -> None:
+def test_curves_draw_what_their_table_has(session: LearnerSession, result: Result) -> None:
     """Points of 30 reviews and more, days ascending; longer known cards are recalled more."""
     tables = tables_of(session, result)
     for title in ("Forgetting curves", "Forgetting curves by stability"):
         table = tables[title]
-        assert isinstance(table, Curves)
+        assert isinstance(table, CurvesTable)
         enough = [row for row in table.records() if row["reviews"] >= 30]
         points = [
             (curve.name, interval.reviews, interval.estimate, expected)
@@ -101,12 +101,12 @@ def test_curves_draw_what_their_table_has(session: Session, result: Result) -> N
     p = fsrs6.predict(trials, list(fsrs6.DEFAULT), trials.test_index, Context())
     days = trials.elapsed_days[trials.test_index]
     decay = fsrs6.DEFAULT[20]
-    stability = _stability(days, p, decay)
+    stability = _stability_from_recall(days, p, decay)
     factor = 0.9 ** (-1 / decay) - 1  # FSRS-6: R = (1 + factor t / S)^-decay
     assert (1 + factor * days / stability) ** -decay == pytest.approx(p)
 
 
-def test_an_error_at_long_intervals_is_found_there(session: Session, result: Result) -> None:
+def test_an_error_at_long_intervals_is_found_there(session: LearnerSession, result: Result) -> None:
     """Predictions are the truth on average, but for intervals of more than 30 days."""
     trials = session.trials(CONFIGURATION.protocol)
     days = trials.elapsed_days[trials.test_index]
@@ -121,19 +121,19 @@ def test_an_error_at_long_intervals_is_found_there(session: Session, result: Res
             assert difference.estimate > 0.2
 
 
-def test_another_results_trials_are_refused(session: Session, result: Result) -> None:
+def test_another_results_trials_are_refused(session: LearnerSession, result: Result) -> None:
     with pytest.raises(ValueError, match="not evaluated on these trials"):
         tables_of(
             session, replace(result, tests=replace(result.tests, review_th=result.review_th + 1))
         )
 
 
-def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
-    (configuration,) = resolve("FSRS-6")
+def test_parameters_are_named_beside_their_defaults(session: LearnerSession) -> None:
+    (configuration,) = resolve_configurations("FSRS-6")
     trials = session.trials(configuration.protocol)
     found = session.run(CONFIGURATION, Context(), use_cache=False)
     fitted = replace(found, parameters={0: [0.5 + k for k in range(21)]})
-    table = errors_tables(model_evidence(session.log, trials, configuration, fitted))[-1]
+    table = error_tables(model_evidence(session.log, trials, configuration, fitted))[-1]
     records = table.records()
     assert [row["parameter"] for row in records] == [f"w{k}" for k in range(21)]
     assert records[20]["meaning"] == "decay of the forgetting curve"
@@ -141,14 +141,14 @@ def test_parameters_are_named_beside_their_defaults(session: Session) -> None:
     assert records[20]["default"] == pytest.approx(configuration.model.default(Context())[20])
 
 
-def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session) -> None:
-    (own,) = resolve("FSRS-6-own")
+def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: LearnerSession) -> None:
+    (own,) = resolve_configurations("FSRS-6-own")
     presets = {key: replace(p, name=f"P{key}") for key, p in session.log.presets.items()}
     stored = {key: [0.5 + place] * 21 for place, key in enumerate([*presets, 77])}
     log = replace(session.log, presets=presets)
     result = session.run(CONFIGURATION, Context(), use_cache=False)
     trials = session.trials(CONFIGURATION.protocol)
-    found = errors_tables(model_evidence(log, trials, own, replace(result, parameters=stored)))
+    found = error_tables(model_evidence(log, trials, own, replace(result, parameters=stored)))
     shown = [table for table in found if table.title.startswith("Parameters")]
     names = [*(f"P{key}" for key in presets), "preset 77"]
     assert [each.title for each in shown] == [f"Parameters stored in Anki: {n}" for n in names]
@@ -156,32 +156,35 @@ def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: Session)
 
 
 async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
-    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
+    app = WatchedApp(path, AppOptions(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:
-        await until(pilot, lambda: app.session.log is not None)
+        await wait_until(pilot, lambda: app.session.log is not None)
         app.session.models.start()
-        await until(
-            pilot, lambda: not app.session.models.run.running and app.session.models.run.results()
+        await wait_until(
+            pilot,
+            lambda: (
+                not app.session.models.run.is_running and app.session.models.run.results_by_name()
+            ),
         )
         from srs_eval.tui.screens.details import DetailsScreen
 
         app.push_screen(DetailsScreen(app.session.models.run, "FSRS-6-dry-run"))
-        await until(pilot, on(app, "DetailsScreen"))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.press("e")
-        await until(pilot, on(app, "ErrorsScreen"))
-        await until(pilot, lambda: "By days since the review before" in text_of(app))
-        assert "minus expected" in text_of(app)
-        await until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2)
+        await wait_until(pilot, is_on_screen(app, "ErrorsScreen"))
+        await wait_until(pilot, lambda: "By days since the review before" in screen_text(app))
+        assert "minus expected" in screen_text(app)
+        await wait_until(pilot, lambda: len(app.screen.query(CurvesChart)) == 2)
         chart = app.screen.query(CurvesChart).first()
         chart.scroll_visible(animate=False)
-        await until(pilot, lambda: "lines: expected" in text_of(app))
-        assert "∘" not in text_of(app)
+        await wait_until(pilot, lambda: "lines: expected" in screen_text(app))
+        assert "∘" not in screen_text(app)
         await pilot.press("home")  # where no curve is seen
-        await until(pilot, lambda: "lines: expected" not in text_of(app))
+        await wait_until(pilot, lambda: "lines: expected" not in screen_text(app))
         await pilot.press("l")  # with what the average expected
-        await until(pilot, lambda: "∘ by average" in text_of(app))
-        assert "∘ in the curves: average" in text_of(app)
-        assert text_of(app).count("∘") > 2  # the title and the key tell it once each
+        await wait_until(pilot, lambda: "∘ by average" in screen_text(app))
+        assert "∘ in the curves: average" in screen_text(app)
+        assert screen_text(app).count("∘") > 2  # the title and the key tell it once each
         await pilot.press("l")
-        await until(pilot, lambda: "∘" not in text_of(app))
+        await wait_until(pilot, lambda: "∘" not in screen_text(app))
     app.session.shut_down()

@@ -10,10 +10,16 @@ import pytest
 
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Fit, Health, Models, OfAll, OfPreset
-from srs_eval.advice.fsrs import how_well, is_fsrs_right_for_me, which_predicts_best
-from srs_eval.advice.overview import Overview, overview
-from srs_eval.advice.parameters import are_my_parameters_good
+from srs_eval.advice.findings import (
+    Fit,
+    Health,
+    ModelComparison,
+    ParameterSummary,
+    PresetParameters,
+)
+from srs_eval.advice.fsrs import assess_fit, compare_models, compare_with_sm2
+from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.parameters import assess_parameters
 from srs_eval.data.reviews import ReviewLog
 
 
@@ -27,26 +33,26 @@ def single(log: ReviewLog) -> ReviewLog:
 def verdicts_of(learner: Learner) -> list[dict[str, str]]:
     """On FSRS-6, fitted to earlier reviews, against the average and SM-2, as each page tells it."""
     groups = list(learner.groups)
-    fit = how_well(learner).evidence
-    (health,) = (each.evidence for each in is_fsrs_right_for_me(learner, groups))
-    (found,) = which_predicts_best(learner, {}, {})
+    fit = assess_fit(learner).evidence
+    (health,) = (each.evidence for each in compare_with_sm2(learner, groups))
+    (found,) = compare_models(learner, {}, {})
     models = found.evidence
-    (preset,) = (each.evidence for each in are_my_parameters_good(learner, groups, {}, {}))
+    (preset,) = (each.evidence for each in assess_parameters(learner, groups, {}, {}))
     assert isinstance(fit, Fit)
     assert isinstance(health, Health)
-    assert isinstance(models, Models)
-    assert isinstance(preset, OfPreset | OfAll)
+    assert isinstance(models, ModelComparison)
+    assert isinstance(preset, PresetParameters | ParameterSummary)
     opposite = {"better": "worse", "worse": "better"}
     reversed_ = [  # told the other way round
         {each.name: opposite.get(each.verdict or "", each.verdict or "") for each in stated}
         for stated in (models.models, preset.held_out)
     ]
     pairs = [
-        {each.name: str(each.verdict) for each in fit.against},
+        {each.name: str(each.verdict) for each in fit.rivals},
         *reversed_,
     ]
-    assert health.older is not None
-    assert health.older.verdict == pairs[0]["sm2"]
+    assert health.sm2 is not None
+    assert health.sm2.verdict == pairs[0]["sm2"]
     return [{name: each[name] for name in ("average", "sm2")} for each in pairs]
 
 
@@ -66,7 +72,7 @@ def test_a_pair_has_one_verdict(single: ReviewLog, equivalence: float) -> None:
             between = losses["optimized"] + (losses[name] - losses["optimized"]) * 0.3 + move
             p = np.exp(-np.clip(between, 1e-6, None))
             p = np.where(learner.trials.y[index] == 1, p, 1 - p)
-            moved.once(("held out", name), lambda p=p: p)
+            moved.compute_once(("held out", name), lambda p=p: p)
         first, *others = verdicts_of(moved)
         assert all(each == first for each in others), move
 
@@ -76,8 +82,8 @@ def test_no_share_of_a_few_reviews_is_said(log: ReviewLog, entries: int) -> None
     assert log.entries is not None
     columns = {name: column[:entries] for name, column in vars(log.entries).items()}
     few = replace(log, entries=replace(log.entries, **columns))
-    found = Overview.begun(few)
-    for answers, questions in overview(few):
+    found = Overview.start(few)
+    for answers, questions in stream_answers(few):
         found.add(answers, questions)
     for finding in found.answers:
         if finding.question in ("fit", "health"):

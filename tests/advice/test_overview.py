@@ -18,86 +18,86 @@ from textual.widgets import SelectionList
 
 import srs_eval
 from srs_eval.advice import shown
-from srs_eval.advice.candidates import WHOLE, Learner
+from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.findings import (
-    Against,
     Finding,
     Fit,
     Health,
-    Missing,
+    MissingData,
     Months,
-    Often,
-    Part,
+    OptimizationFrequency,
+    RecallGroup,
     Retention,
+    Rival,
     Sharing,
-    unanswered,
+    make_unanswered,
 )
-from srs_eval.advice.fsrs import how_well
-from srs_eval.advice.over_time import do_i_remember_enough, does_it_mean_it, was_i_predictable
+from srs_eval.advice.fsrs import assess_fit
+from srs_eval.advice.over_time import assess_calibration, assess_predictability, assess_retention
 from srs_eval.advice.overview import (
-    CANT_TELL,
-    Kept,
+    INCONCLUSIVE_LINE,
     Overview,
-    _to_compile_side_by_side,
-    keep,
-    last,
-    overview,
+    SavedAnswers,
+    _order_for_compilation,
+    load_answers,
+    save_answers,
+    stream_answers,
 )
 from srs_eval.advice.questions import (
-    OF_PRESETS,
-    REGISTRY,
-    TASKS,
+    CHECKS,
+    PARAMETERS,
+    QUESTION_REGISTRY,
+    TASKS_WITH_PRESETS,
     TASKS_WITHOUT_PRESETS,
-    WRONG,
 )
 from srs_eval.advice.sentences import (
-    Table,
-    difference_in_words,
-    month_in_words,
-    parameter_line,
-    parsed_parameters,
+    FindingTable,
+    format_difference_with_range,
+    format_month,
+    format_parameters,
+    parse_parameters,
 )
-from srs_eval.advice.workload.estimate import at_a_glance
-from srs_eval.app import Options
+from srs_eval.advice.workload.estimate import estimate_at_a_glance
+from srs_eval.app import AppOptions
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, mean_interval, relative
+from srs_eval.stats.intervals import Interval, mean_interval, ratio_interval
 from srs_eval.training.hyperparameters import Context
-from srs_eval.tui.widgets.facts import drawn_table
-from tests.conftest import PATIENCE, made_collection, shared_or_skip
+from srs_eval.tui.widgets.facts import render_table_with_intervals
+from tests.conftest import PATIENCE, shared_or_skip, write_simulated_collection
 from tests.tui.app_world import (
     MODELS,
-    MadeUpAnswers,
-    MadeUpEngine,
+    FakeAnswers,
+    FakeEngine,
+    is_on_screen,
     make_answers,
     make_app,
     make_costs,
     make_log,
-    on,
-    text_of,
-    until,
+    screen_text,
+    wait_until,
 )
 
-BESIDE = {name for name, each in REGISTRY.items() if each.is_beside}
+BESIDE = {name for name, each in QUESTION_REGISTRY.items() if each.is_evidence_only}
 FILE = Path("collection.anki2")
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
-    return srs_eval.load(made_collection(tmp_path_factory, 4, 4_000))
+    return srs_eval.load(write_simulated_collection(tmp_path_factory, 4, 4_000))
 
 
 def answered(log: ReviewLog) -> Overview:
-    found = Overview.begun(log)
-    for answers, questions in overview(log):
+    found = Overview.start(log)
+    for answers, questions in stream_answers(log):
         found.add(answers, questions)
     return found
 
 
 def said_first(found: Overview) -> str:
     """How well FSRS predicts, in a sentence."""
-    (fit,) = found.of("fit")
+    (fit,) = found.find_answers("fit")
     return shown.sentences(fit)[0]
 
 
@@ -124,12 +124,12 @@ def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
     found = answered(log)
     assert found.rows == "anki"
     assert not found.waiting
-    asked = {question for task in TASKS for question in task} - BESIDE
+    asked = {question for task in TASKS_WITH_PRESETS for question in task} - BESIDE
     assert asked <= {each.question for each in found.answers}
     said = {each.question for line in found.lines for each in line.answers}
     assert said - BESIDE == asked - {"steps"}  # what can't be told yet is one line
     assert all(shown.line(line.answers[-1:]) for line in found.lines)
-    presets = [line for line in found.lines if line.question == OF_PRESETS]
+    presets = [line for line in found.lines if line.question == PARAMETERS]
     assert len(presets) == 2  # those in use, of three
     assert all("of 100" in shown.line(line.answers[:1]) for line in presets)
 
@@ -138,8 +138,8 @@ def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) ->
     found = answered(replace(log, decks={}, presets={}, cards=Cards.empty()))
     assert found.rows == "benchmark"
     assert all(line.question != "split" for line in found.lines)
-    (whole,) = (line for line in found.lines if line.question == OF_PRESETS)
-    assert (whole.title, whole.answers[0].act) == ("all reviews", "optimize")
+    (whole,) = (line for line in found.lines if line.question == PARAMETERS)
+    assert (whole.title, whole.answers[0].recommendation) == ("all reviews", "optimize")
     assert whole.parameters == whole.answers[0].parameters
     assert all(line.answers for line in found.lines)
 
@@ -155,12 +155,12 @@ def test_too_few_reviews_are_said_for_each_question(log: ReviewLog) -> None:
 
 
 def test_an_open_question_has_a_line_too() -> None:
-    found = Overview.begun(make_log())
+    found = Overview.start(make_log())
     assert not any(line.answers for line in found.lines)
     found.add(make_answers()[1:2])  # a preset's; more may come
     assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
     (finding,) = found.lines[0].answers
-    assert finding.act == "optimize"
+    assert finding.recommendation == "optimize"
     assert shown.line([finding]) == "●●●●● sure, 97 of 100"
 
 
@@ -171,8 +171,8 @@ def test_kernels_are_compiled_side_by_side(
 ) -> None:
     """Costs need kernels that nothing else does: beside FSRS-6's, not after all the rest."""
     monkeypatch.setattr("srs_eval.advice.overview.must_compile", lambda configuration: missing)
-    for tasks, early in ((TASKS, ("costs",)), (TASKS_WITHOUT_PRESETS, ("day",))):
-        begun = _to_compile_side_by_side(tasks, jobs)
+    for tasks, early in ((TASKS_WITH_PRESETS, ("costs",)), (TASKS_WITHOUT_PRESETS, ("day",))):
+        begun = _order_for_compilation(tasks, jobs)
         assert sorted(begun) == sorted(tasks)
         assert begun[0][0] == "fit"
         assert (begun[1] == early) == (missing and jobs > 1)
@@ -186,10 +186,12 @@ def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
     drawn = np.random.default_rng(seed)
     whole, day = drawn.random(200) + 0.2, np.arange(200) // 5
     part = whole * drawn.random(200)
-    one, other = relative(part, whole, day), relative(part * unit, whole * unit, day)
+    one, other = ratio_interval(part, whole, day), ratio_interval(part * unit, whole * unit, day)
     assert other.estimate == pytest.approx(one.estimate)
     assert other.half_width == pytest.approx(one.half_width)
-    constant = relative(0.3 * whole, whole, day)  # every review saves the same share: no doubt
+    constant = ratio_interval(
+        0.3 * whole, whole, day
+    )  # every review saves the same share: no doubt
     assert constant.estimate == pytest.approx(0.3)
     assert constant.half_width == pytest.approx(0.0, abs=1e-12)
     assert one.half_width < mean_interval(part / whole.mean(), day).half_width * 5
@@ -199,10 +201,10 @@ def test_the_fixture_is_answered() -> None:
     found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
     lines = {line.title: line for line in found.lines}
     vocabulary = lines["Vocabulary"]
-    assert vocabulary.answers[0].act != "keep"
+    assert vocabulary.answers[0].recommendation != "keep"
     assert vocabulary.parameters is not None
-    line = parameter_line(vocabulary.parameters)
-    assert parsed_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
+    line = format_parameters(vocabulary.parameters)
+    assert parse_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
     assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
     _, buttons, noise = vocabulary.answers
     in_force, optimized, _ = shown.tables(buttons)
@@ -218,50 +220,52 @@ def test_the_fixture_is_answered() -> None:
 
 
 async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -> None:
-    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    answers, engine = FakeAnswers(hold_at="often"), FakeEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "Press Optimize for “Default”." in text_of(app))
-        await until(pilot, lambda: "questions open" in text_of(app))
-        assert "Your 2 presets forget alike" in text_of(app)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "Press Optimize for “Default”." in screen_text(app))
+        await wait_until(pilot, lambda: "questions open" in screen_text(app))
+        assert "Your 2 presets forget alike" in screen_text(app)
         assert not engine.asked  # the answers come first
         answers.go.set()
-        await until(pilot, lambda: "answered in" in text_of(app))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
         await pilot.press("m")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: "8 of 8 models finished" in screen_text(app))
         assert len(engine.asked) == 1
         await pilot.press("escape", "ctrl+o")
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
 async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await wait_until(pilot, lambda: "models: 8 of 8" in screen_text(app))
         await pilot.press("ctrl+o")
-        await until(pilot, on(app, "OpenScreen"))
-        app.session.made_up["answer"] = MadeUpAnswers(hold_at="fit")
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        app.session.overrides["answer"] = FakeAnswers(hold_at="fit")
         app.session.open_file(Path("other.anki2"))
-        await until(pilot, lambda: "questions open" in text_of(app))
-        assert "models:" not in text_of(app)
+        await wait_until(pilot, lambda: "questions open" in screen_text(app))
+        assert "models:" not in screen_text(app)
 
 
 async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         line = app.session.overview.lines[0]
         assert line.parameters is not None
         await pilot.press("y")
-        assert parsed_parameters(app.clipboard) == pytest.approx(line.parameters, abs=5e-5)
+        assert parse_parameters(app.clipboard) == pytest.approx(line.parameters, abs=5e-5)
         await pilot.press("2", "n")
-        await until(pilot, on(app, "EvidenceScreen"))
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
         app.copy_to_clipboard("")
         await pilot.press("y")  # what is remembered has no parameters
-        await until(pilot, lambda: "no parameters to copy" in " ".join(app.said))
+        await wait_until(pilot, lambda: "no parameters to copy" in " ".join(app.said))
         assert app.clipboard == ""
 
 
@@ -270,13 +274,13 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
     """A mouse would select that, too; a line is broken between two values only."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(width, 48)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         line = app.session.overview.lines[0]
         assert line.parameters is not None
-        values = parameter_line(line.parameters).split()
+        values = format_parameters(line.parameters).split()
         await pilot.press("enter")
-        await until(pilot, lambda: values[-1] in text_of(app))
-        shown = [each.split() for each in text_of(app).splitlines()]
+        await wait_until(pilot, lambda: values[-1] in screen_text(app))
+        shown = [each.split() for each in screen_text(app).splitlines()]
         alone = [each for each in shown if each and set(each) <= set(values)]
         assert [value for each in alone for value in each] == values
         assert width < 180 or len(alone) == 1
@@ -289,45 +293,45 @@ async def test_copied_is_said_only_where_it_is_known(
     monkeypatch.setattr("srs_eval.tui.session.copy_to_system", lambda _: taken)
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("y")
         says = "Copied." if taken else "if nothing pastes"
-        await until(pilot, lambda: says in " ".join(app.said))
+        await wait_until(pilot, lambda: says in " ".join(app.said))
         assert ("Copied." in " ".join(app.said)) is taken
 
 
 async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, engine.holding.is_set)  # they follow the answers by themselves
+        await wait_until(pilot, engine.holding.is_set)  # they follow the answers by themselves
         await pilot.press("ctrl+o")
-        await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, engine.closed.is_set)
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        await wait_until(pilot, engine.closed.is_set)
 
 
 def test_suspended_cards_are_evaluated_all_the_same(log: ReviewLog) -> None:
     """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     found = answered(replace(log, cards=suspended))
-    assert (found.rows, found.gone[:6]) == ("benchmark", "Nearly")
+    assert (found.rows, found.excluded_note[:6]) == ("benchmark", "Nearly")
     assert said_first(found).startswith("FSRS predicts you")
     assert {line.title for line in found.lines} >= {"FSRS for you?", "all reviews"}
-    assert not Overview.begun(log).gone
+    assert not Overview.start(log).excluded_note
 
 
 def test_a_collection_without_cards_is_told_so(log: ReviewLog) -> None:
-    found = Overview.begun(replace(log, cards=Cards.empty()))
-    assert (found.rows, found.gone) == ("benchmark", "This collection has no cards left.")
-    assert not Overview.begun(replace(log, cards=Cards.empty(), decks={}, presets={})).gone
+    found = Overview.start(replace(log, cards=Cards.empty()))
+    assert (found.rows, found.excluded_note) == ("benchmark", "This collection has no cards left.")
+    assert not Overview.start(replace(log, cards=Cards.empty(), decks={}, presets={})).excluded_note
 
 
 def test_of_two_answers_the_later_one_stands(log: ReviewLog) -> None:
     """Also where both come at once; the decks of a preset are another question."""
-    first, last = (make_costs(done=done).glance for done in (0, 2))
+    first, last = (make_costs(done=done).glance_finding for done in (0, 2))
     of_presets = Finding("split", "Maps", evidence=Sharing("preset", 2))
     of_decks = Finding("split", "Maps", evidence=Sharing("deck", 2))
-    found = Overview.answered(log, [first, of_presets, of_decks, last])
+    found = Overview.from_answers(log, [first, of_presets, of_decks, last])
     assert found.answers == [last, of_presets, of_decks]
 
 
@@ -336,8 +340,8 @@ def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
     from srs_eval.report.inspection import inspect_log
 
     few = Cards(*(column[:2] for column in vars(log.cards).values()))
-    found = Overview.begun(replace(log, cards=few))
-    assert (found.rows, found.gone[:6]) == ("benchmark", "Nearly")
+    found = Overview.start(replace(log, cards=few))
+    assert (found.rows, found.excluded_note[:6]) == ("benchmark", "Nearly")
     assert inspect_log(replace(log, cards=few)).rows[found.rows].kept > 1_000
 
 
@@ -356,16 +360,16 @@ def test_a_difference_says_which_side_is_better(
     low: float, high: float, in_short: str, in_full: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2)
-    assert difference_in_words(difference, 3) == in_short
-    assert not in_full or difference_in_words(difference) == in_full
-    assert difference_in_words(Interval(-0.002, math.nan)) == "0.0020 better"
+    assert format_difference_with_range(difference, 3) == in_short
+    assert not in_full or format_difference_with_range(difference) == in_full
+    assert format_difference_with_range(Interval(-0.002, math.nan)) == "0.0020 better"
 
 
 def test_how_often_to_optimize_is_said_of_all_presets_at_once() -> None:
     answers = [
-        Finding("often", "Words", "every +10 %", evidence=Often("safe")),
-        Finding("often", "Maps", "every +25 %", evidence=Often("as good")),
-        Finding("often", "Fish", "every +10 %", evidence=Often("safe")),
+        Finding("often", "Words", "every +10 %", evidence=OptimizationFrequency("safe")),
+        Finding("often", "Maps", "every +25 %", evidence=OptimizationFrequency("as good")),
+        Finding("often", "Fish", "every +10 %", evidence=OptimizationFrequency("safe")),
     ]
     assert shown.line(answers[:1]) == "every +10 % of reviews, safe for everybody"
     assert shown.line(answers) == (
@@ -379,9 +383,9 @@ def test_too_few_reviews_for_anything_are_said_once(log: ReviewLog) -> None:
     assert log.entries is not None
     first = {n: c[:300] for n, c in vars(log.entries).items()}
     found = answered(replace(log, entries=replace(log.entries, **first)))
-    evaluated = next(each.interval for each in found.of("fit"))
+    evaluated = next(each.interval for each in found.find_answers("fit"))
     assert evaluated is not None
-    left = (CANT_TELL, "costs", "often", "split", "health", WRONG, OF_PRESETS)
+    left = (INCONCLUSIVE_LINE, "costs", "often", "split", "health", CHECKS, PARAMETERS)
     others = (line for line in found.lines if line.question not in left)
     lines = [shown.line(line.answers) for line in others]
     said = " ".join([said_first(found), *lines])
@@ -403,14 +407,14 @@ def test_why_less_is_remembered_than_desired(
     recall = float(learner.trials.y.mean())
     expected = recall if reason == "timing" else 0.97
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
-    answer = next(do_i_remember_enough(learner, list(learner.groups)))
+    answer = next(assess_retention(learner, list(learner.groups)))
     found = answer.evidence
     assert isinstance(found, Retention)
-    assert found.says == "below"
+    assert found.conclusion == "below"
     mine = learner.trials.partition == next(iter(learner.groups))
     off = float(learner.trials.y[mine].mean()) - 0.97
-    assert found.timing.estimate + found.expecting.estimate == pytest.approx(off)
-    assert found.timing.estimate == pytest.approx(expected - 0.97)
+    assert found.timing_gap.estimate + found.expectation_gap.estimate == pytest.approx(off)
+    assert found.timing_gap.estimate == pytest.approx(expected - 0.97)
     line = shown.line([answer])
     assert any("Of the difference in points" in each for each in shown.sentences(answer))
     assert ("points less as cards came later" in line) == (reason == "timing")
@@ -427,11 +431,11 @@ def _fit(
     difference, saved = Interval(-0.1, 0.02, reviews, 60), Interval(0.27, 0.08)
     loss = Interval(0.4, 0.02, reviews, 60)
     figures = loss, difference, verdict, saved
-    average = Against("average", "average", *figures)
-    older = Against("SM-2 as scheduled", "older scheduler", *figures)
+    average = Rival("average", "average", *figures)
+    older = Rival("SM-2 as scheduled", "older scheduler", *figures)
     against, instead = (average, older), older if changes else None
     evidence = Fit(says, "optimized", Interval(0.73, 0.32), loss, against, True, instead, defaults)
-    lacks = None if reviews >= 1_000 else Missing(1_000 - reviews)
+    lacks = None if reviews >= 1_000 else MissingData(1_000 - reviews)
     return Finding(
         "fit", "all reviews", interval=difference, reviews=reviews, missing=lacks, evidence=evidence
     )
@@ -449,8 +453,8 @@ def test_whether_to_change_leads_to_one_act(alone: str) -> None:
 def test_sm2_is_named_as_among_candidates() -> None:
     finding = _fit("well")
     assert isinstance(finding.evidence, Fit)
-    against = (replace(finding.evidence.against[1], name="sm2"),)
-    (table,) = shown.tables(replace(finding, evidence=replace(finding.evidence, against=against)))
+    against = (replace(finding.evidence.rivals[1], name="sm2"),)
+    (table,) = shown.tables(replace(finding, evidence=replace(finding.evidence, rivals=against)))
     assert [row[0] for row in table.rows] == ["FSRS-6, optimized", "SM-2"]
 
 
@@ -458,7 +462,7 @@ def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
     said = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
     rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in said)
-    shown = drawn_table(Table("", columns, rows)).draw(120)
+    shown = render_table_with_intervals(FindingTable("", columns, rows)).draw(120)
     better, beside, same = shown.plain.strip().splitlines()[-3:]
     assert "●" in better
     assert "●" in same
@@ -469,7 +473,7 @@ def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
 def test_one_reason_for_all_questions_has_one_line() -> None:
     questions = ("fit", "day", "often")
     found = Overview("anki")
-    found.add([unanswered(each, "too little data, no usable reviews") for each in questions])
+    found.add([make_unanswered(each, "too little data, no usable reviews") for each in questions])
     (line,) = found.lines
     assert shown.line(line.answers) == "Can't tell: too little data, no usable reviews."
     some = Overview("anki", waiting=["day"], answers=list(found.answers))
@@ -480,20 +484,20 @@ def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
     """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
     assert log.entries is not None
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
-    said = how_well(Learner.of(off))
+    said = assess_fit(Learner.of(off))
     assert shown.sentences(said)[0].startswith("Turn FSRS on, with parameters fitted to you (")
-    assert said.act == "turn on"
+    assert said.recommendation == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(said)[0]
     assert "FSRS would predict you" in shown.sentences(said)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
-    brought = replace(log, decks={}, presets={}, cards=Cards.empty(), predictions=sure)
-    said = how_well(Learner.of(brought, protocol=WHOLE))
+    brought = replace(log, decks={}, presets={}, cards=Cards.empty(), source_predictions=sure)
+    said = assess_fit(Learner.of(brought, protocol=ALL_REVIEWS_PROTOCOL))
     assert shown.sentences(said)[0].startswith(
         "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
     found = Overview("benchmark")
-    found.add([said, unanswered("models", "of no matter here")])
+    found.add([said, make_unanswered("models", "of no matter here")])
     assert found.lines[0].title == "FSRS for you?"
 
 
@@ -509,7 +513,7 @@ def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog
     own, fitted = (
         f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
     )
-    said = shown.sentences(how_well(learner))[0]
+    said = shown.sentences(assess_fit(learner))[0]
     assert f"with your parameters {own} than guessing your average" in said
     assert f", optimized {fitted}" in said
     assert own != fitted  # else it is not known whose figure is whose
@@ -531,14 +535,14 @@ def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
 
 def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
     """It is never surer than its share of the months before makes it."""
-    answer = was_i_predictable(Learner.of(log))
+    answer = assess_predictability(Learner.of(log))
     found = answer.evidence
     assert isinstance(found, Months)
     assert answer.subject == found.months[-1].name
     assert (answer.interval is None) == (answer.missing is not None)
     if answer.interval is not None:
         assert answer.interval.half_width >= found.months[-1].log_loss.half_width
-    assert month_in_words(answer.subject) in shown.sentences(answer)[0]
+    assert format_month(answer.subject) in shown.sentences(answer)[0]
 
 
 def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,22 +574,22 @@ def test_what_cannot_be_told_apart_is_not_called_equal(
     half = 0.05 if recall == 0.93 else 0.02
     said = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
     monkeypatch.setattr(Learner, "interval", lambda *_: replace(said, half_width=half))
-    assert does_it_mean_it(learner).says == says
-    assert next(do_i_remember_enough(learner, list(learner.groups))).says == says
+    assert assess_calibration(learner).conclusion == says
+    assert next(assess_retention(learner, list(learner.groups))).conclusion == says
 
 
 def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     learner = Learner.of(off)
-    answer = next(do_i_remember_enough(learner, list(learner.groups)))
-    assert answer.says == "not asked for"
+    answer = next(assess_retention(learner, list(learner.groups)))
+    assert answer.conclusion == "not asked for"
     assert "desired" not in shown.line([answer])
     assert shown.line([answer]).startswith("recalled: ")
 
 
 def test_what_is_remembered_is_grouped_worst_first() -> None:
     def answer(name: str, says: Any, recalled: float, desired: float | None) -> Finding:
-        whole = Part("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+        whole = RecallGroup("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
         none = Interval(0.0, 0.01)
         evidence = Retention(says, (whole,), desired, False, none, none)
         return Finding("retention", name, evidence=evidence)
@@ -621,7 +625,7 @@ def test_what_another_retention_costs_is_said_at_a_glance(
 ) -> None:
     """Also of who has not turned FSRS on: it is what they would ask before they do."""
     log = srs_eval.load(simulated_collection)
-    *_, answer = at_a_glance(
+    *_, answer = estimate_at_a_glance(
         replace(log, import_summary=replace(log.import_summary, fsrs_enabled=enabled))
     )
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
@@ -632,90 +636,96 @@ def test_what_another_retention_costs_is_said_at_a_glance(
 
 
 async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
-    answers = MadeUpAnswers(hold_at="hard")
+    answers = FakeAnswers(hold_at="hard")
     app = make_app(tmp_path, FILE, answer=answers)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, answers.holding.is_set)
+        await wait_until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o")
-        await until(pilot, on(app, "Question"))
-        await until(pilot, lambda: "Stop what still runs?" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ConfirmDialog"))
+        await wait_until(pilot, lambda: "Stop what still runs?" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, on(app, "AnswersScreen"))
-        assert app.session.answers_ended is None
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        assert app.session.answers_ended_at is None
         await pilot.press("ctrl+o", "y")
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
 async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, on(app, "EvidenceScreen"))
-        await until(pilot, lambda: "├" in text_of(app))
-        assert "−0.0290 ±.0120" in text_of(app)
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        await wait_until(pilot, lambda: "├" in screen_text(app))
+        assert "−0.0290 ±.0120" in screen_text(app)
         await pilot.press("end")
-        await until(pilot, lambda: "What the buttons would show" in text_of(app))
+        await wait_until(pilot, lambda: "What the buttons would show" in screen_text(app))
         await pilot.press("n")
-        await until(pilot, lambda: "Maps" in text_of(app))
+        await wait_until(pilot, lambda: "Maps" in screen_text(app))
         for key, evidence in (
             ("2", "Default: retention"),
             ("3", "by desired retention"),
             ("4", "Parameters of their own or one set for all"),
         ):
             await pilot.press("escape", key)
-            await until(pilot, lambda evidence=evidence: evidence in text_of(app))
+            await wait_until(pilot, lambda evidence=evidence: evidence in screen_text(app))
         await pilot.press(*["escape"] * 3)  # the file stays open
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.said))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.said))
 
 
 async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
-    answers = MadeUpAnswers()
-    asked_anew = Options(use_cache=False)  # else what was answered before is shown again
+    answers = FakeAnswers()
+    asked_anew = AppOptions(use_cache=False)  # else what was answered before is shown again
     app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("P")
-        await until(pilot, on(app, "ChooseScreen"))
-        await until(pilot, lambda: "preset Default" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ChooseScreen"))
+        await wait_until(pilot, lambda: "preset Default" in screen_text(app))
         await pilot.press("home", "space")
 
         ticked = app.screen.query_one(SelectionList)
-        await until(pilot, lambda: ticked.selected)
+        await wait_until(pilot, lambda: ticked.selected)
         (chosen,) = ticked.selected
         assert "Default" in str(ticked.options[ticked.highlighted or 0].prompt)
         assert ticked.options[ticked.highlighted or 0].value == chosen
         await pilot.press("enter")
-        await until(pilot, lambda: len(answers.asked) == 2 and on(app, "AnswersScreen")())
+        await wait_until(
+            pilot, lambda: len(answers.asked) == 2 and is_on_screen(app, "AnswersScreen")()
+        )
         of_default = answers.asked[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}
         assert app.session.file_name == "collection.anki2 · Default"
         # A row of the import summary does the same, and nothing chosen takes all back.
         await pilot.press("P")
-        await until(pilot, on(app, "ChooseScreen"))
+        await wait_until(pilot, is_on_screen(app, "ChooseScreen"))
         await pilot.press("home", "space", "enter")
-        await until(pilot, lambda: len(answers.asked) == 3 and on(app, "AnswersScreen")())
+        await wait_until(
+            pilot, lambda: len(answers.asked) == 3 and is_on_screen(app, "AnswersScreen")()
+        )
         assert len(answers.asked[2].cards.deck_id) == len(answers.asked[0].cards.deck_id)
         await pilot.press("i")
-        await until(pilot, on(app, "ImportSummaryScreen"))
+        await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
         app.screen.query_one("TabbedContent").active = "per-deck"  # type: ignore[attr-defined]
         decks = app.screen.query_one("#decks")
         decks.focus()
-        await until(pilot, lambda: decks.has_focus)
+        await wait_until(pilot, lambda: decks.has_focus)
         await pilot.press("enter")
-        await until(pilot, lambda: len(answers.asked) == 4 and on(app, "AnswersScreen")())
+        await wait_until(
+            pilot, lambda: len(answers.asked) == 4 and is_on_screen(app, "AnswersScreen")()
+        )
         assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
 
 
 async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
-    async def opened(answers: MadeUpAnswers) -> None:
+    async def opened(answers: FakeAnswers) -> None:
         app = make_app(tmp_path, FILE, answer=answers)
         async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda: "answered in" in text_of(app))
+            await wait_until(pilot, lambda: "answered in" in screen_text(app))
             assert app.session.overview.answers == make_answers()
 
-    first, second = MadeUpAnswers(), MadeUpAnswers()
+    first, second = FakeAnswers(), FakeAnswers()
     await opened(first)
     await opened(second)
     assert first.asked
@@ -725,14 +735,16 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         log = make_log()
         return replace(log, presets={k: replace(p, modified_s=1) for k, p in log.presets.items()})
 
-    held = MadeUpAnswers(hold_at="fit")
+    held = FakeAnswers(hold_at="fit")
     app = make_app(tmp_path, FILE, answer=held, load=newer)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, held.holding.is_set)
-        await until(pilot, lambda: "As of " in text_of(app) and "sure ●●●●●" in text_of(app))
+        await wait_until(pilot, held.holding.is_set)
+        await wait_until(
+            pilot, lambda: "As of " in screen_text(app) and "sure ●●●●●" in screen_text(app)
+        )
         held.go.set()
-        await until(pilot, lambda: "answered in" in text_of(app))
-        assert "As of" not in text_of(app)
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        assert "As of" not in screen_text(app)
 
 
 async def test_what_a_retention_costs_gets_better_known(
@@ -751,18 +763,20 @@ async def test_what_a_retention_costs_gets_better_known(
     app = make_app(tmp_path, FILE)
     monkeypatch.setattr(app.session, "costs", costs)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("w")
-        await until(pilot, lambda: "take 2.5 minutes and 20 reviews" in text_of(app))
-        assert "your reviews allow: 0 of 2" in text_of(app)
+        await wait_until(pilot, lambda: "take 2.5 minutes and 20 reviews" in screen_text(app))
+        assert "your reviews allow: 0 of 2" in screen_text(app)
         first.set()
-        await until(pilot, lambda: "take 5.0 minutes and 40 reviews" in text_of(app))
-        assert "your reviews allow: 1 of 2" in text_of(app)
+        await wait_until(pilot, lambda: "take 5.0 minutes and 40 reviews" in screen_text(app))
+        assert "your reviews allow: 1 of 2" in screen_text(app)
         known.set()
-        await until(pilot, lambda: "Too little data to tell what a desired" in text_of(app))
-        assert "NotEnoughData" not in text_of(app)
+        await wait_until(
+            pilot, lambda: "Too little data to tell what a desired" in screen_text(app)
+        )
+        assert "NotEnoughData" not in screen_text(app)
         await pilot.press("escape")
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
 
 
 async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
@@ -776,12 +790,12 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     app = make_app(tmp_path, FILE)
 
     def said() -> list[bool]:
-        return [found.drawn for found in app.session.costs()]
+        return [found.has_all_draws for found in app.session.costs()]
 
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         begun = app.session.costs()
-        assert not next(begun).drawn
+        assert not next(begun).has_all_draws
         begun.close()  # left before the end: nothing is kept
         assert said() == [False, True]
         assert said() == [True]
@@ -791,25 +805,25 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
 
 def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
     """Whatever is not as it was written: no number of it need be looked at."""
-    kept = Kept(tuple(make_answers()), "these reviews", 4_000, 1.0)
-    keep("file", kept, tmp_path)
-    assert last("file", tmp_path) == kept
+    kept = SavedAnswers(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    save_answers("file", kept, tmp_path)
+    assert load_answers("file", tmp_path) == kept
     (place,) = (tmp_path / "answers").iterdir()
     whole = place.read_bytes()
     for at in random.Random(1).sample(range(len(whole)), 200):
         place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert last("file", tmp_path) is None, at
+        assert load_answers("file", tmp_path) is None, at
     for damaged in (b"", b"{", whole[:-1], whole[32:], whole + whole):
         place.write_bytes(damaged)
-        assert last("file", tmp_path) is None
+        assert load_answers("file", tmp_path) is None
 
 
 async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
-    answers, engine = MadeUpAnswers(hold_at="often"), MadeUpEngine()
+    answers, engine = FakeAnswers(hold_at="often"), FakeEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, answers.holding.is_set)
+        await wait_until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o", "y")
-        await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: not app.session.asking.alive)
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        await wait_until(pilot, lambda: not app.session.answering.is_alive)
         assert not engine.asked

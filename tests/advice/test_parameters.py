@@ -10,25 +10,25 @@ import pytest
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
-    ACTS,
+    CURRENT,
     DEFAULTS,
     KEEP,
     LIKELY,
-    NOW,
     POOLED,
     RECENCY,
+    RECOMMENDATIONS,
+    SHARED,
     SM2,
-    TOGETHER,
     Belief,
     Candidate,
     Finding,
     Fit,
-    OfAll,
-    OfPreset,
+    ParameterSummary,
+    PresetParameters,
 )
-from srs_eval.advice.parameters import _best, are_my_parameters_good
-from srs_eval.advice.questions import Asked, ask, compare
-from srs_eval.advice.sentences import dots, sureness
+from srs_eval.advice.parameters import _choose_best, assess_parameters
+from srs_eval.advice.questions import QuestionContext, ask, compare
+from srs_eval.advice.sentences import describe_certainty, format_dots
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
 
@@ -37,11 +37,11 @@ SAID_OF = {"optimized", "recency", "defaults", "sm2"}  # candidates that always 
 
 def of_presets(log: ReviewLog) -> list[Finding]:
     found = compare(log, questions=["parameters"])
-    return [each for each in found if isinstance(each.evidence, OfPreset)]
+    return [each for each in found if isinstance(each.evidence, PresetParameters)]
 
 
-def evidence_of(finding: Finding) -> OfPreset:
-    assert isinstance(finding.evidence, OfPreset)
+def evidence_of(finding: Finding) -> PresetParameters:
+    assert isinstance(finding.evidence, PresetParameters)
     return finding.evidence
 
 
@@ -61,24 +61,24 @@ def off(log: ReviewLog) -> list[Finding]:
         ({RECENCY: -0.01, DEFAULTS: 0.005}, False, DEFAULTS),
         ({RECENCY: 0.004, POOLED: 0.0048}, False, RECENCY),  # the button is no work
         ({RECENCY: 0.004, POOLED: 0.0052}, False, POOLED),
-        ({RECENCY: 0.004, POOLED: 0.008, TOGETHER: 0.006}, True, TOGETHER),  # one line for all
-        ({RECENCY: 0.004, POOLED: 0.008, TOGETHER: 0.006}, False, POOLED),
-        ({RECENCY: 0.004, TOGETHER: 0.02}, False, RECENCY),
+        ({RECENCY: 0.004, POOLED: 0.008, SHARED: 0.006}, True, SHARED),  # one line for all
+        ({RECENCY: 0.004, POOLED: 0.008, SHARED: 0.006}, False, POOLED),
+        ({RECENCY: 0.004, SHARED: 0.02}, False, RECENCY),
         ({RECENCY: 0.004, SM2: 0.5, "one for all presets": 0.5}, True, RECENCY),  # are no acts
     ],
 )
 def test_the_act_is_that_with_the_least_expected_loss(
     gains: dict[str, float], can_share: bool, chosen: str
 ) -> None:
-    candidates = [Candidate(NOW)]
+    candidates = [Candidate(CURRENT)]
     candidates += [Candidate(name, belief=Belief(0.7, g, g, g)) for name, g in gains.items()]
-    assert _best(candidates, can_share, 0.001).name == chosen
+    assert _choose_best(candidates, can_share, 0.001).name == chosen
 
 
 def test_what_is_less_likely_to_help_than_the_button_is_not_recommended() -> None:
     button = Candidate(RECENCY, belief=Belief(0.9, 0.004, 0.0, 0.01))
     defaults = Candidate(DEFAULTS, belief=Belief(0.8, 0.02, -0.1, 0.2))
-    assert _best([Candidate(NOW), defaults, button], True, 0.001) is button
+    assert _choose_best([Candidate(CURRENT), defaults, button], True, 0.001) is button
 
 
 def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) -> None:
@@ -90,14 +90,14 @@ def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) ->
     usual, none, large = (
         compare(unset, questions=["parameters"], equivalence=each)[:2] for each in (0.002, 0.0, 0.2)
     )
-    assert any(each.act != KEEP for each in usual)
+    assert any(each.recommendation != KEEP for each in usual)
     for ordinary, least, most in zip(usual, none, large, strict=True):
-        assert most.act == KEEP
+        assert most.recommendation == KEEP
         assert (most.gain, most.parameters) == (0.0, None)
         assert ordinary.gain is not None
-        assert ordinary.act == KEEP or ordinary.gain >= 0.001
+        assert ordinary.recommendation == KEEP or ordinary.gain >= 0.001
         assert least.gain is not None
-        assert least.act != KEEP or least.gain == 0.0
+        assert least.recommendation != KEEP or least.gain == 0.0
 
 
 def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog) -> None:
@@ -107,11 +107,11 @@ def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: Review
         for key, preset in log.presets.items()
     }
     for each, is_stored in ((replace(log, presets=never), False), (log, True)):
-        asked = Asked(each)
+        asked = QuestionContext(each)
         presets = [found for found in ask("parameters", asked) if found.probabilities]
         (fit,) = ask("fit", asked)
         assert isinstance(fit.evidence, Fit)
-        whole = fit.evidence.of("FSRS")[0].log_loss
+        whole = fit.evidence.rivals_of_kind("FSRS")[0].log_loss
         now = [evidence_of(found).candidates[0].log_loss for found in presets]
         reviews = [figure.reviews for figure in now if figure is not None]
         said = " ".join(shown.sentences(fit))
@@ -134,26 +134,26 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
     *each, whole = compare(log, questions=["parameters"])
     assert [finding.subject for finding in each] == ["Preset 0", "Preset 1"]
     for finding in each:
-        assert finding.act in {KEEP, *ACTS.values()}
+        assert finding.recommendation in {KEEP, *RECOMMENDATIONS.values()}
         assert finding.probability is not None
         assert 0.02 <= finding.probability <= 0.98
         assert set(finding.probabilities or ()) >= SAID_OF
-        assert (finding.act == KEEP) == (finding.gain == 0.0)
-        is_worth = finding.act != KEEP and (finding.probability or 0.0) >= LIKELY
+        assert (finding.recommendation == KEEP) == (finding.gain == 0.0)
+        is_worth = finding.recommendation != KEEP and (finding.probability or 0.0) >= LIKELY
         assert (finding.parameters is not None) == is_worth
         evidence = evidence_of(finding)
-        assert (evidence.stored, evidence.known, evidence.fsrs_is_off) == (True, True, False)
-        assert evidence.candidates[0].name == NOW
+        assert (evidence.is_fitted, evidence.is_known, evidence.fsrs_is_off) == (True, True, False)
+        assert evidence.candidates[0].name == CURRENT
         first, basis, *_ = shown.sentences(finding)
-        assert f"({sureness(finding.probability)}, " in first
+        assert f"({describe_certainty(finding.probability)}, " in first
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
         seen = f"{finding.reviews:,} reviews since these were set, which no candidate had seen"
         assert table.title.endswith(seen)
-    assert isinstance(whole.evidence, OfAll)
-    said = {subject: act for act, names in whole.evidence.by_act for subject in names}
-    assert said == {one.subject: one.act if one.parameters else KEEP for one in each}
+    assert isinstance(whole.evidence, ParameterSummary)
+    said = {subject: act for act, names in whole.evidence.by_recommendation for subject in names}
+    assert said == {one.subject: one.recommendation if one.parameters else KEEP for one in each}
     assert whole.parameters is None
 
 
@@ -162,16 +162,16 @@ def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None
     assert off
     for finding in off:
         evidence = evidence_of(finding)
-        assert (evidence.stored, evidence.fsrs_is_off) == (False, True)
+        assert (evidence.is_fitted, evidence.fsrs_is_off) == (False, True)
         now, defaults = (
             next(each for each in evidence.candidates if each.name == name)
-            for name in (NOW, DEFAULTS)
+            for name in (CURRENT, DEFAULTS)
         )
         assert now.log_loss == defaults.log_loss
         assert finding.probabilities is not None
         assert finding.probabilities[DEFAULTS] == 0.0  # they are no change
         said = shown.sentences(finding)
-        assert said[0].startswith("Once FSRS is on: ") == (finding.act != KEEP)
+        assert said[0].startswith("Once FSRS is on: ") == (finding.recommendation != KEEP)
         assert "by optimizing again" not in said[1]
 
 
@@ -181,8 +181,8 @@ def test_to_keep_is_sure_where_a_change_would_gain_next_to_nothing(
     nothing = np.array([], np.int64)
     monkeypatch.setattr(Learner, "stored", lambda *_: fsrs6.DEFAULT)
     monkeypatch.setattr(Learner, "since_optimized", lambda *_: nothing)  # optimized just now
-    (finding, *_) = are_my_parameters_good(learner, [100], {}, {})
-    assert finding.act == KEEP
+    (finding, *_) = assess_parameters(learner, [100], {}, {})
+    assert finding.recommendation == KEEP
     assert finding.gain == 0.0
     assert finding.probability is not None
     assert finding.probability >= 0.95
@@ -232,5 +232,5 @@ def test_of_parameters_of_any_age_something_is_said(log: ReviewLog, modified_s: 
     ],
 )
 def test_how_sure_it_is_in_words_and_dots(probability: float, words: str, drawn: str) -> None:
-    assert sureness(probability) == words
-    assert dots(probability) == drawn
+    assert describe_certainty(probability) == words
+    assert format_dots(probability) == drawn

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.advice import population
-from srs_eval.advice.population import Published, belief, published, refit, standings
+from srs_eval.advice.population import (
+    Published,
+    compute_belief,
+    compute_percentiles,
+    published_prior,
+    refit_prior,
+)
 from srs_eval.stats.intervals import Interval
 from tests.conftest import shared_or_skip
 from tools import experience
@@ -32,8 +38,8 @@ def own(estimate: float, error: float, reviews: int) -> Interval:
 
 
 def test_the_table_is_made_of_the_published_files() -> None:
-    made = experience.table(shared_or_skip("published"))
-    with np.load(population.TABLE) as shipped:
+    made = experience.build_table(shared_or_skip("published"))
+    with np.load(population.POPULATION_FILE) as shipped:
         assert set(shipped.files) == set(made)
         for name in shipped.files:
             assert np.array_equal(shipped[name], made[name]), name
@@ -44,11 +50,11 @@ def test_the_worse_the_own_difference_the_less_likely_a_gain(
     pair: tuple[Published, Published], estimate: float, more: float, error: float, reviews: int
 ) -> None:
     """Within what others saw: one far outside of it is an outlier, which says little."""
-    prior = published(*pair, reviews)
-    reach = population.belief(None, prior)
+    prior = published_prior(*pair, reviews)
+    reach = population.compute_belief(None, prior)
     better = own(max(-reach.high, min(estimate, -reach.low)), error, reviews)
     worse = own(min(better.estimate + more, -reach.low), error, reviews)
-    first, second = belief(better, prior), belief(worse, prior)
+    first, second = compute_belief(better, prior), compute_belief(worse, prior)
     assert second.probability <= first.probability + 1e-9
 
 
@@ -56,7 +62,7 @@ def test_the_worse_the_own_difference_the_less_likely_a_gain(
 def test_no_statement_is_surer_than_98_of_100(
     pair: tuple[Published, Published], estimate: float, error: float, reviews: int
 ) -> None:
-    found = belief(own(estimate, error, reviews), published(*pair, reviews))
+    found = compute_belief(own(estimate, error, reviews), published_prior(*pair, reviews))
     assert 0.02 <= found.probability <= 0.98
     assert found.low <= found.gain + 1e-9
     assert found.gain - 1e-9 <= found.high
@@ -68,26 +74,28 @@ def test_no_statement_is_surer_than_98_of_100(
 def test_without_own_evidence_it_is_the_share_of_those_like_one(
     pair: tuple[Published, Published], reviews: int, nothing: Interval | None
 ) -> None:
-    with np.load(population.TABLE) as table:
+    with np.load(population.POPULATION_FILE) as table:
         size = table["reviews"].astype(float)
         gained = table[pair[0]] < table[pair[1]]
     near = (size > reviews / 1.5) & (size < reviews * 1.5)
     share = gained[near].mean()
-    assert belief(nothing, published(*pair, reviews)).probability == pytest.approx(share, abs=0.06)
+    assert compute_belief(nothing, published_prior(*pair, reviews)).probability == pytest.approx(
+        share, abs=0.06
+    )
 
 
 @pytest.mark.parametrize("reviews", [1, 200, 500_000, 10**9])
 def test_sizes_that_hardly_anybody_has_rest_on_hundreds_of_users_too(reviews: int) -> None:
-    weight = np.exp(published("recency", "defaults", reviews).log_weight)
+    weight = np.exp(published_prior("recency", "defaults", reviews).log_weight)
     assert weight.sum() ** 2 / (weight**2).sum() > 100
 
 
 @pytest.mark.parametrize(("estimate", "surer"), [(-0.01, np.greater), (0.01, np.less)])
 def test_more_reviews_with_the_same_difference_are_surer(estimate: float, surer: np.ufunc) -> None:
     """The error shrinks with the root of the reviews, and so does what may differ in future."""
-    prior = refit(1.0)
+    prior = refit_prior(1.0)
     found = [
-        belief(own(estimate, 0.3 / math.sqrt(reviews), reviews), prior).probability
+        compute_belief(own(estimate, 0.3 / math.sqrt(reviews), reviews), prior).probability
         for reviews in (200, 1_000, 5_000, 25_000)
     ]
     assert surer(found[1:], found[:-1]).all()
@@ -95,16 +103,16 @@ def test_more_reviews_with_the_same_difference_are_surer(estimate: float, surer:
 
 def test_a_refit_gains_the_more_the_more_reviews_have_grown() -> None:
     growths = (0.0, 0.1, 0.5, 1.0, 4.0)
-    found = [belief(None, refit(growth)) for growth in growths]
+    found = [compute_belief(None, refit_prior(growth)) for growth in growths]
     probabilities = [each.probability for each in found]
     assert probabilities == sorted(set(probabilities))
     assert [each.gain for each in found] == sorted(each.gain for each in found)
     assert probabilities[0] < 0.03  # nothing new has come: it cannot be better
-    assert belief(None, refit(None)) == found[2]
+    assert compute_belief(None, refit_prior(None)) == found[2]
 
 
 def test_the_median_learner_stands_in_the_middle() -> None:
-    with np.load(population.TABLE) as table:
+    with np.load(population.POPULATION_FILE) as table:
         columns = {name: table[name].astype(float) for name in table.files}
     near = (columns["reviews"] > 8_000) & (columns["reviews"] < 12_000)
     auc = columns["auc"][near]
@@ -115,11 +123,11 @@ def test_the_median_learner_stands_in_the_middle() -> None:
         "RMSE(bins)": median["rmse_bins"],
         "AUC": median["auc"],
     }
-    found = standings(figures, median["average"], 10_000)
+    found = compute_percentiles(figures, median["average"], 10_000)
     assert [each.metric for each in found] == list(figures)
     for each in found:
         assert each.share_worse == pytest.approx(0.5, abs=0.1), each.metric
         assert list(each.quantiles) == sorted(each.quantiles)
-    (better,) = standings({"AUC": figures["AUC"] + 0.05}, median["average"], 10_000)
+    (better,) = compute_percentiles({"AUC": figures["AUC"] + 0.05}, median["average"], 10_000)
     assert better.share_worse > 0.6  # the higher, the better
-    assert standings({"LogLoss": None}, 0.3, 10_000) == []
+    assert compute_percentiles({"LogLoss": None}, 0.3, 10_000) == []

@@ -13,14 +13,14 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import Models
+from srs_eval.advice.findings import ModelComparison
 from srs_eval.advice.questions import compare
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.predictions import with_predictions
+from srs_eval.data.readers.predictions import add_predictions
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import RowKind
-from srs_eval.engine.shared import with_file
+from srs_eval.engine.shared import add_predictions_file
 from srs_eval.models import fsrs6
 from tools.simulated import simulate_learner, write_dataset
 
@@ -30,7 +30,7 @@ from tools.simulated import simulate_learner, write_dataset
 def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
     """Those of the defaults, for all reviews in any order."""
     index = np.random.default_rng(4).permutation(len(learner.trials))
-    p = learner.with_parameters(fsrs6.DEFAULT, index)
+    p = learner.predict_with_parameters(fsrs6.DEFAULT, index)
     time_ms = np.round(learner.time_s[index] * 1000).astype(np.int64)
     card = learner.trials.card_id[index]
     names = header.split(",")
@@ -109,7 +109,7 @@ def test_what_a_run_predicted_can_be_compared(log: ReviewLog, tmp_path: Path) ->
         frame = results.predictions()
         frame = frame[frame["configuration"] == next(iter(results))].assign(model="again")
         frame.to_csv(path, index=False)  # with review_th, which is of `rows`
-        given = with_predictions(log, path, lambda name: "").given["again"].p
+        given = add_predictions(log, path, lambda name: "").external_predictions["again"].p
         assert log.entries is not None
         there = np.isfinite(given)
         assert log.entries.time_ms[there].tolist() == sorted(frame["review_id"])
@@ -129,7 +129,7 @@ def test_names_of_predictions_stay_apart(log: ReviewLog, tmp_path: Path) -> None
     for names in (("x" * 45, "x" * 46), ("AVG", "AVG (file)")):
         path.write_text("review_id,p,model\n" + "".join(f"{review},0.5,{each}\n" for each in names))
         with pytest.raises(InputError, match="rename one of them"):
-            with_file(log, path)
+            add_predictions_file(log, path)
 
 
 def test_cards_may_share_a_time(log: ReviewLog, tmp_path: Path) -> None:
@@ -143,15 +143,15 @@ def test_cards_may_share_a_time(log: ReviewLog, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     pairs = "".join(f"{card_id[k]},{time_ms[k]},0.{k + 5}\n" for k in (0, 1))
     path.write_text("card_id,time_ms,p\n" + pairs)
-    assert with_file(both, path).given["mine"].p[:3].tolist() == pytest.approx(
-        [0.5, 0.6, np.nan], nan_ok=True
-    )
+    assert add_predictions_file(both, path).external_predictions["mine"].p[
+        :3
+    ].tolist() == pytest.approx([0.5, 0.6, np.nan], nan_ok=True)
     path.write_text("card_id,time_ms,p\n" + pairs + pairs)
     with pytest.raises(InputError, match="twice"):
-        with_file(both, path)
+        add_predictions_file(both, path)
     path.write_text(f"review_id,p\n{time_ms[0]},0.5\n")
     with pytest.raises(InputError, match="by card_id and time_ms"):
-        with_file(both, path)
+        add_predictions_file(both, path)
 
 
 # Logs without presets
@@ -166,7 +166,7 @@ def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     assert read.rows is not None
     said = np.random.default_rng(8).uniform(0.7, 0.99, len(read.rows))
     said[::50] = np.nan
-    return replace(read, user=None, predictions={"SuperMemo SM-15": said})
+    return replace(read, user=None, source_predictions={"SuperMemo SM-15": said})
 
 
 def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewLog) -> None:
@@ -174,11 +174,14 @@ def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewL
     assert [first.question, answer.question] == ["parameters", "models"]
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
-    said = supermemo.predictions["SuperMemo SM-15"][result.review_th - 1]
+    said = supermemo.source_predictions["SuperMemo SM-15"][result.review_th - 1]
     both = np.isfinite(said)
-    assert isinstance(answer.evidence, Models)
-    assert answer.evidence.left_out == np.count_nonzero(~both)
-    assert f"Left out: {answer.evidence.left_out} held-out reviews" in shown.sentences(answer)[-1]
+    assert isinstance(answer.evidence, ModelComparison)
+    assert answer.evidence.excluded_reviews == np.count_nonzero(~both)
+    assert (
+        f"Left out: {answer.evidence.excluded_reviews} held-out reviews"
+        in shown.sentences(answer)[-1]
+    )
     for name, p in (("optimized", result.p), ("SuperMemo SM-15", said)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
@@ -207,7 +210,7 @@ def test_numbers_of_reviews_are_those_of_the_whole_file(
 ) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("review_th,p\n1,0.5\n")
-    narrowed = replace(supermemo, is_narrowed=True)
+    narrowed = replace(supermemo, is_subset=True)
     with pytest.raises(InputError, match="leave out --deck and --preset"):
         compare(narrowed, predictions=path)
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from srs_eval.advice import parameters, pooling, shown, split
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import ALONE, POOLED, RECENCY, TOGETHER
+from srs_eval.advice.findings import POOLED, RECENCY, SEPARATE, SHARED
 from srs_eval.advice.questions import compare
-from srs_eval.advice.sentences import of_100
-from srs_eval.advice.shown.parameters import named
+from srs_eval.advice.sentences import format_certainty
+from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
-from srs_eval.data.rows import only_preset
-from srs_eval.data.trials import recency_weights
+from srs_eval.data.rows import select_presets
+from srs_eval.data.trials import compute_recency_weights
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Context
@@ -41,15 +41,15 @@ def test_splitting_has_to_prove_itself(
     learner: Learner, estimate: float, half: float, reviews: int, decision: str
 ) -> None:
     difference = Interval(estimate, half, reviews, 300, ((half / 1.968, 299),))
-    assert split._decided(learner, {"split": difference}) == {"split": decision}
+    assert split._decide_sharing(learner, {"split": difference}) == {"split": decision}
 
 
 def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     answer = compare(log, questions=["split"])[0]
-    assert answer.act in ("keep shared", "pooled")  # never: split
+    assert answer.recommendation in ("keep shared", "pooled")  # never: split
     assert answer.probability is not None
     assert 0.5 < answer.probability <= 0.98
-    assert f"({of_100(answer.probability)})" in shown.sentences(answer)[0]
+    assert f"({format_certainty(answer.probability)})" in shown.sentences(answer)[0]
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all", "all"]
 
@@ -61,11 +61,11 @@ def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) ->
     first, *_ = shown.tables(found["parameters"])
     loss = {row["candidate"]: row["log loss"] for row in first.records()}
     rows = {row["parameters"]: row for row in shown.tables(found["split"])[0].records()[:2]}
-    apart = loss[named(POOLED)] - loss[named(TOGETHER)]
+    apart = loss[candidate_name(POOLED)] - loss[candidate_name(SHARED)]
     assert apart == pytest.approx(rows["pooled"]["minus shared"])
-    assert found["split"].act == "keep shared"
+    assert found["split"].recommendation == "keep shared"
     assert found["split"].parameters == pytest.approx(
-        pooling.fitted(learner.trials, np.arange(len(learner.trials)))
+        pooling.fit_one_group(learner.trials, np.arange(len(learner.trials)))
     )
     assert "one set of parameters is enough" in " ".join(shown.sentences(found["split"]))
 
@@ -90,31 +90,33 @@ def test_in_doubt_presets_get_pooled_parameters(
         "split": Interval(separate, 2 * error, errors=((error, 60),)),
         "pooled": Interval(-0.015, 0.004),
     }
-    assert split.recommended(overall, dict(zip(overall, decisions, strict=True))) == act
+    assert split.choose_sharing(overall, dict(zip(overall, decisions, strict=True))) == act
 
 
 def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
     """With all cards in one preset there is no difference, whatever the training's chances."""
     trials = replace(learner.trials, partition=np.full(len(learner.trials), 100))
     one = Learner(learner.log, learner.session, trials, learner.context)
-    alone, together = one.held_out_losses(ALONE), one.held_out_losses(TOGETHER)
+    alone, together = one.held_out_losses(SEPARATE), one.held_out_losses(SHARED)
     np.testing.assert_array_equal(alone, together)
-    overall, decisions = split.over_all_presets(learner)
-    change = learner.held_out_losses(ALONE) - learner.held_out_losses(TOGETHER)
+    overall, decisions = split.compare_over_all_presets(learner)
+    change = learner.held_out_losses(SEPARATE) - learner.held_out_losses(SHARED)
     assert overall["split"].estimate == pytest.approx(change.mean(), abs=1e-15)
     assert decisions["split"] != "split"
 
 
 def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> None:
-    found = split._parameters_on_reviews(learner, [100, 101])
+    found = split._compare_across_presets(learner, [100, 101])
     index = learner.trials.test_index
     mine = learner.trials.partition[index] == 101
     other = np.empty(len(learner.trials))
     for fold in learner.trials.folds:
         hers = fold.train[learner.trials.partition[fold.train] == 100]
-        other[fold.test] = learner.with_parameters(pooling.fitted(learner.trials, hers), fold.test)
+        other[fold.test] = learner.predict_with_parameters(
+            pooling.fit_one_group(learner.trials, hers), fold.test
+        )
     losses = learner.losses(other[index], index)[mine]
-    own = learner.held_out_losses(ALONE)[mine]
+    own = learner.held_out_losses(SEPARATE)[mine]
     assert found[100, 101].estimate == pytest.approx((losses - own).mean(), abs=1e-12)
     assert set(found) == {(100, 101), (101, 100)}
 
@@ -125,39 +127,39 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 
     near, far = difference(0.001), difference(0.02)
     pairs = {(a, b): near for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
-    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
+    assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
     pairs[1, 3] = far  # one direction is enough
-    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
+    assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
     pairs[2, 1] = far
-    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2, 3]]
+    assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1], [2, 3]]
     pairs = dict.fromkeys(pairs, far)
-    assert split._proposed_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
+    assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
 
 
 def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
-    answer = compare(only_preset(log, "Preset 0"), questions=["split"])[0]
-    assert answer.says == "one preset"
+    answer = compare(select_presets(log, "Preset 0"), questions=["split"])[0]
+    assert answer.conclusion == "one preset"
 
 
 def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
     """Two decks with every other card each: one memory."""
-    one = only_preset(log, "Preset 0")
+    one = select_presets(log, "Preset 0")
     halves = {900 + k: Deck(900 + k, f"Half {k}", 100) for k in (0, 1)}
     cards = replace(one.cards, deck_id=900 + one.cards.card_id % 2)
     learner = Learner.of(replace(one, decks=halves, cards=cards))
-    decks = learner.by_deck(100)
+    decks = learner.split_preset_by_deck(100)
     assert decks is not None
     assert set(decks.groups) == set(halves)
-    assert learner.by_deck(55) is None
+    assert learner.split_preset_by_deck(55) is None
     index = decks.trials.test_index
     whole = np.empty(len(decks.trials))
     for fold in decks.trials.folds:
-        w = pooling.fitted(decks.trials, fold.train)
-        whole[fold.test] = decks.with_parameters(w, fold.test)
-    assert decks.held_out(TOGETHER) == pytest.approx(whole[index], abs=1e-9)
+        w = pooling.fit_one_group(decks.trials, fold.train)
+        whole[fold.test] = decks.predict_with_parameters(w, fold.test)
+    assert decks.held_out_predictions(SHARED) == pytest.approx(whole[index], abs=1e-9)
     answers = compare(learner.log, questions=["split"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
-    assert answers[1].act in ("", "keep shared")  # Anki has no parameters of a deck
+    assert answers[1].recommendation in ("", "keep shared")  # Anki has no parameters of a deck
     assert "decks" in shown.sentences(answers[1])[0]
 
 
@@ -172,10 +174,10 @@ def test_a_search_of_its_own_is_said(log: ReviewLog) -> None:
 # How often
 
 
-@given(st.integers(12, 4_000), st.sampled_from([*parameters._GROWTHS, None]))
+@given(st.integers(12, 4_000), st.sampled_from([*parameters._GROWTH_STEPS, None]))
 def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
     index = np.arange(count) * 3
-    folds = parameters._refits(index, growth)
+    folds = parameters._make_refit_folds(index, growth)
     assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
     for fold in folds:
         assert fold.train[-1] < fold.test[0]
@@ -196,10 +198,10 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     assert list(cost)[-1:] == ["once, then never"]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
-    weights = recency_weights(first)
+    weights = compute_recency_weights(first)
     fitted = fsrs6.fit(learner.trials, index[:first], weights, Context())
-    p = learner.with_parameters(fitted, index[first:])
-    always = learner.predict(RECENCY, parameters._refits(index, 0.02))
+    p = learner.predict_with_parameters(fitted, index[first:])
+    always = learner.predict(RECENCY, parameters._make_refit_folds(index, 0.02))
     by_hand = learner.losses(p, index[first:]) - learner.losses(always, index[first:])
     assert cost["once, then never"].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
@@ -214,8 +216,8 @@ def test_the_first_schedule_that_fails_ends_the_search(
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
     cost |= {"once, then never": open_}
     monkeypatch.setattr(parameters, "_staleness_of", lambda *_: cost)
-    (found,) = parameters.how_often(learner, [100])
-    assert found.act == "every +25 %"
+    (found,) = parameters.assess_optimization_frequency(learner, [100])
+    assert found.recommendation == "every +25 %"
 
 
 def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
@@ -223,5 +225,8 @@ def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
     answers = compare(replace(log, entries=Entries(**columns)), questions=["often"])
-    assert all((answer.act, answer.says) == ("every +10 %", "every +10 %") for answer in answers)
+    assert all(
+        (answer.recommendation, answer.conclusion) == ("every +10 %", "every +10 %")
+        for answer in answers
+    )
     assert shown.line(answers) == "every +10 % of reviews, safe for everybody"

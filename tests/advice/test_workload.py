@@ -15,19 +15,19 @@ from srs_eval.advice.workload.simulator import (
     ORDERS,
     SM2,
     Costs,
-    Deck,
     Memory,
-    Settings,
-    Simulated,
-    _drawn_reviews,
-    draws,
-    fitted,
+    SimulatedDeck,
+    SimulationResult,
+    SimulationSettings,
+    _draw_reviews,
+    draw_memories,
+    fit_memory,
     simulate,
 )
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import anki_sm2
 
 FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
@@ -37,20 +37,24 @@ NONE = np.empty(0, np.int64)
 HABITS = Costs()
 
 
-def deck_of(n: int, due: IntArray | int = 0, *, new: int = 0, states: int = 2) -> Deck:
+def deck_of(n: int, due: IntArray | int = 0, *, new: int = 0, states: int = 2) -> SimulatedDeck:
     """n cards of a stability of 20 days, last reviewed 20 days before they are due."""
     due_day = np.broadcast_to(np.asarray(due, np.int64), n)
     state = np.full((states, n), 20.0)
     state[-1] = np.linspace(3.0, 7.0, n) if n else 5.0
-    return Deck(state, due_day - 20, due_day, new)
+    return SimulatedDeck(state, due_day - 20, due_day, new)
 
 
-def only_new(count: int) -> Deck:
+def only_new(count: int) -> SimulatedDeck:
     return deck_of(0, new=count)
 
 
 def mean_of(
-    scheduler: Memory, deck: Deck, settings: Settings, seeds: int = 20, **more: Memory
+    scheduler: Memory,
+    deck: SimulatedDeck,
+    settings: SimulationSettings,
+    seeds: int = 20,
+    **more: Memory,
 ) -> dict[str, float]:
     runs = [simulate(scheduler, deck, HABITS, settings, seed, **more) for seed in range(seeds)]
     return {
@@ -61,12 +65,12 @@ def mean_of(
     }
 
 
-def same(a: Simulated, b: Simulated) -> bool:
+def same(a: SimulationResult, b: SimulationResult) -> bool:
     return all(np.array_equal(value, vars(b)[name]) for name, value in vars(a).items())
 
 
 def test_the_same_seed_gives_the_same() -> None:
-    deck, settings = deck_of(300, new=300), Settings(days=90)
+    deck, settings = deck_of(300, new=300), SimulationSettings(days=90)
     one, again = (simulate(FSRS6, deck, HABITS, settings, 7) for _ in range(2))
     assert same(one, again)
     assert not same(one, simulate(FSRS6, deck, HABITS, settings, 8))
@@ -79,8 +83,8 @@ def test_the_same_seed_gives_the_same() -> None:
 @pytest.mark.parametrize("memory", EITHER)
 def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> None:
     """Intervals are whole days, so only cards with longer ones come close to it."""
-    deck = deck_of(4000, np.arange(4000) % 60, states=memory.states)
-    settings = Settings(desired_retention=0.85, balanced=False, days=365)
+    deck = deck_of(4000, np.arange(4000) % 60, states=memory.state_size)
+    settings = SimulationSettings(desired_retention=0.85, balanced=False, days=365)
     run = simulate(memory, deck, HABITS, settings, 1)
     late = slice(100, None)
     assert run.recalled[late].sum() / run.reviews[late].sum() == pytest.approx(0.85, abs=0.015)
@@ -88,7 +92,9 @@ def test_what_is_desired_comes_true_where_the_model_is_right(memory: Memory) -> 
 
 def test_more_retention_costs_more_reviews_and_more_is_known() -> None:
     runs = [
-        mean_of(FSRS6, deck_of(500, new=500), Settings(desired_retention=retention), seeds=3)
+        mean_of(
+            FSRS6, deck_of(500, new=500), SimulationSettings(desired_retention=retention), seeds=3
+        )
         for retention in (0.7, 0.8, 0.9, 0.97)
     ]
     for figure in ("reviews", "seconds", "known"):
@@ -99,7 +105,7 @@ def test_more_retention_costs_more_reviews_and_more_is_known() -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_limit_of_reviews_is_kept_and_nothing_is_lost(order: str) -> None:
     deck = deck_of(200)
-    settings = Settings(reviews_a_day=30, days=20, new_a_day=0, order=order)  # type: ignore[arg-type]
+    settings = SimulationSettings(reviews_a_day=30, days=20, new_a_day=0, order=order)  # type: ignore[arg-type]
     run = simulate(FSRS6, deck, HABITS, settings, 3)
     assert run.reviews.max() == 30
     assert run.reviews[:6].tolist() == [30] * 6
@@ -112,7 +118,7 @@ def test_the_order_says_who_comes_first() -> None:
     forgotten = np.arange(200) % 2 == 1
     deck = deck_of(200)
     deck = replace(deck, last_day=np.where(forgotten, -600, -1))
-    one_day = Settings(days=1, reviews_a_day=100, balanced=False)
+    one_day = SimulationSettings(days=1, reviews_a_day=100, balanced=False)
     shares = {
         order: np.mean(
             [
@@ -128,7 +134,7 @@ def test_the_order_says_who_comes_first() -> None:
 
 
 def test_new_cards_keep_their_limit() -> None:
-    settings = Settings(days=30, new_a_day=10)
+    settings = SimulationSettings(days=30, new_a_day=10)
     run = simulate(FSRS6, only_new(95), HABITS, settings, 1)
     assert run.new.tolist() == [10] * 9 + [5] + [0] * 20
     full = replace(settings, reviews_a_day=15, new_ignore_review_limit=False)
@@ -145,7 +151,7 @@ def test_intervals_are_as_long_as_allowed() -> None:
     always = replace(HABITS, review_rating=(0.0, 0.0, 1.0))
     deck = deck_of(50)
     deck = replace(deck, last_day=np.zeros(50, np.int64))  # just seen: all are recalled
-    settings = Settings(days=15, maximum_interval=7)
+    settings = SimulationSettings(days=15, maximum_interval=7)
     run = simulate(FSRS6, deck, always, settings, 1)
     assert run.reviews[0] == run.recalled[0] == 50
     assert run.reviews[1:8].sum() >= 50
@@ -155,7 +161,7 @@ def test_intervals_are_as_long_as_allowed() -> None:
 
 def test_the_balance_evens_out_days() -> None:
     deck = deck_of(0, new=1000)
-    settings = Settings(new_a_day=20, days=200)
+    settings = SimulationSettings(new_a_day=20, days=200)
     even, uneven = (
         simulate(FSRS6, deck, HABITS, replace(settings, balanced=balanced), 2).reviews[60:]
         for balanced in (True, False)
@@ -165,7 +171,7 @@ def test_the_balance_evens_out_days() -> None:
 
 def test_overdue_cards_come_today_as_long_ago_as_they_are() -> None:
     late, on_time = deck_of(2000, -400), deck_of(2000)
-    one_day = Settings(days=1)
+    one_day = SimulationSettings(days=1)
     assert simulate(FSRS6, late, HABITS, one_day, 1).reviews[0] == 2000
     shares = [
         simulate(FSRS6, deck, HABITS, one_day, 1).recalled[0] / 2000 for deck in (late, on_time)
@@ -184,7 +190,7 @@ def test_a_day_costs_what_its_answers_cost() -> None:
         learning_steps=((0.0, 0.0, 1.0, 0.0),) * 3,
         relearning_steps=((0.0, 0.0, 1.0, 0.0),) * 3,
     )
-    settings = Settings(days=1, learning_steps=3, relearning_steps=2)
+    settings = SimulationSettings(days=1, learning_steps=3, relearning_steps=2)
     run = simulate(FSRS6, deck_of(500, new=20), costs, settings, 5)
     failed = run.reviews[0] - run.recalled[0]
     assert failed > 0
@@ -194,7 +200,7 @@ def test_a_day_costs_what_its_answers_cost() -> None:
 
 def test_another_memory_answers_while_the_scheduler_plans() -> None:
     """A memory that is the scheduler's own changes nothing; a worse one brings retention down."""
-    deck, settings = deck_of(500, new=500), Settings(days=365, balanced=False)
+    deck, settings = deck_of(500, new=500), SimulationSettings(days=365, balanced=False)
     both = replace(deck, memory_state=deck.state)
     assert same(
         simulate(FSRS6, deck, HABITS, settings, 1),
@@ -221,7 +227,7 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
 def test_sm2_schedules_as_anki_does(due: int, rating: str, days: list[int]) -> None:
     """A card with an interval of 10 days and an ease of 2.5 that is never forgotten."""
     sure = Memory("FSRS-6", (*FSRS6.parameters[:20], 0.1))
-    deck = Deck(
+    deck = SimulatedDeck(
         state=np.array([[10.0], [2.5]]),
         last_day=np.array([due - 10]),
         due_day=np.array([due]),
@@ -229,43 +235,47 @@ def test_sm2_schedules_as_anki_does(due: int, rating: str, days: list[int]) -> N
     )
     shares = {"hard": (1.0, 0.0, 0.0), "good": (0.0, 1.0, 0.0), "easy": (0.0, 0.0, 1.0)}
     costs = replace(HABITS, review_rating=shares[rating])
-    settings = Settings(desired_retention=0.9, days=99, balanced=False)
+    settings = SimulationSettings(desired_retention=0.9, days=99, balanced=False)
     run = simulate(Memory(SM2, anki_sm2.DEFAULTS), deck, costs, settings, 1, sure)
     assert np.flatnonzero(run.reviews).tolist() == days
 
 
 def test_sm2_begins_again_after_a_lapse() -> None:
-    deck = Deck(np.full((2, 200), 2.5), np.full(200, -100), np.zeros(200, np.int64))
+    deck = SimulatedDeck(np.full((2, 200), 2.5), np.full(200, -100), np.zeros(200, np.int64))
     deck = replace(deck, memory_state=np.array([[1e-2], [9.0]]) * np.ones(200))
-    run = simulate(Memory(SM2, anki_sm2.DEFAULTS), deck, HABITS, Settings(days=2), 1, FSRS6)
+    run = simulate(
+        Memory(SM2, anki_sm2.DEFAULTS), deck, HABITS, SimulationSettings(days=2), 1, FSRS6
+    )
     assert 0 < run.recalled[0] < 200
     assert run.reviews.tolist() == [200, 200 - run.recalled[0]]
 
 
 @pytest.fixture(scope="module")
 def trials(simulated_collection: Path) -> Trials:
-    return Session(srs_eval.load(simulated_collection)).trials(Protocol(short=True))
+    return LearnerSession(srs_eval.load(simulated_collection)).trials(Protocol(short=True))
 
 
 def test_drawn_parameters_spread_around_the_fit(trials: Trials) -> None:
     """The same seed draws the same; fewer reviews leave more room."""
     everything = np.arange(len(trials))
     few = everything[: len(trials) // 8]
-    fit = fitted(trials, everything)
-    some = [np.array(memory.parameters) for memory in draws(trials, everything, 12, seed=1)]
-    again = [np.array(memory.parameters) for memory in draws(trials, everything, 12, seed=1)]
+    fit = fit_memory(trials, everything)
+    some = [np.array(memory.parameters) for memory in draw_memories(trials, everything, 12, seed=1)]
+    again = [
+        np.array(memory.parameters) for memory in draw_memories(trials, everything, 12, seed=1)
+    ]
     np.testing.assert_array_equal(some, again)
     spread = np.std(some, axis=0)
     assert spread.max() > 0
     assert abs(np.mean(some, axis=0)[2] - fit.parameters[2]) < 3 * spread[2] + 1e-3
     # The penalty holds the shape of small fits, but S0 is as uncertain as it is.
-    wide = [memory.parameters[:4] for memory in draws(trials, few, 12, seed=1)]
+    wide = [memory.parameters[:4] for memory in draw_memories(trials, few, 12, seed=1)]
     assert np.median(np.log(wide).std(0) / np.log(np.array(some)[:, :4]).std(0)) > 1
 
 
 def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
     index = np.arange(len(trials))[10:]
-    drawn = _drawn_reviews(np.random.default_rng(1), trials, index)
+    drawn = _draw_reviews(np.random.default_rng(1), trials, index)
     assert np.all(np.diff(drawn) >= 0)
     assert np.all(np.isin(drawn, index))
     days, place = np.unique(trials.day[index], return_inverse=True)
@@ -290,7 +300,7 @@ def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
 def test_new_decks_cost_what_fsrs_rs_says(retention: float, more: dict[str, int]) -> None:
     """Means over 20 seeds, within 2 % (a seed's own noise is about 1 %)."""
     fsrs_rs = pytest.importorskip("fsrs_rs_python", reason="needs fsrs-rs-python")
-    settings = Settings(
+    settings = SimulationSettings(
         desired_retention=retention,
         balanced=False,
         order="difficulty, easiest first",

@@ -11,28 +11,33 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.buttons import cards_by
-from srs_eval.advice.overview import Kept, keep, last
-from srs_eval.advice.questions import MODELS, OF_PRESETS, WRONG, compare, questions_for
+from srs_eval.advice.buttons import preview_typical_cards
+from srs_eval.advice.overview import SavedAnswers, load_answers, save_answers
+from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, default_questions
 from srs_eval.advice.shown import line, sentences, tables
-from srs_eval.advice.shown.habits import _as_anki_writes
+from srs_eval.advice.shown.habits import _format_anki_interval
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     ALL_PRESETS,
     FIGURES,
-    GLANCED,
+    GLANCE_RETENTIONS,
     KNOWN,
     MINUTES,
-    OVER,
+    OVER_BUDGET,
     RECALLED,
     REVIEWS,
-    Question,
     Workload,
-    at_a_glance,
-    document,
+    WorkloadQuestion,
+    estimate_at_a_glance,
     workload,
+    workload_document,
 )
-from srs_eval.advice.workload.today import FEWEST_IN_MONTH, overdue_cards, own_pace, todays_cards
+from srs_eval.advice.workload.today import (
+    MIN_MONTH_REVIEWS,
+    collect_todays_cards,
+    count_overdue,
+    measure_pace,
+)
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
@@ -40,7 +45,7 @@ from srs_eval.models import fsrs6
 from tests.data.anki_files import make_collection, plain_history
 from tools.simulated import simulate_learner, write_collection
 
-QUICK = Question(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
+QUICK = WorkloadQuestion(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +74,13 @@ def said(found: Workload) -> str:
 
 def test_it_gets_known_better(stages: list[Workload]) -> None:
     assert [len(each.draws) for each in stages] == [0, 1, 2, 3, 4, 5]
-    assert [each.drawn for each in stages] == [False] * 5 + [True]
+    assert [each.has_all_draws for each in stages] == [False] * 5 + [True]
     first, last = stages[0], stages[-1]
-    assert np.array_equal(first.first, last.first)
+    assert np.array_equal(first.estimates, last.estimates)
     assert np.shape(last.draws) == (5, len(last.retentions), len(FIGURES))
     assert set(QUICK.retentions) < {*last.retentions, last.desired}
-    assert [each.share for each in stages] == [(1 + done) / 6 for done in range(6)]
-    assert stages[3].doing == "parameters that your reviews allow: 3 of 5"
+    assert [each.progress for each in stages] == [(1 + done) / 6 for done in range(6)]
+    assert stages[3].progress_text == "parameters that your reviews allow: 3 of 5"
     for each in stages:
         assert sentences(each.finding)  # each can be shown
 
@@ -88,19 +93,19 @@ def test_more_retention_costs_more(stages: list[Workload]) -> None:
     assert (low <= median).all()
     assert (median <= high).all()
     assert (high[:, REVIEWS] > low[:, REVIEWS]).all()
-    assert ((median[:, OVER] >= 0) & (median[:, OVER] <= QUICK.days)).all()
+    assert ((median[:, OVER_BUDGET] >= 0) & (median[:, OVER_BUDGET] <= QUICK.days)).all()
 
 
 def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Workload]) -> None:
     question = replace(QUICK, draws=2)
     one, again = (list(workload(log, question=question)) for _ in range(2))
-    assert document(one[-1]) == document(again[-1])
+    assert workload_document(one[-1]) == workload_document(again[-1])
     assert np.array_equal(one[2].draws, stages[2].draws)  # the first ones of more
 
 
 def test_a_notebook_can_ask(log: ReviewLog, stages: list[Workload]) -> None:
     first = next(srs_eval.workload(log, question=QUICK))
-    assert np.array_equal(first.first, stages[0].first)
+    assert np.array_equal(first.estimates, stages[0].estimates)
 
 
 def test_it_can_be_ended_early(log: ReviewLog) -> None:
@@ -123,14 +128,14 @@ def test_new_cards_are_those_that_there_are(log: ReviewLog, stages: list[Workloa
     for found in (many, more):
         known = found.figures[:, KNOWN]
         assert (few.figures[:, KNOWN] < known).all()
-        assert (known <= found.learned + found.unseen).all()
-        assert f"and {found.unseen} new ones; " in said(found)
+        assert (known <= found.learned_cards + found.unseen_cards).all()
+        assert f"and {found.unseen_cards} new ones; " in said(found)
     assert "and 3 new ones a day until the 179 there are have" in said(
-        replace(stages[0], unseen=179)
+        replace(stages[0], unseen_cards=179)
     )
-    assert "and 3 new ones a day; " in said(replace(stages[0], unseen=180))
+    assert "and 3 new ones a day; " in said(replace(stages[0], unseen_cards=180))
     assert "no new ones" in said(few)
-    assert "no new ones" in said(replace(stages[0], unseen=0))
+    assert "no new ones" in said(replace(stages[0], unseen_cards=0))
 
 
 @pytest.mark.parametrize("is_off", [False, True])
@@ -140,11 +145,11 @@ def test_todays_schedule_is_said_of_the_same_cards(
     """Of who has not turned FSRS on, SM-2's: it is what they would ask before they do."""
     question = replace(QUICK, draws=1, new_a_day=500, budget=None)
     found = list(workload(off if is_off else log, question=question))[-1]
-    assert found.is_off == is_off
-    now = found.as_now
+    assert found.is_fsrs_off == is_off
+    now = found.current_figures
     assert now is not None
     assert found.figures[found.at(0.75), REVIEWS] < now[REVIEWS] < 2 * found.figures[-1, REVIEWS]
-    assert found.learned < now[KNOWN] < found.learned + found.unseen
+    assert found.learned_cards < now[KNOWN] < found.learned_cards + found.unseen_cards
     stated, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
     says = f"If {schedule} go{'es' * is_off} on, they take {now[MINUTES]:.0f} minutes and {stated}"
@@ -153,7 +158,7 @@ def test_todays_schedule_is_said_of_the_same_cards(
     row = tables(found.finding)[0].rows[-1]
     assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", stated)
     assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
-    made = document(found)
+    made = workload_document(found)
     assert made["now"]["reviews"] == now[REVIEWS]
     assert made["schedule"] == schedule
 
@@ -161,9 +166,9 @@ def test_todays_schedule_is_said_of_the_same_cards(
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
     """At once and once ranges are known, and whatever retentions are asked about."""
     for each in (log, off):
-        first, glance = at_a_glance(each)
-        *_, found = workload(each, question=Question(retentions=(0.7, *GLANCED)))
-        assert found.glance == glance
+        first, glance = estimate_at_a_glance(each)
+        *_, found = workload(each, question=WorkloadQuestion(retentions=(0.7, *GLANCE_RETENTIONS)))
+        assert found.glance_finding == glance
         rows = {row[0]: row for row in tables(glance)[0].rows}
         begun = {row[0]: row for row in tables(first)[0].rows}
         assert {*rows} >= {"0.80", "0.85", "0.90", "0.95"}
@@ -174,22 +179,24 @@ def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -
 
 def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> None:
     for found in (stages[0], stages[-1]):
-        keep("file", Kept((found.glance,), "these reviews", 4_000, 1.0), tmp_path)
-        kept = last("file", tmp_path)
+        save_answers(
+            "file", SavedAnswers((found.glance_finding,), "these reviews", 4_000, 1.0), tmp_path
+        )
+        kept = load_answers("file", tmp_path)
         assert kept is not None
-        assert kept.findings == (found.glance,)
+        assert kept.findings == (found.glance_finding,)
 
 
 def test_overdue_cards_are_said_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
     """The same cards and minutes as under "Anything wrong?"."""
     later = next(workload(log, question=replace(QUICK, after=30)))
     assert later.overdue.cards > stages[0].overdue.cards
-    assert later.learned == stages[0].learned
+    assert later.learned_cards == stages[0].learned_cards
     cards, minutes = later.overdue.cards, later.overdue.minutes
     says = f"{cards:,} cards overdue: {minutes:.0f} minutes after 30 days without a review."
     assert says in said(later)
-    assert document(later)["overdue_minutes"] == minutes
-    assert stages[0].overdue == overdue_cards(log)
+    assert workload_document(later)["overdue_minutes"] == minutes
+    assert stages[0].overdue == count_overdue(log)
 
 
 def test_few_reviews_are_said_in_a_sentence(
@@ -200,10 +207,10 @@ def test_few_reviews_are_said_in_a_sentence(
     few = srs_eval.load(path)
     with pytest.raises(NotEnoughData, match="can be told from 1,000 on"):
         workload(few)
-    (glance,) = at_a_glance(few)
+    (glance,) = estimate_at_a_glance(few)
     assert glance.missing is not None
     assert glance.reviews + (glance.missing.reviews or 0) == 1_000
-    assert (glance.says, tables(glance)) == ("can't tell", ())
+    assert (glance.conclusion, tables(glance)) == ("can't tell", ())
     text = line([glance])
     assert "what it costs can be told from 1,000 on" in text
     assert "at 90 %" not in text
@@ -216,8 +223,8 @@ def test_few_reviews_are_said_in_a_sentence(
 
 def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
     """Presets are not evaluated; the models are, on the benchmark's rows, as the app does."""
-    assert questions_for(suspended) == (OF_PRESETS, MODELS, WRONG)
-    assert {each.question for each in compare(suspended)} == {OF_PRESETS, MODELS, WRONG}
+    assert default_questions(suspended) == (PARAMETERS, MODELS, CHECKS)
+    assert {each.question for each in compare(suspended)} == {PARAMETERS, MODELS, CHECKS}
     with pytest.raises(NotEnoughData, match="all your cards are suspended"):
         workload(suspended)
 
@@ -239,19 +246,19 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
 
 
 def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
-    same = replace(stages[-1], as_now=None)
-    assert [row[1] for row in tables(same.glance)[0].rows].count("now") == 1
+    same = replace(stages[-1], current_figures=None)
+    assert [row[1] for row in tables(same.glance_finding)[0].rows].count("now") == 1
     assert "go on" not in said(same)
-    optimized = document(same)["retentions"][same.at(same.desired)]["estimate"]
-    assert document(same)["now"] == optimized
-    assert document(stages[-1])["now"] != optimized
+    optimized = workload_document(same)["retentions"][same.at(same.desired)]["estimate"]
+    assert workload_document(same)["now"] == optimized
+    assert workload_document(stages[-1])["now"] != optimized
 
 
 def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
     for each in stages[:5]:
         stated = each.finding
         assert sentences(stated)[-1].startswith("Ranges come with the last of 5 ")
-        assert stated.says == "see figures"
+        assert stated.conclusion == "see figures"
         assert "(" not in "".join(str(cell) for row in tables(stated)[0].rows for cell in row)
     assert "(" in sentences(stages[5].finding)[0]
 
@@ -260,11 +267,11 @@ def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Wor
     assert log.entries is not None
     assert log.day_grid is not None
     group = next(key for key in log.presets if log.presets[key].name == stages[0].presets[0][0])
-    per_day, done_a_day, minutes, days = own_pace(log, group)
+    per_day, done_a_day, minutes, days = measure_pace(log, group)
     assert days == 90
     usual = next(workload(log, str(group), replace(QUICK, new_a_day=None)))
     assert usual.new_a_day == round(per_day)
-    assert (usual.done_a_day, usual.pace_days) == (round(done_a_day), days)
+    assert (usual.recent_reviews_a_day, usual.pace_days) == (round(done_a_day), days)
     lately = (
         f"In the last 90 days you took {minutes:.1f} minutes and did {done_a_day:.0f} reviews a"
     )
@@ -280,9 +287,9 @@ def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Wor
     spent = columns["duration_ms"][mine & (columns["rating"] > 0)].sum() / 60_000
     assert round(done / 30) > 0
     assert round(len(begun) / 30) > round(len(begun) / 90)
-    young = replace(log, entries=Entries(**columns), predictions={})
-    assert own_pace(young, group)[1:] == (done / 30, pytest.approx(spent / 30), 30)
-    assert round(own_pace(young, group)[0]) == round(len(begun) / 30)
+    young = replace(log, entries=Entries(**columns), source_predictions={})
+    assert measure_pace(young, group)[1:] == (done / 30, pytest.approx(spent / 30), 30)
+    assert round(measure_pace(young, group)[0]) == round(len(begun) / 30)
 
 
 def test_the_cards_of_all_presets_are_summed(log: ReviewLog) -> None:
@@ -293,8 +300,8 @@ def test_the_cards_of_all_presets_are_summed(log: ReviewLog) -> None:
     assert len(each) == 2
     assert both.preset == ALL_PRESETS
     assert {part.preset: part.desired for part in each} == dict(both.presets)
-    assert both.learned == sum(part.learned for part in each)
-    assert both.unseen == sum(part.unseen for part in each)
+    assert both.learned_cards == sum(part.learned_cards for part in each)
+    assert both.unseen_cards == sum(part.unseen_cards for part in each)
     assert both.overdue.cards == sum(part.overdue.cards for part in each)
     for figure in (REVIEWS, MINUTES, KNOWN):
         summed = sum(part.figures[part.at(0.85), figure] for part in each)
@@ -316,9 +323,9 @@ def test_parameters_of_ones_own_stand_in_for_those_in_force(
     forgetful = [value / 4 if k < 4 else value for k, value in enumerate(fsrs6.DEFAULT)]
     for each in (log, off):
         found = next(workload(each, question=QUICK, parameters=forgetful))
-        assert found.as_now is not None
-        assert stages[0].as_now is not None
-        assert found.as_now[REVIEWS] > stages[0].as_now[REVIEWS]
+        assert found.current_figures is not None
+        assert stages[0].current_figures is not None
+        assert found.current_figures[REVIEWS] > stages[0].current_figures[REVIEWS]
         assert "If the parameters given go on, they take" in said(found)
     with pytest.raises(InputError, match="17, 19 or 21"):
         next(workload(log, question=QUICK, parameters=forgetful[:5]))
@@ -334,13 +341,13 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{each:.2f}" for each in last.retentions]
     # A retention that no month came near is marked as the model's guess.
-    assert last.seen is not None
-    low, high = last.seen
+    assert last.observed_retentions is not None
+    low, high = last.observed_retentions
     assert f"{100 * low:.0f} to {100 * high:.0f} % recalled" in said(last)
     marks = {float(str(row[0])): "?" in str(row[1]) for row in curve}
     assert marks == {each: not low <= each <= high for each in marks}
-    never = replace(last, seen=None)
-    assert f"No month had {FEWEST_IN_MONTH} reviews" in said(never)
+    never = replace(last, observed_retentions=None)
+    assert f"No month had {MIN_MONTH_REVIEWS} reviews" in said(never)
 
 
 @pytest.mark.parametrize(
@@ -377,11 +384,11 @@ def test_what_cannot_be_answered_is_refused(log: ReviewLog, tmp_path: Path) -> N
 
 def test_buttons_are_ankis(log: ReviewLog) -> None:
     group = next(key for key in log.presets if (log.preset_of(log.cards.deck_id) == key).any())
-    today = todays_cards(log, group)
+    today = collect_todays_cards(log, group)
     steps = Preset(1, "P", learning_steps=(1.0, 10.0), relearning_steps=(10.0,))
 
     def shown(preset: Preset, retention: float) -> dict[str, tuple[float, ...]]:
-        cards = cards_by(fsrs6.DEFAULT, today, preset, retention)
+        cards = preview_typical_cards(fsrs6.DEFAULT, today, preset, retention)
         return {each.kind: each.seconds for each in cards}
 
     lines = shown(steps, 0.9)
@@ -412,17 +419,17 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
     ],
 )
 def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
-    assert _as_anki_writes(seconds) == words
+    assert _format_anki_interval(seconds) == words
 
 
 # The command line
 
 
-def question_with_draws(count: int) -> type[Question]:
+def question_with_draws(count: int) -> type[WorkloadQuestion]:
     """The class of questions, with few draws by default."""
 
     @dataclass(frozen=True)
-    class Quick(Question):
+    class Quick(WorkloadQuestion):
         draws: int = count
 
     return Quick
@@ -434,7 +441,7 @@ def test_the_command_answers(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(estimate, "Question", question_with_draws(3))
+    monkeypatch.setattr(estimate, "WorkloadQuestion", question_with_draws(3))
     target = tmp_path / "workload.json"
     status = main(
         [
@@ -458,7 +465,7 @@ def test_the_command_answers(
 def test_the_command_answers_where_fsrs_is_off(
     off: ReviewLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(estimate, "Question", question_with_draws(2))
+    monkeypatch.setattr(estimate, "WorkloadQuestion", question_with_draws(2))
     monkeypatch.setattr("srs_eval.cli.options.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -16,15 +16,22 @@ import pytest
 
 from srs_eval import load
 from srs_eval.advice.workload import simulator
-from srs_eval.advice.workload.simulator import MODELS, SM2, Costs, Memory, Settings, simulate
-from srs_eval.advice.workload.simulator import Deck as SimulatedDeck
+from srs_eval.advice.workload.simulator import (
+    MODELS,
+    SM2,
+    Costs,
+    Memory,
+    SimulationSettings,
+    simulate,
+)
+from srs_eval.advice.workload.simulator import SimulatedDeck as SimulatedDeck
 from srs_eval.advice.workload.today import (
-    Histories,
-    Today,
-    costs_of,
-    deck_of,
-    memory_state,
-    todays_cards,
+    CardHistories,
+    TodaysCards,
+    collect_todays_cards,
+    compute_memory_state,
+    estimate_costs,
+    make_deck,
 )
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -40,11 +47,11 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Schedule,
 )
-from srs_eval.data.rows import only_preset
+from srs_eval.data.rows import select_presets
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
-from srs_eval.models.configurations import resolve
-from srs_eval.models.own_parameters import as_anki_runs
+from srs_eval.engine.session import LearnerSession
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.own_parameters import normalize_as_anki
 from srs_eval.training.hyperparameters import Context
 from tests.advice import anki_simulator
 from tests.conftest import shared_or_skip
@@ -107,7 +114,7 @@ def test_costs_are_drawn_to_the_defaults_by_what_was_seen() -> None:
     learned = [(50 * DAY_S + k, k, 1, 0, 30_000) for k in range(10)]
     step = [(50 * DAY_S + 600 + k, k, 3, 0, 10_000) for k in range(10)]
     passed = [(59 * DAY_S + k, k, 4, 1, 5_000) for k in range(10)]
-    costs = costs_of(log_of([*learned, *step, *passed]), np.arange(10))
+    costs = estimate_costs(log_of([*learned, *step, *passed]), np.arange(10))
     usual = Costs()
     share = 10 / 60
     assert costs.first_rating[0] == pytest.approx(share + (1 - share) * usual.first_rating[0])
@@ -132,12 +139,12 @@ def test_long_answers_other_cards_and_other_days_do_not_count() -> None:
         (51 * DAY_S, 1, 4, 0, 8_000),  # follows nothing on its day
         (51 * DAY_S + 1, 2, 1, 0, 9_000),
     ]
-    one, both = (costs_of(log_of(entries), np.array(cards)) for cards in ([1], [2, 1]))
+    one, both = (estimate_costs(log_of(entries), np.array(cards)) for cards in ([1], [2, 1]))
     usual = Costs()
     assert one.first_rating[0] == pytest.approx((1 - 2 / 52) * usual.first_rating[0])
     assert both.first_rating[0] > one.first_rating[0]
-    assert one.learning_steps == costs_of(log_of(entries[1:2]), np.array([1])).learning_steps
-    assert costs_of(log_of(entries), np.array([7])) == Costs()
+    assert one.learning_steps == estimate_costs(log_of(entries[1:2]), np.array([1])).learning_steps
+    assert estimate_costs(log_of(entries), np.array([7])) == Costs()
 
 
 # Today's cards
@@ -148,16 +155,16 @@ def test_what_is_suspended_new_or_of_other_presets_is_not_learned() -> None:
         [(90 * DAY_S, 1, 3, 1, 5000)],
         schedule_of(kind=[2, 2, 0, 0, 1], queue=[2, -1, 0, -1, 1], due_day=[5, 0, 0, 0, 0]),
     )
-    today = todays_cards(log, 1)
+    today = collect_todays_cards(log, 1)
     assert today.card_id.tolist() == [1, 5]
     assert today.new == 1
-    assert today.waits.tolist() == [False, True]
+    assert today.in_steps.tolist() == [False, True]
     with pytest.raises(InputError, match="no workload"):
-        todays_cards(log, 2)
+        collect_todays_cards(log, 2)
     with pytest.raises(InputError, match="all suspended"):
-        todays_cards(replace(log, schedule=schedule_of(queue=[-1])), 1)
+        collect_todays_cards(replace(log, schedule=schedule_of(queue=[-1])), 1)
     with pytest.raises(InputError, match="give a collection or a package"):
-        todays_cards(replace(log, schedule=None), 1)
+        collect_todays_cards(replace(log, schedule=None), 1)
 
 
 def test_states_by_history_are_the_models_own() -> None:
@@ -172,8 +179,8 @@ def test_states_by_history_are_the_models_own() -> None:
         entries,
         schedule_of(stability=[7.0, 8.0, math.nan], difficulty=[5.0, 6.0, math.nan]),
     )
-    today = todays_cards(log, 1)
-    deck = deck_of(today, FSRS6, "history")
+    today = collect_todays_cards(log, 1)
+    deck = make_deck(today, FSRS6, "history")
     model, w = FSRS6.recurrent, FSRS6.values
     state = model.first(3.0, w)
     assert model.same_day is not None
@@ -184,7 +191,7 @@ def test_states_by_history_are_the_models_own() -> None:
     assert deck.state[:, 1] == pytest.approx([8.0, 6.0])
     assert deck.state[0, 2] == pytest.approx(10.0)  # R is 0.9 after the interval
     assert deck.last_day[0] == -3
-    stored = deck_of(today, FSRS6, "stored")
+    stored = make_deck(today, FSRS6, "stored")
     assert stored.state[:, 0] == pytest.approx([7.0, 5.0])
     assert stored.last_day[0] == -10
 
@@ -192,7 +199,7 @@ def test_states_by_history_are_the_models_own() -> None:
 # Memories follow histories
 
 
-def today_of(trials: Trials, index: IntArray) -> Today:
+def today_of(trials: Trials, index: IntArray) -> TodaysCards:
     """A card for each trial, with the history before it, last seen as long ago as the trial has."""
     length = trials.sequence_length[index]
     order = np.argsort(-length, kind="stable")
@@ -204,17 +211,17 @@ def today_of(trials: Trials, index: IntArray) -> Today:
     n = len(index)
     nothing = np.zeros(n, np.int64)
     delta_t = trials.history_delta_t[row].astype(np.float64)
-    return Today(
+    return TodaysCards(
         card_id=np.arange(n),
         due_day=nothing + 9,
         interval=nothing + 10,
         ease=np.full(n, 2.5),
         stored=np.full((2, n), np.nan),
         stored_fsrs7=np.full((2, n), np.nan),
-        waits=nothing > 0,
-        histories=Histories(
+        in_steps=nothing > 0,
+        histories=CardHistories(
             card=order,
-            first=begins,
+            round_start=begins,
             rating=trials.history_rating[row].astype(np.float64),
             days=delta_t,
             fraction=delta_t,
@@ -236,8 +243,8 @@ def test_a_memory_is_the_model_that_is_evaluated(
     model: str, configuration: str, simulated_collection: Path
 ) -> None:
     """Followed through a card's history, it recalls the card as the engine predicts it."""
-    session = Session(load(simulated_collection))
-    (resolved,) = resolve(configuration, Protocol(rows="anki"))
+    session = LearnerSession(load(simulated_collection))
+    (resolved,) = resolve_configurations(configuration, Protocol(rows="anki"))
     trials = session.trials(resolved.protocol)
     assert resolved.model.fit is not None
     everything = np.arange(len(trials))
@@ -249,8 +256,8 @@ def test_a_memory_is_the_model_that_is_evaluated(
     assert resolved.model.predict is not None
     expected = resolved.model.predict(trials, fitted, index, Context())
     since = trials.delta_t
-    state = memory_state(today_of(trials, index), memory)
-    never_due = Settings(days=1)
+    state = compute_memory_state(today_of(trials, index), memory)
+    never_due = SimulationSettings(days=1)
     for k, place in enumerate(index.tolist()):
         deck = SimulatedDeck(
             state=np.ones((2, 1)),
@@ -266,7 +273,7 @@ def test_a_memory_is_the_model_that_is_evaluated(
 def test_a_card_without_a_history_has_a_state(model: str) -> None:
     """What ease and interval say; as SM-2 has cards, these are all there is to them."""
     log = log_of([(90 * DAY_S, 1, 3, 0, 5000)], schedule_of(interval=[3, 3]))
-    state = memory_state(todays_cards(log, 1), Memory(model, MODELS[model].default))
+    state = compute_memory_state(collect_todays_cards(log, 1), Memory(model, MODELS[model].default))
     assert np.isfinite(state).all()
     assert np.array_equal(state[:, 0], state[:, 1]) == (model == SM2)
 
@@ -278,12 +285,12 @@ def test_fsrs7_starts_from_its_own_stabilities_where_they_are_stored() -> None:
         internal_stability=[30.0, math.nan, 30.0],
         fast_stability=[20.0, 20.0, math.nan],  # the last one is FSRS-6's
     )
-    today = todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
-    state = memory_state(today, Memory("FSRS-7", MODELS["FSRS-7"].default), "stored")
+    today = collect_todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    state = compute_memory_state(today, Memory("FSRS-7", MODELS["FSRS-7"].default), "stored")
     assert state[:, 0].tolist() == [30.0, 20.0, 7.0]
     recalled = MODELS["FSRS-7"].recall(50.0, tuple(state), MODELS["FSRS-7"].default)
     assert recalled[1:] == pytest.approx([0.9, 0.9], abs=1e-9)
-    six = memory_state(today, Memory("FSRS-6", MODELS["FSRS-6"].default), "stored")
+    six = compute_memory_state(today, Memory("FSRS-6", MODELS["FSRS-6"].default), "stored")
     assert six[0].tolist() == [50.0, 50.0, 50.0]
 
 
@@ -296,16 +303,16 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
     schedule = schedule_of(
         interval=[1, 30, 100], stability=[math.nan, math.nan, 50.0], difficulty=[0.0, 0.0, 7.0]
     )
-    today = todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    today = collect_todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
     today = replace(today, historical_retention=retention)
-    state = memory_state(today, Memory("FSRS-7", w), "stored")
+    state = compute_memory_state(today, Memory("FSRS-7", w), "stored")
     t = np.array([1.0, 30.0, 50.0])
     expected = [retention, retention, 0.9]  # what Anki stores is the time until R is 0.9
     assert MODELS["FSRS-7"].recall(t, tuple(state), w) == pytest.approx(expected, abs=1e-9)
     assert state[1] == pytest.approx(0.8 * state[0])
     assert state[2].tolist() == [5.0, 5.0, 7.0]
     own = np.array([[math.nan, math.nan, 60.0], [math.nan, math.nan, 9.0]])
-    forks = memory_state(replace(today, stored_fsrs7=own), Memory("FSRS-7", w), "stored")
+    forks = compute_memory_state(replace(today, stored_fsrs7=own), Memory("FSRS-7", w), "stored")
     assert forks[:, 2].tolist() == [60.0, 9.0, 7.0]
     assert np.array_equal(forks[:, :2], state[:, :2])
 
@@ -339,14 +346,21 @@ def test_a_collections_schedule_is_read(tmp_path: Path) -> None:
     assert grid is not None
     # The collection's first day is 0; the last reviews are on day 6 after it.
     last = plain_history(6)[-1][0]
-    assert grid.number == (last - START_MS) // DAY_MS + 1
-    assert schedule.due_day.tolist() == [30 - grid.number, 20 - grid.number, 0, 3, 0, 0]
+    assert grid.anki_day_number == (last - START_MS) // DAY_MS + 1
+    assert schedule.due_day.tolist() == [
+        30 - grid.anki_day_number,
+        20 - grid.anki_day_number,
+        0,
+        3,
+        0,
+        0,
+    ]
     assert schedule.stability[0] == 12.5
     assert schedule.difficulty[0] == 4.25
     assert np.isnan(schedule.stability[1:]).all()
     assert schedule.kind.tolist() == [2, 2, 1, 1, 0, 0]
     assert (schedule.interval >= 0).all()
-    assert len(only_preset(log, "Own").schedule.card_id) == 5  # type: ignore[union-attr]
+    assert len(select_presets(log, "Own").schedule.card_id) == 5  # type: ignore[union-attr]
 
 
 def test_limits_of_a_preset_are_read(tmp_path: Path) -> None:
@@ -373,13 +387,13 @@ def fixture_log() -> ReviewLog:
     return load(shared_or_skip("anki", "fixtures", "collection.anki2"))
 
 
-def fixture_preset(name: str) -> tuple[Preset, Memory, Costs, Today]:
+def fixture_preset(name: str) -> tuple[Preset, Memory, Costs, TodaysCards]:
     log = fixture_log()
     preset = next(preset for preset in log.presets.values() if preset.name == name)
     mine = log.preset_of(log.deck_of(log.cards.card_id)) == preset.id
-    costs = costs_of(log, log.cards.card_id[mine & ~log.cards.suspended])
-    memory = Memory("FSRS-6", tuple(as_anki_runs(preset.parameters_in_force)))
-    return preset, memory, costs, todays_cards(log, preset.id)
+    costs = estimate_costs(log, log.cards.card_id[mine & ~log.cards.suspended])
+    memory = Memory("FSRS-6", tuple(normalize_as_anki(preset.active_parameters)))
+    return preset, memory, costs, collect_todays_cards(log, preset.id)
 
 
 @pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
@@ -387,7 +401,7 @@ def test_states_by_history_are_those_that_anki_stored(name: str) -> None:
     """Anki keeps four decimals of stability; it had computed them with these parameters."""
     shared_or_skip("anki", "fixtures", "oracle-workload.json")
     _, memory, _, today = fixture_preset(name)
-    state = deck_of(today, memory, "history").state
+    state = make_deck(today, memory, "history").state
     known = ~np.isnan(today.stored[0])
     assert known.mean() > 0.95
     off = np.abs(np.log(state[0, known] / today.stored[0, known]))
@@ -399,7 +413,7 @@ def test_what_is_known_without_chance_is_what_anki_says(name: str) -> None:
     """At the end of today, when all that is due has been seen, and in a year without reviews."""
     wanted = oracle()[name]
     _, memory, _, today = fixture_preset(name)
-    deck = deck_of(today, memory, "stored")
+    deck = make_deck(today, memory, "stored")
 
     def known(day: int) -> FloatArray:
         recall = memory.recurrent.recall
@@ -419,13 +433,13 @@ RETENTIONS = (0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97)
 def against_anki(name: str) -> dict[tuple[str, int, float], tuple[float, float]]:
     """(figure, new cards, retention) -> (ours over six seeds, Anki's)."""
     _, memory, costs, today = fixture_preset(name)
-    deck = deck_of(today, memory, "stored")
+    deck = make_deck(today, memory, "stored")
     found = {}
     for new in (0, 1000):
         wanted = oracle()[name]
         request, theirs = wanted["request"], wanted[f"workload_deck_size_{new}"]
         for retention in RETENTIONS:
-            settings = Settings(
+            settings = SimulationSettings(
                 desired_retention=retention,
                 days=request["days_to_simulate"],
                 new_a_day=request["new_limit"],
@@ -476,9 +490,9 @@ def test_a_preset_costs_what_anki_says(name: str, figure: str, new: int) -> None
     assert max(map(abs, off)) < 0.15
 
 
-def asked_of_anki(name: str, retention: float) -> Settings:
+def asked_of_anki(name: str, retention: float) -> SimulationSettings:
     request = oracle()[name]["request"]
-    return Settings(
+    return SimulationSettings(
         desired_retention=retention,
         days=request["days_to_simulate"],
         new_a_day=request["new_limit"],
@@ -496,10 +510,10 @@ def test_ankis_course_of_events_is_ours_with_its_stream_of_chance(
 ) -> None:
     """By the rules of docs/workload.md, and its seed, Anki's answer comes out to the review."""
     _, memory, costs, today = fixture_preset(name)
-    deck = deck_of(today, memory, "stored")
+    deck = make_deck(today, memory, "stored")
     theirs = oracle()[name]["workload_deck_size_0"]
     settings = asked_of_anki(name, retention)
-    reviews, seconds, known = anki_simulator.played(memory, deck, today.interval, costs, settings)
+    reviews, seconds, known = anki_simulator.simulate(memory, deck, today.interval, costs, settings)
     key = str(round(100 * retention))
     assert reviews == theirs["review_count"][key]
     assert seconds == pytest.approx(theirs["cost"][key], rel=1e-5)
@@ -510,11 +524,11 @@ def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
     """What the kernel gives on average is what Anki would give with other seeds than its one."""
     name = "Older params"
     _, memory, costs, today = fixture_preset(name)
-    deck = deck_of(today, memory, "stored")
+    deck = make_deck(today, memory, "stored")
     settings = asked_of_anki(name, 0.7)
     theirs = np.array(
         [
-            anki_simulator.played(memory, deck, today.interval, costs, settings, seed)
+            anki_simulator.simulate(memory, deck, today.interval, costs, settings, seed)
             for seed in range(12)
         ]
     )
@@ -569,10 +583,10 @@ of reviews, no new cards but those of the collection, which are counted once."""
 def against_twenty_copies(name: str) -> FloatArray:
     """log(ours / Anki's) by retention, of reviews, seconds and cards known (5, 3)."""
     _, memory, costs, today = fixture_preset(name)
-    deck = deck_of(today, memory, "stored")
+    deck = make_deck(today, memory, "stored")
     # Anki takes overdue cards as if they were reviewed on the day on which they were due.
     late = np.minimum(deck.due_day, 0)
-    deck = simulator.Deck(
+    deck = simulator.SimulatedDeck(
         state=np.tile(deck.state, 20),
         last_day=np.tile(deck.last_day - late, 20),
         due_day=np.tile(deck.due_day - late, 20),
@@ -581,7 +595,7 @@ def against_twenty_copies(name: str) -> FloatArray:
     wanted = oracle()[name]["request"]
     off = []
     for retention, theirs in ANKI_OF_TWENTY[name].items():
-        settings = Settings(
+        settings = SimulationSettings(
             desired_retention=retention,
             days=wanted["days_to_simulate"],
             reviews_a_day=999_999,

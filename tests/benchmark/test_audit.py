@@ -20,21 +20,21 @@ from hypothesis import strategies as st
 
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import Audit, run_audit
-from srs_eval.benchmark.check import merge
+from srs_eval.benchmark.check import merge_folders
 from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import Ledger, disagreement, make_setup
-from srs_eval.benchmark.tuning import _Search, _split_past
-from srs_eval.cli.options import Flags, Outputs
-from srs_eval.cli.research import _say_tuned_on
+from srs_eval.benchmark.setup import Ledger, find_disagreement, make_setup
+from srs_eval.benchmark.tuning import _RandomSearch, _split_training_parts
+from srs_eval.cli.options import Outputs, ProtocolFlags
+from srs_eval.cli.research import _warn_tuned_on
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models, load_model_file
-from srs_eval.models.configurations import resolve
-from srs_eval.models.published import published, spelled
-from srs_eval.report.audit import audit_document
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.published import from_upstream_name, to_upstream_name
+from srs_eval.report.audit import build_audit_document
 from srs_eval.training.hyperparameters import (
     SEED,
     Context,
@@ -44,7 +44,7 @@ from srs_eval.training.hyperparameters import (
     epochs,
     learning_rate,
 )
-from tests.cli.program import in_this_process, main_here, program
+from tests.cli.program import batches_in_process, run_in_process, run_program
 from tests.conftest import PATIENCE
 from tools.simulated import simulate_learner, write_dataset
 
@@ -65,8 +65,8 @@ def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
     )
 
 
-def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> _Search:
-    search = _Search(KNOBS, PUBLISHED, trials, seed)
+def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> _RandomSearch:
+    search = _RandomSearch(KNOBS, PUBLISHED, trials, seed)
     while setups := search.ask():
         search.tell([distance(each, rate, passes) for each in setups])
     return search
@@ -86,7 +86,7 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
 def test_a_step_onward_names_nothing_that_nobody_moved(seed: int) -> None:
     """A published value with more digits than are searched stays as it is."""
     rate = 0.0123456789
-    search = _Search(
+    search = _RandomSearch(
         (learning_rate(rate), epochs(5), KEEP), {**PUBLISHED, "learning_rate": rate}, 30, seed
     )
     while setups := search.ask():
@@ -108,8 +108,8 @@ def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials:
             if isinstance(value, str):
                 assert value in each.choices
                 continue
-            assert each.least <= value <= each.most
-            assert not each.whole or isinstance(value, int)
+            assert each.minimum <= value <= each.maximum
+            assert not each.is_integer or isinstance(value, int)
     assert [setup for setup, _ in searched(trials, seed, passes=0.01).tried] == [
         setup for setup, _ in search.tried
     ]
@@ -121,7 +121,7 @@ def test_an_edge_is_said_where_trials_end() -> None:
 
 
 def test_a_search_ends_where_all_is_tried() -> None:
-    search = _Search((KEEP,), {"keep": "best"}, 30, 0)
+    search = _RandomSearch((KEEP,), {"keep": "best"}, 30, 0)
     while setups := search.ask():
         search.tell([float(each == {}) for each in setups])
     assert search.best == ({"keep": "last"}, 0.0)
@@ -129,7 +129,7 @@ def test_a_search_ends_where_all_is_tried() -> None:
 
 
 def test_of_equals_the_published_set_up_is_best() -> None:
-    search = _Search(KNOBS, PUBLISHED, 12, 0)
+    search = _RandomSearch(KNOBS, PUBLISHED, 12, 0)
     while setups := search.ask():
         search.tell([math.inf if each else 1.0 for each in setups])
     assert search.best == ({}, 1.0)
@@ -140,8 +140,8 @@ def test_of_equals_the_published_set_up_is_best() -> None:
 
 @pytest.mark.parametrize("flags", [Protocol(), Protocol(secs=True, short=True)], ids=["days", "s"])
 def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
-    trials = Session(simulate_learner(3, 1_500).log()).trials(flags)
-    parts = _split_past(trials)
+    trials = LearnerSession(simulate_learner(3, 1_500).log()).trials(flags)
+    parts = _split_training_parts(trials)
     assert len(parts) == len(trials.folds) == 5
     for fold, part in zip(trials.folds, parts, strict=True):
         np.testing.assert_array_equal(np.concatenate([part.train, part.test]), fold.train)
@@ -151,8 +151,8 @@ def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
 
 def test_held_out_rows_are_of_the_kind_that_is_evaluated() -> None:
     protocol = Protocol(secs=True, short=True, no_test_same_day=True)
-    trials = Session(simulate_learner(3, 1_500).log()).trials(protocol)
-    for part in _split_past(trials):
+    trials = LearnerSession(simulate_learner(3, 1_500).log()).trials(protocol)
+    for part in _split_training_parts(trials):
         assert (trials.elapsed_days[part.test] > 0).all()
     assert (trials.elapsed_days[part.train] == 0).any()
 
@@ -173,8 +173,8 @@ SMALL_BATCHES = Protocol(batch_size=64)
 
 def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
     """The end of an audit, in this process."""
-    with in_this_process():
-        configurations = resolve(names, SMALL_BATCHES)
+    with batches_in_process():
+        configurations = resolve_configurations(names, SMALL_BATCHES)
         *_, audit = run_audit(dataset, configurations, out, evaluate=run_batch, **options)
     assert isinstance(audit, Audit)
     return audit
@@ -236,10 +236,10 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
 
     def means(names: str) -> list[str]:
         """Models in the order of their mean log loss, as somebody else would compute it."""
-        sessions = [Session(dataset.load(user)) for user in range(1, 9)]
+        sessions = [LearnerSession(dataset.load(user)) for user in range(1, 9)]
         losses = {
             each.words: np.mean([session.run(each).metrics.log_loss for session in sessions])
-            for each in resolve(names)
+            for each in resolve_configurations(names)
         }
         return sorted(losses, key=lambda name: losses[name])
 
@@ -258,7 +258,7 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
         assert best["learning_rate"] > 4e-3 or best["batch_size"] < 64 / 8
     assert [half["trials"] for half in slow["halves"]] == [18, 18]
     # Both folders are results that other commands read.
-    report = program("report", out / "tuned", "--baseline", out / "published", "--md", "-")
+    report = run_program("report", out / "tuned", "--baseline", out / "published", "--md", "-")
     assert report.returncode == 0, report.stderr
     assert "SLOW" in report.stdout
     again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
@@ -286,16 +286,16 @@ def files(out: Path) -> dict[str, bytes]:
 
 def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
     options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
-    configurations = resolve("HLR,AVG", SMALL_BATCHES)
+    configurations = resolve_configurations("HLR,AVG", SMALL_BATCHES)
     whole = audited(dataset, "HLR,AVG", tmp_path / "whole", **options)
     made = 0
-    for stop, where in ((3, nullcontext()), (20, in_this_process())):
+    for stop, where in ((3, nullcontext()), (20, batches_in_process())):
         with where:
             events = run_audit(
                 dataset, configurations, tmp_path / "parts", evaluate=run_batch, jobs=2, **options
             )
             for event in events:
-                if isinstance(event, UnitDone) and event.finished == stop:
+                if isinstance(event, UnitDone) and event.finished_units == stop:
                     made += stop
                     break
             events.close()
@@ -326,7 +326,7 @@ def test_nobodys_evaluated_reviews_choose_their_set_up(dataset: Dataset, tmp_pat
     for name, data in (("here", dataset), ("there", open_dataset(others))):
         out = tmp_path / name
         audit = audited(data, "FSRSv1", out, trials=6, repeats=1, users=[1, 2, 3, 4])
-        found[name] = audit.tuned[0].found
+        found[name] = audit.tuned[0].halves
     mine, others_now = found["there"]
     assert mine == found["here"][0]
     assert others_now.hyperparameters != found["here"][1].hyperparameters
@@ -349,9 +349,9 @@ HLR = all_models()["HLR"]
 
 
 def fit(trials, train, weights, context):
-    if context.user == 2 and RATE.number(context) > 1:
+    if context.user == 2 and RATE.number_in(context) > 1:
         raise SystemExit(9)
-    if context.user == 1 and RATE.number(context) < 1:
+    if context.user == 1 and RATE.number_in(context) < 1:
         raise FloatingPointError("it went too far")
     return HLR.fit(trials, train, weights, replace(context, hyperparameters={}))
 
@@ -369,7 +369,7 @@ def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -
     finally:
         del all_models()["DYING"]
     (tuned,) = audit.tuned
-    first, second = tuned.found
+    first, second = tuned.halves
     assert first.trials == second.trials == 4
     assert first.hyperparameters.get("learning_rate", 1.0) >= 1  # the first user fails below
     assert second.hyperparameters.get("learning_rate", 1.0) <= 1  # the second user's ends above
@@ -385,7 +385,9 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
 
     def audit(names: str, folder: Path = out, **options: Any) -> Generator[object, None, None]:
         protocol = options.pop("protocol", Protocol())
-        return run_audit(dataset, resolve(names, protocol), folder, evaluate=run_batch, **options)
+        return run_audit(
+            dataset, resolve_configurations(names, protocol), folder, evaluate=run_batch, **options
+        )
 
     with pytest.raises(InputError, match="two users"):
         next(audit("HLR", users=[1]))
@@ -422,7 +424,7 @@ def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
 
 def main_says(*arguments: object) -> tuple[int, str]:
     """Exit code and stderr of a command."""
-    done = main_here(*arguments)
+    done = run_in_process(*arguments)
     return done.returncode, done.stderr
 
 
@@ -500,8 +502,10 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
 
 
 def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    (hlr,) = resolve("HLR")
-    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    (hlr,) = resolve_configurations("HLR")
+    published = {
+        each.name: each.default_under(hlr.protocol) for each in hlr.tunable_hyperparameters
+    }
     path = tmp_path / "ledger.json"
 
     def written(name: str = "HLR", layout: int = 1, best: Any = None, **there: Any) -> None:
@@ -510,7 +514,7 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
     def refusal(models: str = "HLR") -> str:
         with pytest.raises(InputError) as refused:
-            Flags(Protocol(), "trained").set_up_by(path, models)
+            ProtocolFlags(Protocol(), "trained").with_ledger(path, models)
         return str(refused.value)
 
     assert "There is no ledger" in refusal()
@@ -534,27 +538,29 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert "was made where HLR has epochs 99" in refusal()
     written()
     assert "No model of --models is in" in refusal("SM2-trainable,AVG")
-    made = Flags(Protocol(), "trained").set_up_by(path, "HLR").resolve("HLR,AVG")
+    made = ProtocolFlags(Protocol(), "trained").with_ledger(path, "HLR").resolve("HLR,AVG")
     assert sorted(each.name for each in made) == ["AVG", "HLR-tuned"]
 
 
 def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
-    (hlr,) = resolve("HLR")
-    published = {each.name: each.default_under(hlr.protocol) for each in hlr.tunable}
+    (hlr,) = resolve_configurations("HLR")
+    published = {
+        each.name: each.default_under(hlr.protocol) for each in hlr.tunable_hyperparameters
+    }
     entry = {"best": {"epochs": 6}, "published": published}
     content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
     (tmp_path / "ledger.json").write_text(json.dumps(content))
-    flags = Flags(Protocol(), "trained")
+    flags = ProtocolFlags(Protocol(), "trained")
     with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
         flags.resolve("HLR-tuned")
-    (found,) = flags.set_up_by(tmp_path, "HLR-tuned").resolve("HLR-tuned")
+    (found,) = flags.with_ledger(tmp_path, "HLR-tuned").resolve("HLR-tuned")
     assert found.name == "HLR-tuned"
     with pytest.raises(InputError, match="There is no model"):
         flags.resolve("HLRX-tuned")
     with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
-        flags.set_up_by(tmp_path, "HLR").resolve("HLR,AVG-tuned")
+        flags.with_ledger(tmp_path, "HLR").resolve("HLR,AVG-tuned")
     with pytest.raises(InputError, match=r'takes one model; "HLR,AVG" is 2'):
-        flags.held_against("HLR,AVG")
+        flags.resolve_reference("HLR,AVG")
 
 
 @pytest.mark.parametrize(
@@ -570,30 +576,30 @@ def test_tuned_figures_are_optimistic_on_the_users_of_the_audit(
     users: list[int], data: str, stated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
-    _say_tuned_on(ledger, users, data)
+    _warn_tuned_on(ledger, users, data)
     said = capsys.readouterr().err
     assert stated in said
     assert bool(said) is bool(stated)
 
 
 def test_names_of_tuned_runs_in_both_years() -> None:
-    assert spelled("FSRS-6-tuned", "2026") == "FSRS-6-short-tuned"
+    assert to_upstream_name("FSRS-6-tuned", "2026") == "FSRS-6-short-tuned"
     for name in ("FSRS-6-tuned", "FSRS-6-short-tuned"):
-        found = published(name, "2026" if "short" in name else "2025")
+        found = from_upstream_name(name, "2026" if "short" in name else "2025")
         assert found is not None
         assert found.name == "FSRS-6-tuned"
         assert found.words == "FSRS-6 tuned"
 
 
 def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
-    (hlr,) = resolve("HLR")
+    (hlr,) = resolve_configurations("HLR")
     setups = [
-        make_setup(dataset, "f", [hlr.trained_with(values)], Context(), {})
+        make_setup(dataset, "f", [hlr.with_hyperparameters(values)], Context(), {})
         for values in ({}, {"epochs": 6}, {"epochs": 6, "seed": 1})
     ]
     assert setups[0] == make_setup(dataset, "f", [hlr], Context(), {})
     for one, other in itertools.permutations(setups, 2):
-        assert "HLR had hyperparameters" in disagreement(one, other)
+        assert "HLR had hyperparameters" in find_disagreement(one, other)
 
 
 def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
@@ -605,7 +611,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         (("--seed", "-1"), "seed"),
     ):
         out = ("--out", tmp_path / "out", "--models", "HLR")
-        done = main_here("audit", dataset.folder, *out, *arguments)
+        done = run_in_process("audit", dataset.folder, *out, *arguments)
         assert done.returncode == 2, done.stderr
         assert done.stderr.count("\n") == 1
         assert words in done.stderr
@@ -615,16 +621,20 @@ def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_p
     """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
     out, results = tmp_path / "audit", tmp_path / "results"
     audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1)
-    list(run_batch(dataset, resolve("AVG"), results, users=[1, 2], jobs=1))
+    list(run_batch(dataset, resolve_configurations("AVG"), results, users=[1, 2], jobs=1))
     beside = tmp_path / "audit" / "beside"
-    list(run_batch(dataset, resolve("AVG"), beside, users=[1, 2], jobs=1))
+    list(run_batch(dataset, resolve_configurations("AVG"), beside, users=[1, 2], jobs=1))
     before = contents(tmp_path)
     for folder in (out, out / "tuned", out / "published" / "result"):
         for fresh in (False, True):
             with pytest.raises(InputError, match="holds an audit: choose another --out"):
-                list(run_batch(dataset, resolve("AVG"), folder, users=[1, 2], fresh=fresh))
+                list(
+                    run_batch(
+                        dataset, resolve_configurations("AVG"), folder, users=[1, 2], fresh=fresh
+                    )
+                )
         with pytest.raises(InputError, match="holds an audit"):
-            merge([results], folder)
+            merge_folders([results], folder)
     for fresh in (False, True):
         with pytest.raises(InputError, match="not from an audit in this folder"):
             audited(dataset, "AVG", results, users=[1, 2], fresh=fresh)
@@ -688,7 +698,7 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
         events = list(
             run_audit(
                 dataset,
-                resolve("MENDED", SMALL_BATCHES),
+                resolve_configurations("MENDED", SMALL_BATCHES),
                 tmp_path / "out",
                 evaluate=run_batch,
                 **options,
@@ -699,7 +709,7 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
     assert list(first.failed.values()) == [1]
     planned, *units, _, again = events
     assert isinstance(planned, Planned)
-    assert (planned.units, planned.present, planned.retried) == (1, 1, 1)
+    assert (planned.units, planned.already_done, planned.retried) == (1, 1, 1)
     assert [each.unit.status for each in units if isinstance(each, UnitDone)] == ["done"]
     assert isinstance(again, Audit)
     assert not again.failed
@@ -716,7 +726,7 @@ def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_
     assert halves[0]["log_loss"] > 0
     assert halves[1]["log_loss"] is None
     assert halves[1]["published_log_loss"] is None
-    Outputs(json=page).write(audit_document(audit))
+    Outputs(json=page).write(build_audit_document(audit))
     tables = json.loads(page.read_text())["tables"]
     (line,) = (row for row in tables["audit"]["rows"] if row["configuration"] == "HLR")
     assert line["tuning"] == "no user to choose by in half 2"
@@ -728,12 +738,12 @@ def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_
 
 def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path) -> None:
     none = replace(SMALL_BATCHES, gamma=0.0)
-    (fsrs,) = resolve("FSRS-6", none)
-    published = {each.name: each.default_under(none) for each in fsrs.tunable}
-    search = _Search(fsrs.tunable, published, 8, 0)
+    (fsrs,) = resolve_configurations("FSRS-6", none)
+    published = {each.name: each.default_under(none) for each in fsrs.tunable_hyperparameters}
+    search = _RandomSearch(fsrs.tunable_hyperparameters, published, 8, 0)
     while setups := search.ask():
         search.tell([float(bool(each)) for each in setups])
-    assert search.left_out == ("gamma",)
+    assert search.not_searched == ("gamma",)
     assert len(search.tried) == 9
     assert all("gamma" not in setup for setup, _ in search.tried)
 
@@ -741,9 +751,9 @@ def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path
 @given(size=st.sampled_from([1, 2, 2**21]), seed=st.integers(0, 100))
 def test_a_published_value_beyond_all_limits_can_be_searched_from(size: int, seed: int) -> None:
     knob = batch_size()
-    search = _Search((knob,), {"batch_size": size}, 10, seed)
+    search = _RandomSearch((knob,), {"batch_size": size}, 10, seed)
     while setups := search.ask():
         search.tell([float(not each) for each in setups])
     values = [setup["batch_size"] for setup, _ in search.tried if setup]
     assert values
-    assert all(knob.least <= float(value) <= knob.most for value in values)
+    assert all(knob.minimum <= float(value) <= knob.maximum for value in values)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from srs_eval.batch import run_batch
-from srs_eval.benchmark.check import DamagedParts, check, merge, repair
+from srs_eval.benchmark.check import DamagedJournals, check_folder, merge_folders, repair_folder
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import SETUP, read_setup
+from srs_eval.benchmark.setup import SETUP_FILE, read_setup
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from tests.conftest import shared_or_skip
 from tools.simulated import simulate_learner, write_dataset
 
@@ -35,7 +35,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made")
-    list(run_batch(open_dataset(dataset), resolve(MODELS), out, jobs=1))
+    list(run_batch(open_dataset(dataset), resolve_configurations(MODELS), out, jobs=1))
     return out
 
 
@@ -64,7 +64,7 @@ def edited(path: Path, user: int, **changes: object) -> None:
 
 
 def test_nothing_is_wrong_with_what_was_just_made(ours: Path, theirs: Path) -> None:
-    assert check(ours) == check(theirs) == []
+    assert check_folder(ours) == check_folder(theirs) == []
     assert main(["results", "check", str(ours), str(theirs)]) == 0
 
 
@@ -116,11 +116,11 @@ def test_lines_that_are_wrong_are_said_and_ours_are_mended(
         if folder == ours and words not in ("more than once (2)", "not in order"):
             with pytest.raises(InputError, match="results check --repair"):
                 read_folders([folder])
-        found = check(folder)
-        assert words in found[0].what
+        found = check_folder(folder)
+        assert words in found[0].description
         assert {each.path for each in found} == {path}
-        left = repair(folder, found)
-        assert left == check(folder)
+        left = repair_folder(folder, found)
+        assert left == check_folder(folder)
         if folder == ours:
             assert not left
             assert texts(ours / "result") == texts(made / "result")
@@ -144,22 +144,22 @@ def test_what_cannot_be_true_is_not_mended_but_said(
     metrics: dict[str, float], words: str, theirs: Path
 ) -> None:
     edited(theirs / "AVG.jsonl", 3, metrics=metrics)
-    (found,) = check(theirs)
-    assert f"user 3: {words}" in found.what
-    assert repair(theirs, [found]) == [found]
+    (found,) = check_folder(theirs)
+    assert f"user 3: {words}" in found.description
+    assert repair_folder(theirs, [found]) == [found]
     possible = {"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2, "RMSE(bins)": 0.2}
     edited(theirs / "AVG.jsonl", 3, metrics=possible)
-    assert check(theirs) == []  # an AUC that is undefined may be
+    assert check_folder(theirs) == []  # an AUC that is undefined may be
 
 
 def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     dataset: Path, made: Path, ours: Path, theirs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     edited(theirs / "90%.jsonl", 2, size=17)
-    (found,) = check(theirs)
+    (found,) = check_folder(theirs)
     assert found.path.name == "90%.jsonl"
-    assert found.units == (("90%", 2),)
-    assert "17 where the others have" in found.what
+    assert found.invalid_units == (("90%", 2),)
+    assert "17 where the others have" in found.description
     # In a folder of ours the journal decides: there it is wrong, too.
     line = json.loads((ours / "result" / "90%.jsonl").read_text().splitlines()[1])
     setup = read_setup(ours)
@@ -170,17 +170,17 @@ def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     assert main(["results", "check", str(ours)]) == 1
     assert "--repair: counted as failed" in capsys.readouterr().out
     assert main(["results", "check", "--repair", str(ours)]) == 0
-    events = list(run_batch(open_dataset(dataset), resolve(MODELS), ours, jobs=1))
+    events = list(run_batch(open_dataset(dataset), resolve_configurations(MODELS), ours, jobs=1))
     assert events[-1].done == 1  # type: ignore[union-attr]
     assert texts(ours / "result") == texts(made / "result")
-    assert check(ours) == []
+    assert check_folder(ours) == []
 
 
 def test_a_changed_file_is_written_anew_and_no_unit_is_lost(made: Path, ours: Path) -> None:
     edited(ours / "result" / "AVG.jsonl", 2, metrics={"LogLoss": -1.0}, size=17)
-    (found,) = check(ours)
-    assert "not what its journal says" in found.what
-    assert repair(ours, [found]) == check(ours) == []
+    (found,) = check_folder(ours)
+    assert "not what its journal says" in found.description
+    assert repair_folder(ours, [found]) == check_folder(ours) == []
     assert texts(ours / "result") == texts(made / "result")
     assert not (ours / "failed").exists()
 
@@ -188,23 +188,23 @@ def test_a_changed_file_is_written_anew_and_no_unit_is_lost(made: Path, ours: Pa
 def test_a_file_without_a_journal_is_anothers(ours: Path) -> None:
     mine = ours / "result" / "Mine.jsonl"
     mine.write_text((ours / "result" / "AVG.jsonl").read_text())
-    assert check(ours) == []
+    assert check_folder(ours) == []
     edited(mine, 2, metrics={"RMSE": 7})
     changed = mine.read_text()
-    (found,) = check(ours)
-    assert "cannot be true" in found.what
-    assert repair(ours, [found]) == [found]
+    (found,) = check_folder(ours)
+    assert "cannot be true" in found.description
+    assert repair_folder(ours, [found]) == [found]
     assert mine.read_text() == changed
     unsorted(mine)
     changed = mine.read_text()
-    assert repair(ours, check(ours)) == check(ours)
+    assert repair_folder(ours, check_folder(ours)) == check_folder(ours)
     assert mine.read_text() == changed
 
 
 def test_a_whole_last_line_is_kept(theirs: Path) -> None:
     path = theirs / "AVG.jsonl"
     path.write_text(path.read_text().rstrip("\n"))
-    assert check(theirs) == []
+    assert check_folder(theirs) == []
 
 
 @pytest.mark.parametrize("where", ["ours", "theirs"])
@@ -222,8 +222,8 @@ def test_packed_files_that_cannot_be_unpacked_are_said(
         ("Sound.jsonl.gz", packed, None),
     ):
         (home / name).write_bytes(content)
-        found = check(home.parent if where == "ours" else home)
-        assert [words in each.what for each in found] == [True] * (words is not None)
+        found = check_folder(home.parent if where == "ours" else home)
+        assert [words in each.description for each in found] == [True] * (words is not None)
         assert not any(each.remedy for each in found)
         (home / name).unlink()
 
@@ -252,22 +252,22 @@ def test_check_and_report_agree_on_what_is_a_line(
     path = theirs / "AVG.jsonl"
     first, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([json.dumps({**json.loads(first), **changes}) + "\n", *rest]))
-    (found,) = check(theirs)
-    assert "1 line cannot be read as results" in found.what
+    (found,) = check_folder(theirs)
+    assert "1 line cannot be read as results" in found.description
     assert main(["report", str(theirs)]) == 2
     assert f'"{path}", line 1: not a result' in capsys.readouterr().err
-    assert repair(theirs, [found]) == check(theirs) == [found]
+    assert repair_folder(theirs, [found]) == check_folder(theirs) == [found]
 
 
 def test_stale_results_are_said(ours: Path) -> None:
-    setup = json.loads((ours / SETUP).read_text())
+    setup = json.loads((ours / SETUP_FILE).read_text())
     setup["configurations"]["AVG"]["model_version"] -= 1
     setup["environment"]["code"] = "0" * 16
-    (ours / SETUP).write_text(json.dumps(setup))
-    stale, other = check(ours)
-    assert "version 0 of the model" in stale.what
+    (ours / SETUP_FILE).write_text(json.dumps(setup))
+    stale, other = check_folder(ours)
+    assert "version 0 of the model" in stale.description
     assert stale.path.name == "AVG.jsonl"
-    assert "another state of srs-eval" in other.what
+    assert "another state of srs-eval" in other.description
 
 
 def test_a_damaged_journal_is_said(ours: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_damaged_journal_is_said(ours: Path) -> None:
     content = bytearray(journal.read_bytes())
     content[40] ^= 1
     journal.write_bytes(content)
-    words = [each.what for each in check(ours)]
+    words = [each.description for each in check_folder(ours)]
     assert any("1 line damaged" in each for each in words)
 
 
@@ -285,10 +285,10 @@ def test_packed_files_are_read_and_left_alone(theirs: Path) -> None:
     unsorted(path)
     packed.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    (found,) = check(theirs)
-    assert "not in order" in found.what
+    (found,) = check_folder(theirs)
+    assert "not in order" in found.description
     before = packed.read_bytes()
-    assert repair(theirs, [found]) == [found]
+    assert repair_folder(theirs, [found]) == [found]
     assert packed.read_bytes() == before
 
 
@@ -296,13 +296,17 @@ def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
     parts = []
     for k, users in enumerate(([1, 3], [2, 4])):
         part = tmp_path / f"part-{k}"
-        list(run_batch(open_dataset(dataset), resolve(MODELS), part, users=users, jobs=1))
+        list(
+            run_batch(
+                open_dataset(dataset), resolve_configurations(MODELS), part, users=users, jobs=1
+            )
+        )
         parts.append(part)
-    assert merge(parts, tmp_path / "whole") == (USERS * 3, "")
+    assert merge_folders(parts, tmp_path / "whole") == (USERS * 3, "")
     assert texts(tmp_path / "whole" / "result") == texts(made / "result")
     assert main(["results", "merge", str(parts[0])]) == 2  # where to?
     # A part that the others are added to becomes the whole.
-    assert merge(parts, parts[1]) == (2 * 3, "")
+    assert merge_folders(parts, parts[1]) == (2 * 3, "")
     assert texts(parts[1] / "result") == texts(made / "result")
 
 
@@ -357,8 +361,8 @@ def test_damaged_units_are_not_left_out_of_a_merge_unasked(
         journal.write_bytes(b"".join([*broken, *lines[units:]]))
     out = tmp_path / "out"
     merging = ["results", "merge", str(ours), "--out", str(out)]
-    with pytest.raises(DamagedParts, match="3 lines"):
-        merge([ours], out)
+    with pytest.raises(DamagedJournals, match="3 lines"):
+        merge_folders([ours], out)
     assert main(merging) == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -379,9 +383,9 @@ def test_damaged_units_are_not_left_out_of_a_merge_unasked(
 
 def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no result files"):
-        check(tmp_path)
+        check_folder(tmp_path)
     with pytest.raises(InputError, match="holds no results"):
-        merge([tmp_path], tmp_path / "out")
+        merge_folders([tmp_path], tmp_path / "out")
     assert main(["results", "burn", str(tmp_path)]) == 2
     assert main(["results", "check", str(tmp_path / "nowhere")]) == 2
 
@@ -390,4 +394,4 @@ def test_refusals(tmp_path: Path) -> None:
     "folder", ["golden/expected", pytest.param("published", marks=pytest.mark.slow)]
 )
 def test_nothing_is_wrong_with_the_reference(folder: str) -> None:
-    assert check(shared_or_skip(folder)) == []
+    assert check_folder(shared_or_skip(folder)) == []

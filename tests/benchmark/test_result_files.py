@@ -11,9 +11,9 @@ import pytest
 
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
-from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import _markdown
-from tests.report.helpers import line, many, write_results
+from srs_eval.report.dataset import build_results_report
+from srs_eval.report.files import _render_markdown
+from tests.report.helpers import many_lines, result_line, write_results
 
 
 def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
@@ -21,10 +21,10 @@ def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
     of_2025.append("RWKV-P")
     of_2026 = ["FSRS-6-short", "FSRS-6-default", "FSRS-6-S0", "FSRS-6-two_buttons"]
     lstm = "LSTM-short-secs-duration-equalize_test_with_non_secs"
-    old = write_results(tmp_path / "old", {name: [line(1, 0.3)] for name in of_2025})
+    old = write_results(tmp_path / "old", {name: [result_line(1, 0.3)] for name in of_2025})
     new = write_results(
         tmp_path / "new",
-        {name: [line(1, 0.3)] for name in [*of_2026, lstm, "RWKV-Instant"]},
+        {name: [result_line(1, 0.3)] for name in [*of_2026, lstm, "RWKV-Instant"]},
         ".jsonl.gz",
     )
     first, second = read_folders([old, new])
@@ -43,27 +43,27 @@ def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
 def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
     """Results of 2026 tell times; `-preset` and FSRS without `-short` changed their meaning."""
     files = ["FSRS-6", "FSRS-6-short", "FSRS-6-short-preset", "FSRS-6-default-short", "AVG"]
-    old = write_results(tmp_path / "old", {name: many(0.3) for name in files})
-    new = write_results(tmp_path / "new", {name: many(0.3, time_ms=12.5) for name in files})
+    old = write_results(tmp_path / "old", {name: many_lines(0.3) for name in files})
+    new = write_results(tmp_path / "new", {name: many_lines(0.3, time_ms=12.5) for name in files})
     first, second = read_folders([old, new])
-    assert {each.spelled: each.name for each in first.files} == {
+    assert {each.spelled_name: each.name for each in first.files} == {
         "FSRS-6": "FSRS-6",
         "FSRS-6-short": "FSRS-6",
         "FSRS-6-short-preset": "FSRS-6-preset",
         "FSRS-6-default-short": "FSRS-6-dry-run",
         "AVG": "AVG",
     }
-    assert {each.spelled: each.name for each in second.files} == {
+    assert {each.spelled_name: each.name for each in second.files} == {
         "FSRS-6": "FSRS-6 of 2026",
         "FSRS-6-short": "FSRS-6",
         "FSRS-6-short-preset": "FSRS-6-preset-fallback_user",
         "FSRS-6-default-short": "FSRS-6-dry-run",
         "AVG": "AVG",
     }
-    known = {each.spelled: each.configuration for each in second.files}
+    known = {each.spelled_name: each.configuration for each in second.files}
     assert known["FSRS-6"] is None  # without same-day reviews: not here
     assert known["FSRS-6-short"] is not None
-    text = _markdown(dataset_report([old, new]))
+    text = _render_markdown(build_results_report([old, new]))
     for label in ("FSRS-6 per preset", "FSRS-6 per preset else all together", "FSRS-6 defaults"):
         assert label in text
 
@@ -73,11 +73,11 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
         tmp_path,
         {
             "FSRS-5": [
-                line(2, 0.3, auc=None, parameters={"0": [1, 2], "7": [3, 4]}),
-                line(1, 0.2, parameters=[5, 6]),
-                line(2, 0.4, auc=math.nan),
+                result_line(2, 0.3, auc=None, parameters={"0": [1, 2], "7": [3, 4]}),
+                result_line(1, 0.2, parameters=[5, 6]),
+                result_line(2, 0.4, auc=math.nan),
             ],
-            "MINE-short-secs": [line(1, 0.2)],
+            "MINE-short-secs": [result_line(1, 0.2)],
             "AVG": [],
         },
     )
@@ -87,19 +87,19 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
     assert fsrs.users.tolist() == [1, 2]
     assert fsrs.metrics["LogLoss"].tolist() == [0.2, 0.4]
     assert math.isnan(fsrs.metrics["AUC"][1])
-    assert fsrs.repeated == 1
+    assert fsrs.repeated_lines == 1
     assert fsrs.parameters is not None
     assert fsrs.parameters.tolist() == [[5, 6]]
-    assert files["MINE-short-secs"].rows.secs
-    assert "same-day" in files["MINE-short-secs"].rows_in_words
-    assert found.unread == ("AVG.jsonl is empty",)
+    assert files["MINE-short-secs"].evaluated_rows.secs
+    assert "same-day" in files["MINE-short-secs"].rows_description
+    assert found.unread_files == ("AVG.jsonl is empty",)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"{", "line 1"),
-        (line(1, 0.2).encode() + b'\n{"user": 2}\n', "line 2"),
+        (result_line(1, 0.2).encode() + b'\n{"user": 2}\n', "line 2"),
         (b'{"metrics": 3, "user": 1, "size": 2}\n', "line 1"),
         (b"\xff\xfe", "AVG.jsonl"),
     ],
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_said(tmp_path: Path, content: bytes, words: str) -> N
 
 
 def test_a_cut_off_archive_is_said(tmp_path: Path) -> None:
-    whole = gzip.compress("".join(f"{each}\n" for each in many(0.3)).encode())
+    whole = gzip.compress("".join(f"{each}\n" for each in many_lines(0.3)).encode())
     (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
     with pytest.raises(InputError, match=r"cannot be read|not a result"):
         read_folders([tmp_path])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from srs_eval.batch import run_batch
 from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from tests.data.test_import_fuzz import damaged, examples
 from tools.simulated import simulate_learner, write_dataset
 
@@ -22,7 +22,11 @@ from tools.simulated import simulate_learner, write_dataset
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     write_dataset({user: simulate_learner(user, 600) for user in (1, 2, 3)}, folder / "data")
-    list(run_batch(open_dataset(folder / "data"), resolve("AVG,90%"), folder / "out", jobs=1))
+    list(
+        run_batch(
+            open_dataset(folder / "data"), resolve_configurations("AVG,90%"), folder / "out", jobs=1
+        )
+    )
     return folder / "out"
 
 

@@ -17,10 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.benchmark.check import check
+from srs_eval.benchmark.check import check_folder
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.benchmark.setup import different_environments, disagreement, environments, read_setup
-from srs_eval.benchmark.store import ResultStore, Unit, damaged_lines
+from srs_eval.benchmark.setup import (
+    describe_environment_differences,
+    find_disagreement,
+    list_environments,
+    read_setup,
+)
+from srs_eval.benchmark.store import ResultStore, Unit, count_damaged_lines
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import write_atomically
 from tests.cli.program import read_results
@@ -69,7 +74,7 @@ def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
         if name.startswith("result/")
     }
     assert files(tmp_path) == {**renamed, **said}
-    assert check(tmp_path) == []
+    assert check_folder(tmp_path) == []
     assert list(read_results(tmp_path, "FSRS-6-dry-run")) == [1]
     with ResultStore(tmp_path, old) as store:
         assert store.statuses("FSRS-6-dry-run") == {1: "done", 2: "failed"}
@@ -168,7 +173,7 @@ def test_a_flipped_bit_costs_its_unit_only(
     journal.write_bytes(content)
     with ResultStore(folder, SETUP) as store:
         left = store.statuses("AVG")
-        assert store.damaged
+        assert store.damaged_line_count
         # A damaged line end joins two lines.
         assert 3 <= len(left) <= 4
 
@@ -231,11 +236,11 @@ def test_new_configurations_and_libraries_are_no_other_set_up(tmp_path: Path) ->
     ResultStore(tmp_path, more).close()
     stored = json.loads((tmp_path / "setup.json").read_text())
     assert set(stored["configurations"]) == {"AVG", "90%"}
-    assert disagreement(stored, SETUP) == ""
-    assert environments(stored) == [{"python": "3"}, {"python": "4"}]
-    assert different_environments(stored) == ["python 3 and 4"]
+    assert find_disagreement(stored, SETUP) == ""
+    assert list_environments(stored) == [{"python": "3"}, {"python": "4"}]
+    assert describe_environment_differences(stored) == ["python 3 and 4"]
     ResultStore(tmp_path, more).close()
-    assert environments(read_setup(tmp_path) or {}) == environments(stored)
+    assert list_environments(read_setup(tmp_path) or {}) == list_environments(stored)
 
 
 def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
@@ -244,11 +249,11 @@ def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
             store.append(unit(ord(name)))
     with ResultStore(tmp_path / "all", {**SETUP, "environment": {"python": "3"}}) as store:
         for name in "abcd":
-            store.take_over(tmp_path / name)
+            store.merge_from(tmp_path / name)
     setup = read_setup(tmp_path / "all") or {}
-    assert [each["python"] for each in environments(setup)] == ["3", "4", "5"]
-    assert different_environments(setup) == ["python 3 and 4 and 5"]
-    assert different_environments(SETUP) == []
+    assert [each["python"] for each in list_environments(setup)] == ["3", "4", "5"]
+    assert describe_environment_differences(setup) == ["python 3 and 4 and 5"]
+    assert describe_environment_differences(SETUP) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
@@ -283,7 +288,7 @@ def test_a_refused_write_is_said_and_costs_nothing_else(
     assert list(read_results(tmp_path, "AVG")) == [1, 3]
     with ResultStore(tmp_path, SETUP) as store:
         assert store.statuses("AVG") == {1: "done", 3: "done"}
-        assert store.damaged == 0
+        assert store.damaged_line_count == 0
     assert not list(tmp_path.rglob("*.tmp"))
 
 
@@ -338,25 +343,25 @@ def test_merging_takes_over_what_is_missing(tmp_path: Path) -> None:
         for each in (unit(1), unit(2), unit(3, "skipped")):
             store.append(each)
     with ResultStore(here, SETUP) as store:
-        assert store.take_over(there) == 2
+        assert store.merge_from(there) == 2
         assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
     other = {**SETUP, "srs_eval": "2"}
     with ResultStore(here, other, fresh=True) as store, pytest.raises(InputError, match="merged"):
-        store.take_over(there)
+        store.merge_from(there)
 
 
 def test_merging_takes_over_predictions_that_only_the_other_has(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder, kept in ((here, {}), (there, {"raw": b"predictions"})):
         with ResultStore(folder, SETUP) as store:
-            store.append(dataclasses.replace(unit(1), kept=kept))
+            store.append(dataclasses.replace(unit(1), files=kept))
     with ResultStore(here, SETUP) as store:
-        assert store.take_over(there) == 1
-        assert store.keeps("raw", "AVG", 1)
-        assert store.take_over(there) == 0
+        assert store.merge_from(there) == 1
+        assert store.has_file("raw", "AVG", 1)
+        assert store.merge_from(there) == 0
     with ResultStore(there, SETUP) as store:
         (here / "raw" / "AVG" / "user_id=1.parquet").unlink()
-        assert store.take_over(here) == 0
+        assert store.merge_from(here) == 0
 
 
 def test_what_was_not_installed_is_missing_once_it_is(tmp_path: Path) -> None:
@@ -371,7 +376,7 @@ def test_what_was_not_installed_is_missing_once_it_is(tmp_path: Path) -> None:
             store.append(unit(user))
     with ResultStore(here, SETUP) as store:
         assert store.statuses("AVG") == {2: "skipped", 3: "skipped"}
-        assert store.take_over(there) == 2
+        assert store.merge_from(there) == 2
         assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
 
 
@@ -382,12 +387,12 @@ def test_a_damaged_line_is_said_until_its_user_has_a_later_record(tmp_path: Path
     journal = tmp_path / ".journal" / "AVG.jsonl"
     content = journal.read_bytes()
     journal.write_bytes(content.replace(b"0.14", b"0.15"))
-    assert damaged_lines(tmp_path) == {journal: 1}
+    assert count_damaged_lines(tmp_path) == {journal: 1}
     with ResultStore(tmp_path, SETUP) as store:
         store.append(unit(2))
-        assert damaged_lines(tmp_path) == {journal: 1}
+        assert count_damaged_lines(tmp_path) == {journal: 1}
         store.append(unit(1))
-    assert damaged_lines(tmp_path) == {}
+    assert count_damaged_lines(tmp_path) == {}
 
 
 def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from srs_eval.benchmark.plan import Place
+from srs_eval.benchmark.plan import Backend
 from srs_eval.benchmark.result_files import read_lines
-from srs_eval.benchmark.setup import file_name, read_setup
+from srs_eval.benchmark.setup import read_setup, result_file_name
 from srs_eval.cli.main import main
 from srs_eval.models import all_models
 from tests.conftest import PATIENCE
 
 
-def dying_workers(folder: Path, times: int) -> dict[str, str]:
+def killing_environment(folder: Path, times: int) -> dict[str, str]:
     """What the environment needs for so many workers to be killed as they appear, one by one.
 
     Each leaves a file in `folder`.
@@ -38,7 +38,7 @@ def dying_workers(folder: Path, times: int) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
 
 
-def program(
+def run_program(
     *arguments: object, timeout: float = PATIENCE, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """What `srs-eval` makes of arguments; `options` are those of `subprocess.run`."""
@@ -52,35 +52,35 @@ def program(
     )
 
 
-def main_here(*arguments: object) -> subprocess.CompletedProcess[str]:
+def run_in_process(*arguments: object) -> subprocess.CompletedProcess[str]:
     """The same in this process, batches and audits without workers: a hundredth of the time."""
     said, stated = io.StringIO(), io.StringIO()
-    with in_this_process(), redirect_stdout(said), redirect_stderr(stated):
+    with batches_in_process(), redirect_stdout(said), redirect_stderr(stated):
         code = main([*map(str, arguments)])
     return subprocess.CompletedProcess(arguments, code, said.getvalue(), stated.getvalue())
 
 
 @contextmanager
-def in_this_process() -> Iterator[None]:
+def batches_in_process() -> Iterator[None]:
     """Batches make their units in a thread of this process, one after the other.
 
     Models of one's own are forgotten at the end.
     """
 
     @contextmanager
-    def here(*_: object, **__: object) -> Iterator[Place]:
+    def here(*_: object, **__: object) -> Iterator[Backend]:
         thread = ThreadPoolExecutor(1)
         try:
-            yield Place(thread, jobs=1, ahead=2)
+            yield Backend(thread, jobs=1, queue_length=2)
         finally:
             thread.shutdown(cancel_futures=True)
 
-    with patch("srs_eval.batch.open_place", here), patch.dict(all_models()):
+    with patch("srs_eval.batch.open_backend", here), patch.dict(all_models()):
         yield
 
 
 def read_results(folder: Path, configuration: str) -> dict[int, dict[str, Any]]:
     """The lines of a configuration's result file by user; none where there is no such file."""
-    path = folder / "result" / f"{file_name(configuration, read_setup(folder))}.jsonl"
+    path = folder / "result" / f"{result_file_name(configuration, read_setup(folder))}.jsonl"
     lines = read_lines(path) if path.exists() else []
     return {line["user"]: line for line in lines if line is not None}

@@ -18,16 +18,16 @@ from pathlib import Path
 import pytest
 import typer
 
-from srs_eval.cli.learner import _sensible_jobs
-from srs_eval.cli.main import _with_stdout, app, main
-from srs_eval.cli.options import Outputs, _declared, _flags
+from srs_eval.cli.learner import _choose_job_count
+from srs_eval.cli.main import _insert_stdout, app, main
+from srs_eval.cli.options import Outputs, _flag_parameters, _load_declarations
 from srs_eval.data.paths import VERSION
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
-from srs_eval.models.configurations import GROUPS, resolve
-from srs_eval.report.console import console_for, show_run
-from tests.cli.program import main_here, program
-from tests.conftest import PATIENCE, made_collection
+from srs_eval.models.configurations import GROUPS, resolve_configurations
+from srs_eval.report.console import make_console, show_run
+from tests.cli.program import run_in_process, run_program
+from tests.conftest import PATIENCE, write_simulated_collection
 from tools.simulated import simulate_learner, write_dataset
 
 MODELS = "AVG,90%,SM2-short"
@@ -35,7 +35,7 @@ MODELS = "AVG,90%,SM2-short"
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_collection(tmp_path_factory, 5, 1500)
+    return write_simulated_collection(tmp_path_factory, 5, 1500)
 
 
 # --- start-up and usage --------------------------------------------------------
@@ -158,7 +158,7 @@ def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> 
     parent = group.make_context("srs-eval", ["run"])
     command = group.commands["run"]
     usual = command.make_context("run", [], parent=parent).params
-    parsed = command.make_context("run", _with_stdout(given), parent=parent).params
+    parsed = command.make_context("run", _insert_stdout(given), parent=parent).params
     assert parsed == {**usual, **expected}
 
 
@@ -168,14 +168,14 @@ def test_what_options_mean_is_said_of_options_that_there_are() -> None:
     for each in commands:
         commands += getattr(each, "commands", {}).values()
     taken = {parameter.name for each in commands for parameter in each.params}
-    assert {name.rpartition(".")[2] for name in _declared()} <= taken
+    assert {name.rpartition(".")[2] for name in _load_declarations()} <= taken
 
 
 # --- run -----------------------------------------------------------------------
 
 
 def test_json_on_stdout_is_data_only(collection: Path) -> None:
-    done = program("run", collection, "--models", MODELS, "--json", "-")
+    done = run_program("run", collection, "--models", MODELS, "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout, parse_constant=lambda word: pytest.fail(word))
     assert document["layout"] == 2
@@ -303,13 +303,13 @@ def test_one_group_is_evaluated_on_the_same_reviews(
 
 def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from srs_eval.anki_import import load_log
-    from srs_eval.data.rows import only_deck, only_preset
+    from srs_eval.data.rows import select_decks, select_presets
 
     log = load_log(collection)
     with_children = next(
         deck.name.split("::")[0] for deck in log.decks.values() if "::" in deck.name
     )
-    part = only_deck(log, with_children.upper())
+    part = select_decks(log, with_children.upper())
     assert part.entries is not None
     inside = {d.id for d in log.decks.values() if d.name.split("::")[0] == with_children}
     assert len(inside) > 1
@@ -319,7 +319,7 @@ def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[
     assert len(part.entries) == expected
     used = set(log.preset_of(log.cards.deck_id).tolist())
     preset = next(each for each in log.presets.values() if each.id in used)
-    of_preset = only_preset(log, preset.name)
+    of_preset = select_presets(log, preset.name)
     assert of_preset.entries is not None
     decks = of_preset.deck_of(of_preset.entries.card_id)
     assert set(of_preset.preset_of(decks).tolist()) == {preset.id}
@@ -346,9 +346,9 @@ def test_what_networks_need_is_expected_where_they_can_run(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: installed)
-    chosen = resolve("LSTM,LSTM-fixed")
+    chosen = resolve_configurations("LSTM,LSTM-fixed")
     assert sum(each.model.seconds_besides for each in chosen) > 1
-    assert (_sensible_jobs(chosen, 0) > 0) == installed
+    assert (_choose_job_count(chosen, 0) > 0) == installed
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
@@ -415,7 +415,7 @@ def test_interrupted_while_it_is_imported(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     for module in ("srs_eval.cli.main", "typer", "srs_eval.cli.options", "numpy"):
         environment = {**os.environ, "PYTHONPATH": paths, "INTERRUPTED_AT": module}
-        done = program("inspect", "no.anki2", env=environment)
+        done = run_program("inspect", "no.anki2", env=environment)
         assert (module, done.returncode, done.stdout, done.stderr) == (module, 130, "", "")
 
 
@@ -502,7 +502,7 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert f"groups too: {', '.join(GROUPS)}" in shown.err
     assert "sm2 is the group" in shown.err
-    assert len(resolve("SM2")) == 1 < len(resolve("sm2"))
+    assert len(resolve_configurations("SM2")) == 1 < len(resolve_configurations("sm2"))
     lines = shown.out.splitlines()
     assert max(map(len, lines)) <= 80
     named = [line.split()[0] for line in lines[2:]]
@@ -562,8 +562,8 @@ def run() -> Run:
 
 
 def run_of(models: str) -> Run:
-    configurations = resolve(models)
-    made = Run.of(configurations)
+    configurations = resolve_configurations(models)
+    made = Run.from_configurations(configurations)
     log = simulate_learner(5, 2_500).log()
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
         made.apply(event)
@@ -574,15 +574,15 @@ def run_of(models: str) -> Run:
 def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) -> None:
     from rich.console import Console
 
-    from srs_eval.report.console import _run_table
+    from srs_eval.report.console import _render_ranking
 
     text = io.StringIO()
     console = Console(file=text, width=width)
     for group in run.groups():
-        console.print(_run_table(group, width))
+        console.print(_render_ranking(group, width))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    shown = f"{run.results()['AVG'].metrics.log_loss:.4f}"
+    shown = f"{run.results_by_name()['AVG'].metrics.log_loss:.4f}"
     assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
     if width >= 50:
         verdicts = [line.verdict_words for group in run.groups() for line in group.lines]
@@ -592,7 +592,7 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
 
 
 def test_no_name_is_broken_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    show_run(run_of("AVG,RMSE-BINS-EXPLOIT"), console_for(sys.stdout))
+    show_run(run_of("AVG,RMSE-BINS-EXPLOIT"), make_console(sys.stdout))
     assert "RMSE-BINS-EXPLOIT 1 " in capsys.readouterr().out
 
 
@@ -745,7 +745,7 @@ def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
     documents = []
     for number, more in enumerate(([], ["--short"])):
         path = tmp_path / f"{number}.json"
-        done = main_here("export", collection, "--models", "AVG,SM2", "--json", path, *more)
+        done = run_in_process("export", collection, "--models", "AVG,SM2", "--json", path, *more)
         assert done.returncode == 0, done.stderr
         assert ("**What to do**" in done.stdout) == bool(more)
         documents.append(json.loads(path.read_text("utf-8")))
@@ -754,7 +754,7 @@ def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
 
 def test_forms_of_reports_have_names_that_no_flag_has() -> None:
     forms = {form.name for form in fields(Outputs)}
-    assert not forms & {flag.name for flag in _flags()}
+    assert not forms & {flag.name for flag in _flag_parameters()}
 
 
 # --- the same review twice
@@ -773,7 +773,9 @@ def test_overlapping_exports_are_ranked_as_one_and_said(collection: Path, tmp_pa
     }.items():
         table = "\n".join(["card_id,review_rating,review_time", *rows])
         (tmp_path / name).write_text(table, encoding="utf-8")
-        done = main_here("run", tmp_path / name, "--models", "AVG,FSRS-6-dry-run", "--json", "-")
+        done = run_in_process(
+            "run", tmp_path / name, "--models", "AVG,FSRS-6-dry-run", "--json", "-"
+        )
         assert done.returncode == 0
         documents.append(json.loads(done.stdout))
         said.append(done.stderr)
@@ -786,6 +788,6 @@ def test_overlapping_exports_are_ranked_as_one_and_said(collection: Path, tmp_pa
     sentence = "300 entries are in the file a second time; they were left out."
     assert sentence in said[1]
     assert "second time" not in said[0]
-    inspected = main_here("inspect", tmp_path / "twice.csv")
+    inspected = run_in_process("inspect", tmp_path / "twice.csv")
     assert sentence in " ".join(inspected.stdout.split())
     assert "second time" not in inspected.stderr

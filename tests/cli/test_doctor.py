@@ -66,5 +66,5 @@ def test_a_folder_of_windows_is_nameless(monkeypatch: pytest.MonkeyPatch) -> Non
         name = "Anna"
 
     monkeypatch.setattr(Path, "home", lambda: WindowsHome())
-    assert doctor._nameless(r"c:\users\ANNA\AppData\Local\srs-eval") == r"~\AppData\Local\srs-eval"
-    assert doctor._nameless(r"D:\Anna\cache") == r"D:\NAME\cache"
+    assert doctor._anonymize(r"c:\users\ANNA\AppData\Local\srs-eval") == r"~\AppData\Local\srs-eval"
+    assert doctor._anonymize(r"D:\Anna\cache") == r"D:\NAME\cache"

@@ -13,7 +13,7 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import LEARNING, MISSING, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from tools.simulated import simulate_learner
 
 NAMES = ("note_id", "deck_id", "preset_id", "state", "kind", "scheduled_interval", "ease")
@@ -25,7 +25,7 @@ def log(simulated_collection: Path) -> ReviewLog:
 
 
 def trials_of(log: ReviewLog) -> Trials:
-    return Session(log).trials(Protocol(short=True))
+    return LearnerSession(log).trials(Protocol(short=True))
 
 
 def test_kind_interval_and_ease_are_those_before_the_answer(log: ReviewLog) -> None:
@@ -42,7 +42,7 @@ def test_kind_interval_and_ease_are_those_before_the_answer(log: ReviewLog) -> N
         expected[card, time] = kind, days, before.get(card, MISSING)
         before[card] = factor
     kind, days, ease = trials.columns("kind", "scheduled_interval", "ease")
-    chosen = Session(log).selection(trials.protocol).entry_index
+    chosen = LearnerSession(log).selection(trials.protocol).entry_index
     time = entries.time_ms[chosen[trials.history_review_th - 1]]
     wanted = [expected[at] for at in zip(trials.history_card_id, time, strict=True)]
     assert list(zip(kind, days, ease, strict=True)) == wanted
@@ -63,7 +63,7 @@ def test_what_comes_later_changes_no_column(log: ReviewLog) -> None:
     interval = entries.interval.copy()
     interval[at + 1 :] += 5
     after = trials_of(replace(log, entries=replace(entries, interval=interval, **others)))
-    chosen = Session(log).selection(trials.protocol).entry_index
+    chosen = LearnerSession(log).selection(trials.protocol).entry_index
     rows, later = (
         dict(zip(each.history_review_th, range(len(each.history_card_id)), strict=True))
         for each in (trials, after)
@@ -80,7 +80,7 @@ def test_what_comes_later_changes_no_column(log: ReviewLog) -> None:
 @pytest.mark.parametrize("name", ["scheduled_interval", "ease"])
 def test_a_source_without_a_column_says_so(name: str) -> None:
     log = simulate_learner(3, 400).log()
-    rows = replace(Session(log).rows(Protocol()), scheduled_interval=None, ease=None)
+    rows = replace(LearnerSession(log).rows(Protocol()), scheduled_interval=None, ease=None)
     told = replace(log.import_summary, format="anki-revlogs-10k, user 3")
     trials = trials_of(replace(log, entries=None, day_grid=None, rows=rows, import_summary=told))
     with pytest.raises(InputError, match=f"the column {name}, which anki-revlogs-10k does not"):

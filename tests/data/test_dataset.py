@@ -21,12 +21,12 @@ import pytest
 from srs_eval.anki_import import load_log
 from srs_eval.cli.main import main
 from srs_eval.data import errors
-from srs_eval.data.datasets import open_dataset, rows_in
+from srs_eval.data.datasets import count_rows, open_dataset
 from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.notebook import Results
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tests.helpers.golden import golden_folder, golden_users
 from tools.simulated import simulate_learner, write_dataset
 
@@ -144,8 +144,8 @@ def test_published_data_set_that_is_not_here_names_the_way(
     assert f"https://huggingface.co/datasets/open-spaced-repetition/{name}" in said
     commands = re.findall(r"`srs-eval ([^`]+)`", said)[1:]
     made, evaluated = map(shlex.split, commands)
-    assert main_here(*made).returncode == 0
-    assert main_here(*evaluated, "--models", "AVG").returncode == 0
+    assert run_in_process(*made).returncode == 0
+    assert run_in_process(*evaluated, "--models", "AVG").returncode == 0
     with pytest.raises(InputError, match=f"`srs-eval dataset download .*nowhere.*{name}"):
         open_dataset(tmp_path / "nowhere" / name)
 
@@ -160,14 +160,14 @@ def test_users_without_cards_or_decks(made: Path) -> None:
         "There is no table of cards",
         "There is no table of decks",
     ]
-    assert not log.knows_decks
-    assert dataset.load(2).knows_decks
+    assert not log.has_decks
+    assert dataset.load(2).has_decks
     assert dataset.missing_tables == ()
     shutil.rmtree(made / "decks")
     assert open_dataset(made).missing_tables == ("decks",)
     log = dataset.load(2)
     assert len(log.cards.card_id) == 2
-    assert not log.knows_decks
+    assert not log.has_decks
     assert "no table of decks" in log.import_summary.notes[0]
 
 
@@ -179,7 +179,7 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     shutil.rmtree(folder / table / "user_id=2")
     out = tmp_path / "out"
     models = "AVG,SM2,Anki-dry-run-deck"
-    done = main_here("batch", "--dataset", folder, "--models", models, "--out", out)
+    done = run_in_process("batch", "--dataset", folder, "--models", models, "--out", out)
     assert done.returncode == 0
     assert "2 x the source has no cards or no decks" in done.stderr
     for name, users in (("AVG", [1, 2]), ("SM2", [1]), ("Anki-dry-run-deck", [1])):
@@ -188,11 +188,13 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     skipped = json.loads((out / "skipped" / "Anki-dry-run-deck.jsonl").read_text())
     assert skipped["user"] == 2
     assert "decks" in skipped["reason"]
-    refused = main_here("run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG")
+    refused = run_in_process(
+        "run", folder, "--user", "2", "--partitions", "deck", "--models", "AVG"
+    )
     assert refused.returncode == 2
     assert "says nothing of decks" in refused.stderr
     shutil.rmtree(folder / table)
-    refused = main_here("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
+    refused = run_in_process("batch", "--dataset", folder, "--partitions", "preset", "--out", out)
     assert refused.returncode == 2
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
 
@@ -274,12 +276,14 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
                 np.testing.assert_array_equal(getattr(log.rows, name), getattr(expected, name))
         assert (np.diff(log.rows.day_offset) >= 0).all()
         assert (log.rows.day_offset <= expected.day_offset).all()  # the earliest days
-        assert rows_in(ours.parts("revlogs", user)[0]) == len(log.rows)
-        assert rows_in(theirs.parts("revlogs", user)[0]) == len(log.rows)
-        assert not log.knows_decks
+        assert count_rows(ours.table_files("revlogs", user)[0]) == len(log.rows)
+        assert count_rows(theirs.table_files("revlogs", user)[0]) == len(log.rows)
+        assert not log.has_decks
     assert load_log(tmp_path / "csv", user=8).user == 8
     out = tmp_path / "out"
-    done = main_here("batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out)
+    done = run_in_process(
+        "batch", "--dataset", tmp_path / "csv", "--models", "AVG,SM2", "--out", out
+    )
     assert done.returncode == 0, done.stderr
     assert len((out / "result" / "AVG.jsonl").read_text().splitlines()) == 2
     assert len((out / "skipped" / "SM2.jsonl").read_text().splitlines()) == 2
@@ -289,7 +293,7 @@ def test_rows_without_a_final_newline_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "5.csv"
     for content, rows in ((b"", 0), (b"a,b\n", 0), (b"a,b", 0), (b"a\n1\n2", 2), (b"a\n1\n2\n", 2)):
         path.write_bytes(content)
-        assert rows_in(path) == rows
+        assert count_rows(path) == rows
 
 
 def test_csv_data_set_refuses(tmp_path: Path) -> None:

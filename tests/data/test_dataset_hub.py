@@ -22,10 +22,16 @@ import pytest
 
 from srs_eval.cli.main import main
 from srs_eval.data import dataset_hub
-from srs_eval.data.dataset_hub import _digest, _hub_digest, _impossible, check, describe
+from srs_eval.data.dataset_hub import (
+    _compute_digest,
+    _find_impossible_values,
+    _read_hub_digest,
+    check_users,
+    describe_dataset,
+)
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, is_installed
-from tests.cli.program import program
+from tests.cli.program import run_program
 from tests.conftest import PATIENCE
 from tests.helpers.golden import golden_dataset
 from tools.simulated import simulate_learner, write_dataset
@@ -164,7 +170,7 @@ def hub(there: Path, tmp_path: Path) -> Iterator[Hub]:
 
 
 def download(hub: Hub, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    return program("dataset", "download", folder, *more, env=hub.environment())
+    return run_program("dataset", "download", folder, *more, env=hub.environment())
 
 
 @needs_hub
@@ -178,8 +184,8 @@ def test_download(hub: Hub, there: Path, tmp_path: Path) -> None:
     assert (folder / "README.md").is_file()
     assert len(hub.sent) == 7
     for user in (2, 3):
-        part = open_dataset(folder).parts("revlogs", user)[0]
-        assert _hub_digest(folder, part) == _digest(part, like="0" * 64)
+        part = open_dataset(folder).table_files("revlogs", user)[0]
+        assert _read_hub_digest(folder, part) == _compute_digest(part, reference="0" * 64)
     damaged = folder / "cards" / "user_id=2" / "data.parquet"
     damaged.write_bytes(damaged.read_bytes()[:-3])
     done = download(hub, folder)
@@ -332,13 +338,13 @@ def test_info(there: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
     write_dataset({user: simulate_learner(user, 100 * user) for user in (1, 2, 5)}, folder)
     (folder / "decks" / "user_id=2" / "data.parquet").unlink()
     (folder / "revlogs" / "user_id=5" / "data.parquet").write_bytes(b"PAR1")
-    found = describe(open_dataset(folder))
-    assert found.without == {"cards": [], "decks": [2]}
-    assert found.gaps == [(3, 4)]
-    assert found.reviews[2] == -1
+    found = describe_dataset(open_dataset(folder))
+    assert found.users_without == {"cards": [], "decks": [2]}
+    assert found.id_gaps == [(3, 4)]
+    assert found.review_counts[2] == -1
     assert found.table_bytes["decks"] > 0
     lengths = [len(open_dataset(folder).load(user).rows or ()) for user in (1, 2)]
-    assert found.known_reviews.tolist() == lengths
+    assert found.known_review_counts.tolist() == lengths
     assert main(["dataset", "info", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "3, 1 to 5" in said
@@ -380,13 +386,13 @@ def test_a_csv_data_set_is_of_its_own_repository(
     there: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     """What `verify` advises fetches FSRS-Anki-20k; a damaged file is named once."""
-    assert dataset_hub.repo_of(tmp_path / "new") == REPO
-    assert dataset_hub.repo_of(there) == REPO
+    assert dataset_hub.resolve_repo(tmp_path / "new") == REPO
+    assert dataset_hub.resolve_repo(there) == REPO
     file = tmp_path / "mine" / "dataset" / "1" / "5.csv"
     file.parent.mkdir(parents=True)
     file.write_text("card_id,review_th,delta_t,rating\n1,1,x,3\n")
     folder = tmp_path / "mine"
-    assert dataset_hub.repo_of(folder) == "open-spaced-repetition/FSRS-Anki-20k"
+    assert dataset_hub.resolve_repo(folder) == "open-spaced-repetition/FSRS-Anki-20k"
     assert main(["dataset", "verify", str(folder)]) == 2
     assert capsys.readouterr().out.count("5.csv") == 1
     parquet = dataset_hub._HubFile("revlogs/user_id=1/data.parquet", 1, "0" * 64)
@@ -432,22 +438,24 @@ def test_verify_refuses_ratings_that_are_no_numbers(
 def test_values_that_cannot_be(there: Path) -> None:
     rows = open_dataset(there).load(1).rows
     assert rows is not None
-    assert _impossible(rows) == []
+    assert _find_impossible_values(rows) == []
     for name, value in (("rating", 5), ("state", -1), ("day_offset", -4), ("elapsed_days", -2)):
         column = getattr(rows, name).copy()
         column[3] = value
-        said = _impossible(replace(rows, **{name: column}))
+        said = _find_impossible_values(replace(rows, **{name: column}))
         assert any(f"impossible {name} (row 4: {value})" in each for each in said)
     later = rows.day_offset.copy()
     later[0] = 10_000
-    assert _impossible(replace(rows, day_offset=later)) == [
+    assert _find_impossible_values(replace(rows, day_offset=later)) == [
         "its days go back: the rows are not in order of review"
     ]
 
 
 def test_golden_is_whole() -> None:
     dataset = golden_dataset()
-    assert [each.findings for each in check(dataset, dataset.users)] == [[]] * len(dataset.users)
+    assert [each.problems for each in check_users(dataset, dataset.users)] == [[]] * len(
+        dataset.users
+    )
 
 
 def test_options_that_do_not_go_together(there: Path) -> None:

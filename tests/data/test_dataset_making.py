@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from srs_eval.data.datasets import open_dataset
-from tests.cli.program import main_here, read_results
+from tests.cli.program import read_results, run_in_process
 from tests.data.anki_files import make_package
 from tools.simulated import simulate_learner, write_collection
 
@@ -39,15 +39,15 @@ def participants(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_a_batch_on_it_equals_runs_on_the_files(participants: list[Path], tmp_path: Path) -> None:
     out, results = tmp_path / "study", tmp_path / "results"
-    made = main_here("dataset", "make", *participants, "--out", out, "--timezone", "UTC+9")
+    made = run_in_process("dataset", "make", *participants, "--out", out, "--timezone", "UTC+9")
     assert made.returncode == 0, made.stderr
     assert "study-mapping.csv tells whose is whose. Keep it, and do not publish it." in made.stdout
-    checked = main_here("dataset", "verify", out)
+    checked = run_in_process("dataset", "verify", out)
     assert "3 users read, no hash to compare: nothing is wrong" in checked.stdout
-    done = main_here("batch", "--dataset", out, "--models", MODELS, "--out", results)
+    done = run_in_process("batch", "--dataset", out, "--models", MODELS, "--out", results)
     assert done.returncode == 0, done.stderr
     for user, path in enumerate(participants, start=1):
-        run = main_here("run", path, "--models", MODELS, "--timezone", "UTC+9", "--json", "-")
+        run = run_in_process("run", path, "--models", MODELS, "--timezone", "UTC+9", "--json", "-")
         figures = {each["configuration"]: each for each in json.loads(run.stdout)["results"]}
         without_decks = user == 3
         for name in MODELS.split(",")[without_decks:]:
@@ -58,7 +58,7 @@ def test_a_batch_on_it_equals_runs_on_the_files(participants: list[Path], tmp_pa
 
 def test_it_tells_nothing_but_numbers(participants: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "study"
-    assert main_here("dataset", "make", *participants, "--out", out).returncode == 0
+    assert run_in_process("dataset", "make", *participants, "--out", out).returncode == 0
     assert sorted(each.name for each in tmp_path.iterdir()) == ["study", "study-mapping.csv"]
     files = sorted(each.relative_to(out).as_posix() for each in out.rglob("*.parquet"))
     assert files == [
@@ -102,7 +102,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
         ((one,), "there", "is there already"),
         ((one,), "no/study", "there is no folder"),
     ):
-        done = main_here("dataset", "make", *files, "--out", tmp_path / out)
+        done = run_in_process("dataset", "make", *files, "--out", tmp_path / out)
         assert done.returncode == 2, done.stderr
         assert words in " ".join(done.stderr.split())
         assert done.stderr.count("srs-eval:") == 1

@@ -13,11 +13,11 @@ import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.features import read_features, with_features
-from srs_eval.engine.own_models import doubt
-from srs_eval.engine.session import Session
+from srs_eval.data.readers.features import add_features, read_features
+from srs_eval.engine.own_models import find_mistake_kind
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models, load_model_file
-from tests.cli.program import main_here
+from tests.cli.program import run_in_process
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection, write_dataset
 
 MODEL = """
@@ -44,11 +44,11 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
 ) -> None:
     log = learner.log()
     path = tmp_path / "words.parquet"
-    cards = Session(log).trials(Protocol(short=True)).history_card_id
+    cards = LearnerSession(log).trials(Protocol(short=True)).history_card_id
     ids = np.unique(cards if by == "card_id" else log.note_of(cards))[::2]
     table = {"text": ["x"] * len(ids), by: ids, "half": ids / 2, "n": np.arange(len(ids))}
     pq.write_table(pa.table(table), path)
-    trials = Session(with_features(log, path)).trials(Protocol(short=True))
+    trials = LearnerSession(add_features(log, path)).trials(Protocol(short=True))
     (half,) = trials.columns("half")
     row = cards if by == "card_id" else log.note_of(cards)
     np.testing.assert_array_equal(half, np.where(np.isin(row, ids), row / 2, np.nan))
@@ -57,8 +57,8 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
     assert half.base is trials.columns("n")[0].base  # the whole table is gathered once
     found = trials.source[0].features
     assert found is not None
-    assert found.about.startswith("words.parquet: ")
-    assert found.about.endswith("cards have no row")
+    assert found.note.startswith("words.parquet: ")
+    assert found.note.endswith("cards have no row")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_what_is_no_table_is_refused(
     if content is not None:
         path.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=said):
-        with_features(learner.log(), path)
+        add_features(learner.log(), path)
 
 
 def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
     )
     for name in ("words.parquet", "words.csv"):
         found = read_features(tmp_path / name, 2)
-        assert (found.by, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
+        assert (found.id_column, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
         np.testing.assert_array_equal(found.values[:, 0], [np.nan, np.nan, 2.0])
         assert len(read_features(tmp_path / name, 3).ids) == 0
 
@@ -137,19 +137,19 @@ def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     table.write_text("\n".join(["user_id,card_id,n", *rows]), encoding="utf-8")
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--models", "TABLE", "--jobs", "0")
     batch += ("--out", str(tmp_path / "out"), "--model-file", str(model), "--features", str(table))
-    done = main_here(*batch)
+    done = run_in_process(*batch)
     assert done.returncode == 0, done.stderr
     setup = json.loads((tmp_path / "out" / "setup.json").read_text("utf-8"))
     assert len(setup["options"]["features"]) == 64
     assert "not checked" not in done.stderr
-    assert main_here(*batch).returncode == 0
+    assert run_in_process(*batch).returncode == 0
     for other, said in ((table, "features was"), (None, "features was")):
         table.write_text(table.read_text("utf-8") + "\n2,9999,1", encoding="utf-8")
-        changed = main_here(*(batch if other else batch[:-2]))
+        changed = run_in_process(*(batch if other else batch[:-2]))
         assert changed.returncode == 2
         assert said in changed.stderr
     table.write_text("card_id,n\n1,2\n", encoding="utf-8")
-    assert "words.csv has no column user_id" in main_here(*batch).stderr
+    assert "words.csv has no column user_id" in run_in_process(*batch).stderr
     found = read_features(table, None)
     assert found.names == ("n",)
 
@@ -163,10 +163,10 @@ def test_a_ranking_says_how_many_cards_lack_a_row(
     model.write_text(MODEL, encoding="utf-8")
     table.write_text("card_id,n\n1,2\n", encoding="utf-8")
     run = ("run", str(tmp_path / "collection.anki2"), "--models", "TABLE", "--jobs", "0")
-    done = main_here(*run, "--model-file", str(model), "--features", str(table))
+    done = run_in_process(*run, "--model-file", str(model), "--features", str(table))
     assert done.returncode == 0, done.stderr
     assert "cards have no row" in done.stdout + done.stderr
-    without = main_here(*run, "--model-file", str(model))
+    without = run_in_process(*run, "--model-file", str(model))
     assert without.returncode == 1
     assert "give a table with --features FILE" in without.stderr
 
@@ -181,5 +181,5 @@ def test_a_model_that_uses_a_table_is_checked_with_it(end: str, tmp_path: Path) 
         honest = "np.where(trials.features[index, 0] > 5, 0.8, 0.6)"
         model.write_text(MODEL.replace(honest, honest if right else wrong), encoding="utf-8")
         (loaded,) = load_model_file(model)
-        assert doubt(loaded, table) == kind
+        assert find_mistake_kind(loaded, table) == kind
         all_models().pop("TABLE")

@@ -21,7 +21,7 @@ from rich.console import Console
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs7
-from srs_eval.models.own_parameters import fault_in, scheduled_by, why_replaced
+from srs_eval.models.own_parameters import find_preset_fault, preset_parameters, why_replaced
 from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.data.anki_files import PARAMETERS, field, make_collection, plain_history
 
@@ -86,11 +86,11 @@ def test_version_in_force_is_what_the_fork_runs(
     preset: bytes, in_force: tuple[float, ...], runs_fsrs7: bool, tmp_path: Path
 ) -> None:
     found = preset_of(preset, tmp_path)
-    assert found.parameters_in_force == pytest.approx(in_force)
+    assert found.active_parameters == pytest.approx(in_force)
     assert found.runs_fsrs7 == runs_fsrs7
-    assert fault_in(found) == ""
+    assert find_preset_fault(found) == ""
     if runs_fsrs7:
-        assert scheduled_by(found) == pytest.approx(in_force or fsrs7.DEFAULT)
+        assert preset_parameters(found) == pytest.approx(in_force or fsrs7.DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_forks_settings_are_read_from_json(
             changed = json.dumps(json.loads(content) | keys).encode()
             connection.execute("update deck_config set config = ? where id = 5", (changed,))
         connection.commit()
-    assert load_log(path).presets[5].parameters_in_force == pytest.approx(in_force)
+    assert load_log(path).presets[5].active_parameters == pytest.approx(in_force)
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_forks_settings_are_read_from_json(
 )
 def test_clanki_runs_fsrs7_only(preset: bytes, in_force: tuple[float, ...], tmp_path: Path) -> None:
     found = preset_of(preset, tmp_path, schedulingAlgorithm="fsrs7")
-    assert found.parameters_in_force == pytest.approx(in_force)
+    assert found.active_parameters == pytest.approx(in_force)
     assert found.runs_fsrs7
-    assert scheduled_by(found) == pytest.approx(in_force or fsrs7.DEFAULT)
+    assert preset_parameters(found) == pytest.approx(in_force or fsrs7.DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_unusable_list_of_fsrs7_is_said(
     )
     assert why_replaced(log) == {5: sentence}
     assert sentence in inspect_log(log).notes
-    in_force = log.presets[5].parameters_in_force
+    in_force = log.presets[5].active_parameters
     assert len(in_force) in (0, 19, 21)
     assert in_force != values
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
@@ -194,7 +194,7 @@ def test_clankis_rwkv_is_said(tmp_path: Path) -> None:
 def test_one_preset_of_a_fork_makes_the_collection_the_forks(tmp_path: Path) -> None:
     log = stored(SIX + field(52, SEVEN), tmp_path)
     assert log.presets[1].runs_fsrs7  # nothing is stored in it
-    assert log.presets[1].parameters_in_force == ()
+    assert log.presets[1].active_parameters == ()
 
 
 @pytest.mark.parametrize(("desired", "wanted"), [(0.5, 0.5), (0.05, 0.9), (0.85, 0.85)])
@@ -235,7 +235,7 @@ TO_NOTHING = {"search": "tag:medical", "preset_id": "addon:example:nothing"}
 )
 def test_rules_for_single_cards_are_counted(found: Any, rules: int, tmp_path: Path) -> None:
     log = stored(SIX, tmp_path, fsrsPresetOverlay=found)
-    assert log.card_rules == rules
+    assert log.card_rule_count == rules
     said = [each for each in log.import_summary.notes if "fsrsPresetOverlay" in each]
     assert len(said) == min(rules, 1)
 
@@ -243,10 +243,10 @@ def test_rules_for_single_cards_are_counted(found: Any, rules: int, tmp_path: Pa
 def test_rules_are_mentioned_where_presets_are_shown(tmp_path: Path) -> None:
     log = stored(SIX + field(52, SEVEN), tmp_path, fsrsPresetOverlay=overlay(TO_MEDICAL))
     inspection = inspect_log(log)
-    assert inspection.document()["card_rules"] == 1
+    assert inspection.to_document()["card_rules"] == 1
     (preset,) = (each for each in inspection.presets if each.name == "Own")
     assert (preset.parameters_version, preset.stored_versions) == (7, (6, 7))
-    assert preset.schedules_with == "FSRS-7"
+    assert preset.version_label == "FSRS-7"
     shown = StringIO()
     Console(width=100, file=shown).print(render_inspection(inspection, 100))
     text = " ".join(shown.getvalue().split())

@@ -143,7 +143,7 @@ def test_decks_and_presets_equal_ankis(name: str, fixtures: Path, oracle: dict[s
             continue  # the importing collection's own
         preset = stored[wanted["name"]]
         assert preset.id == wanted["id"]
-        assert preset.parameters_in_force == pytest.approx(wanted["params_effective"], abs=1e-6)
+        assert preset.active_parameters == pytest.approx(wanted["params_effective"], abs=1e-6)
         assert [len(preset.fsrs_parameters.get(v, ())) for v in (4, 5, 6)] == wanted["lens_4_5_6"]
         assert preset.desired_retention == pytest.approx(wanted["desired_retention"])
         assert preset.historical_retention == pytest.approx(wanted["historical_retention"])
@@ -191,8 +191,8 @@ def test_day_boundaries_by_zone(zone: str, fixtures: Path, oracle: dict[str, Any
     log = load_log(fixtures / "collection.anki2", timezone=zone)
     assert log.day_grid is not None
     assert log.day_grid.next_day_at_s % DAY_S == expected["next_day_at_mod_86400"]
-    assert zone in log.day_grid.source
-    assert log.day_grid.zone == zone
+    assert zone in log.day_grid.description
+    assert log.day_grid.time_zone == zone
     whole = {"include_suspended": True, "apply_ignore_before": False}
     assert anki_items(log, include_deleted=False, **whole) == expected["compute_items_deck_star"]
     assert anki_items(log, include_deleted=True, **whole) == expected["compute_items_empty_search"]

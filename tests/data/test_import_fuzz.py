@@ -90,7 +90,7 @@ def read(content: bytes) -> bool:
             assert "\n" not in sentence
             assert str(path) in sentence
             return False
-        to_json(inspect_log(log).document())
+        to_json(inspect_log(log).to_document())
         return True
 
 
@@ -115,8 +115,8 @@ def test_damaged_predictions_beside_a_collection(data: st.DataObject) -> None:
         held_out = [(HISTORY[0][0], 0.75, "rwkv_review", 1, "test_fold", 0)]
         cache = make_cache(path, {RWKV: held_out})
         cache.write_bytes(damaged(cache.read_bytes(), data))
-        for given_ in load_log(path).given.values():
-            assert "\n" not in given_.about
+        for given_ in load_log(path).external_predictions.values():
+            assert "\n" not in given_.note
 
 
 @examples(75)

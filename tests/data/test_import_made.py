@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from srs_eval.anki_import import find_profiles, load_log
-from srs_eval.data.days import DAY_S, StoredClock, day_grid
+from srs_eval.data.days import DAY_S, StoredClock, compute_day_grid
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers import collection, files, package
-from srs_eval.data.readers.table import _read_table
+from srs_eval.data.readers.table import _parse_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
-from srs_eval.models.own_parameters import fault_of
+from srs_eval.models.own_parameters import find_fault
 from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log, render_inspection
 from tests.conftest import PATIENCE
@@ -97,7 +97,7 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     assert log.decks[4].preset_id is None
     preset = log.presets[5]
     assert preset.name == "Own"
-    assert preset.parameters_in_force == PARAMETERS
+    assert preset.active_parameters == PARAMETERS
     assert preset.fsrs_parameters[4] == PARAMETERS[:17]
     assert preset.desired_retention == 0.85
     assert preset.historical_retention == 0.9
@@ -109,7 +109,7 @@ def test_every_schema_reads_alike(schema: int, tmp_path: Path) -> None:
     assert preset.modified_s == MODIFIED_S
     assert log.presets[1].modified_s is None
     assert log.optimized_before_s is None
-    assert log.presets[1].parameters_in_force == ()
+    assert log.presets[1].active_parameters == ()
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - 11 * 3600) % DAY_S == 0
     assert len(select_rows(log).rows) == len(HISTORY)
@@ -134,7 +134,7 @@ def test_parameters_that_anki_does_not_run_are_neither_defaults_nor_older_ones(
         packages.append(make_package(tmp_path / name, path.read_bytes(), version))
     for each in packages:
         preset = load_log(each).presets[5]
-        assert fault.strip() in fault_of(preset.parameters_in_force), each.name
+        assert fault.strip() in find_fault(preset.active_parameters), each.name
         assert preset.fsrs_parameters[4] == PARAMETERS[:17]
 
 
@@ -142,13 +142,13 @@ def test_parameters_that_anki_does_not_run_are_neither_defaults_nor_older_ones(
 @pytest.mark.parametrize("stored", ["many", [str(each) for each in PARAMETERS], 7, {}, [None] * 21])
 def test_what_is_no_list_of_numbers_is_no_default(schema: int, stored: Any, tmp_path: Path) -> None:
     log = load_log(with_parameters(tmp_path / "collection.anki2", schema, stored))
-    assert "not all are finite numbers" in fault_of(log.presets[5].parameters_in_force)
+    assert "not all are finite numbers" in find_fault(log.presets[5].active_parameters)
 
 
 @pytest.mark.parametrize("stored", [None, []])
 def test_nothing_stored_leaves_older_parameters_in_force(stored: Any, tmp_path: Path) -> None:
     log = load_log(with_parameters(tmp_path / "collection.anki2", 11, stored))
-    assert log.presets[5].parameters_in_force == PARAMETERS[:17]
+    assert log.presets[5].active_parameters == PARAMETERS[:17]
 
 
 def with_parameters(path: Path, schema: int, stored: Any) -> Path:
@@ -215,7 +215,7 @@ def test_research_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     other = load_log(tmp_path / "a.bin", timezone="UTC+9", rollover=0)
     assert other.day_grid is not None
     assert other.day_grid.next_day_at_s % DAY_S == 15 * 3600
-    monkeypatch.setattr(package, "parse", None)
+    monkeypatch.setattr(package, "parse_message", None)
     short = field(1, b"") * 300_000 + field(4, 1_700_740_800)  # swells a hundredfold if decoded
     for start in (b"", field(7, 1 << 63), b"\x0b\x0c", b"\x09" + bytes(8), b"\x0d" + bytes(4)):
         (tmp_path / "swell").write_bytes(start + short)
@@ -321,7 +321,7 @@ def test_zone_of_this_computer_where_the_source_has_none(tmp_path: Path) -> None
     bare = {"localOffset": None, "creationOffset": None, "rollover": None}
     log = load_log(make_collection(tmp_path / "a", entries=HISTORY, config=bare))
     assert log.day_grid is not None
-    assert "this computer's zone" in log.day_grid.source
+    assert "this computer's zone" in log.day_grid.description
     newest = datetime.fromtimestamp(HISTORY[-1][0] / 1000, UTC).astimezone()
     offset = newest.utcoffset()
     assert offset is not None
@@ -329,7 +329,7 @@ def test_zone_of_this_computer_where_the_source_has_none(tmp_path: Path) -> None
     package = {"localOffset": None, "rollover": None}
     log = load_log(make_collection(tmp_path / "b", entries=HISTORY, config=package))
     assert log.day_grid is not None
-    assert "UTC-7 (where the collection was created)" in log.day_grid.source
+    assert "UTC-7 (where the collection was created)" in log.day_grid.description
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_zone_of_this_computer_where_the_source_has_none(tmp_path: Path) -> None
 )
 def test_zones(zone: str, hours: float) -> None:
     winter = int(datetime(2024, 1, 15, tzinfo=UTC).timestamp())
-    grid = day_grid(winter * 1000, StoredClock(), zone, 4)
+    grid = compute_day_grid(winter * 1000, StoredClock(), zone, 4)
     assert grid.next_day_at_s % DAY_S == (4 - hours) % 24 * 3600
     assert winter < grid.next_day_at_s <= winter + DAY_S
 
@@ -346,9 +346,9 @@ def test_zones(zone: str, hours: float) -> None:
 @pytest.mark.parametrize("zone", ["Mars/Base", "", "../../etc/passwd", "\0", "UTC+99", "Europe"])
 def test_unknown_zones_and_hours(zone: str) -> None:
     with pytest.raises(InputError, match="time zone"):
-        day_grid(START_MS, StoredClock(), zone, None)
+        compute_day_grid(START_MS, StoredClock(), zone, None)
     with pytest.raises(InputError, match="rollover"):
-        day_grid(START_MS, StoredClock(), None, 24)
+        compute_day_grid(START_MS, StoredClock(), None, 24)
 
 
 # Files that others are writing
@@ -492,7 +492,7 @@ def test_interrupt_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(collection, "_cards", interrupted)
+    monkeypatch.setattr(collection, "_read_cards", interrupted)
     with pytest.raises(KeyboardInterrupt):
         load_log(path)  # the fixture looks for litter
 
@@ -628,7 +628,7 @@ def test_bad_protobuf_and_json(tmp_path: Path) -> None:
         refused(path, match="damaged")
     bad = field(6, (float("nan"),) * 21) + field(37, 5.0) + field(46, b"15.05.2024")
     log = load_log(make_collection(tmp_path / "nan", entries=HISTORY, preset=bad))
-    assert "not all are finite" in fault_of(log.presets[5].parameters_in_force)
+    assert "not all are finite" in find_fault(log.presets[5].active_parameters)
     assert log.presets[5].desired_retention == 0.9  # out of range: Anki's default
     assert log.presets[5].ignore_before is None
     assert "no date" in " ".join(log.import_summary.notes)
@@ -660,7 +660,7 @@ def test_inspect_shows_the_largest_of_thousands_of_decks(tmp_path: Path) -> None
     connection.commit()
     connection.close()
     inspection = inspect_log(load_log(path))
-    assert len(inspection.document()["decks"]) == 3000 + 4
+    assert len(inspection.to_document()["decks"]) == 3000 + 4
     shown = StringIO()
     Console(width=100, file=shown).print(render_inspection(inspection, 100))
     text = shown.getvalue()
@@ -815,7 +815,7 @@ def test_older_table_of_the_benchmark(seed: int) -> None:
     random.shuffle(lines)
     names = ["card_id", "review_th", "delta_t", "rating"]
     content = "\n".join([",".join(names), *lines]).encode()
-    table = _read_table(content, names, ",", "a.csv")
+    table = _parse_table(content, names, ",", "a.csv")
     rows = table.rows
     assert rows is not None
     assert rows.card_id.tolist() == card.tolist()
@@ -906,7 +906,7 @@ def test_inspection(tmp_path: Path) -> None:
     history = [*HISTORY, (START_MS + 50 * DAY_MS, HISTORY[0][1], 0, 0, 0, 0, 0, 4)]
     log = load_log(make_collection(tmp_path / "collection.anki2", entries=history))
     inspection = inspect_log(log)
-    found = json.loads(to_json(inspection.document()))
+    found = json.loads(to_json(inspection.to_document()))
     assert found["entries_read"] == len(history)
     for counts in found["rows"].values():
         assert counts["kept"] + sum(counts["dropped"].values()) == len(history)

@@ -14,9 +14,9 @@ from srs_eval.cli import learner
 from srs_eval.cli.main import main
 from srs_eval.data import memory
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.memory import is_short_of_memory, require_memory, short_memory_in_words
+from srs_eval.data.memory import is_memory_error, memory_errors, require_memory
 from srs_eval.data.paths import DEMO_FILE
-from srs_eval.engine.evaluate import in_words
+from srs_eval.engine.evaluate import describe_failure
 
 SEGMENT = "libtorch_cpu.so: failed to map segment from shared object"
 
@@ -43,8 +43,8 @@ def of(cause: Exception, error: Exception) -> Exception:
     ids=str,
 )
 def test_errors_of_short_memory_are_known(error: Exception) -> None:
-    assert is_short_of_memory(error)
-    assert in_words(error) == ("not enough memory", "")
+    assert is_memory_error(error)
+    assert describe_failure(error) == ("not enough memory", "")
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_errors_of_short_memory_are_known(error: Exception) -> None:
     ids=str,
 )
 def test_other_errors_are_others(error: Exception) -> None:
-    assert not is_short_of_memory(error)
-    assert in_words(error)[0].startswith(type(error).__name__)
+    assert not is_memory_error(error)
+    assert describe_failure(error)[0].startswith(type(error).__name__)
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_other_errors_are_others(error: Exception) -> None:
 def test_an_error_without_a_reason_is_short_memory_where_little_is_left(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_limit", lambda: 900_000_000)
-    assert not is_short_of_memory(error)
-    monkeypatch.setattr(memory, "_is_left", lambda size: False)
-    assert is_short_of_memory(error)
+    monkeypatch.setattr(memory, "_memory_limit", lambda: 900_000_000)
+    assert not is_memory_error(error)
+    monkeypatch.setattr(memory, "_can_allocate", lambda size: False)
+    assert is_memory_error(error)
 
 
 class Mute(RuntimeError):
@@ -81,18 +81,18 @@ class Mute(RuntimeError):
 
 
 def test_an_error_whose_text_cannot_be_read_is_another() -> None:
-    assert not is_short_of_memory(Mute())
+    assert not is_memory_error(Mute())
 
 
 def test_a_circle_of_causes_ends() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
-    assert not is_short_of_memory(one)
+    assert not is_memory_error(one)
 
 
 def test_what_a_person_can_mend_stays_as_it_is() -> None:
     def refused() -> None:
-        with short_memory_in_words():
+        with memory_errors():
             raise of(MemoryError(), InputError("It does not fit."))
 
     with pytest.raises(InputError, match=r"^It does not fit\.$"):
@@ -104,8 +104,8 @@ def test_torch_is_not_imported_where_it_would_end_the_process(
 ) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     require_memory("torch")
-    monkeypatch.setattr(memory, "_limit", lambda: 900_000_000)
-    monkeypatch.setattr(memory, "_is_left", lambda size: size < 500_000_000)
+    monkeypatch.setattr(memory, "_memory_limit", lambda: 900_000_000)
+    monkeypatch.setattr(memory, "_can_allocate", lambda size: size < 500_000_000)
     require_memory("numpy")
     with pytest.raises(MemoryError):
         require_memory("torch")
@@ -122,7 +122,7 @@ def test_a_command_that_runs_out_of_memory_says_so(
 
     monkeypatch.setattr(learner.Source, "read", fails)
     assert main(["inspect", str(DEMO_FILE)]) == 2
-    assert capsys.readouterr().err == f"srs-eval: {memory.NOT_ENOUGH}\n"
+    assert capsys.readouterr().err == f"srs-eval: {memory.NOT_ENOUGH_MEMORY}\n"
 
 
 def test_too_few_reviews_are_no_lack_of_memory(

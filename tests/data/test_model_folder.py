@@ -48,8 +48,8 @@ def test_every_file_below_counts(place: str, file: Path) -> None:
     path.write_text("2")
     changed = read_model_folder(file)
     assert len({before.digest, there.digest, changed.digest}) == 3
-    assert before.is_whole
-    assert changed.is_whole
+    assert before.is_complete
+    assert changed.is_complete
     assert (before.code_digest != changed.code_digest) == place.endswith(".py")
 
 
@@ -137,18 +137,18 @@ def test_links_and_pipes_end_no_walk(file: Path) -> None:
         os.mkfifo(file.parent / "pipe")
     before = read_model_folder(file)
     (elsewhere / "w.json").write_text("2")
-    assert before.is_whole
+    assert before.is_complete
     assert read_model_folder(file).digest != before.digest
 
 
 def refused(content: FolderContent) -> bool:
-    return not content.is_whole and content.digest == content.code_digest
+    return not content.is_complete and content.digest == content.code_digest
 
 
 def test_more_entries_than_the_bound_are_not_read(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_folder, "MOST_ENTRIES", 6)
+    monkeypatch.setattr(model_folder, "MAX_ENTRIES", 6)
     for number in range(4):
         put(file, f"folder {number}/x")
     # Four folders, the model's file, what is in the first folder; in the second is one too many.
@@ -169,8 +169,8 @@ def test_more_bytes_than_the_bound_are_not_read(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(file, "large", "x" * 1_000)
-    assert read_model_folder(file).is_whole
-    monkeypatch.setattr(model_folder, "MOST_BYTES", 900)
+    assert read_model_folder(file).is_complete
+    monkeypatch.setattr(model_folder, "MAX_BYTES", 900)
     read: list[str] = []
     digest = model_folder.file_digest
     monkeypatch.setattr(

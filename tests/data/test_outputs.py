@@ -11,14 +11,20 @@ import pytest
 
 from srs_eval.batch import run_batch
 from srs_eval.benchmark.audit import run_audit
-from srs_eval.benchmark.check import merge
+from srs_eval.benchmark.check import merge_folders
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
 from srs_eval.cli.options import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import _LIST, check_outputs, is_own, write_file, write_folder
-from srs_eval.models.configurations import resolve
+from srs_eval.data.paths import (
+    _MANIFEST_NAME,
+    check_outputs,
+    is_written_by_srs_eval,
+    write_file,
+    write_folder,
+)
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
 from tests.benchmark.test_store import SETUP, unit
 from tools.simulated import simulate_learner, write_collection, write_dataset
@@ -182,7 +188,7 @@ def test_our_own_is_replaced_and_nothing_else(here: Path) -> None:
     second = contents(here)
     assert first.keys() == second.keys()
     changed = {path.name for path in first if first[path] != second[path]}
-    assert changed == {"r.html", "r.md", "r.json", "ranking.csv", "days.csv", _LIST}
+    assert changed == {"r.html", "r.md", "r.json", "ranking.csv", "days.csv", _MANIFEST_NAME}
     write("models")
     write("ranking")
     check_outputs([here / "r.html"], [("csv", out), ("png", out)])
@@ -228,11 +234,11 @@ def test_every_document_is_known_again(
         target = here / "out"
         target.unlink(missing_ok=True)
         assert main([*arguments, str(target)]) == 0, capsys.readouterr().err
-        assert is_own(target)
+        assert is_written_by_srs_eval(target)
         assert main([*arguments, str(target)]) == 0
     for form in ("html", "md", "json"):
         Outputs(**{form: form}).write(a_document("a"))
-        assert is_own(Path(form))
+        assert is_written_by_srs_eval(Path(form))
 
 
 FORMS = ("html", "md", "csv", "png", "json")
@@ -241,9 +247,9 @@ FORMS = ("html", "md", "csv", "png", "json")
 def test_ours_of_another_kind_are_no_reports(here: Path, dataset: Path) -> None:
     """Set-ups, ledgers and results are not what an option may replace."""
     out = here / "results"
-    list(run_batch(open_dataset(dataset), resolve("AVG"), out, jobs=1))
+    list(run_batch(open_dataset(dataset), resolve_configurations("AVG"), out, jobs=1))
     (here / "app.json").write_text(json.dumps({"recent": []}))
-    assert not [path for path in here.rglob("*") if path.is_file() and is_own(path)]
+    assert not [path for path in here.rglob("*") if path.is_file() and is_written_by_srs_eval(path)]
 
 
 # --- two outputs of one name
@@ -321,7 +327,7 @@ def test_a_failure_half_way_costs_no_good_file(here: Path, monkeypatch: pytest.M
         "a.csv": b"newer\n",
         "b.csv": b"newer\n",
     }
-    assert sorted(path.name for path in out.iterdir()) == [_LIST, "a.csv", "b.csv"]
+    assert sorted(path.name for path in out.iterdir()) == [_MANIFEST_NAME, "a.csv", "b.csv"]
 
 
 @posix
@@ -378,8 +384,8 @@ def test_a_batch_leaves_what_it_has_not_made(name: str, fresh: bool, tmp_path: P
     with ResultStore(tmp_path / "part", SETUP) as store:
         store.append(unit(1))
     for write in (
-        lambda: merge([tmp_path / "part"], tmp_path),
-        lambda: ResultStore(tmp_path, others).take_over(tmp_path / "part"),
+        lambda: merge_folders([tmp_path / "part"], tmp_path),
+        lambda: ResultStore(tmp_path, others).merge_from(tmp_path / "part"),
     ):
         with pytest.raises(InputError, match="not from a batch in this folder"):
             write()
@@ -395,10 +401,14 @@ def test_fresh_deletes_no_set_up_of_another_program(dataset: Path, tmp_path: Pat
         opened = open_dataset(dataset)
         for fresh in (False, True):
             with pytest.raises(InputError):
-                list(run_audit(opened, resolve("AVG"), out, evaluate=run_batch, fresh=fresh))
+                list(
+                    run_audit(
+                        opened, resolve_configurations("AVG"), out, evaluate=run_batch, fresh=fresh
+                    )
+                )
             if name == "setup.json":
                 with pytest.raises(InputError):
-                    list(run_batch(opened, resolve("AVG"), out, fresh=fresh))
+                    list(run_batch(opened, resolve_configurations("AVG"), out, fresh=fresh))
         assert (out / name).read_bytes() == PRECIOUS
 
 
@@ -414,8 +424,8 @@ def test_a_killed_first_unit_does_not_lock_its_folder(
     with ResultStore(tmp_path, SETUP) as store:
         monkeypatch.setattr("srs_eval.benchmark.store._append", killed)
         with pytest.raises(KeyboardInterrupt):
-            store.append(replace(unit(1), kept={"raw": b"predictions"}))
+            store.append(replace(unit(1), files={"raw": b"predictions"}))
         monkeypatch.undo()
     with ResultStore(tmp_path, SETUP) as store:
-        store.append(replace(unit(1), kept={"raw": b"predictions"}))
-        assert store.keeps("raw", "AVG", 1)
+        store.append(replace(unit(1), files={"raw": b"predictions"}))
+        assert store.has_file("raw", "AVG", 1)

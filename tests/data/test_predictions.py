@@ -16,8 +16,8 @@ import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers import features, predictions
 from srs_eval.data.reviews import ImportSummary, ReviewLog, Rows
-from srs_eval.data.rows import only_deck
-from tests.conftest import made_collection
+from srs_eval.data.rows import select_decks
+from tests.conftest import write_simulated_collection
 from tests.data.anki_files import make_collection, plain_history
 from tests.retrievability import FSRS, RWKV, SCHEMA, Row, make_cache
 
@@ -38,11 +38,11 @@ def test_what_was_held_out_is_read(collection: Path) -> None:
     gone = (IDS[-1] + 5, 0.5, "rwkv_review", 2, "post_optimization", -1)
     make_cache(collection, {RWKV: [*rows(4), *rows(0, "final_fit", 0.1), live, gone]})
     for path in (collection, collection.parent):  # of a profile's folder, too
-        given = srs_eval.load(path).given
+        given = srs_eval.load(path).external_predictions
         assert set(given) == {"RWKV-Anki"}
         expected = [np.nan] * 4 + [0.75] * (len(IDS) - 5) + [0.5]  # the newest of two
         np.testing.assert_array_equal(given["RWKV-Anki"].p, expected)
-    about = given["RWKV-Anki"].about
+    about = given["RWKV-Anki"].note
     assert f"RWKV-Anki: {about}." in srs_eval.load(collection).import_summary.notes
     assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in about
     assert f"left out are those of the training sample ({len(IDS)} final_fit)" in about
@@ -50,7 +50,7 @@ def test_what_was_held_out_is_read(collection: Path) -> None:
 
 
 def test_without_a_cache_nothing_is_given(collection: Path) -> None:
-    assert srs_eval.load(collection).given == {}
+    assert srs_eval.load(collection).external_predictions == {}
 
 
 def test_the_journal_of_an_open_anki_is_read(collection: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_journal_of_an_open_anki_is_read(collection: Path) -> None:
         database.execute("pragma wal_autocheckpoint=0")
         database.execute(f"insert into {RWKV} values (?, 0.5, '', 1, 'test_fold', 0)", [IDS[3]])
         before = sorted(each.name for each in collection.parent.iterdir())
-        assert srs_eval.load(collection).given["RWKV-Anki"].p[3] == 0.5
+        assert srs_eval.load(collection).external_predictions["RWKV-Anki"].p[3] == 0.5
         assert sorted(each.name for each in collection.parent.iterdir()) == before
 
 
@@ -121,29 +121,29 @@ def test_what_is_wrong_with_a_cache_is_one_sentence(
     make: Callable[[Path], object], says: str, collection: Path
 ) -> None:
     make(collection)
-    given = srs_eval.load(collection).given["RWKV-Anki"]
+    given = srs_eval.load(collection).external_predictions["RWKV-Anki"]
     if not says:
-        assert "left out are 1 of a role that is not known" in given.about
+        assert "left out are 1 of a role that is not known" in given.note
         assert np.isfinite(given.p).sum() == len(IDS) - 1
         return
     assert given.is_empty
-    assert "retrievability-cache.sqlite" in given.about
-    assert says in given.about
-    assert given.about.endswith("its predictions are left out")
-    assert "\n" not in given.about
+    assert "retrievability-cache.sqlite" in given.note
+    assert says in given.note
+    assert given.note.endswith("its predictions are left out")
+    assert "\n" not in given.note
 
 
 def test_chosen_decks_keep_their_predictions(collection: Path) -> None:
     make_cache(collection, {RWKV: rows()})
-    chosen = only_deck(srs_eval.load(collection), "Parent")
-    assert len(chosen.given["RWKV-Anki"].p) == len(IDS)
+    chosen = select_decks(srs_eval.load(collection), "Parent")
+    assert len(chosen.external_predictions["RWKV-Anki"].p) == len(IDS)
 
 
 # What Anki stores with cards
 
 
 def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) -> None:
-    collection = made_collection(tmp_path_factory, 3, 300)
+    collection = write_simulated_collection(tmp_path_factory, 3, 300)
     stored = [
         '{"s": 12.5, "d": 5.5, "s_int": 9, "s_fast": 3.25, "dr": 0.87, "decay": 0.2}',
         '{"s": 99999, "d": 0, "s_int": -1, "s_fast": "x", "dr": 7, "decay": null}',
@@ -168,16 +168,18 @@ def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "_BLOCK", 1)
-    read, opened = predictions.columns_of_csv, list[Path]()
+    monkeypatch.setattr(features, "_ROWS_PER_BLOCK", 1)
+    read, opened = predictions.read_csv_columns, list[Path]()
     monkeypatch.setattr(
-        predictions, "columns_of_csv", lambda path, kept: [opened.append(path), read(path, kept)][1]
+        predictions,
+        "read_csv_columns",
+        lambda path, kept: [opened.append(path), read(path, kept)][1],
     )
     path = tmp_path / "mine.csv"
     path.write_text("user,review_th,p,note,model\n1,1,0.5,a,Mine\n2,1,0.25,b,Mine\n")
-    predictions.refuse_unusable(path)
+    predictions.check_prediction_file(path)
     about = path.stat()
-    kept = predictions._columns_of_users(path, about.st_mtime_ns, about.st_size)
+    kept = predictions._read_user_columns(path, about.st_mtime_ns, about.st_size)
     assert [(each.dtype, each.base) for each in kept.values()] == [
         *[(np.dtype(kind), None) for kind in (np.int64, np.int64, np.float64, object)]
     ]
@@ -185,7 +187,7 @@ def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.M
     one = Rows(*[np.ones(1, np.int64)] * 7)
     for user, p in ((1, 0.5), (2, 0.25)):
         log = ReviewLog(ImportSummary("", "", 1), rows=one, user=user)
-        assert predictions.of_user(log, path, "Mine").p.tolist() == [p]
+        assert predictions.read_user_predictions(log, path, "Mine").p.tolist() == [p]
     assert opened == [path]
 
 
@@ -195,7 +197,7 @@ def test_times_number_no_reviews(tmp_path: Path) -> None:
     pq.write_table(pa.table({"user": [1], "review_th": times, "p": [0.5]}), path)
     log = ReviewLog(ImportSummary("", "", 1), rows=Rows(*[np.ones(1, np.int64)] * 7), user=1)
     with pytest.raises(InputError, match="column review_th holds something that is no whole numb"):
-        predictions.of_user(log, path, "Mine")
+        predictions.read_user_predictions(log, path, "Mine")
 
 
 @pytest.mark.parametrize(("user", "said"), [(1, "user holds"), (None, "neither CSV nor parquet")])
@@ -206,9 +208,9 @@ def test_what_pyarrow_cannot_read(
         raise NotImplementedError
 
     (tmp_path / "mine.parquet").write_bytes(b"PAR1")
-    monkeypatch.setattr(predictions, "columns_of_parquet", refuse)
+    monkeypatch.setattr(predictions, "read_parquet_columns", refuse)
     with pytest.raises(InputError, match=said):
-        predictions._columns(tmp_path / "mine.parquet", user)
+        predictions._read_columns(tmp_path / "mine.parquet", user)
 
 
 # What a file says of the reviews that it predicts
@@ -261,7 +263,7 @@ def test_another_outcome_or_card_is_refused(
     path = tmp_path / f"mine.{ending}"
     _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count, **told)
     with pytest.raises(InputError) as refused:
-        predictions.of_user(_log_of_user(), path, "Mine")
+        predictions.read_user_predictions(_log_of_user(), path, "Mine")
     assert says in str(refused.value)
     assert str(refused.value).startswith(f'"mine.{ending}"')
 
@@ -273,10 +275,10 @@ def test_of_user_shifted_by_one_says_so(shift: int, words: str, tmp_path: Path) 
     y = (log.reviews.rating > 1).astype(int)
     columns = {"user": [3] * 8, "p": [0.5] * 8, "y": y.tolist()}
     right = _write(tmp_path / "right.csv", review_th=review_th.tolist(), **columns)
-    assert np.isfinite(predictions.of_user(log, right, "Mine").p).all()
+    assert np.isfinite(predictions.read_user_predictions(log, right, "Mine").p).all()
     wrong = _write(tmp_path / "wrong.csv", review_th=(review_th + shift).tolist(), **columns)
     with pytest.raises(InputError, match=f"With each review_th {words} .* off by one") as refused:
-        predictions.of_user(log, wrong, "Mine")
+        predictions.read_user_predictions(log, wrong, "Mine")
     assert "user 3" in str(refused.value)
 
 
@@ -284,7 +286,7 @@ def test_of_user_whose_rows_are_mixed_up_gets_no_hint(tmp_path: Path) -> None:
     columns = {"user": [3] * 4, "p": [0.5] * 4, "review_th": [1, 2, 3, 4], "y": [0, 0, 0, 0]}
     path = _write(tmp_path / "mine.csv", **columns)
     with pytest.raises(InputError, match="at review_th 1 it has y 0") as refused:
-        predictions.of_user(_log_of_user(), path, "Mine")
+        predictions.read_user_predictions(_log_of_user(), path, "Mine")
     assert "off by one" not in str(refused.value)
 
 
@@ -306,7 +308,7 @@ def test_of_user_with_numbers_of_no_review_is_refused(
     path = tmp_path / f"mine.{ending}"
     _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count)
     with pytest.raises(InputError) as refused:
-        predictions.of_user(_log_of_user(), path, "Mine")
+        predictions.read_user_predictions(_log_of_user(), path, "Mine")
     assert str(refused.value).startswith(f'"mine.{ending}": {says}')
 
 
@@ -315,7 +317,7 @@ def test_of_user_from_0_without_outcomes_says_off_by_one(tmp_path: Path) -> None
     for first, hinted in ((0, True), (2, False), (-1, False)):
         path = _write(tmp_path / "mine.csv", review_th=[*range(first, first + 8)], **columns)
         with pytest.raises(InputError) as refused:
-            predictions.of_user(_log_of_user(), path, "Mine")
+            predictions.read_user_predictions(_log_of_user(), path, "Mine")
         assert ("off by one" in str(refused.value)) == hinted
 
 
@@ -328,18 +330,20 @@ def test_whole_floats_count_and_fractions_are_refused(
     whole: dict[str, list[object]] = {"review_th": [1.0, 2.0, 3.0], "card_id": [11.0, 12.0, 13.0]}
     same: dict[str, list[object]] = {"user": [3] * 3, "p": [0.5, 0.25, 0.75]}
     path = tmp_path / f"mine.{ending}"
-    given = predictions.of_user(_log_of_user(), _write(path, **same, **whole), "Mine")
+    given = predictions.read_user_predictions(_log_of_user(), _write(path, **same, **whole), "Mine")
     assert given.p[:3].tolist() == [0.5, 0.25, 0.75]
     for wrong in (2.5, float("inf")):
         broken = {**whole, name: [*whole[name][:2], wrong]}
         with pytest.raises(InputError, match=f"column {name} holds something that is no whole num"):
-            predictions.of_user(_log_of_user(), _write(path, **same, **broken), "Mine")
+            predictions.read_user_predictions(
+                _log_of_user(), _write(path, **same, **broken), "Mine"
+            )
 
 
 def test_floats_beyond_whole_numbers_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "mine.csv", user=[3], p=[0.5], review_th=[2.0**53])
     with pytest.raises(InputError, match="column review_th holds something that is no whole num"):
-        predictions.of_user(_log_of_user(), path, "Mine")
+        predictions.read_user_predictions(_log_of_user(), path, "Mine")
 
 
 def test_of_user_counts_predictions_of_the_file(tmp_path: Path) -> None:
@@ -347,8 +351,8 @@ def test_of_user_counts_predictions_of_the_file(tmp_path: Path) -> None:
     y: list[object] = [1, "", 0, "nan"]
     columns = {"user": [3, 3, 3, 3], "p": [0.5] * 4, "review_th": [1, 2, 3, 8], "y": y}
     path = _write(tmp_path / "mine.csv", **columns)
-    given = predictions.of_user(_log_of_user(), path, "Mine")
-    assert given.count == 4
+    given = predictions.read_user_predictions(_log_of_user(), path, "Mine")
+    assert given.file_count == 4
     assert np.isfinite(given.p).sum() == 4
 
 
@@ -363,9 +367,9 @@ def test_predictions_of_a_collection_are_compared_too(collection: Path, tmp_path
         "card_id": log.entries.card_id[there].tolist(),
     }
     right = _write(tmp_path / "right.csv", **columns, y=y.tolist())
-    given = predictions.with_predictions(log, right, lambda name: "").given["right"]
-    assert given.count == len(there)
+    given = predictions.add_predictions(log, right, lambda name: "").external_predictions["right"]
+    assert given.file_count == len(there)
     y[2] = 1 - y[2]
     wrong = _write(tmp_path / "wrong.csv", **columns, y=y.tolist())
     with pytest.raises(InputError, match=f"at review_id {columns['review_id'][2]} it has y {y[2]}"):
-        predictions.with_predictions(log, wrong, lambda name: "")
+        predictions.add_predictions(log, wrong, lambda name: "")

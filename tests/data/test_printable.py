@@ -16,17 +16,17 @@ import pytest
 from rich.text import Text
 from textual.widgets import Input
 
-from srs_eval.app import Options
+from srs_eval.app import AppOptions
 from srs_eval.cli.main import main
-from srs_eval.data.errors import InputError, csv_text, harmless, printable
+from srs_eval.data.errors import InputError, format_csv, printable, sanitize
 from srs_eval.models import all_models
-from srs_eval.models.configurations import resolve
-from srs_eval.report.console import console_for, models_table
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.report.console import make_console, render_models_table
 from srs_eval.report.document import Column, Figure, Table
-from srs_eval.report.export import models_document, plain_rows, run_csv
-from srs_eval.tui.config import Recent, State, save_state
+from srs_eval.report.export import build_models_document, flatten_table, format_run_csv
+from srs_eval.tui.config import RecentFile, State, save_state
 from srs_eval.tui.widgets.ranking import RankingTable
-from tests.tui.app_world import MODELS, MadeUpEngine, make_app, on, text_of, until
+from tests.tui.app_world import MODELS, FakeEngine, is_on_screen, make_app, screen_text, wait_until
 from tools.simulated import simulate_learner, write_collection
 
 WICKED = "\x1b[2J\x1b]0;owned\x07[red]\u202egpj\x9b31m"
@@ -46,7 +46,7 @@ def test_what_is_shown_of_a_name() -> None:
         "caf\N{LATIN SMALL LETTER E WITH ACUTE}　日本語 👩\u200d👧 می\u200cخواهم"
     )
     assert printable(b"\xff.csv".decode("utf-8", "surrogateescape")) == "\ufffd.csv"
-    assert harmless("two\nlines\tas they are\x1b[0m") == "two\nlines\tas they are\ufffd[0m"
+    assert sanitize("two\nlines\tas they are\x1b[0m") == "two\nlines\tas they are\ufffd[0m"
 
 
 def test_nothing_raw_goes_to_a_terminal() -> None:
@@ -55,7 +55,7 @@ def test_nothing_raw_goes_to_a_terminal() -> None:
             return True
 
     stream = Terminal()
-    console_for(stream).print(Text(f"file {WICKED}", "bold"))
+    make_console(stream).print(Text(f"file {WICKED}", "bold"))
     assert "\x1b[2J" not in stream.getvalue()
     assert "\x1b]0;" not in stream.getvalue()
     assert not re.search("[\x07\x9b\u202e]", stream.getvalue())
@@ -121,7 +121,7 @@ async def test_the_app_shows_names_harmlessly(
     monkeypatch.chdir(here)
     path = here / f"{WICKED}.anki2"
     path.write_bytes(b"")
-    save_state(State(recent=(Recent(str(path), 0.0, 12),)), tmp_path)
+    save_state(State(recent=(RecentFile(str(path), 0.0, 12),)), tmp_path)
     seen: list[str] = []
 
     def load(*_: Any, **__: Any) -> Any:
@@ -141,42 +141,42 @@ async def test_the_app_shows_names_harmlessly(
         load=load,
         write_report=write,
         profiles=lambda: [type("Found", (), {"name": "User", "path": path})],
-        evaluate=MadeUpEngine(["AVG"]),
-        options=Options(jobs=0),
+        evaluate=FakeEngine(["AVG"]),
+        options=AppOptions(jobs=0),
     )
 
     def look() -> str:
-        seen.append(text_of(app) + " ".join(app.said))
+        seen.append(screen_text(app) + " ".join(app.said))
         assert not OBEYED.search(seen[-1]), seen[-1]
         return seen[-1]
 
     async with app.run_test(size=(160, 48)) as pilot:
-        await until(pilot, lambda: "In this folder" in look())
+        await wait_until(pilot, lambda: "In this folder" in look())
         assert "[red]" in seen[-1]
         entry = app.screen.query_one(Input)
         entry.focus()
         entry.value = "./"
         await pilot.press("tab")
-        await until(pilot, lambda: WICKED in entry.value)
-        await until(pilot, lambda: look().count("./\ufffd") == 2)  # as typed, and what fits
+        await wait_until(pilot, lambda: WICKED in entry.value)
+        await wait_until(pilot, lambda: look().count("./\ufffd") == 2)  # as typed, and what fits
         app.session.open_file(path)
-        app.reading(f"Reading {printable(path.name)} …")
+        app.show_reading(f"Reading {printable(path.name)} …")
         if kind != "header":
-            await until(pilot, on(app, "Refusal"))
-            await until(pilot, lambda: "gpj" in look())
+            await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+            await wait_until(pilot, lambda: "gpj" in look())
             return
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "[red]" in look().splitlines()[0])
-        await until(pilot, lambda: len(app.session.models.run.results()) == 1)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "[red]" in look().splitlines()[0])
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 1)
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"))
-        await until(pilot, lambda: "Export a report" in look())
+        await wait_until(pilot, is_on_screen(app, "ExportScreen"))
+        await wait_until(pilot, lambda: "Export a report" in look())
         app.screen.query_one(Input).value = str(here / "no" / "x.html")
         await pilot.press("enter")
-        await until(pilot, lambda: "cannot" in look())  # one word: lines break anywhere
+        await wait_until(pilot, lambda: "cannot" in look())  # one word: lines break anywhere
         app.screen.query_one(Input).value = str(here / "x.html")
         await pilot.press("enter")
-        await until(pilot, lambda: "Written" in look())
+        await wait_until(pilot, lambda: "Written" in look())
 
 
 async def test_brackets_in_names_are_no_markup(
@@ -186,29 +186,31 @@ async def test_brackets_in_names_are_no_markup(
     name = "HLR [red]"
     monkeypatch.setitem(all_models(), name, replace(all_models()["HLR"], name=name))
     monkeypatch.setitem(MODELS, name, MODELS["DASH"])
-    engine = MadeUpEngine([name, "AVG", "FSRS-6"])
+    engine = FakeEngine([name, "AVG", "FSRS-6"])
     app = make_app(tmp_path, Path("[red].anki2"), evaluate=engine)
     async with app.run_test(size=(160, 48)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "[red].anki2" in text_of(app))
-        await until(pilot, lambda: len(app.session.models.run.results()) == 3)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "[red].anki2" in screen_text(app))
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 3)
         await pilot.press("m")
-        await until(pilot, on(app, "RunScreen"))
-        app.screen.query_one(RankingTable).choose(name)
-        await until(pilot, lambda: text_of(app).count(name) > 1)  # row and heading
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        app.screen.query_one(RankingTable).move_cursor_to(name)
+        await wait_until(pilot, lambda: screen_text(app).count(name) > 1)  # row and heading
         await pilot.press("enter")
-        await until(pilot, on(app, "DetailsScreen"))
-        await until(pilot, lambda: name in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        await wait_until(pilot, lambda: name in screen_text(app))
         await pilot.press("e")
-        await until(pilot, on(app, "ErrorsScreen"))
-        await until(pilot, lambda: f"Where {name} errs" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ErrorsScreen"))
+        await wait_until(pilot, lambda: f"Where {name} errs" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, on(app, "DetailsScreen"))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, lambda: name in text_of(app))
-    listed = [{**each, "words": f"{each['words']} [red]"} for each in models_document()["models"]]
-    console_for(sys.stdout).print(models_table(listed, 80))
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
+        await wait_until(pilot, lambda: name in screen_text(app))
+    listed = [
+        {**each, "words": f"{each['words']} [red]"} for each in build_models_document()["models"]
+    ]
+    make_console(sys.stdout).print(render_models_table(listed, 80))
     assert "[red]" in capsys.readouterr().out
 
 
@@ -228,14 +230,14 @@ FORMULAS = ("=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1")
 def test_formulas_of_names_are_text_in_every_csv() -> None:
     """Numbers stay numbers; what was none of a formula stays as it is."""
     cells = (*FORMULAS, "a=1", "-", "", None, -0.5, -3, True)
-    (row,) = csv.reader(io.StringIO(csv_text([cells]), newline=""))
+    (row,) = csv.reader(io.StringIO(format_csv([cells]), newline=""))
     quoted = [f"'{each}".replace("\r", "\ufffd") for each in FORMULAS]
     assert row == [*quoted, "a=1", "-", "", "", "-0.5", "-3", "True"]
     table = Table("t", "", (Column("=name"), Column("n")), (("=1+1", Figure(-2.5)), ("ok", None)))
-    assert csv_text(plain_rows(table, {})) == "'=name,n\n'=1+1,-2.5\nok,\n"
+    assert format_csv(flatten_table(table, {})) == "'=name,n\n'=1+1,-2.5\nok,\n"
     document: dict[str, Any] = {"results": [], "skipped": []}
     document["failed"] = [{"configuration": "AVG", "reason": "=HYPERLINK(1)"}]
-    (line,) = csv.DictReader(io.StringIO(run_csv(document, resolve("AVG"))))
+    (line,) = csv.DictReader(io.StringIO(format_run_csv(document, resolve_configurations("AVG"))))
     assert line["reason"] == "'=HYPERLINK(1)"
 
 

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, arrays_in
+from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, find_arrays
 from srs_eval.data.rows import select_rows
-from srs_eval.data.trials import Fold, Trials, _time_series_folds, prepare_trials, recency_weights
+from srs_eval.data.trials import (
+    Fold,
+    Trials,
+    _split_time_series,
+    compute_recency_weights,
+    prepare_trials,
+)
 from tests.helpers.golden import golden_dataset, golden_file, golden_lines, golden_log
 from tools.simulated import simulate_learner
 
@@ -109,18 +115,18 @@ def test_folds_are_those_of_scikit_learn(n: int, n_splits: int) -> None:
 
     if n <= n_splits:
         with pytest.raises(NotEnoughData):
-            _time_series_folds(n, n_splits)
+            _split_time_series(n, n_splits)
         return
     expected = list(TimeSeriesSplit(n_splits).split(np.empty(n)))
     for (train, test), (train_index, test_index) in zip(
-        _time_series_folds(n, n_splits), expected, strict=True
+        _split_time_series(n, n_splits), expected, strict=True
     ):
         assert np.arange(n)[train].tolist() == train_index.tolist()
         assert np.arange(n)[test].tolist() == test_index.tolist()
 
 
 def test_recency_weights_rise_from_a_quarter_to_one() -> None:
-    weights = recency_weights(5)
+    weights = compute_recency_weights(5)
     np.testing.assert_allclose(weights, [0.25, 0.26171875, 0.34375, 0.56640625, 1.0])
 
 
@@ -262,22 +268,22 @@ def test_nobody_can_write_to_what_everybody_reads() -> None:
     """Neither here nor in the process that it is sent to."""
     log = simulate_learner(4, 300).log()
     assert log.entries is not None
-    log = replace(log, predictions={"FSRS": np.full(len(log.entries), 0.9)})
+    log = replace(log, source_predictions={"FSRS": np.full(len(log.entries), 0.9)})
     selection = select_rows(log)
     trials = trials_of(replace(ten_cards(), rows=selection.rows), Protocol())
     others = replace(trials, y=1 - trials.y, folds=(Fold(np.arange(3), np.arange(3, 5)),))
     for value in (log, selection, trials, others):
-        count = len(list(arrays_in(value)))
+        count = len(list(find_arrays(value)))
         for each in (value, pickle.loads(pickle.dumps(value))):
-            found = list(arrays_in(each))
+            found = list(find_arrays(each))
             assert len(found) == count > 6
             assert not any(array.flags.writeable for array in found)
     made = trials.derived(lambda trials: {"nested": [({"x": np.zeros(3)}, [np.ones(2)])]})
-    assert [array.flags.writeable for array in arrays_in(made)] == [False, False]
+    assert [array.flags.writeable for array in find_arrays(made)] == [False, False]
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(trials, protocol=5, buffer_callback=buffers.append)
     sent = pickle.loads(head, buffers=[bytearray(each.raw()) for each in buffers])
-    assert not any(array.flags.writeable for array in arrays_in(sent))
+    assert not any(array.flags.writeable for array in find_arrays(sent))
 
 
 def test_what_is_derived_belongs_to_its_columns() -> None:

@@ -25,7 +25,7 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.data.rows import only_deck, select_rows
+from srs_eval.data.rows import select_decks, select_rows
 from tools.simulated import simulate_learner
 
 
@@ -146,13 +146,13 @@ def test_an_earlier_export_is_the_same_person(form: Form) -> None:
 def test_some_decks_of_a_collection_are_the_same_person() -> None:
     log = learner(3, 2_000)
     sizes = {
-        deck.name: len(only_deck(log, deck.name).reviews)
+        deck.name: len(select_decks(log, deck.name).reviews)
         for deck in log.decks.values()
         if deck.name and np.isin(log.cards.deck_id, deck.id).any()
     }
     smallest = min(sizes, key=lambda name: sizes[name])
     assert sizes[smallest] < len(log.reviews) / 2
-    assert recognised(as_dataset(log), only_deck(log, smallest))
+    assert recognised(as_dataset(log), select_decks(log, smallest))
 
 
 @FORMS

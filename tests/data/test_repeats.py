@@ -16,10 +16,10 @@ from rich.console import Console
 from srs_eval.anki_import import load_log
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers.repeats import first_of_each
+from srs_eval.data.readers.repeats import mark_first_occurrences
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.rows import only_deck, select_rows
-from srs_eval.report.inspection import inspect_log, render_inspection, summary_section
+from srs_eval.data.rows import select_decks, select_rows
+from srs_eval.report.inspection import build_summary_section, inspect_log, render_inspection
 from tests.data.anki_files import DAY_MS, make_collection, make_revlog, plain_history
 
 HISTORY = plain_history()
@@ -289,13 +289,13 @@ def test_data_set_is_read_as_it_is(tmp_path: Path) -> None:
 def test_import_summary_shows_what_is_left_out_everywhere(tmp_path: Path) -> None:
     log = load_log(written(tmp_path / "a.csv", overlapping(raw_lines())))
     inspection = inspect_log(log)
-    assert inspection.document()["repeated"] == OVERLAP
+    assert inspection.to_document()["repeated"] == OVERLAP
     for rows in inspection.rows.values():
         assert rows.kept + sum(rows.dropped.values()) == inspection.entries_read
     shown = StringIO()
     Console(width=100, file=shown).print(render_inspection(inspection, 100))
     assert "in the file a second time" in shown.getvalue()
-    assert "in the file a second time" in str(summary_section(inspection, with_notes=False))
+    assert "in the file a second time" in str(build_summary_section(inspection, with_notes=False))
 
 
 def test_repeats_are_not_counted_of_some_decks(tmp_path: Path) -> None:
@@ -303,11 +303,11 @@ def test_repeats_are_not_counted_of_some_decks(tmp_path: Path) -> None:
     path.write_bytes(make_revlog(HISTORY, NEXT_DAY_AT) * 2)
     log = load_log(path)
     assert sum(select_rows(log).dropped.values()) == len(HISTORY)
-    assert select_rows(only_deck(log, "2")).dropped == {}
+    assert select_rows(select_decks(log, "2")).dropped == {}
 
 
 def test_first_of_each_prefers_the_first_place() -> None:
     identity, content = np.array([3, 1, 3, 2, 1, 3]), np.zeros(6)
-    kept = first_of_each([identity], [content])
+    kept = mark_first_occurrences([identity], [content])
     assert kept.tolist() == [True, True, False, True, False, False]
-    assert first_of_each([identity[:0]], [content[:0]]).tolist() == []
+    assert mark_first_occurrences([identity[:0]], [content[:0]]).tolist() == []

@@ -339,7 +339,7 @@ def test_study_days_are_as_long_as_the_zone_has_them() -> None:
     log = ReviewLog(
         import_summary=ImportSummary("made", "made", len(entries)),
         entries=Entries(*table, kind, 0 * kind, 0 * kind),
-        day_grid=DayGrid(end, "made", zone="Europe/Berlin"),
+        day_grid=DayGrid(end, "made", time_zone="Europe/Berlin"),
     )
     rows = select_rows(log).rows
     expected = [-1, 1 / 25, 23 / 25, 1 / 25 + 11 / 24, (13 * 3600 - 1) / DAY_S]

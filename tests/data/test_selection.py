@@ -9,7 +9,7 @@ import pytest
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Cards, Deck, ImportSummary, Preset, ReviewLog, Rows
-from srs_eval.data.rows import only_deck, only_preset
+from srs_eval.data.rows import select_decks, select_presets
 
 
 def log_with(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLog:
@@ -55,7 +55,7 @@ NAMED = log_with(
     ],
 )
 def test_a_deck_and_those_below_it(name: str, decks: list[int]) -> None:
-    assert kept(only_deck(NAMED, name)) == decks
+    assert kept(select_decks(NAMED, name)) == decks
 
 
 def test_decks_without_names_go_by_their_parents() -> None:
@@ -69,12 +69,12 @@ def test_decks_without_names_go_by_their_parents() -> None:
             Deck(5, "", 1, parent_id=4),
         ]
     )
-    assert kept(only_deck(log, "0")) == [0, 1, 2]
-    assert kept(only_deck(log, "4")) == [4, 5]
-    assert kept(only_deck(log, "3")) == [3]
+    assert kept(select_decks(log, "0")) == [0, 1, 2]
+    assert kept(select_decks(log, "4")) == [4, 5]
+    assert kept(select_decks(log, "3")) == [3]
 
 
-@pytest.mark.parametrize("choose", [only_deck, only_preset])
+@pytest.mark.parametrize("choose", [select_decks, select_presets])
 def test_no_name_is_the_name_of_nothing(choose: object) -> None:
     log = log_with([Deck(0, "", 0), Deck(1, "", 1)], [Preset(0, ""), Preset(1, "")])
     with pytest.raises(InputError, match="There is no"):
@@ -84,15 +84,15 @@ def test_no_name_is_the_name_of_nothing(choose: object) -> None:
 def test_a_preset_that_is_gone_is_said_as_such() -> None:
     log = log_with([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
     with pytest.raises(InputError, match=r'preset 77 is gone.*--deck instead: "Old"'):
-        only_preset(log, "77")
+        select_presets(log, "77")
     with pytest.raises(InputError, match='There is no preset "78"'):
-        only_preset(log, "78")
+        select_presets(log, "78")
 
 
 def test_filtered_decks_are_no_homes() -> None:
     log = log_with([Deck(1, "Spanish", 1), Deck(2, "Spanish today", None, filtered=True)])
     with pytest.raises(InputError, match="is a filtered deck"):
-        only_deck(log, "spanish today")
+        select_decks(log, "spanish today")
     with pytest.raises(InputError, match="Did you mean") as caught:
-        only_deck(log, "spanish todays")
+        select_decks(log, "spanish todays")
     assert "today" not in str(caught.value).partition("Did")[2]

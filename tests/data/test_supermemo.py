@@ -72,7 +72,7 @@ def test_history(tmp_path: Path) -> None:
     assert rows.state.tolist() == [0, 2, 0, 2, 2]
     assert rows.elapsed_days.tolist() == [-1, 3, -1, 26, 44]
     assert rows.elapsed_seconds.tolist() == [-1, 3 * 86400, -1, 26 * 86400, 44 * 86400]
-    np.testing.assert_allclose(log.predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
+    np.testing.assert_allclose(log.source_predictions[SM15], [0.94, 0.9, np.nan, 0.75, 0.91])
     assert log.import_summary.entries_read == 7
     assert "2 repetitions are left out: first ones" in log.import_summary.notes[0]
     assert inspect_log(log).decks == ()
@@ -149,7 +149,7 @@ def test_equal_to_a_literal_reading(found: list[Record], starts: bool) -> None:
     table = read_history(text_of(history).encode(), "a.txt")
     assert table.rows is not None
     wanted = literal(history)
-    assert len(table.rows) + table.left_out == len(history)
+    assert len(table.rows) + table.excluded == len(history)
     grades = np.array([1, 1, 1, 2, 3, 4])
     rows = sorted(zip(table.rows.card_id, table.rows.day_offset, table.rows.rating, strict=True))
     first_day = min((day for _, day, _ in wanted), default=0)
@@ -176,7 +176,7 @@ def test_published_figures() -> None:
         log = load_log(path)
         assert log.rows is not None
         evaluated = log.rows.elapsed_days > 0
-        p = np.clip(log.predictions[SM15][evaluated], 1e-15, 1 - 1e-15)
+        p = np.clip(log.source_predictions[SM15][evaluated], 1e-15, 1 - 1e-15)
         loss = -np.where(log.rows.rating[evaluated] > 1, np.log(p), np.log(1 - p)).mean()
         found.add((int(evaluated.sum()), round(float(loss), 9)))
     assert found
@@ -215,8 +215,8 @@ def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
     assert log.rows.day_offset.tolist() == [0, 10, 10, 90]
     assert log.first_day == "2021-12-05"
     assert log.rows.rating.tolist() == [3, 4, 2, 1]
-    np.testing.assert_allclose(log.predictions[SM16], [0.95, 0.9, 0.8, 0.7])
-    np.testing.assert_allclose(log.predictions[SM17], [0.92, 0.85, 0.75, 0.6])
+    np.testing.assert_allclose(log.source_predictions[SM16], [0.95, 0.9, 0.8, 0.7])
+    np.testing.assert_allclose(log.source_predictions[SM17], [0.92, 0.85, 0.75, 0.6])
     assert log.import_summary.notes == (
         "2 repetitions are left out: without a readable date, grade or prediction.",
         "1 repetition is left out: without an interval.",

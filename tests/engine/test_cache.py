@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from srs_eval.engine import session as cache
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import compile as program
 from srs_eval.training.hyperparameters import Context, TrainingRecord
 from tests.conftest import PATIENCE
@@ -33,8 +33,8 @@ def edit(path: Path) -> None:
 
 
 def digest(package: Path) -> str:
-    program.program_digest.cache_clear()
-    return program.program_digest(package)
+    program.compute_program_digest.cache_clear()
+    return program.compute_program_digest(package)
 
 
 def test_every_file_counts_but_those_of_views(package: Path) -> None:
@@ -43,7 +43,7 @@ def test_every_file_counts_but_those_of_views(package: Path) -> None:
     for path in sorted(package.rglob("*.*")):
         content = path.read_bytes()
         edit(path)
-        view = path.relative_to(package).parts[0].removesuffix(".py") in program._VIEWS
+        view = path.relative_to(package).parts[0].removesuffix(".py") in program._VIEW_PACKAGES
         assert (digest(package) == before) == view, path.name
         path.write_bytes(content)
     shutil.move(package / "models" / "hlr.py", package / "hlr.py")
@@ -55,19 +55,19 @@ import sys
 from pathlib import Path
 import numpy as np
 from srs_eval.engine import session as cache
-from srs_eval.training.compile import changed, compiled, program_digest
+from srs_eval.training.compile import compile_kernel, is_program_changed, compute_program_digest
 from srs_eval.training.initial_stability import __file__ as rule
 
 def kernel(x):
     return x + 1.0
 
-before = changed()
+before = is_program_changed()
 if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
-assert compiled(kernel)(1.0) == 2.0
-key = program_digest()
-cache._save(key, cache._Stored(np.zeros(3), None, (), 1.0))
-print(before, changed(), cache._load(key) is not None)
+assert compile_kernel(kernel)(1.0) == 2.0
+key = compute_program_digest()
+cache._save_cached(key, cache._CachedResult(np.zeros(3), None, (), 1.0))
+print(before, is_program_changed(), cache._load_cached(key) is not None)
 """
 
 
@@ -96,7 +96,7 @@ def test_nothing_is_kept_after_an_update_while_it_runs(
 
 def test_views_are_all_there() -> None:
     there = {path.name.removesuffix(".py") for path in program._PACKAGE.iterdir()}
-    assert there >= program._VIEWS
+    assert there >= program._VIEW_PACKAGES
 
 
 @pytest.mark.slow
@@ -151,23 +151,23 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
         "tick": print,
     }
     assert set(other) == {each.name for each in fields(Context)}
-    (sm2,) = resolve("SM2")
-    base = cache._result_key("data", sm2, Context())
+    (sm2,) = resolve_configurations("SM2")
+    base = cache._cache_key("data", sm2, Context())
     for name, value in other.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
-        same = cache._result_key("data", sm2, changed) == base
+        same = cache._cache_key("data", sm2, changed) == base
         # Hyperparameters are those of the configuration, what was pretrained is of the weights.
         assert same == (name in ("tick", "hyperparameters", "pretrained", "record")), name
 
 
 def test_another_training_has_other_figures() -> None:
-    (hlr,) = resolve("HLR")
+    (hlr,) = resolve_configurations("HLR")
     keys = {
-        cache._result_key("data", hlr.trained_with(values), Context())
+        cache._cache_key("data", hlr.with_hyperparameters(values), Context())
         for values in ({}, {"epochs": 5}, {"epochs": 6}, {"seed": 1})
     }
     assert len(keys) == 4
-    assert cache._result_key("data", hlr, Context()) in keys
+    assert cache._cache_key("data", hlr, Context()) in keys
 
 
 def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_cached_predictions_are_for_their_owner_alone(
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
     before = os.umask(0)
     try:
-        cache._save("ab" * 32, cache._Stored(np.zeros(3), None, (), 1.0))
+        cache._save_cached("ab" * 32, cache._CachedResult(np.zeros(3), None, (), 1.0))
     finally:
         os.umask(before)
     (file,) = tmp_path.rglob("*.npz")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert cache._load("ab" * 32) is not None
+    assert cache._load_cached("ab" * 32) is not None

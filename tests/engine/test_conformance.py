@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli.main import _sentence_of
+from srs_eval.cli.main import _describe_finding
 from srs_eval.engine.conformance import (
-    _configurations_of,
-    _gradients,
-    _hyperparameters,
-    findings,
+    _check_gradients,
+    _check_hyperparameters,
+    _resolve_models,
+    find_mistakes,
 )
-from srs_eval.engine.model_findings import Finding
+from srs_eval.engine.model_findings import Mistake
 from srs_eval.models import Model, all_models, load_model_file
-from tests.cli.program import main_here, program
+from tests.cli.program import run_in_process, run_program
 
 RIGHT = '''
 """p = 1 / (1 + exp(-(a + b ln(1 + t)))), fitted by scipy with a gradient written by hand."""
@@ -39,7 +39,7 @@ def predict(trials, w, index, context):
 
 
 def loss(trials, w, train, weights, context):
-    x, y, ridge = features(trials)[train], trials.y[train], RIDGE.number(context)
+    x, y, ridge = features(trials)[train], trials.y[train], RIDGE.number_in(context)
     p = np.clip(1 / (1 + np.exp(-x @ w)), 1e-9, 1 - 1e-9)
     value = -weights @ np.where(y == 1, np.log(p), np.log(1 - p))
     return value + ridge * w @ w, x.T @ (weights * (p - y)) + 2 * ridge * w
@@ -67,7 +67,7 @@ SLOPE = """
 import numpy as np
 from srs_eval.models import Model
 from srs_eval.training.elementwise import exp
-from srs_eval.training.linear import Linear
+from srs_eval.training.linear import LinearModel
 
 
 def recall_and_slope(z, t):
@@ -79,7 +79,7 @@ def features(trials):
     return np.stack([np.ones(len(trials)), np.log1p(trials.delta_t)], axis=1)
 
 
-LINEAR = Linear("HALF", recall_and_slope, features, lambda trials: [1.0, 0.0])
+LINEAR = LinearModel("HALF", recall_and_slope, features, lambda trials: [1.0, 0.0])
 MODELS = (
     Model(
         name="NAME", family="history", inputs="IL", parameters=2, source="a test", fit=LINEAR.fit,
@@ -119,9 +119,9 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
     "missing": ("(weights * (p - y))", "(weights * (p - y)) * np.array([1, 0])", {"gradient"}),
     "left-alone": (FITTED, "return [START[0], -3.0]", {"idle parameter"}),
     "early": (FITTED, "return [-1.0, 0.1]", {"not converged", "worse than average"}),
-    "useless-knob": ("RIDGE.number(context)", "0.01", {"hyperparameter"}),
+    "useless-knob": ("RIDGE.number_in(context)", "0.01", {"hyperparameter"}),
     "default": (
-        "RIDGE.number(context)",
+        "RIDGE.number_in(context)",
         '.context.hyperparameters.get("ridge", 3.0)'[1:],
         {"default"},
     ),
@@ -191,20 +191,20 @@ KNOWING = {
 }
 
 
-Look = Callable[[Sequence[Model]], Iterable[Finding]]
+Look = Callable[[Sequence[Model]], Iterable[Mistake]]
 
 
-def gradients_of(models: Sequence[Model]) -> Iterable[Finding]:
-    (configuration, *_) = _configurations_of(models)
-    return _gradients(configuration)
+def gradients_of(models: Sequence[Model]) -> Iterable[Mistake]:
+    (configuration, *_) = _resolve_models(models)
+    return _check_gradients(configuration)
 
 
-def hyperparameters_of(models: Sequence[Model]) -> Iterable[Finding]:
+def hyperparameters_of(models: Sequence[Model]) -> Iterable[Mistake]:
     (model,) = models
-    return _hyperparameters(model)
+    return _check_hyperparameters(model)
 
 
-def found_with(path: Path, name: str, content: str, look: Look = findings) -> list[Finding]:
+def found_with(path: Path, name: str, content: str, look: Look = find_mistakes) -> list[Mistake]:
     file = path / f"{name}.py"
     file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
     models = load_model_file(file)
@@ -227,8 +227,8 @@ def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
     assert kinds <= {each.kind for each in found}
     assert {each.kind for each in found} & KNOWING <= kinds  # it is blamed for nothing else
     for each in found:
-        assert "{" not in _sentence_of(each)
-        assert _sentence_of(each).startswith(f"{name}: ")
+        assert "{" not in _describe_finding(each)
+        assert _describe_finding(each).startswith(f"{name}: ")
 
 
 def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ MODELS = (sklearn_model("NAME", trees),)
 def test_a_seed_that_does_nothing_comes_with_its_cure(tmp_path: Path) -> None:
     (finding,) = found_with(tmp_path, "SEEDED", SEEDED, hyperparameters_of)
     assert (finding.kind, finding.what) == ("idle seed", "seed")
-    assert "settings=()" in _sentence_of(finding)
+    assert "settings=()" in _describe_finding(finding)
     without = SEEDED.replace("trees(seed)", "trees()").replace("random_state=seed", "verbose=0")
     without = without.replace("trees),", "trees, settings=()),")
     assert found_with(tmp_path, "UNSEEDED", without, hyperparameters_of) == []
@@ -278,7 +278,7 @@ def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
         RIGHT.replace("    if len(train) < 2:", f"    share = {warning}\n    if len(train) < 2:"),
         encoding="utf-8",
     )
-    done = program("models", "check", str(file))
+    done = run_program("models", "check", str(file))
     assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
     assert "Warning" not in done.stderr
 
@@ -287,16 +287,16 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")
     wrong.write_text(RIGHT.replace(*WRONG["own"][:2]), encoding="utf-8")
-    done = main_here("models", "check", right)
+    done = run_in_process("models", "check", right)
     assert (done.returncode, done.stdout) == (0, "Nothing wrong was found with NAME.\n")
-    done = program("models", "check", str(wrong))
+    done = run_program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
-    asked = main_here("models", "check", "--help")
+    asked = run_in_process("models", "check", "--help")
     assert asked.returncode == 0
     for words in ("answer time", "later", "gradient", "Exit codes: 0", "--features FILE"):
         assert words in asked.stdout
     for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
-        refused = main_here("models", "check", *words)
+        refused = run_in_process("models", "check", *words)
         assert refused.returncode == 2
         assert refused.stderr.startswith("srs-eval: ")

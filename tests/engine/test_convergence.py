@@ -11,12 +11,12 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.conformance import CONTEXT
-from srs_eval.engine.convergence import CLEAR, find_poor_training
-from srs_eval.engine.evaluate import demo_learner
-from srs_eval.engine.model_findings import Finding
-from srs_eval.engine.session import Session
+from srs_eval.engine.convergence import CLEAR_GAIN, find_poor_training
+from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine.model_findings import Mistake
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import ANY_FLAG, Model
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.elementwise import Value, exp, power
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import (
@@ -81,17 +81,17 @@ def configuration_of(trainable: Trainable) -> Configuration:
         default=lambda context: list(COUNTING.default),
         flags=ANY_FLAG,
     )
-    return replace(resolve("HLR", Protocol())[0], name="COUNTING", model=model)
+    return replace(resolve_configurations("HLR", Protocol())[0], name="COUNTING", model=model)
 
 
-def poor_training(configuration: Configuration) -> list[Finding]:
-    session = Session(demo_learner(EVERYTHING))
+def poor_training(configuration: Configuration) -> list[Mistake]:
+    session = LearnerSession(load_demo_learner(EVERYTHING))
     return list(find_poor_training(configuration, session, CONTEXT))
 
 
 def test_a_model_trained_by_lbfgs_is_no_worse_than_a_constant() -> None:
-    session = Session(demo_learner(EVERYTHING))
-    average = session.run(resolve("AVG")[0]).metrics.log_loss
+    session = LearnerSession(load_demo_learner(EVERYTHING))
+    average = session.run(resolve_configurations("AVG")[0]).metrics.log_loss
     by_adam = session.run(configuration_of(BY_ADAM)).metrics.log_loss
     by_lbfgs = session.run(configuration_of(BY_LBFGS)).metrics.log_loss
     assert by_adam > average + 0.01
@@ -101,7 +101,7 @@ def test_a_model_trained_by_lbfgs_is_no_worse_than_a_constant() -> None:
 def test_a_recurrent_model_that_is_hardly_trained_is_found() -> None:
     found = {finding.kind: finding for finding in poor_training(configuration_of(BY_ADAM))}
     finding = found["not converged"]
-    assert finding.found - finding.expected > 2 * CLEAR
+    assert finding.found - finding.expected > 2 * CLEAR_GAIN
     assert poor_training(configuration_of(BY_LBFGS)) == []
 
 
@@ -123,7 +123,7 @@ def test_parameters_that_have_to_move_together_are_found() -> None:
 def test_lbfgs_stays_within_bounds_and_leaves_frozen_parameters() -> None:
     bounded = replace(COUNTING, lower=(-10.0, -5.0, -5.0, -2.0), frozen=(1,), decimals=None)
     trainable = Trainable(lambda trials, context: bounded, minimiser="lbfgs")
-    trials = Session(demo_learner(2_000)).trials(Protocol())
+    trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     w = trainable.fit(trials, train, np.ones(len(train)), Context())
     assert w[1] == 0.5
@@ -132,7 +132,7 @@ def test_lbfgs_stays_within_bounds_and_leaves_frozen_parameters() -> None:
 
 
 def test_lbfgs_heeds_weights_pull_and_iterations() -> None:
-    trials = Session(demo_learner(2_000)).trials(Protocol())
+    trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     ones = np.ones(len(train))
     newer = np.linspace(0.1, 2.0, len(train))
@@ -155,7 +155,7 @@ def test_lbfgs_heeds_weights_pull_and_iterations() -> None:
 def test_lbfgs_refuses_what_it_does_not_know() -> None:
     ordered = replace(COUNTING, not_below=((0, 1),))
     trainable = Trainable(lambda trials, context: ordered, minimiser="lbfgs")
-    trials = Session(demo_learner(2_000)).trials(Protocol())
+    trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     with pytest.raises(ValueError, match="leave not_below out"):
         trainable.fit(trials, train, np.ones(len(train)), Context())
@@ -170,7 +170,7 @@ def test_the_gradient_of_a_training_loss_is_right(penalised: bool) -> None:
     model = replace(COUNTING, deviation=(0.5, 0.5, 1.0, 2.0))
     if penalised:
         model = replace(model, penalty=penalty)
-    trials = Session(demo_learner(2_000)).trials(Protocol())
+    trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     weights = np.linspace(0.5, 1.5, len(train))
     loss = TrainingLoss(model, trials, train, weights, COUNTING.default, Context())
@@ -183,7 +183,7 @@ def test_the_gradient_of_a_training_loss_is_right(penalised: bool) -> None:
 
 
 def test_a_summed_loss_takes_weights() -> None:
-    trials = Session(demo_learner(2_000)).trials(Protocol())
+    trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     w = np.array(COUNTING.default)
     whole = SummedLoss(COUNTING, trials, train).value(w)

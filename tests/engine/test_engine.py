@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.advice.over_time import learner_state
+from srs_eval.advice.over_time import assess_learner_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
@@ -31,12 +31,12 @@ from srs_eval.engine.run import (
     Progress,
     Skipped,
     Started,
-    start_order,
+    plan_start_order,
 )
-from srs_eval.engine.session import Session, fit_and_predict
+from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.models import Context, all_models, load_model_file
-from srs_eval.models.configurations import resolve
-from tests.cli.program import dying_workers
+from srs_eval.models.configurations import resolve_configurations
+from tests.cli.program import killing_environment
 from tests.conftest import PATIENCE
 from tests.data.test_protocol import make_log
 
@@ -64,7 +64,7 @@ def wait_until(condition: object, seconds: float = PATIENCE) -> bool:
 def test_events_come_in_order(log: ReviewLog) -> None:
     events = list(evaluate(log, MODELS, jobs=1, use_cache=False))
     assert isinstance(events[0], Prepared)
-    assert events[0].configurations == tuple(resolve(MODELS))
+    assert events[0].configurations == tuple(resolve_configurations(MODELS))
     assert events[0].evaluated > 0
     for configuration in events[0].configurations:
         mine = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ def test_a_person_is_said_a_sentence_not_an_exception(
     def refuse(*_: object) -> None:
         raise InputError("Something is missing; install it.")
 
-    (configuration,) = resolve("AVG")
+    (configuration,) = resolve_configurations("AVG")
     refusing = replace(configuration, model=replace(configuration.model, online=None, fit=refuse))
     refusing = replace(refusing, model=replace(refusing.model, predict=refuse))
     outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
@@ -123,13 +123,15 @@ def test_streams_of_random_numbers_are_those_of_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
-    run = Session.run
+    run = LearnerSession.run
 
-    def spy(self: Session, configuration: object, context: Context, *rest: object, **more: object):
+    def spy(
+        self: LearnerSession, configuration: object, context: Context, *rest: object, **more: object
+    ):
         seen.append(context.user)
         return run(self, configuration, context, *rest, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Session, "run", spy)
+    monkeypatch.setattr(LearnerSession, "run", spy)
     log = replace(HOSTILE["all passes"](), user=107)
     list(evaluate(log, "AVG", jobs=0, use_cache=False))
     list(evaluate(log, "AVG", jobs=0, use_cache=False, context=Context(user=3)))
@@ -138,9 +140,9 @@ def test_streams_of_random_numbers_are_those_of_a_batch(
 
 
 def test_configurations_travel_to_workers_by_name() -> None:
-    for configuration in resolve("all"):
+    for configuration in resolve_configurations("all"):
         assert pickle.loads(pickle.dumps(configuration)) == configuration
-    (average,) = resolve("AVG")
+    (average,) = resolve_configurations("AVG")
     with pytest.raises(pickle.PicklingError, match="AVG"):
         pickle.dumps(replace(average, model=replace(average.model, version=99)))
 
@@ -191,8 +193,10 @@ def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
     (tmp_path / "killed.py").write_text(KILLED)
     load_model_file(tmp_path / "killed.py")
     try:
-        chosen = resolve("KILLED,AVG,SM2")
-        outcomes = finals(list(evaluate(log, chosen, jobs=1, use_cache=False, first={"KILLED"})))
+        chosen = resolve_configurations("KILLED,AVG,SM2")
+        outcomes = finals(
+            list(evaluate(log, chosen, jobs=1, use_cache=False, prioritized={"KILLED"}))
+        )
     finally:
         del all_models()["KILLED"]
     lost = outcomes.pop("KILLED")
@@ -206,7 +210,7 @@ def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
 def test_a_worker_killed_before_it_could_begin_costs_nothing(
     log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in dying_workers(tmp_path, 1).items():
+    for name, value in killing_environment(tmp_path, 1).items():
         monkeypatch.setenv(name, value)
     outcomes = finals(list(evaluate(log, MODELS, jobs=1, use_cache=False)))
     assert (tmp_path / "0").exists()
@@ -264,33 +268,33 @@ def test_a_second_evaluation_comes_from_the_cache(log: ReviewLog) -> None:
 
 
 def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> None:
-    (sm2,) = resolve("SM2")
-    (other,) = resolve("SM2", Protocol(n_splits=3))
+    (sm2,) = resolve_configurations("SM2")
+    (other,) = resolve_configurations("SM2", Protocol(n_splits=3))
     raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
     keys = {
-        cache._result_key("a", sm2, Context()),
-        cache._result_key("b", sm2, Context()),
-        cache._result_key("a", other, Context()),
-        cache._result_key("a", raised, Context()),
-        cache._result_key("a", sm2, Context(sm2_target=0.8)),
+        cache._cache_key("a", sm2, Context()),
+        cache._cache_key("b", sm2, Context()),
+        cache._cache_key("a", other, Context()),
+        cache._cache_key("a", raised, Context()),
+        cache._cache_key("a", sm2, Context(sm2_target=0.8)),
     }
     assert len(keys) == 5
 
 
 def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    (sm2,) = resolve("SM2")
-    before = cache._result_key("a", sm2, Context())
-    assert cache._result_key("a", sm2, Context()) == before
-    monkeypatch.setattr(cache, "program_digest", lambda: "another rule")
-    assert cache._result_key("a", sm2, Context()) != before
+    (sm2,) = resolve_configurations("SM2")
+    before = cache._cache_key("a", sm2, Context())
+    assert cache._cache_key("a", sm2, Context()) == before
+    monkeypatch.setattr(cache, "compute_program_digest", lambda: "another rule")
+    assert cache._cache_key("a", sm2, Context()) != before
 
 
 def test_a_damaged_cache_file_is_ignored(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
-    (configuration,) = resolve("AVG")
-    session = Session(log)
+    (configuration,) = resolve_configurations("AVG")
+    session = LearnerSession(log)
     result = session.run(configuration, use_cache=True)
     files = list((tmp_path / "results").glob("*/*.npz"))
     assert len(files) == 1
@@ -304,10 +308,10 @@ def test_a_damaged_cache_file_is_ignored(
 
 def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> None:
     """Upstream's rule of 2026 (script.py, bd9110f); 2025's goes to the defaults at once."""
-    (alone,) = resolve("FSRS-6")
-    (old,) = resolve("FSRS-6-preset")
-    (new,) = resolve("FSRS-6-preset-fallback_user")
-    trials = Session(log).trials(old.protocol)
+    (alone,) = resolve_configurations("FSRS-6")
+    (old,) = resolve_configurations("FSRS-6-preset")
+    (new,) = resolve_configurations("FSRS-6-preset-fallback_user")
+    trials = LearnerSession(log).trials(old.protocol)
     # A third review of a card, early: nothing that initial stabilities could be fitted to.
     small = int(np.flatnonzero(trials.i == 3)[0])
     fold = trials.folds[-1]
@@ -319,7 +323,7 @@ def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> 
     divided = replace(trials, partition=partition, folds=(fold,))
     together = replace(trials, partition=np.zeros_like(partition), folds=(fold,))
     whole, _, _ = fit_and_predict(alone, together, Context())
-    (defaults,) = resolve("FSRS-6-dry-run")
+    (defaults,) = resolve_configurations("FSRS-6-dry-run")
     untrained, _, _ = fit_and_predict(defaults, together, Context())
     then, _, then_notes = fit_and_predict(old, divided, Context())
     now, _, now_notes = fit_and_predict(new, divided, Context())
@@ -333,8 +337,8 @@ def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> 
 
 
 def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
-    (configuration,) = resolve("FSRS-6-preset")
-    result = Session(log).run(configuration)
+    (configuration,) = resolve_configurations("FSRS-6-preset")
+    result = LearnerSession(log).run(configuration)
     assert result.parameters is not None
     assert len(result.parameters) >= 2
     assert all(len(parameters) == 21 for parameters in result.parameters.values())
@@ -346,15 +350,15 @@ def test_kernels_are_marked_wherever_they_have_run(
     """Also by what answers a question; not where nothing was fitted."""
     marked: list[str] = []
     monkeypatch.setattr("srs_eval.engine.session.mark_kernels", marked.append)
-    (configuration,) = resolve("FSRS-6")
-    trials = Session(log).trials(configuration.protocol)
+    (configuration,) = resolve_configurations("FSRS-6")
+    trials = LearnerSession(log).trials(configuration.protocol)
     last = trials.folds[-1]
     nothing = replace(last, train=last.train[:0])
     fit_and_predict(configuration, replace(trials, folds=(nothing,)), Context())
     assert marked == []
     fit_and_predict(configuration, replace(trials, folds=(last,)), Context())
     assert marked == ["FSRS-6 trained"]
-    learner_state(log)
+    assess_learner_state(log)
     assert marked[1:] == ["STATE-FSRS-6 trained"]
 
 
@@ -398,11 +402,13 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
     log = HOSTILE[kind]()
-    session = Session(log)
+    session = LearnerSession(log)
     for model in all_models().values():
         if model.family == "neural":
             continue
-        for configuration in resolve(model.configurations or (model.standard or model.name,)):
+        for configuration in resolve_configurations(
+            model.configurations or (model.standard or model.name,)
+        ):
             outcome = next(
                 event
                 for event in evaluate(log, [configuration], jobs=0, use_cache=False)
@@ -419,8 +425,8 @@ def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
 def test_the_shortest_begin_first_and_what_takes_longest_on_workers_beyond_two(
     workers: int,
 ) -> None:
-    chosen, known = resolve("all"), {"FSRS-6", "LSTM"}
-    order = start_order(chosen, 12_000, workers, known)
+    chosen, known = resolve_configurations("all"), {"FSRS-6", "LSTM"}
+    order = plan_start_order(chosen, 12_000, workers, known)
     assert {each.name for each in order} == {each.name for each in chosen}
     beyond = max(0, workers - 2)
     longest, rest = order[:beyond], order[beyond:]

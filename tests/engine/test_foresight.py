@@ -15,15 +15,20 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import altered_logs, own_models
-from srs_eval.engine.altered_logs import cut_after, rows_of, with_other_future
-from srs_eval.engine.conformance import CONTEXT, findings
-from srs_eval.engine.evaluate import demo_learner
+from srs_eval.engine.altered_logs import alter_future, require_rows, truncate_and_alter
+from srs_eval.engine.conformance import CONTEXT, find_mistakes
+from srs_eval.engine.evaluate import load_demo_learner
 from srs_eval.engine.foresight import find_future_fits, find_future_inputs, find_outcome_leaks
-from srs_eval.engine.own_models import doubt, doubts, in_words, mark
-from srs_eval.engine.replay import RelaidSession, SessionUntil, train
-from srs_eval.engine.session import Session
+from srs_eval.engine.own_models import (
+    describe_mistake,
+    find_mistake_kind,
+    find_mistake_kinds,
+    leak_label,
+)
+from srs_eval.engine.replay import RelaidSession, TruncatedSession, train
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models, load_model_file
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Cancelled
 from tests.conftest import PATIENCE
 from tests.helpers.leaking_models import (
@@ -88,40 +93,40 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", with_slow(LEAKS))
 def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
-        finding = next(findings([model]))
+        finding = next(find_mistakes([model]))
     assert finding.kind == KINDS[name]
-    assert mark(finding.kind) in ("reads outcomes", "reads the future")
+    assert leak_label(finding.kind) in ("reads outcomes", "reads the future")
 
 
 @pytest.mark.parametrize("name", with_slow(LEAKS))
 def test_a_leak_is_marked_where_a_model_first_runs(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
-        kind = doubt(model)
+        kind = find_mistake_kind(model)
     assert kind == KINDS[name]
-    assert (mark(kind) == "reads outcomes") == (
+    assert (leak_label(kind) == "reads outcomes") == (
         name in OUTCOME_LEAKS or kind in ("own outcome", "later outcome")
     )
-    assert "its figures mean nothing" in in_words(kind)
+    assert "its figures mean nothing" in describe_mistake(kind)
 
 
 @pytest.mark.parametrize("name", with_slow(CORRECT))
 def test_a_correct_model_stays_unmarked(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
-        assert doubt(model) == ""
+        assert find_mistake_kind(model) == ""
 
 
 @pytest.mark.parametrize("name", with_slow(CORRECT))
 def test_nothing_wrong_is_found_with_a_correct_model(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
-        assert list(findings([model])) == []
+        assert list(find_mistakes([model])) == []
 
 
 @pytest.mark.parametrize("name", STRATIFIED_LEAKS)
 def test_an_answer_that_is_read_in_some_reviews_alone_is_found(name: str, tmp_path: Path) -> None:
     kind, source = STRATIFIED_LEAKS[name]
     with loaded(source, tmp_path) as model:
-        assert next(findings([model])).kind == kind
-        assert doubt(model) == kind
+        assert next(find_mistakes([model])).kind == kind
+        assert find_mistake_kind(model) == kind
 
 
 FLAGS = {
@@ -137,10 +142,10 @@ FLAGS = {
 @pytest.mark.parametrize("name", SAME_DAY_LEAKS)
 def test_reading_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> None:
     with loaded(SAME_DAY_LEAKS[name], tmp_path) as model:
-        assert mark(next(findings([model])).kind)
-        assert doubt(model) == ""
-        assert mark(doubt(model, protocol=FLAGS[name]))
-        assert doubt(model) == ""  # each is kept with its flags
+        assert leak_label(next(find_mistakes([model])).kind)
+        assert find_mistake_kind(model) == ""
+        assert leak_label(find_mistake_kind(model, protocol=FLAGS[name]))
+        assert find_mistake_kind(model) == ""  # each is kept with its flags
 
 
 @pytest.mark.parametrize("name", FLAG_LEAKS)
@@ -148,34 +153,34 @@ def test_reading_the_future_under_a_flag_is_found_in_runs_with_it(
     name: str, tmp_path: Path
 ) -> None:
     with loaded(FLAG_LEAKS[name], tmp_path) as model:
-        assert doubt(model, protocol=PROTOCOL) == ""
-        assert doubt(model, protocol=FLAGS[name]) == "own outcome"
+        assert find_mistake_kind(model, protocol=PROTOCOL) == ""
+        assert find_mistake_kind(model, protocol=FLAGS[name]) == "own outcome"
 
 
 def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
     with loaded(SAME_DAY_LEAKS["rows of the day"], tmp_path):
-        results = srs_eval.evaluate(demo_learner(600), "LEAKING,LEAKING-short")
-    assert results["LEAKING"].mark == ""
-    assert results["LEAKING-short"].mark
+        results = srs_eval.evaluate(load_demo_learner(600), "LEAKING,LEAKING-short")
+    assert results["LEAKING"].invalid_reason == ""
+    assert results["LEAKING-short"].invalid_reason
 
 
 @pytest.mark.parametrize("name", REMEMBERING_LEAKS)
 def test_features_that_a_module_remembers_hide_nothing(name: str, tmp_path: Path) -> None:
     with loaded(REMEMBERING_LEAKS[name], tmp_path) as model:
-        assert mark(doubt(model))
+        assert leak_label(find_mistake_kind(model))
 
 
 @pytest.mark.parametrize("name", ROUNDED_LEAKS)
 def test_rounding_hides_no_leak(name: str, tmp_path: Path) -> None:
     with loaded(ROUNDED_LEAKS[name], tmp_path) as model:
-        assert mark(doubt(model))
+        assert leak_label(find_mistake_kind(model))
 
 
 def test_rounding_is_no_leak(tmp_path: Path) -> None:
     """Sums over histories that lie otherwise put a review on the other side of a tree's edge."""
     with loaded(CORRECT["trees on rounded means"], tmp_path) as model:
-        (configuration,) = resolve(model.name, PROTOCOL)
-        training = train(configuration, Session(demo_learner()), CONTEXT)
+        (configuration,) = resolve_configurations(model.name, PROTOCOL)
+        training = train(configuration, LearnerSession(load_demo_learner()), CONTEXT)
         assert training.rounding.max() > 1e-6
         assert list(find_outcome_leaks(training)) == []
         assert list(find_future_inputs(training, cuts=8)) == []
@@ -186,11 +191,11 @@ def test_rounding_is_no_leak(tmp_path: Path) -> None:
 def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         for protocol in (Protocol(short=True), Protocol(short=True, secs=True)):
-            assert doubt(model, protocol=protocol) == ""
+            assert find_mistake_kind(model, protocol=protocol) == ""
 
 
 def test_histories_in_another_order_of_cards_are_the_same_histories() -> None:
-    session = Session(demo_learner())
+    session = LearnerSession(load_demo_learner())
     trials = session.trials(PROTOCOL)
     relaid = RelaidSession(session, seed=1).trials(PROTOCOL)
     assert (relaid.history_start != trials.history_start).any()
@@ -207,12 +212,12 @@ def test_a_check_that_takes_too_long_says_so(
 ) -> None:
     monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
     with loaded(INPUT_LEAKS["next interval"], tmp_path) as model:
-        assert doubt(model) == "unfinished"
+        assert find_mistake_kind(model) == "unfinished"
         monkeypatch.undo()
         monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
-        assert doubt(model) == "unfinished"  # it is kept, so that no run waits again
-    assert not mark("unfinished")
-    assert "not checked to the end" in in_words("unfinished")
+        assert find_mistake_kind(model) == "unfinished"  # it is kept, so that no run waits again
+    assert not leak_label("unfinished")
+    assert "not checked to the end" in describe_mistake("unfinished")
 
 
 def test_a_process_that_never_looks_at_the_time_is_ended(
@@ -221,59 +226,63 @@ def test_a_process_that_never_looks_at_the_time_is_ended(
     monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
     monkeypatch.setattr(own_models, "_GRACE_S", 0.0)
     with loaded(CORRECT["numpy and scipy"], tmp_path) as model:
-        assert doubts(resolve(model.name), None) == {"LEAKING": "unfinished"}
+        assert find_mistake_kinds(resolve_configurations(model.name), None) == {
+            "LEAKING": "unfinished"
+        }
 
 
 def test_a_cancelled_check_is_not_kept(tmp_path: Path) -> None:
     with loaded(INPUT_LEAKS["next interval"], tmp_path) as model:
         with pytest.raises(Cancelled):
-            doubt(model, is_cancelled=lambda: True)
-        assert doubt(model) == "later input"
+            find_mistake_kind(model, is_cancelled=lambda: True)
+        assert find_mistake_kind(model) == "later input"
 
 
 # Logs that end, or go on otherwise
 
 
-@pytest.mark.parametrize("alter", [cut_after, with_other_future])
+@pytest.mark.parametrize("alter", [truncate_and_alter, alter_future])
 @pytest.mark.parametrize("review", [120, 200, 290])
 def test_altered_logs_agree_up_to_a_review(
     alter: Callable[[ReviewLog, int], ReviewLog], review: int
 ) -> None:
-    log = demo_learner()
-    altered = rows_of(alter(log, review))
+    log = load_demo_learner()
+    altered = require_rows(alter(log, review))
     own = review - 1
-    for name, column in altered_logs.columns_of(log).items():
+    for name, column in altered_logs.copy_columns(log).items():
         changed = getattr(altered, name)
         np.testing.assert_array_equal(changed[:own], column[:own])
         assert (changed[own] != column[own]) == (name in ("rating", "duration_ms"))
-    assert (altered.rating[own] > 1) != (rows_of(log).rating[own] > 1) or alter is cut_after
+    assert (altered.rating[own] > 1) != (
+        require_rows(log).rating[own] > 1
+    ) or alter is truncate_and_alter
 
 
 def test_another_future_differs_in_everything_but_the_cards() -> None:
-    log = demo_learner()
+    log = load_demo_learner()
     review = 200
-    later = rows_of(with_other_future(log, review))
-    for name, column in altered_logs.columns_of(log).items():
+    later = require_rows(alter_future(log, review))
+    for name, column in altered_logs.copy_columns(log).items():
         after = column[review:]
         changed = getattr(later, name)[review:]
         if name == "card_id":
             np.testing.assert_array_equal(changed, after)
             continue
-        is_first = rows_of(log).elapsed_days[review:] < 0
+        is_first = require_rows(log).elapsed_days[review:] < 0
         stays = is_first & (name in ("state", "elapsed_days", "elapsed_seconds"))
         stays |= is_first & (name == "elapsed_study_days")
         # An interval between two later reviews of one day is still one of no days.
-        same_day = (name.startswith("elapsed")) & (rows_of(log).elapsed_days[review:] == 0)
+        same_day = (name.startswith("elapsed")) & (require_rows(log).elapsed_days[review:] == 0)
         assert ((changed != after) | stays | same_day).all(), name
 
 
 def test_a_cut_log_has_the_folds_of_the_whole_one() -> None:
-    log = demo_learner(2_000)
-    whole = Session(log)
+    log = load_demo_learner(2_000)
+    whole = LearnerSession(log)
     folds = whole.trials(PROTOCOL).folds
     review_th = whole.trials(PROTOCOL).review_th
     review = int(review_th[folds[2].test[10]])
-    trials = SessionUntil(whole, cut_after(log, review), review).trials(PROTOCOL)
+    trials = TruncatedSession(whole, truncate_and_alter(log, review), review).trials(PROTOCOL)
     assert len(trials.folds) == 3
     for part, fold in zip(trials.folds[:2], folds, strict=False):
         np.testing.assert_array_equal(part.train, fold.train)
@@ -295,7 +304,7 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
     assert log.entries is None
     assert log.day_grid is None
     assert log.optimized_before_s is None
-    assert log.card_rules == 0
+    assert log.card_rule_count == 0
     assert not log.cards.suspended.any()
     assert len(log.cards.card_id)
     assert np.isin(log.cards.card_id, log.rows.card_id).all()
@@ -317,7 +326,7 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
     with loaded(source, tmp_path):
         results = srs_eval.evaluate(log, "LEAKING")
     assert not results.failed
-    assert results["LEAKING"].mark == ""
+    assert results["LEAKING"].invalid_reason == ""
 
 
 @pytest.mark.parametrize(
@@ -337,8 +346,8 @@ def test_what_is_no_array_of_probabilities_is_refused_alike(
     code = f"def predict(trials, w, index, context):\n    return {returned}\n\n\ndef unused("
     source = CORRECT["numpy and scipy"].replace("def predict(", code)
     with loaded(source, tmp_path) as model:
-        reasons = [srs_eval.evaluate(demo_learner(600), "LEAKING").failed["LEAKING"]]
-        reasons += [finding.what for finding in findings([model])]
+        reasons = [srs_eval.evaluate(load_demo_learner(600), "LEAKING").failed["LEAKING"]]
+        reasons += [finding.what for finding in find_mistakes([model])]
     assert len(reasons) > 1
     for reason in reasons:
         assert said in reason
@@ -354,15 +363,15 @@ def test_a_fit_may_return_what_no_table_can_list(tmp_path: Path) -> None:
             .replace("[1.0] + [0.0] * 3", "(np.array([1.0]), 0.0)")
         )
         with loaded(source, tmp_path) as model:
-            result = srs_eval.evaluate(demo_learner(600), "LEAKING")["LEAKING"]
+            result = srs_eval.evaluate(load_demo_learner(600), "LEAKING")["LEAKING"]
             assert result.parameters is None
-            assert {finding.kind for finding in findings([model])} <= {"worse than average"}
+            assert {finding.kind for finding in find_mistakes([model])} <= {"worse than average"}
 
 
 def test_the_number_of_probabilities_of_an_online_model_is_checked(tmp_path: Path) -> None:
     source = CORRECT["online"].replace("[trials.test_index]", "")
-    session = Session(demo_learner(600))
+    session = LearnerSession(load_demo_learner(600))
     with loaded(source, tmp_path):
-        (configuration,) = resolve("LEAKING")
+        (configuration,) = resolve_configurations("LEAKING")
         with pytest.raises(InputError, match="LEAKING: online returns the wrong thing"):
             session.run(configuration)

@@ -13,12 +13,12 @@ import pytest
 import srs_eval
 from srs_eval.engine import conformance
 from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import demo_learner
-from srs_eval.engine.own_models import doubt
+from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.run import Checking
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.report.console import RunProgress
-from tests.cli.program import main_here, read_results
+from tests.cli.program import read_results, run_in_process
 from tests.engine.test_conformance import RIGHT, WRONG
 from tools.simulated import simulate_learner, write_dataset
 
@@ -55,7 +55,7 @@ def test_what_means_nothing_does_not_win(
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     out, model = tmp_path / "out", written(kind, tmp_path)
     common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
-    done = main_here("batch", "--dataset", dataset, *common, "--out", out)
+    done = run_in_process("batch", "--dataset", dataset, *common, "--out", out)
     assert done.returncode == 0, done.stderr
     assert SAID[kind] in done.stderr
     begun, _, after = done.stderr.partition("\n")
@@ -65,7 +65,7 @@ def test_what_means_nothing_does_not_win(
     setup = json.loads((out / "setup.json").read_text())
     found = setup["configurations"]["CHEAT"]["check"]
     assert {found} == (WRONG[kind][2] if kind != "right" else {""})
-    report = main_here("report", out, "--md", "-").stdout
+    report = run_in_process("report", out, "--md", "-").stdout
     marked = NOTHING in SAID[kind]
     assert SAID[kind] in " ".join(report.partition("##")[0].split())  # first of all
     assert not re.search(r"\| CHEAT \(reads.*\*\*", report)  # nothing of it is the best
@@ -74,7 +74,7 @@ def test_what_means_nothing_does_not_win(
     assert ("CHEAT (" in report) == marked
     assert bool(re.search(r"HLR has the lowest|HLR has no other", report)) == marked
 
-    ran = main_here("run", dataset, "--user", "1", *common, "--jobs", "0", "--json", "-")
+    ran = run_in_process("run", dataset, "--user", "1", *common, "--jobs", "0", "--json", "-")
     document = json.loads(ran.stdout)
     (line,) = [each for each in document["results"] if each["configuration"] == "CHEAT"]
     assert (line["place"] is None) == marked
@@ -89,8 +89,8 @@ def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
     model = written("next-interval", tmp_path)
     out = tmp_path / "out"
     common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
-    assert main_here("batch", "--dataset", dataset, *common, "--out", out).returncode == 0
-    assert main_here("report", out, "--tex", tmp_path / "tex").returncode == 0
+    assert run_in_process("batch", "--dataset", dataset, *common, "--out", out).returncode == 0
+    assert run_in_process("report", out, "--tex", tmp_path / "tex").returncode == 0
     tables = [path.read_text("utf-8") for path in (tmp_path / "tex").glob("*.tex")]
     lines = [line for table in tables for line in table.splitlines() if "CHEAT" in line]
     assert lines
@@ -98,7 +98,7 @@ def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
     assert not any("textbf" in line for line in lines)
 
     tries = ("--trials", 1, "--repeats", 1, "--out", tmp_path / "audit")
-    said = main_here("audit", dataset, *common, *tries).stdout
+    said = run_in_process("audit", dataset, *common, *tries).stdout
     assert "CHEAT reads later reviews: its figures mean nothing" in " ".join(said.split())
     assert "CHEAT (reads the future)" in said
     (places,) = [part for part in said.split("\n\n") if part.startswith("Places by mean")]
@@ -107,7 +107,7 @@ def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
 
 def test_what_reads_the_future_is_compared_with_none_in_a_notebook(tmp_path: Path) -> None:
     load_model_file(written("next-interval", tmp_path))
-    results = srs_eval.evaluate(demo_learner(4_000), "CHEAT,AVG,HLR", reference="CHEAT")
+    results = srs_eval.evaluate(load_demo_learner(4_000), "CHEAT,AVG,HLR", reference="CHEAT")
     all_models().pop("CHEAT")
     assert "CHEAT reads the future: its figures mean nothing." in repr(results)
     html = results._repr_html_()
@@ -129,7 +129,7 @@ def test_a_check_is_announced_once(
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     load_model_file(written("right", tmp_path))
-    log = demo_learner(600)
+    log = load_demo_learner(600)
     for times in (1, 0):
         with RunProgress() as progress:
             checked = []
@@ -149,13 +149,13 @@ def test_a_check_is_announced_once(
 def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path: Path) -> None:
     model = written("right", tmp_path)
     common = ("--dataset", dataset, "--models", "CHEAT", "--model-file", model)
-    assert main_here("batch", *common, "--out", tmp_path / "out").returncode == 0
+    assert run_in_process("batch", *common, "--out", tmp_path / "out").returncode == 0
     file = tmp_path / "out" / "setup.json"
     setup = json.loads(file.read_text())
     assert setup["configurations"]["CHEAT"].pop("check") == ""
     del setup["configurations"]["CHEAT"]["shown"]
     file.write_text(json.dumps(setup))
-    said = main_here("batch", *common, "--out", tmp_path / "out")
+    said = run_in_process("batch", *common, "--out", tmp_path / "out")
     assert said.returncode == 0
     assert "CHEAT was not checked for reading the future (" in said.stderr
 
@@ -165,10 +165,10 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
     dataset: Path, tmp_path: Path
 ) -> None:
     common = ("--models", "CHEAT,AVG", "--model-file", written("nan", tmp_path))
-    done = main_here("batch", "--dataset", dataset, *common, "--out", tmp_path / "out")
+    done = run_in_process("batch", "--dataset", dataset, *common, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert "CHEAT predicted something that is no probability" in done.stderr
-    report = main_here("report", tmp_path / "out", "--md", "-").stdout
+    report = run_in_process("report", tmp_path / "out", "--md", "-").stdout
     assert "CHEAT predicts what is no probability for a simulated learner" in report
 
 
@@ -181,7 +181,7 @@ def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
     }
     for mark in ("reads outcomes", "", "reads outcomes"):
         made = Model("CHEAT", "history", "IL", 1, "a test", predictions[mark], **nothing)
-        assert srs_eval.evaluate(demo_learner(600), [made])["CHEAT"].mark == mark
+        assert srs_eval.evaluate(load_demo_learner(600), [made])["CHEAT"].invalid_reason == mark
     all_models().pop("CHEAT")
 
 
@@ -192,7 +192,7 @@ def test_what_is_kept_and_damaged_is_found_again(
     run = ("run", dataset, "--user", "1", "--models", "CHEAT", "--jobs", "0", "--json", "-")
     model = written("own", tmp_path)
     for damaged in (b"", b"\xff\xfe", b"own outco", b""):
-        (line,) = json.loads(main_here(*run, "--model-file", model).stdout)["results"]
+        (line,) = json.loads(run_in_process(*run, "--model-file", model).stdout)["results"]
         assert line["place"] is None
         (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
         assert kept.read_bytes() == b"own outcome"
@@ -204,6 +204,6 @@ def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.Monke
     (model,) = load_model_file(written("right", tmp_path))
     with monkeypatch.context() as broken:
         broken.setattr(conformance, "_learner", lambda *_: 1 / 0)
-        assert doubt(model) == "fails"
-    assert doubt(model) == ""
+        assert find_mistake_kind(model) == "fails"
+    assert find_mistake_kind(model) == ""
     all_models().pop("CHEAT")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import srs_eval
-from srs_eval.app import Options
+from srs_eval.app import AppOptions
 from srs_eval.cli.main import main
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.protocol import Protocol
@@ -25,29 +25,29 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import session as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
-    ORDERS,
-    Group,
+    SORT_KEYS,
+    RankingGroup,
+    add_baselines,
+    comparison_rows,
     own_scheduler,
-    ranking,
-    rows_of,
-    with_baselines,
+    rank_results,
 )
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import Result, Session
-from srs_eval.engine.shared import evaluated_alike
-from srs_eval.metrics import summary
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.shared import group_by_shared_users
+from srs_eval.metrics import compute_metrics
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report import formats as words
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.helpers.golden import golden_log, golden_users
 from tests.tui.app_world import (
     MODELS,
     WatchedApp,
+    is_on_screen,
     make_log,
     make_result,
-    on,
     to_import_summary,
-    until,
+    wait_until,
 )
 from tools.simulated import simulate_learner, write_dataset
 
@@ -58,7 +58,7 @@ Pair = tuple[Configuration, Result]
 
 
 def pair(name: str, result: Result | None = None) -> Pair:
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     return configuration, result or make_result(name)
 
 
@@ -72,7 +72,7 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
     bins = np.zeros(reviews, np.int64)
     result = Result(
         configuration=name,
-        metrics=summary(y, p, bins),
+        metrics=compute_metrics(y, p, bins),
         parameters=None,
         p=p,
         tests=engine.TestSet(
@@ -84,24 +84,24 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
             bin=bins,
         ),
     )
-    return resolve(name)[0], result
+    return resolve_configurations(name)[0], result
 
 
 def constant(name: str, p: float, reviews: int = 2_000, first: int = 1) -> Pair:
     return guessing(name, np.full(reviews, p), reviews, first)
 
 
-def outline(groups: list[Group]) -> list[list[tuple[int | None, str]]]:
-    return [[(line.place, line.configuration.name) for line in group.lines] for group in groups]
+def outline(groups: list[RankingGroup]) -> list[list[tuple[int | None, str]]]:
+    return [[(line.rank, line.configuration.name) for line in group.lines] for group in groups]
 
 
 def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
-    schedulers, learners, others = ranking(PAIRS)
-    assert not schedulers.learns
+    schedulers, learners, others = rank_results(PAIRS)
+    assert not schedulers.is_online
     assert {line.configuration.name for line in learners.lines} == {"MOVING-AVG"}
-    assert learners.learns
+    assert learners.is_online
     assert [line.configuration.name for line in others.lines] == ["FSRS-5-secs"]
-    assert others.lines[0].to_baseline is others.lines[0].against_baseline is None
+    assert others.lines[0].to_baseline is others.lines[0].relative_to_baseline is None
     assert (
         learners.lines[0].to_baseline is not None
     )  # the baseline was evaluated on the same reviews
@@ -119,74 +119,76 @@ def test_places_are_in_the_order_of_verdicts() -> None:
         guessing("FSRS-5", np.where(steps % 5 > 0, 0.89, 0.41)),
         guessing("HLR", now_and_then),
     ]
-    (group,) = ranking(pairs)
-    said = [(line.configuration.name, line.place, line.standing) for line in group.lines]
+    (group,) = rank_results(pairs)
+    said = [(line.configuration.name, line.rank, line.standing) for line in group.lines]
     assert said == [
         ("FSRS-6", 1, "best"),
         ("HLR", 2, "can't tell yet"),
         ("FSRS-5", 3, "worse"),
     ]
     assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
-    assert [line for _, lines in group.ties for line in lines] == list(group.lines)
+    assert [line for _, lines in group.lines_by_verdict for line in lines] == list(group.lines)
 
 
 def test_the_baseline_is_a_line_and_no_place() -> None:
-    first = ranking(PAIRS)[0]
+    first = rank_results(PAIRS)[0]
     figures = [line.log_loss.estimate for line in first.lines]
     assert figures == sorted(figures)
     baseline = first.baseline
     assert baseline is not None
     assert baseline.configuration.name == "AVG"
-    assert baseline.standing is baseline.to_baseline is baseline.against_baseline is None
-    places = [line.place for line in first.lines if line is not baseline]
+    assert baseline.standing is baseline.to_baseline is baseline.relative_to_baseline is None
+    places = [line.rank for line in first.lines if line is not baseline]
     assert places == list(range(1, len(places) + 1))
     for line in first.lines:
         if line is not baseline:
             assert line.to_baseline is not None
-            assert line.against_baseline is not None
+            assert line.relative_to_baseline is not None
             difference = line.log_loss.estimate - baseline.log_loss.estimate
             assert line.to_baseline.estimate == pytest.approx(difference)
-            assert line.against_baseline == pytest.approx(difference / baseline.log_loss.estimate)
+            assert line.relative_to_baseline == pytest.approx(
+                difference / baseline.log_loss.estimate
+            )
 
 
 def test_each_is_held_against_the_best_and_the_reference() -> None:
-    first = ranking(PAIRS, reference="SM2")[0]
+    first = rank_results(PAIRS, reference="SM2")[0]
     by_name = {line.configuration.name: line for line in first.lines}
     assert first.best is not None
     assert first.best.to_best is None
     assert first.best.standing == "best"
     assert by_name["SM2"].to_reference is None
     for line in first.lines:
-        if line.place not in (None, 1):
+        if line.rank not in (None, 1):
             assert line.to_best is not None
             assert line.to_best.estimate >= 0
     assert by_name["DASH"].to_reference is not None
     difference = by_name["DASH"].log_loss.estimate - by_name["SM2"].log_loss.estimate
     assert by_name["DASH"].to_reference.estimate == pytest.approx(difference)
-    assert all(line.to_reference is None for line in ranking(PAIRS, "HLR")[0].lines)
+    assert all(line.to_reference is None for line in rank_results(PAIRS, "HLR")[0].lines)
 
 
 @given(st.permutations(PAIRS))
 def test_the_order_of_finishing_does_not_matter(pairs: list[Pair]) -> None:
-    assert ranking(pairs) == ranking(PAIRS)
+    assert rank_results(pairs) == rank_results(PAIRS)
 
 
 def test_ties_go_by_name_as_six_decimals_tell_them() -> None:
     twins = [constant("HLR", 0.81), constant("DASH", 0.81), constant("AVG", 0.5)]
-    assert outline(ranking(twins)) == [[(1, "DASH"), (2, "HLR"), (None, "AVG")]]
+    assert outline(rank_results(twins)) == [[(1, "DASH"), (2, "HLR"), (None, "AVG")]]
     # Result files hold six decimals: what they cannot tell apart is a tie here as well.
     nearly = [constant("HLR", 0.81), constant("DASH", 0.81 + 1e-9), constant("AVG", 0.5)]
     assert 0 < nearly[1][1].metrics.log_loss - nearly[0][1].metrics.log_loss < 1e-7
-    assert outline(ranking(nearly)) == outline(ranking(twins))
-    (group,) = ranking(twins)
+    assert outline(rank_results(nearly)) == outline(rank_results(twins))
+    (group,) = rank_results(twins)
     assert [line.standing for line in group.lines] == ["best", "as good", None]
-    assert ranking([]) == []
+    assert rank_results([]) == []
 
 
 def test_standings_and_the_answer_in_words() -> None:
     random = np.random.default_rng(1)
     noisy = np.clip(0.8 + 0.25 * random.standard_normal(2_000), 0.02, 0.98)
-    (group,) = ranking(
+    (group,) = rank_results(
         [
             constant("FSRS-6", 0.8),
             constant("FSRS-6-recency", 0.801),
@@ -202,7 +204,7 @@ def test_standings_and_the_answer_in_words() -> None:
     assert standings["HLR"] == "worse"
     assert standings["SM2"] == standings["DASH"] == "below the baseline"
     assert standings["AVG"] is None
-    assert group.answer == (
+    assert group.summary_sentence == (
         "FSRS-6 predicts best; as good: FSRS-6 recency; worse: HLR; "
         "worse than the average: DASH and SM2."
     )
@@ -255,9 +257,11 @@ def test_standings_and_the_answer_in_words() -> None:
     ],
 )
 def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
-    group = ranking(pairs)[0]
-    assert group.sentence == answer
-    assert group.answer == (TOO_FEW if group.lines[0].log_loss.reviews < 1_000 else answer)
+    group = rank_results(pairs)[0]
+    assert group.verdict_sentence == answer
+    assert group.summary_sentence == (
+        TOO_FEW if group.lines[0].log_loss.reviews < 1_000 else answer
+    )
 
 
 def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers() -> None:
@@ -268,9 +272,11 @@ def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers()
         constant("HLR", 0.8, 900),
         constant("AVG", 0.8, 900),
     ]
-    learners = ranking(pairs)[1]
-    assert learners.learns
-    assert learners.sentence.startswith("None has a lower log loss than the average; moving")
+    learners = rank_results(pairs)[1]
+    assert learners.is_online
+    assert learners.verdict_sentence.startswith(
+        "None has a lower log loss than the average; moving"
+    )
 
 
 def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
@@ -281,26 +287,30 @@ def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
         configuration, result = constant(name, p, count)
         y = np.ones(count)
         made = replace(
-            result, tests=replace(result.tests, y=y), metrics=summary(y, result.p, result.tests.bin)
+            result,
+            tests=replace(result.tests, y=y),
+            metrics=compute_metrics(y, result.p, result.tests.bin),
         )
         passed.append((configuration, made))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12
-    assert [line.against_baseline for line in ranking(passed)[0].lines] == [None, None]
+    assert [line.relative_to_baseline for line in rank_results(passed)[0].lines] == [None, None]
 
 
 def test_the_baseline_stands_once_and_joins_learners_that_are_alone() -> None:
     learner, baseline = constant("MOVING-AVG", 0.8), constant("AVG", 0.7)
-    assert outline(ranking([baseline, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
-    with_scheduler = outline(ranking([baseline, learner, constant("HLR", 0.8)]))
+    assert outline(rank_results([baseline, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
+    with_scheduler = outline(rank_results([baseline, learner, constant("HLR", 0.8)]))
     assert with_scheduler == [[(1, "HLR"), (None, "AVG")], [(1, "MOVING-AVG")]]
-    assert outline(ranking([baseline])) == [[(None, "AVG")]]
+    assert outline(rank_results([baseline])) == [[(None, "AVG")]]
 
 
 def test_an_average_joins_each_set_of_reviews() -> None:
     def baselines(
         names: str, protocol: Protocol | None = None, leaves_out: bool = False
     ) -> list[str]:
-        evaluated = with_baselines(resolve(names, protocol), leaves_out=leaves_out)
+        evaluated = add_baselines(
+            resolve_configurations(names, protocol), excludes_deleted=leaves_out
+        )
         return [each.name for each in evaluated if each.is_baseline]
 
     assert baselines("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
@@ -310,7 +320,9 @@ def test_an_average_joins_each_set_of_reviews() -> None:
     assert sorted(both) == ["AVG", "AVG-known_decks"]
     assert baselines("SM2", leaves_out=True) == ["AVG-known_decks"]
     assert baselines("SM2-short,AVG-known_decks", leaves_out=True) == ["AVG-known_decks"]
-    (average, _) = with_baselines(resolve("FSRS-6", Protocol(n_splits=3)), leaves_out=False)
+    (average, _) = add_baselines(
+        resolve_configurations("FSRS-6", Protocol(n_splits=3)), excludes_deleted=False
+    )
     assert average.protocol.n_splits == 3
 
 
@@ -340,12 +352,12 @@ def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> Non
     if protocol.no_test_same_day and not protocol.secs:
         protocol = replace(protocol, no_test_same_day=False)  # refused by `resolve`
     evaluated, expected = (
-        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.evaluated_rows())
+        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.row_protocol())
     )
     assert np.array_equal(
         evaluated.review_th[evaluated.test_index], expected.review_th[expected.test_index]
     )
-    assert protocol.evaluated_rows().evaluated_rows() == protocol.evaluated_rows()
+    assert protocol.row_protocol().row_protocol() == protocol.row_protocol()
 
 
 # --- a learner whose deleted cards some models leave out ------------------------------
@@ -412,14 +424,14 @@ async def test_every_view_shows_the_same_places(
     ]
     assert list(notebook) == [name for _, _, name in flat]
     app = WatchedApp(
-        dataset, Options(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
+        dataset, AppOptions(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
     )
     async with app.run_test(size=(160, 48)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.session.models.run.running)
-        await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
+        await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
         in_app = {
             (int(place) if (place := str(row.prompt)[:2].strip()).isdigit() else None, row.id)
@@ -441,7 +453,7 @@ def place_is_missing(place: object) -> bool:
 
 def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
     """Places and names of the lines of a printed table, group after group."""
-    by_words = {resolve(name)[0].words: name for name in names}
+    by_words = {resolve_configurations(name)[0].words: name for name in names}
     found: list[tuple[int | None, str]] = []
     for line in map(str.strip, table.splitlines()):
         place, _, rest = line.partition(" ")
@@ -461,13 +473,13 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
 
 
 def test_users_evaluated_on_other_reviews_are_not_compared() -> None:
-    rows = Protocol().evaluated_rows()
-    one, other = resolve("SM2,Memrise")
+    rows = Protocol().row_protocol()
+    one, other = resolve_configurations("SM2,Memrise")
     sizes = [(one, rows, {101: 505, 102: 90}), (other, rows, {101: 560, 102: 90, 103: 7})]
-    assert evaluated_alike(sizes) == [([other, one], {102: 90})]
+    assert group_by_shared_users(sizes) == [([other, one], {102: 90})]
     apart = [(each, rows, {101: users[101]}) for each, rows, users in sizes]
-    assert evaluated_alike(apart) == [([other], {101: 560}), ([one], {101: 505})]
-    assert evaluated_alike([]) == []
+    assert group_by_shared_users(apart) == [([other], {101: 560}), ([one], {101: 505})]
+    assert group_by_shared_users([]) == []
 
 
 def test_one_user_has_the_same_groups_as_a_run() -> None:
@@ -476,17 +488,19 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
     for user in sorted({101, 102, 111} & set(golden_users())):
         found = srs_eval.evaluate(golden_log(user), names, jobs=0, use_cache=False)
         sizes = [
-            (each, rows_of(each), {user: found[each.name].size})
-            for each in resolve(names)
+            (each, comparison_rows(each), {user: found[each.name].size})
+            for each in resolve_configurations(names)
             if each.name in found
         ]
-        alike = {frozenset(each.name for each in members) for members, _ in evaluated_alike(sizes)}
+        alike = {
+            frozenset(each.name for each in members) for members, _ in group_by_shared_users(sizes)
+        }
         groups: dict[int, set[str]] = {}
         for group in found.groups:
             there = groups.setdefault(group.reviews, set())
             there |= {line.configuration.name for line in group.lines}
         assert all(any(names <= each for each in alike) for names in groups.values())
-        assert all(group.baseline is not None for group in found.groups if not group.learns)
+        assert all(group.baseline is not None for group in found.groups if not group.is_online)
         if len(groups) > 1:
             apart.append(user)
     assert apart == [111]  # SM2 is evaluated on 445 of its 665 reviews
@@ -502,10 +516,10 @@ def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2()
     assert group.baseline is not None
     baseline = group.baseline.result
     assert all(np.array_equal(line.result.review_th, baseline.review_th) for line in group.lines)
-    trials = Session(log).trials(group.baseline.configuration.protocol)
+    trials = LearnerSession(log).trials(group.baseline.configuration.protocol)
     expected = [np.full(len(fold.test), trials.y[fold.train].mean()) for fold in trials.folds]
     np.testing.assert_array_equal(baseline.p, np.concatenate(expected))
-    assert all((line.against_baseline is None) == line.is_baseline for line in group.lines)
+    assert all((line.relative_to_baseline is None) == line.is_baseline for line in group.lines)
 
 
 @pytest.mark.parametrize(
@@ -519,7 +533,7 @@ def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2()
     ],
 )
 def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown: str) -> None:
-    assert words.against_baseline(share) == shown
+    assert words.format_relative_loss(share) == shown
 
 
 @pytest.mark.parametrize(
@@ -547,38 +561,42 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
 
 
 def test_ties_hold_every_line_once_under_its_verdict() -> None:
-    for group in ranking(PAIRS):
-        held = [line for _, lines in group.ties for line in lines]
+    for group in rank_results(PAIRS):
+        held = [line for _, lines in group.lines_by_verdict for line in lines]
         assert sorted(held, key=lambda line: line.configuration.name) == sorted(
             group.lines, key=lambda line: line.configuration.name
         )
-        for _, lines in group.ties:
+        for _, lines in group.lines_by_verdict:
             standings = {line.standing for line in lines} - {None}
             assert len(standings) == 1 or standings == {"best", "as good"}
-    first = ranking(PAIRS)[0]
-    assert [words for words, _ in first.ties] == ["best", "worse"]
+    first = rank_results(PAIRS)[0]
+    assert [words for words, _ in first.lines_by_verdict] == ["best", "worse"]
     # SM2 is worse than the best, and not shown to be worse than the average that it is below.
-    assert [line.configuration.name for line in first.ties[1][1]][-2:] == ["AVG", "SM2"]
+    assert [line.configuration.name for line in first.lines_by_verdict[1][1]][-2:] == ["AVG", "SM2"]
 
 
 def test_the_baseline_stands_where_it_falls() -> None:
     few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
-    assert [words for words, _ in ranking(few)[0].ties] == [
+    assert [words for words, _ in rank_results(few)[0].lines_by_verdict] == [
         "nearest to the average",
         "can't tell yet",
     ]
-    names = [line.configuration.name for _, lines in ranking(few)[0].ties for line in lines]
+    names = [
+        line.configuration.name
+        for _, lines in rank_results(few)[0].lines_by_verdict
+        for line in lines
+    ]
     assert names == ["AVG", "HLR", "SM2"]
-    assert [words for words, _ in ranking([constant("AVG", 0.8)])[0].ties] == [""]
+    assert [words for words, _ in rank_results([constant("AVG", 0.8)])[0].lines_by_verdict] == [""]
 
 
-@given(st.sampled_from(sorted(ORDERS)), st.booleans())
+@given(st.sampled_from(sorted(SORT_KEYS)), st.booleans())
 def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
     undefined = replace(PAIRS[2][1], metrics=replace(PAIRS[2][1].metrics, auc=None))
-    for group in ranking([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
-        lines = group.ordered(by, backwards)
+    for group in rank_results([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
+        lines = group.sort_lines(by, backwards)
         assert len(lines) == len(group.lines)
-        values = [ORDERS[by](line) for line in lines]
+        values = [SORT_KEYS[by](line) for line in lines]
         known = [value for value in values if value is not None]
         assert values[len(known) :] == [None] * (len(values) - len(known))
         assert known == sorted(known, reverse=backwards)
@@ -600,7 +618,7 @@ def test_what_the_learner_schedules_with(
     import_summary = replace(made_up.import_summary, fsrs_enabled=enabled)
     log = replace(made_up, import_summary=import_summary, presets=presets)
     assert own_scheduler(log) == own
-    assert own is None or resolve(own)[0].name == own
+    assert own is None or resolve_configurations(own)[0].name == own
 
 
 def test_results_on_the_same_reviews_share_them_wherever_they_were_made() -> None:

@@ -15,23 +15,23 @@ import pytest
 import srs_eval
 from srs_eval.advice import shown
 from srs_eval.advice.questions import compare
-from srs_eval.app import Options
+from srs_eval.app import AppOptions
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Given, ReviewLog
+from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.engine.ranking import Group, with_baselines
+from srs_eval.engine.ranking import RankingGroup, add_baselines
 from srs_eval.engine.run import Run, Skipped
-from srs_eval.engine.shared import with_given
+from srs_eval.engine.shared import add_external_configurations
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.tui.screens.details import CompareScreen
-from tests.conftest import made_collection
+from tests.conftest import write_simulated_collection
 from tests.retrievability import FSRS, RWKV, make_cache
-from tests.tui.app_world import make_app, on, text_of, to_import_summary, until
+from tests.tui.app_world import is_on_screen, make_app, screen_text, to_import_summary, wait_until
 
 MODELS = "MOVING-AVG,FSRS-6-dry-run"
 
@@ -45,7 +45,7 @@ def answers(collection: Path) -> list[tuple[int, int]]:
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a cache as the fork makes it: RWKV on the last 40 %, FSRS on the last 20 %."""
-    path = made_collection(tmp_path_factory, 3, 3_000)
+    path = write_simulated_collection(tmp_path_factory, 3, 3_000)
     given = answers(path)
     fitted, live = len(given) * 6 // 10, len(given) * 8 // 10
     rwkv = [
@@ -64,27 +64,27 @@ def log(collection: Path) -> ReviewLog:
 
 
 def run_of(log: ReviewLog, names: str = MODELS) -> Run:
-    configurations = with_given(resolve(names), log, Protocol())
-    run = Run.of(with_baselines(configurations, leaves_out=False))
+    configurations = add_external_configurations(resolve_configurations(names), log, Protocol())
+    run = Run.from_configurations(add_baselines(configurations, excludes_deleted=False))
     for event in evaluate(log, list(run.configurations), jobs=0, use_cache=False):
         run.apply(event)
     return run
 
 
-def names(group: Group) -> set[str]:
+def names(group: RankingGroup) -> set[str]:
     return {line.configuration.name for line in group.lines}
 
 
 def test_all_are_ranked_on_the_reviews_that_all_have(log: ReviewLog) -> None:
     run = run_of(log)
     schedulers, online, shared, shared_online = run.groups()
-    assert [each.is_shared for each in run.groups()] == [False, False, True, True]
+    assert [each.is_on_shared_reviews for each in run.groups()] == [False, False, True, True]
     assert names(schedulers) == {"AVG", "FSRS-6-dry-run"}
     assert names(online) == {"MOVING-AVG"}
     assert names(shared) == {"AVG", "FSRS-6-dry-run", "FSRS-Anki"}
     assert names(shared_online) == {"MOVING-AVG", "RWKV-Anki"}
     assert shared.title.endswith("that all have a prediction for")
-    results = run.results()
+    results = run.results_by_name()
     there = np.isin(results["AVG"].review_th, results["FSRS-Anki"].review_th)
     assert 0 < shared.reviews == there.sum() < results["RWKV-Anki"].size < schedulers.reviews
     for group in (shared, shared_online):
@@ -94,15 +94,15 @@ def test_all_are_ranked_on_the_reviews_that_all_have(log: ReviewLog) -> None:
             np.testing.assert_array_equal(line.result.p, whole.p[here])
             loss = log_losses(whole.y[here], whole.p[here]).mean()
             assert line.log_loss.estimate == pytest.approx(loss, abs=1e-12)
-    assert run.line("FSRS-6-dry-run") is next(
+    assert run.ranked_result("FSRS-6-dry-run") is next(
         each for each in schedulers.lines if each.configuration.name == "FSRS-6-dry-run"
     )
-    assert len(run.ranked()) == 5  # each once
+    assert len(run.ranked_results()) == 5  # each once
 
 
 def test_figures_of_others_stay_as_they_are_without(log: ReviewLog) -> None:
-    alone = run_of(replace(log, given={})).results()
-    beside = run_of(log).results()
+    alone = run_of(replace(log, external_predictions={})).results_by_name()
+    beside = run_of(log).results_by_name()
     for name, result in alone.items():
         np.testing.assert_array_equal(result.p, beside[name].p)
         assert result.metrics == beside[name].metrics
@@ -110,9 +110,9 @@ def test_figures_of_others_stay_as_they_are_without(log: ReviewLog) -> None:
 
 def test_who_has_all_reviews_is_among_the_others(log: ReviewLog) -> None:
     assert log.entries is not None
-    given = {"mine": Given(np.full(len(log.entries), 0.85), "of mine.csv")}
-    run = run_of(replace(log, given=given))
-    assert not any(each.is_shared for each in run.groups())
+    given = {"mine": ExternalPredictions(np.full(len(log.entries), 0.85), "of mine.csv")}
+    run = run_of(replace(log, external_predictions=given))
+    assert not any(each.is_on_shared_reviews for each in run.groups())
     assert "mine" in names(run.groups()[0])
 
 
@@ -120,26 +120,32 @@ def test_who_shares_no_review_stands_apart(log: ReviewLog) -> None:
     assert log.entries is not None
     half = np.arange(len(log.entries)) < len(log.entries) // 2
     given = {
-        "early": Given(np.where(half, 0.85, np.nan), ""),
-        "late": Given(np.where(half, np.nan, 0.85), ""),
+        "early": ExternalPredictions(np.where(half, 0.85, np.nan), ""),
+        "late": ExternalPredictions(np.where(half, np.nan, 0.85), ""),
     }
-    shared = [each for each in run_of(replace(log, given=given)).groups() if each.is_shared]
-    of_given = [sorted(names(each) & given.keys()) for each in shared if not each.learns]
+    shared = [
+        each
+        for each in run_of(replace(log, external_predictions=given)).groups()
+        if each.is_on_shared_reviews
+    ]
+    of_given = [sorted(names(each) & given.keys()) for each in shared if not each.is_online]
     assert sorted(of_given) == [["early"], ["late"]]
 
 
 def test_few_reviews_of_one_leave_the_others_theirs(log: ReviewLog) -> None:
     assert log.entries is not None
     place = np.arange(len(log.entries))
-    evaluated = run_of(replace(log, given={})).results()["AVG"].review_th
+    evaluated = run_of(replace(log, external_predictions={})).results_by_name()["AVG"].review_th
     last = select_rows(log).entry_index[evaluated[-1] - 1]
     given = {
-        "most": Given(np.where(place % 10, 0.85, np.nan), ""),
-        "one": Given(np.where(place == last, 0.85, np.nan), ""),
-        "half": Given(np.where(place % 2, 0.85, np.nan), ""),
+        "most": ExternalPredictions(np.where(place % 10, 0.85, np.nan), ""),
+        "one": ExternalPredictions(np.where(place == last, 0.85, np.nan), ""),
+        "half": ExternalPredictions(np.where(place % 2, 0.85, np.nan), ""),
     }
-    log = replace(log, given=given)
-    shared = [each for each in run_of(log).groups() if each.is_shared and not each.learns]
+    log = replace(log, external_predictions=given)
+    shared = [
+        each for each in run_of(log).groups() if each.is_on_shared_reviews and not each.is_online
+    ]
     sizes = {frozenset(names(each) & given.keys()): each.reviews for each in shared}
     assert sizes[frozenset({"one"})] == 1
     assert "Evaluated on 1 review " in " ".join(each.title for each in shared)
@@ -156,7 +162,9 @@ def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> N
     assert log.entries is not None
     p = np.full(len(log.entries), 0.5)
     ours = ("optimized", "recency", "defaults", "params 1")
-    log = replace(log, given={name: Given(p, "of mine.csv") for name in ours})
+    log = replace(
+        log, external_predictions={name: ExternalPredictions(p, "of mine.csv") for name in ours}
+    )
     found = compare(log, questions=["models"], parameters={"params 1": fsrs6.DEFAULT})
     figures = {row["model"]: row["log loss"] for row in shown.tables(found[0])[0].records()}
     for name in ours:
@@ -166,10 +174,14 @@ def test_predictions_named_like_a_candidate_stand_beside_it(log: ReviewLog) -> N
 
 def test_what_cannot_be_used_is_skipped_with_its_sentence(log: ReviewLog) -> None:
     assert log.entries is not None
-    given = {"RWKV-Anki": Given(np.full(len(log.entries), np.nan), "the file is damaged")}
-    run = run_of(replace(log, given=given))
+    given = {
+        "RWKV-Anki": ExternalPredictions(np.full(len(log.entries), np.nan), "the file is damaged")
+    }
+    run = run_of(replace(log, external_predictions=given))
     assert run.skipped["RWKV-Anki"].reason.startswith("the file is damaged; no prediction for ")
-    events = list(evaluate(replace(log, given={}), "RWKV-Anki", jobs=0, use_cache=False))
+    events = list(
+        evaluate(replace(log, external_predictions={}), "RWKV-Anki", jobs=0, use_cache=False)
+    )
     assert isinstance(events[-1], Skipped)
     assert "collection.retrievability-cache.sqlite" in events[-1].reason
 
@@ -273,17 +285,19 @@ async def test_the_app_ranks_on_shared_reviews(
         return log
 
     mine = _file(collection, tmp_path / "mine.csv", 2)
-    options = Options(models=MODELS, jobs=0, predictions=mine)
+    options = AppOptions(models=MODELS, jobs=0, predictions=mine)
     app = make_app(
         tmp_path, Path("collection.anki2"), evaluate=evaluate, load=load, options=options
     )
     async with app.run_test(size=(100, 40)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.session.models.run.running)
-        await until(pilot, lambda: "reviews that all have, know how today is" in text_of(app))
-        assert all(name in text_of(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
-        shared = app.session.models.run.results()["FSRS-Anki"].size  # that these two have
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
+        await wait_until(
+            pilot, lambda: "reviews that all have, know how today is" in screen_text(app)
+        )
+        assert all(name in screen_text(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
+        shared = app.session.models.run.results_by_name()["FSRS-Anki"].size  # that these two have
         app.push_screen(CompareScreen(app.session.models.run, "FSRS-Anki", "FSRS-6-dry-run"))
-        await until(pilot, lambda: f"on {shared:,} reviews of" in text_of(app))
+        await wait_until(pilot, lambda: f"on {shared:,} reviews of" in screen_text(app))

@@ -10,16 +10,20 @@ from pathlib import Path
 import pytest
 
 from srs_eval.engine.session import mark_compiled, must_compile
-from srs_eval.models.configurations import OWN, resolve
+from srs_eval.models.configurations import OWN_FSRS_6, resolve_configurations
 from tests.conftest import COMPILED, PATIENCE
 from tools.simulated import simulate_learner, write_dataset
 
 
 def test_what_compiles_nothing_comes_first() -> None:
-    compiles = [each.compiles for each in resolve("all")]
+    compiles = [each.compiles for each in resolve_configurations("all")]
     assert compiles == sorted(compiles)
-    assert not any(each.compiles for each in resolve("AVG,SM2,Ebisu-v2,LSTM,Anki-dry-run"))
-    assert all(each.compiles for each in resolve("FSRS-6,FSRS-6-dry-run,FSRS-rs,Anki,HLR"))
+    assert not any(
+        each.compiles for each in resolve_configurations("AVG,SM2,Ebisu-v2,LSTM,Anki-dry-run")
+    )
+    assert all(
+        each.compiles for each in resolve_configurations("FSRS-6,FSRS-6-dry-run,FSRS-rs,Anki,HLR")
+    )
 
 
 SCRIPT = f"""{COMPILED}
@@ -30,22 +34,22 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.engine import evaluate as engine
 from srs_eval.engine.run import Finished, Started
 from srs_eval.engine.session import must_compile
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 
 def main():
     names = "HLR,SM2-trainable"
-    pool = engine.warm_up(names)
+    pool = engine.warm_up_kernels(names)
     assert pool is not None
-    while any(map(must_compile, resolve(names))):
+    while any(map(must_compile, resolve_configurations(names))):
         time.sleep(0.1)
     pool.terminate_workers()
-    assert engine.warm_up(names) is None
+    assert engine.warm_up_kernels(names) is None
     log = open_dataset(Path(sys.argv[1])).load(1)
     events = list(engine.evaluate(log, names, jobs=0, use_cache=False))
     finished = [each for each in events if isinstance(each, Finished)]
     started = [each for each in events if isinstance(each, Started)]
     assert len(finished) == 2, events
-    assert not any(each.compiles for each in started)
+    assert not any(each.needs_compilation for each in started)
     print(compiled)
 
 if __name__ == "__main__":
@@ -75,8 +79,8 @@ def test_nothing_is_compiled_after_warming_up(tmp_path: Path) -> None:
 def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    (fsrs,) = resolve("FSRS-6")
-    (average,) = resolve("AVG")
+    (fsrs,) = resolve_configurations("FSRS-6")
+    (average,) = resolve_configurations("AVG")
     assert must_compile(fsrs)
     assert not must_compile(average)
 
@@ -86,7 +90,7 @@ def test_ones_own_parameters_need_what_the_defaults_need(
 ) -> None:
     """Their kernels are the same, so that no run of one is a first run after one of the other."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    defaults, own = resolve(f"FSRS-6-dry-run,{OWN}")
+    defaults, own = resolve_configurations(f"FSRS-6-dry-run,{OWN_FSRS_6}")
     assert must_compile(defaults)
     assert must_compile(own)
     mark_compiled(own)

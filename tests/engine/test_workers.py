@@ -28,8 +28,8 @@ from srs_eval.engine.workers import (
     WorkersCannotStart,
     send,
 )
-from tests.cli.program import dying_workers
-from tests.conftest import PATIENCE, REPOSITORY, made_collection
+from tests.cli.program import killing_environment
+from tests.conftest import PATIENCE, REPOSITORY, write_simulated_collection
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads the process table of Linux"
@@ -123,7 +123,7 @@ def test_results_exceptions_and_messages() -> None:
             assert future.result() == to
         with pytest.raises(ValueError, match="no such memory"):
             failing.result()
-        assert happenings.next(timeout=0) is None
+        assert happenings.next_event(timeout=0) is None
         assert list(pool.map(len, ["a", "bc"])) == [1, 2]
         strange = pool.submit(fail_strangely).exception()
         assert isinstance(strange, RuntimeError)
@@ -220,7 +220,7 @@ def test_what_cannot_start_is_said_once() -> None:
 def test_a_worker_killed_as_it_appears_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in dying_workers(tmp_path, 1).items():
+    for name, value in killing_environment(tmp_path, 1).items():
         monkeypatch.setenv(name, value)
     values = np.arange(300_000, dtype=np.float64)
     with pool_of(1, initializer=share, initargs=(values,)) as pool:
@@ -242,7 +242,7 @@ def test_workers_that_are_always_killed_are_not_started_for_ever() -> None:
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Large enough that its history does not fit into a pipe's buffer."""
-    return made_collection(tmp_path_factory, 3, 4_000)
+    return write_simulated_collection(tmp_path_factory, 3, 4_000)
 
 
 def start(*command: str, **environment: str) -> subprocess.Popen[str]:
@@ -261,7 +261,7 @@ def start(*command: str, **environment: str) -> subprocess.Popen[str]:
 def test_killing_workers_as_they_appear(collection: Path, tmp_path: Path, kills: int) -> None:
     run = ("-m", "srs_eval", "run", str(collection), "--no-cache")
     run = (*run, "--models", "AVG,SM2", "--jobs", "1", "--json", "-")
-    process = start(*run, **dying_workers(tmp_path, kills))
+    process = start(*run, **killing_environment(tmp_path, kills))
     stdout, stderr = process.communicate(timeout=PATIENCE)
     assert (tmp_path / "0").exists()
     assert "Traceback" not in stderr

@@ -63,8 +63,10 @@ MODELS = (
 '''
 
 
-def _linear(features: str = "known(trials)", more: int = 2, **functions: str) -> str:
-    source = _LINEAR.replace("FEATURES", features).replace("MORE", str(more))
+def _linear_model_source(
+    features: str = "known(trials)", weight_count: int = 2, **functions: str
+) -> str:
+    source = _LINEAR.replace("FEATURES", features).replace("MORE", str(weight_count))
     for name, code in functions.items():
         begin = source.index(f"def {name}(")
         end = source.index("\n\n\n", begin)
@@ -72,18 +74,18 @@ def _linear(features: str = "known(trials)", more: int = 2, **functions: str) ->
     return source
 
 
-def _with(column: str) -> str:
-    return _linear(f"np.column_stack([known(trials), {column}])", 3)
+def _linear_with_column(column: str) -> str:
+    return _linear_model_source(f"np.column_stack([known(trials), {column}])", 3)
 
 
 OUTCOME_LEAKS = {
-    "own outcome": _linear(
+    "own outcome": _linear_model_source(
         predict="""
 def predict(trials, w, index, context):
     return 0.5 + 0.2 * trials.y[index]
 """
     ),
-    "target encoding": _with("encoded(trials)").replace(
+    "target encoding": _linear_with_column("encoded(trials)").replace(
         "def features(",
         """def encoded(trials):
     card, place = np.unique(trials.card_id, return_inverse=True)
@@ -92,7 +94,7 @@ def predict(trials, w, index, context):
 
 def features(""",
     ),
-    "recalibration": _linear(
+    "recalibration": _linear_model_source(
         predict="""
 def predict(trials, w, index, context):
     z = features(trials)[index] @ np.array(w)
@@ -100,7 +102,7 @@ def predict(trials, w, index, context):
     return np.clip(p + trials.y[index].mean() - p.mean(), 0.0001, 0.9999)
 """
     ),
-    "selection": _linear(
+    "selection": _linear_model_source(
         predict="""
 def predict(trials, w, index, context):
     y = trials.y[index]
@@ -110,7 +112,7 @@ def predict(trials, w, index, context):
     return p[losses.argmin()]
 """
     ),
-    "early stopping": _linear(
+    "early stopping": _linear_model_source(
         fit="""
 def fit(trials, train, weights, context):
     x = features(trials)
@@ -125,13 +127,13 @@ def fit(trials, train, weights, context):
     return best.tolist()
 """
     ),
-    "fit on all": _linear(
+    "fit on all": _linear_model_source(
         fit="""
 def fit(trials, train, weights, context):
     return minimised(features(trials), trials.y)
 """
     ),
-    "online in disguise": _linear(
+    "online in disguise": _linear_model_source(
         predict="""
 def predict(trials, w, index, context):
     before = np.cumsum(trials.y) - trials.y
@@ -141,10 +143,12 @@ def predict(trials, w, index, context):
 }
 
 INPUT_LEAKS = {
-    "next interval": _with("np.log1p(after(trials, trials.history_delta_t, 0))"),
-    "own answer time": _with("np.log1p(trials.history_duration_ms[trials.history_end])"),
-    "next state": _with('after(trials, trials.columns("state")[0], 2)'),
-    "later count": _with("counted(trials)").replace(
+    "next interval": _linear_with_column("np.log1p(after(trials, trials.history_delta_t, 0))"),
+    "own answer time": _linear_with_column(
+        "np.log1p(trials.history_duration_ms[trials.history_end])"
+    ),
+    "next state": _linear_with_column('after(trials, trials.columns("state")[0], 2)'),
+    "later count": _linear_with_column("counted(trials)").replace(
         "def features(",
         """def counted(trials):
     card, place, count = np.unique(
@@ -155,7 +159,7 @@ INPUT_LEAKS = {
 
 def features(""",
     ),
-    "next interval in large logs": _with(
+    "next interval in large logs": _linear_with_column(
         "np.log1p(after(trials, trials.history_delta_t, 0)) * (len(trials) >= 4000)"
     ),
     "tree on the next interval": '''
@@ -182,12 +186,12 @@ MODELS = (sklearn_model("NAME", trees, features=features, settings=()),)
 ''',
 }
 
-KEPT_FIT = 'return {"w": np.array(minimised(x[train], trials.y[train])), "x": x}'
+CACHED_FIT = 'return {"w": np.array(minimised(x[train], trials.y[train])), "x": x}'
 
 MORE_LEAKS = {
     "next outcome in order of review": (
         "later outcome",
-        _linear(
+        _linear_model_source(
             predict="""
 def predict(trials, w, index, context):
     return (0.4 + 0.5 * np.append(trials.y[1:], 1.0))[index]
@@ -196,11 +200,11 @@ def predict(trials, w, index, context):
     ),
     "days until the end": (
         "later input",
-        _with("np.log1p(trials.day.max() - trials.day)"),
+        _linear_with_column("np.log1p(trials.day.max() - trials.day)"),
     ),
     "which passing grade": (
         "own outcome",
-        _linear(
+        _linear_model_source(
             predict="""
 def predict(trials, w, index, context):
     z = features(trials)[index] @ np.array(w) + 0.5 * (trials.rating[index] == 4)
@@ -210,7 +214,7 @@ def predict(trials, w, index, context):
     ),
     "features scaled over all reviews in fit": (
         "fit sees later",
-        _linear(
+        _linear_model_source(
             fit="""
 def fit(trials, train, weights, context):
     x = features(trials)
@@ -222,13 +226,13 @@ def fit(trials, train, weights, context):
     ),
     "features kept in the fit": (
         "fit sees later",
-        _with("np.log1p(after(trials, trials.history_delta_t, 0))")
-        .replace("return minimised(x[train], trials.y[train])", KEPT_FIT)
+        _linear_with_column("np.log1p(after(trials, trials.history_delta_t, 0))")
+        .replace("return minimised(x[train], trials.y[train])", CACHED_FIT)
         .replace("z = features(trials)[index] @ np.array(w)", 'z = w["x"][index] @ w["w"]'),
     ),
     "an error at the end": (
         "needs later",
-        _linear(
+        _linear_model_source(
             predict="""
 def predict(trials, w, index, context):
     last = trials.review_th[195]  # as if the log were known to be as long
@@ -332,7 +336,7 @@ MODELS = (
     ),
     "pretrained": (
         "own answer time",
-        _linear(
+        _linear_model_source(
             predict="""
 def predict(trials, w, index, context):
     x = features(trials)[index]
@@ -351,7 +355,7 @@ def pretrain(learners, context):
 
 def _moved(by: str) -> str:
     """Return a model whose predictions are moved by a term (n,)."""
-    return _linear(
+    return _linear_model_source(
         predict=f"""
 def moved(trials):
     row = trials.history_end
@@ -402,8 +406,8 @@ STRATIFIED_LEAKS = {
     ),
     "own outcome of second reviews, kept in the fit": (
         "fit sees test",
-        _with("(trials.sequence_length == 1) * trials.y")
-        .replace("return minimised(x[train], trials.y[train])", KEPT_FIT)
+        _linear_with_column("(trials.sequence_length == 1) * trials.y")
+        .replace("return minimised(x[train], trials.y[train])", CACHED_FIT)
         .replace("z = features(trials)[index] @ np.array(w)", 'z = w["x"][index] @ w["w"]'),
     ),
     "own outcome of second reviews, online": (
@@ -416,13 +420,15 @@ STRATIFIED_LEAKS = {
 """Read their own answer in some reviews alone."""
 
 SAME_DAY_LEAKS = {
-    "rows of the day": _with("seen_today(trials)").replace("def features(", SEEN_TODAY),
-    "rows of the day where there are any": _with(
-        "seen_today(trials) * trials.protocol.short"
-    ).replace("def features(", SEEN_TODAY),
-    "rows of the day with fractions": _with("seen_today(trials) * trials.protocol.secs").replace(
+    "rows of the day": _linear_with_column("seen_today(trials)").replace(
         "def features(", SEEN_TODAY
     ),
+    "rows of the day where there are any": _linear_with_column(
+        "seen_today(trials) * trials.protocol.short"
+    ).replace("def features(", SEEN_TODAY),
+    "rows of the day with fractions": _linear_with_column(
+        "seen_today(trials) * trials.protocol.secs"
+    ).replace("def features(", SEEN_TODAY),
 }
 """Know which reviews of the same day follow; not without --short or --secs."""
 
@@ -459,14 +465,17 @@ REMEMBERING_LEAKS = {
         INPUT_LEAKS["next interval"], "(context.user, len(trials))"
     ),
     "own outcome, by user and size": _remembering(
-        _with("(trials.sequence_length == 1) * trials.y"), "(context.user, len(trials))"
+        _linear_with_column("(trials.sequence_length == 1) * trials.y"),
+        "(context.user, len(trials))",
     ),
 }
 """Keep features of a learner, so that altered logs do not change them."""
 
 CORRECT = {
-    "numpy and scipy": _with("np.log1p(trials.history_delta_t[trials.history_end - 1])"),
-    "a column for each deck": _linear(
+    "numpy and scipy": _linear_with_column(
+        "np.log1p(trials.history_delta_t[trials.history_end - 1])"
+    ),
+    "a column for each deck": _linear_model_source(
         "known(trials)",
         2,
         fit="""

@@ -16,8 +16,8 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import demo_learner
-from srs_eval.engine.session import Session
+from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, load_model_file
 from srs_eval.models.adapters import (
     CARD_FEATURES,
@@ -26,14 +26,14 @@ from srs_eval.models.adapters import (
     sklearn_model,
     torch_model,
 )
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import in_this_process
+from tests.cli.program import batches_in_process
 
 
 @pytest.fixture(scope="module")
 def trials() -> Trials:
-    return Session(demo_learner(600)).trials(Protocol(short=True))
+    return LearnerSession(load_demo_learner(600)).trials(Protocol(short=True))
 
 
 def test_card_features_are_what_their_names_say(trials: Trials) -> None:
@@ -128,11 +128,11 @@ def test_probabilities_stay_away_from_certainty(trials: Trials) -> None:
     ids=lambda model: model.name,
 )
 def test_without_failures_nothing_is_fitted(model: Model) -> None:
-    log = demo_learner(600)
+    log = load_demo_learner(600)
     assert log.rows is not None
     passed = replace(log, rows=replace(log.rows, rating=np.full(len(log.rows), 3)))
     configuration = Configuration(model.name, model, Protocol())
-    result = Session(passed).run(configuration, Context(), use_cache=False)
+    result = LearnerSession(passed).run(configuration, Context(), use_cache=False)
     assert set(result.p) == {0.9}
     assert any("passes and failures" in note for note in result.notes)
 
@@ -168,7 +168,7 @@ def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
 
 def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> None:
     log = srs_eval.load(simulated_collection)
-    trials = Session(log).trials(Protocol())
+    trials = LearnerSession(log).trials(Protocol())
     note, deck, preset, state = trials.columns("note_id", "deck_id", "preset_id", "state")
     cards = log.cards
     of_card = {
@@ -243,14 +243,14 @@ def test_counting_parameters_leaves_no_trace_in_torchs_stream() -> None:
 
 
 def test_counted_parameters_are_shown_and_cached(tmp_path: Path) -> None:
-    log = demo_learner(600)
+    log = load_demo_learner(600)
     file = tmp_path / "mine.py"
     file.write_text(
         "from srs_eval.models.adapters import torch_model\n\n\n"
         "def module():\n    import torch\n\n    return torch.nn.Linear(10, 1)\n\n\n"
         "MODELS = (torch_model('COUNTED', module, epochs=1),)\n"
     )
-    with in_this_process():
+    with batches_in_process():
         load_model_file(file)
         for cached in (False, True):
             results = srs_eval.evaluate(log, "COUNTED,GradientBoosting,FSRS-6-dry-run")
@@ -259,7 +259,7 @@ def test_counted_parameters_are_shown_and_cached(tmp_path: Path) -> None:
             assert frame["COUNTED"] == 11
             assert frame["FSRS-6-dry-run"] == 0
             assert frame.isna()["GradientBoosting"]
-        entry = make_setup(Dataset(tmp_path), "", resolve("COUNTED"), Context(), {})
+        entry = make_setup(Dataset(tmp_path), "", resolve_configurations("COUNTED"), Context(), {})
         assert entry["configurations"]["COUNTED"]["shown"]["parameters"] == 11
         rows = [row.split("</td><td>") for row in results._repr_html_().split("</tr>")]
         shown = {row[0].removeprefix("<tr><td>"): row for row in rows}

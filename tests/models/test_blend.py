@@ -14,13 +14,13 @@ import pytest
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import session as engine
-from srs_eval.engine.conformance import findings
-from srs_eval.engine.evaluate import demo_learner, evaluate
+from srs_eval.engine.conformance import find_mistakes
+from srs_eval.engine.evaluate import evaluate, load_demo_learner
 from srs_eval.engine.run import Event, Finished, Skipped, Started
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models
-from srs_eval.models.blend import _mean_of_logits
-from srs_eval.models.configurations import resolve
+from srs_eval.models.blend import _average_logits
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Context
 
 BLEND = all_models()["BLEND"]
@@ -29,7 +29,7 @@ MEMBERS = BLEND.members
 
 @pytest.fixture
 def learner() -> ReviewLog:
-    return demo_learner(1_000)
+    return load_demo_learner(1_000)
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def final(events: Iterator[Event]) -> dict[str, Finished]:
 
 
 def test_the_mean_of_logits() -> None:
-    found = _mean_of_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
+    found = _average_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
     np.testing.assert_allclose(found, [0.75, 0.9, 0.5], rtol=1e-14)  # of odds 1 and 9: 3
 
 
 def test_a_certain_member_is_not_believed_without_end() -> None:
-    found = _mean_of_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
+    found = _average_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
     np.testing.assert_allclose(logit(found), np.array([-1, 1]) * logit(1 - 1e-6) / 2, rtol=1e-6)
 
 
@@ -68,8 +68,10 @@ def test_a_certain_member_is_not_believed_without_end() -> None:
 def test_it_is_the_mean_of_its_members(learner: ReviewLog, flags: dict[str, Any]) -> None:
     """Run alone, with the members' own flags on the blend's rows."""
     protocol = Protocol(**flags)
-    blend = Session(learner).run(resolve("BLEND", protocol)[0])
-    members = [Session(learner).run(resolve(name, protocol)[0]) for name in MEMBERS]
+    blend = LearnerSession(learner).run(resolve_configurations("BLEND", protocol)[0])
+    members = [
+        LearnerSession(learner).run(resolve_configurations(name, protocol)[0]) for name in MEMBERS
+    ]
     for member in members:
         np.testing.assert_array_equal(member.review_th, blend.review_th)
     expected = np.mean([logit(each.p) for each in members], axis=0)
@@ -80,21 +82,21 @@ def test_it_is_the_mean_of_its_members(learner: ReviewLog, flags: dict[str, Any]
 def test_no_member_is_trained_twice(
     learner: ReviewLog, runs: Counter[str], names: tuple[str, ...]
 ) -> None:
-    session = Session(learner)
-    results = {name: session.run(resolve(name)[0]) for name in names}
+    session = LearnerSession(learner)
+    results = {name: session.run(resolve_configurations(name)[0]) for name in names}
     assert runs == dict.fromkeys(MEMBERS, 1)
     for name in names[1:]:
-        alone = Session(learner).run(resolve(name)[0])
+        alone = LearnerSession(learner).run(resolve_configurations(name)[0])
         np.testing.assert_array_equal(results[name].p, alone.p)
         assert results[name].parameters == alone.parameters
 
 
 def test_what_another_run_had_trained_is_not_taken(learner: ReviewLog, runs: Counter[str]) -> None:
     """Members of other settings, and other trainings of the same name."""
-    session, fsrs7 = Session(learner), resolve(MEMBERS[1])[0]
+    session, fsrs7 = LearnerSession(learner), resolve_configurations(MEMBERS[1])[0]
     session.run(fsrs7, Context(user=3))
-    session.run(fsrs7.trained_with({"epochs": 1}), Context(user=7))
-    session.run(resolve("BLEND")[0], Context(user=7))
+    session.run(fsrs7.with_hyperparameters({"epochs": 1}), Context(user=7))
+    session.run(resolve_configurations("BLEND")[0], Context(user=7))
     assert runs == {MEMBERS[0]: 1, MEMBERS[1]: 3, MEMBERS[2]: 1}
 
 
@@ -112,7 +114,7 @@ def test_workers_share_the_members(learner: ReviewLog, jobs: int) -> None:
     begun = happened.index((Started, "BLEND"))
     ended = [happened.index((Finished, name)) for name in MEMBERS]
     assert max(ended[:-1]) < begun  # the last one's end is told after what it lets begin
-    alone = Session(learner).run(resolve("BLEND")[0])
+    alone = LearnerSession(learner).run(resolve_configurations("BLEND")[0])
     np.testing.assert_array_equal(final(iter(events))["BLEND"].result.p, alone.p)
 
 
@@ -123,12 +125,12 @@ def test_a_worker_trains_no_member_that_it_is_given(
 
     finished = []
     for name in MEMBERS:
-        configuration = resolve(name)[0]
-        finished.append(Finished(configuration, Session(learner).run(configuration)))
+        configuration = resolve_configurations(name)[0]
+        finished.append(Finished(configuration, LearnerSession(learner).run(configuration)))
     runs.clear()
     monkeypatch.setattr(events, "send", lambda done: None)
-    events._share(learner, Context(), False)
-    done = events._evaluate_shared(resolve("BLEND")[0], finished)
+    events._initialize_worker(learner, Context(), False)
+    done = events._evaluate_task(resolve_configurations("BLEND")[0], finished)
     assert isinstance(done, Finished)
     assert not runs
 
@@ -136,16 +138,16 @@ def test_a_worker_trains_no_member_that_it_is_given(
 def test_it_is_ranked_among_the_schedulers_and_cannot_go_untrained() -> None:
     from srs_eval.data.errors import InputError
 
-    blend = resolve("blend")[0]
-    assert not blend.learns
-    assert "BLEND" in {each.name for each in resolve("all")}
-    assert "BLEND" not in {each.name for each in resolve("fast")}
-    assert [each.protocol.evaluated_rows() for each in blend.members] == [
-        blend.protocol.evaluated_rows()
+    blend = resolve_configurations("blend")[0]
+    assert not blend.is_online
+    assert "BLEND" in {each.name for each in resolve_configurations("all")}
+    assert "BLEND" not in {each.name for each in resolve_configurations("fast")}
+    assert [each.protocol.row_protocol() for each in blend.member_configurations] == [
+        blend.protocol.row_protocol()
     ] * 3
     for name in ("BLEND-dry-run", "BLEND-recency"):
         with pytest.raises(InputError, match="BLEND cannot take"):
-            resolve(name)
+            resolve_configurations(name)
 
 
 def test_without_weights_of_rwkv_it_says_so(
@@ -154,7 +156,7 @@ def test_without_weights_of_rwkv_it_says_so(
     monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", "")
     (event,) = [e for e in evaluate(learner, "BLEND+RWKV-Curve", jobs=0) if isinstance(e, Skipped)]
     assert "srs-eval models weights" in event.reason
-    assert "BLEND+RWKV-Curve" not in {each.name for each in resolve("all")}
+    assert "BLEND+RWKV-Curve" not in {each.name for each in resolve_configurations("all")}
 
 
 @pytest.mark.slow
@@ -163,7 +165,7 @@ def test_half_is_rwkv_where_there_are_weights(
 ) -> None:
     person = replace(learner, import_summary=replace(learner.import_summary, path=""))
     names = ("BLEND+RWKV-Curve", "BLEND", "RWKV-Curve")
-    assert {*names} <= {each.name for each in resolve("all")}
+    assert {*names} <= {each.name for each in resolve_configurations("all")}
     found = final(evaluate(person, names, jobs=0, use_cache=False))
     both, blend, curve = (found[name].result for name in names)
     np.testing.assert_allclose(
@@ -171,5 +173,5 @@ def test_half_is_rwkv_where_there_are_weights(
     )
     assert runs == {**dict.fromkeys(MEMBERS, 1), "RWKV-Curve": 1}
     assert any(note.startswith("RWKV-Curve: weights mine.safetensors") for note in both.notes)
-    wrong = {each.kind for each in findings([all_models()["BLEND+RWKV-Curve"]])}
+    wrong = {each.kind for each in find_mistakes([all_models()["BLEND+RWKV-Curve"]])}
     assert wrong == {"not trained", "learns"}  # as for RWKV-Curve in test_rwkv.py

@@ -11,18 +11,24 @@ from hypothesis import strategies as st
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.configurations import GROUPS, NAMES, in_words, listed_names, resolve
-from srs_eval.models.published import left_open, published, spelled
+from srs_eval.models.configurations import (
+    GROUPS,
+    NAMING_YEARS,
+    list_names,
+    readable_name,
+    resolve_configurations,
+)
+from srs_eval.models.published import describe_ambiguity, from_upstream_name, to_upstream_name
 from tests.helpers.golden import golden_folder
 
 
 def names(words: str, protocol: Protocol | None = None, fit: str = "trained") -> set[str]:
-    return {each.name for each in resolve(words, protocol, fit)}  # type: ignore[arg-type]
+    return {each.name for each in resolve_configurations(words, protocol, fit)}  # type: ignore[arg-type]
 
 
 def test_every_listed_name_resolves_to_itself_whatever_its_case() -> None:
     for model in all_models().values():
-        for name in listed_names(model):
+        for name in list_names(model):
             assert names(name) == {name}
             assert names(name.upper()) == {name}
         for alias, name in model.aliases.items():
@@ -30,12 +36,12 @@ def test_every_listed_name_resolves_to_itself_whatever_its_case() -> None:
 
 
 def test_names_and_suffixes() -> None:
-    (configuration,) = resolve("fsrs-6-s0")
+    (configuration,) = resolve_configurations("fsrs-6-s0")
     assert configuration.name == "FSRS-6-pretrain"
     assert configuration.fit == "S0"
     assert configuration.parameters == 4
     assert configuration.protocol.short
-    (configuration,) = resolve("FSRS-6-two_buttons")
+    (configuration,) = resolve_configurations("FSRS-6-two_buttons")
     assert configuration.name == "FSRS-6-binary"
     assert configuration.parameters == 17
     assert configuration.protocol.two_buttons
@@ -68,7 +74,7 @@ def test_flags_are_added_to_those_that_can_take_them() -> None:
     assert names("FSRS-6,FSRS-6-recency", Protocol(recency=True)) == {"FSRS-6-recency"}
     assert names("FSRS-6,AVG", fit="default") == {"FSRS-6-dry-run", "AVG"}
     assert names("SM2", Protocol(short=True)) == {"SM2-short"}
-    (configuration,) = resolve("FSRS-6", Protocol(n_splits=3, gamma=2.0))
+    (configuration,) = resolve_configurations("FSRS-6", Protocol(n_splits=3, gamma=2.0))
     assert configuration.name == "FSRS-6"
     assert configuration.protocol.n_splits == 3
     assert configuration.protocol.gamma == 2.0
@@ -93,7 +99,7 @@ def test_flags_are_added_to_those_that_can_take_them() -> None:
 )
 def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, part: str) -> None:
     with pytest.raises(InputError, match=part):
-        resolve(words, protocol)
+        resolve_configurations(words, protocol)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +115,7 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
     ],
 )
 def test_names_are_taken_as_tables_show_them_whatever_their_case(written: str, name: str) -> None:
-    assert [each.name for each in resolve(written)] == [name]
+    assert [each.name for each in resolve_configurations(written)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -123,9 +129,9 @@ def test_names_are_taken_as_tables_show_them_whatever_their_case(written: str, n
 )
 @pytest.mark.parametrize("fit", ["trained", "default", "S0"])
 def test_words_of_configurations_are_names(protocol: Protocol, fit: str) -> None:
-    listed = {name for model in all_models().values() for name in listed_names(model)}
+    listed = {name for model in all_models().values() for name in list_names(model)}
     for name in names(",".join(all_models()), protocol, fit) | listed:
-        shown = in_words(name)
+        shown = readable_name(name)
         assert names(shown) == {name}
         assert names(shown.upper()) == {name}
         assert shown.lower() in GROUPS or names(shown.lower()) == {name}
@@ -141,7 +147,7 @@ def test_words_of_configurations_are_names(protocol: Protocol, fit: str) -> None
 )
 def test_what_a_person_may_mean_is_proposed(written: str, name: str) -> None:
     with pytest.raises(InputError, match="Did you mean") as refused:
-        resolve(written)
+        resolve_configurations(written)
     proposed = str(refused.value).partition("Did you mean ")[2].rstrip("?").split(", ")
     assert name in proposed
 
@@ -159,21 +165,23 @@ def test_words_and_titles_of_every_configuration() -> None:
     listed = [
         each
         for model in all_models().values()
-        for name in listed_names(model)
-        for each in resolve(name)
+        for name in list_names(model)
+        for each in resolve_configurations(name)
     ]
     assert len({each.words for each in listed}) == len(listed)
-    (configuration,) = resolve("FSRS-6-dry-run")
+    (configuration,) = resolve_configurations("FSRS-6-dry-run")
     assert configuration.title == "FSRS-6 defaults (FSRS-6-dry-run)"
-    assert resolve("FSRS-6-recency")[0].title == "FSRS-6 recency"
-    assert resolve("FSRS-5-binary")[0].words == "FSRS-5 two buttons"
-    assert resolve("FSRS-7")[0].words == "FSRS-7"
-    assert resolve("AVG-secs")[0].words == "average secs"
+    assert resolve_configurations("FSRS-6-recency")[0].title == "FSRS-6 recency"
+    assert resolve_configurations("FSRS-5-binary")[0].words == "FSRS-5 two buttons"
+    assert resolve_configurations("FSRS-7")[0].words == "FSRS-7"
+    assert resolve_configurations("AVG-secs")[0].words == "average secs"
 
 
 def test_rows_that_are_evaluated_together() -> None:
     def rows(name: str) -> Protocol:
-        return replace(resolve(name)[0].protocol.evaluated_rows(), known_decks_only=False)
+        return replace(
+            resolve_configurations(name)[0].protocol.row_protocol(), known_decks_only=False
+        )
 
     assert rows("FSRS-6") == rows("SM2-short") == rows("FSRS-6-binary") == Protocol()
     assert rows("FSRS-6-recency-deck") == rows("SM2-secs-equalize_test_with_non_secs") == Protocol()
@@ -183,14 +191,14 @@ def test_rows_that_are_evaluated_together() -> None:
     apart = ("FSRS-6", "FSRS-7", "SM2-secs", "FSRS-6-secs-no_test_same_day")
     apart += ("FSRS-6-train_equals_test", "FSRS-7-short-secs-train_equals_test")
     assert len({rows(name) for name in apart}) == len(apart)
-    assert resolve("SM2")[0].protocol.evaluated_rows().known_decks_only
+    assert resolve_configurations("SM2")[0].protocol.row_protocol().known_decks_only
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> None:
     message = ""
     try:
-        assert resolve(text)
+        assert resolve_configurations(text)
     except InputError as error:
         message = str(error)
     assert len(message.splitlines()) <= 1 + len(text.splitlines())
@@ -211,7 +219,7 @@ def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> No
     ],
 )
 def test_published_names_mean_what_their_files_hold(file: str, name: str) -> None:
-    configuration = published(file)
+    configuration = from_upstream_name(file)
     assert configuration is not None
     assert configuration.name == name
 
@@ -247,15 +255,15 @@ def test_published_names_mean_what_their_files_hold(file: str, name: str) -> Non
     ],
 )
 def test_names_of_2026(name: str, file: str) -> None:
-    assert spelled(name, "2026") == file
-    assert spelled(name, "2025") == name
-    back = published(file, "2026")
+    assert to_upstream_name(name, "2026") == file
+    assert to_upstream_name(name, "2025") == name
+    back = from_upstream_name(file, "2026")
     assert back is not None
     assert back.name == name
 
 
 def test_every_configuration_has_a_name_of_its_own_in_2026() -> None:
-    files = [spelled(each.name, "2026") for each in resolve("all")]
+    files = [to_upstream_name(each.name, "2026") for each in resolve_configurations("all")]
     assert len(set(files)) == len(files)
 
 
@@ -263,55 +271,55 @@ def test_every_configuration_has_a_name_of_its_own_in_2026() -> None:
 @given(data=st.data())
 def test_names_of_2026_come_back(data: st.DataObject) -> None:
     """Of every configuration that is listed, fitted to parts of the collection or not at all."""
-    listed = [name for model in all_models().values() for name in listed_names(model)]
+    listed = [name for model in all_models().values() for name in list_names(model)]
     name = data.draw(st.sampled_from(listed))
     more = data.draw(
         st.sampled_from(["", "-preset", "-deck", "-preset-fallback_user", "-dry-run-deck"])
     )
     try:
-        (configuration,) = resolve([name + more])
+        (configuration,) = resolve_configurations([name + more])
     except InputError:
         assert more  # which not every model can take
         reject()
-    back = published(spelled(configuration.name, "2026"), "2026")
+    back = from_upstream_name(to_upstream_name(configuration.name, "2026"), "2026")
     assert back is not None
     assert back.name == configuration.name
 
 
 def test_what_2026_means_by_a_name() -> None:
-    assert (later_days := published("HLR-secs", "2026")) is not None
+    assert (later_days := from_upstream_name("HLR-secs", "2026")) is not None
     assert later_days.name == "HLR-secs"
-    assert published("LSTM-short-secs-equalize_test_with_non_secs", "2026") is None
-    assert spelled("a model of one's own", "2026") == "a model of one's own"
-    assert published("FSRS-6", "2026") is None  # without same-day reviews
-    assert (found := published("FSRS-rs-short", "2026")) is not None
+    assert from_upstream_name("LSTM-short-secs-equalize_test_with_non_secs", "2026") is None
+    assert to_upstream_name("a model of one's own", "2026") == "a model of one's own"
+    assert from_upstream_name("FSRS-6", "2026") is None  # without same-day reviews
+    assert (found := from_upstream_name("FSRS-rs-short", "2026")) is not None
     assert found.name == "FSRS-rs"
 
 
 def test_what_a_published_name_leaves_open_is_said() -> None:
     lstm = "LSTM-short-secs-equalize_test_with_non_secs"
-    assert "taken for HLR-short-secs" in left_open("HLR-secs")
-    assert "not taken for LSTM" in left_open(lstm, "2026")
+    assert "taken for HLR-short-secs" in describe_ambiguity("HLR-secs")
+    assert "not taken for LSTM" in describe_ambiguity(lstm, "2026")
     for name in ("HLR", "HLR-short-secs", "FSRS-5-secs", "FSRS-6-secs", lstm, "no such model-secs"):
-        assert left_open(name) == ""
+        assert describe_ambiguity(name) == ""
     for name in ("HLR-secs", "FSRS-6", lstm.replace("secs-", "secs-duration-")):
-        assert left_open(name, "2026") == ""
+        assert describe_ambiguity(name, "2026") == ""
 
 
 @pytest.mark.parametrize("name", ["LSTM", "LogisticRegression", "SBD", "FSRS-7", "GRU-503"])
 def test_a_bare_name_upstream_has_none_of_our_usual_flags(name: str) -> None:
     """Here it is short for NAME-short-secs...; a file's name says each flag."""
-    assert [published(name, year) for year in NAMES] == [None, None]
-    assert published("GRU", "2026") is None
+    assert [from_upstream_name(name, year) for year in NAMING_YEARS] == [None, None]
+    assert from_upstream_name("GRU", "2026") is None
 
 
 def test_the_published_rust_model_is_an_older_one() -> None:
-    assert published("FSRS-rs") is None
+    assert from_upstream_name("FSRS-rs") is None
 
 
 def test_every_golden_file_has_its_configuration() -> None:
     files = [file.stem for file in (golden_folder() / "expected").glob("*.jsonl")]
-    found = {file: published(file) for file in files}
+    found = {file: from_upstream_name(file) for file in files}
     assert [file for file, configuration in found.items() if configuration is None] == ["FSRS-rs"]
     known = [configuration.name for configuration in found.values() if configuration is not None]
     assert len(set(known)) == len(files) - 1
@@ -320,8 +328,10 @@ def test_every_golden_file_has_its_configuration() -> None:
 def test_lstm_takes_no_flag_that_changes_nothing_for_it() -> None:
     for flag in ("recency", "no_train_same_day"):
         with pytest.raises(InputError, match=f"LSTM cannot take {flag}"):
-            resolve(f"LSTM-short-secs-{flag}")
+            resolve_configurations(f"LSTM-short-secs-{flag}")
     protocol = Protocol(secs=True, recency=True, no_train_same_day=True)
-    (configuration,) = resolve("LSTM", protocol)
+    (configuration,) = resolve_configurations("LSTM", protocol)
     assert configuration.name == "LSTM-short-secs-equalize_test_with_non_secs"
-    assert resolve("LSTM-short-secs-duration-equalize_test_with_non_secs") == resolve("LSTM")
+    assert resolve_configurations(
+        "LSTM-short-secs-duration-equalize_test_with_non_secs"
+    ) == resolve_configurations("LSTM")

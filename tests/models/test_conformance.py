@@ -19,12 +19,12 @@ import pytest
 from srs_eval.data.errors import InputError
 from srs_eval.engine import conformance, foresight
 from srs_eval.engine.conformance import CONTEXT, PROTOCOL
-from srs_eval.engine.evaluate import demo_learner
-from srs_eval.engine.model_findings import Finding, Findings
-from srs_eval.engine.replay import Training, train
-from srs_eval.engine.session import Session
+from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine.model_findings import Mistake, Mistakes
+from srs_eval.engine.replay import TrainingRun, train
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 SHIPPED = {
     name: model for name, model in all_models().items() if model.weights is None and not model.given
 }
-CONFIGURATIONS = {each.name: each for each in conformance._configurations_of(SHIPPED.values())}
+CONFIGURATIONS = {each.name: each for each in conformance._resolve_models(SHIPPED.values())}
 MODELS = {each.model.name: each for each in list(CONFIGURATIONS.values())[::-1]}
 FIVE_EPOCHS = (
     # Trained as their sources train them, five epochs of Adam as a rule: some stop while there is
@@ -52,21 +52,21 @@ SLOW = {"GradientBoosting", "GRU-503", "LogisticRegression", "LSTM", "LSTM-fixed
 
 
 @cache
-def trainings() -> dict[str, Training]:
+def trainings() -> dict[str, TrainingRun]:
     """Everything on one session, in order."""
-    session = Session(demo_learner())
+    session = LearnerSession(load_demo_learner())
     return {name: train(each, session, CONTEXT) for name, each in CONFIGURATIONS.items()}
 
 
 @cache
-def backwards() -> dict[str, Training]:
+def backwards() -> dict[str, TrainingRun]:
     """One configuration of each model on one session, in reverse order."""
-    session = Session(demo_learner())
+    session = LearnerSession(load_demo_learner())
     return {each.name: train(each, session, CONTEXT) for each in list(MODELS.values())[::-1]}
 
 
 @pytest.fixture(params=CONFIGURATIONS)
-def training(request: pytest.FixtureRequest) -> Training:
+def training(request: pytest.FixtureRequest) -> TrainingRun:
     return trainings()[request.param]
 
 
@@ -93,41 +93,48 @@ def test_every_model_is_here() -> None:
     }
 
 
-def unknown(found: Findings) -> list[Finding]:
+def unknown(found: Mistakes) -> list[Mistake]:
     return [each for each in found if (each.configuration, each.kind) not in KNOWN]
 
 
-def test_a_probability_for_every_evaluated_review(training: Training) -> None:
+def test_a_probability_for_every_evaluated_review(training: TrainingRun) -> None:
     result = training.result
-    trials = Session(demo_learner()).trials(training.configuration.protocol)
+    trials = LearnerSession(load_demo_learner()).trials(training.configuration.protocol)
     assert len(trials.folds) == 2
     assert result.p.shape == trials.test_index.shape
     assert result.p.dtype == np.float64
     np.testing.assert_array_equal(result.review_th, trials.review_th[trials.test_index])
     assert (
-        unknown(conformance._probabilities(training)) == []
+        unknown(conformance._check_probabilities(training)) == []
     )  # nor did it fall back to the defaults
 
 
-def find_own_answers(training: Training) -> Findings:
+def find_own_answers(training: TrainingRun) -> Mistakes:
     return foresight.find_own_answers(training, rounds=2)
 
 
 @pytest.mark.parametrize(
     "check",
-    [foresight.find_outcome_leaks, foresight.find_learning, find_own_answers, conformance._order],
+    [
+        foresight.find_outcome_leaks,
+        foresight.find_online_learning,
+        find_own_answers,
+        conformance._check_prediction_order,
+    ],
 )
-def test_what_is_known_when(training: Training, check: Callable[[Training], Findings]) -> None:
+def test_what_is_known_when(
+    training: TrainingRun, check: Callable[[TrainingRun], Mistakes]
+) -> None:
     assert list(check(training)) == []
 
 
-def test_nothing_of_later_reviews_is_read(training: Training) -> None:
+def test_nothing_of_later_reviews_is_read(training: TrainingRun) -> None:
     assert list(foresight.find_future_inputs(training, cuts=4)) == []
 
 
 def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
     once, again = trainings()[model.name], backwards()[model.name]
-    assert list(conformance._repeats(once, again)) == []
+    assert list(conformance._check_repeatability(once, again)) == []
     np.testing.assert_array_equal(once.result.p, again.result.p)
     assert once.result.metrics == again.result.metrics
     assert once.result.parameters == again.result.parameters
@@ -135,37 +142,37 @@ def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
 
 @pytest.mark.parametrize("check", [foresight.find_leaky_fits, foresight.find_future_fits])
 def test_a_fit_sees_the_training_part_only(
-    model: Configuration, check: Callable[[Training], Findings]
+    model: Configuration, check: Callable[[TrainingRun], Mistakes]
 ) -> None:
     assert list(check(trainings()[model.name])) == []
 
 
-@pytest.mark.parametrize("check", [conformance._on_a_long_log, conformance._with_a_long_training])
+@pytest.mark.parametrize("check", [conformance._check_long_log, conformance._check_long_training])
 def test_nothing_of_later_reviews_is_read_in_long_logs(
-    quick_model: Configuration, check: Callable[[Model], Findings]
+    quick_model: Configuration, check: Callable[[Model], Mistakes]
 ) -> None:
     assert list(check(quick_model.model)) == []
 
 
-@pytest.mark.parametrize("check", [conformance._writes, conformance._gradients])
+@pytest.mark.parametrize("check", [conformance._check_array_writes, conformance._check_gradients])
 def test_a_training_is_sound(
-    model: Configuration, check: Callable[[Configuration], Findings]
+    model: Configuration, check: Callable[[Configuration], Mistakes]
 ) -> None:
     assert list(check(model)) == []
 
 
 def test_a_training_converges(quick_model: Configuration) -> None:
-    assert unknown(conformance._poor_training(quick_model.model)) == []
+    assert unknown(conformance._check_training(quick_model.model)) == []
 
 
 @pytest.mark.parametrize("reviews", [0, 1, 6])
 def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None:
-    assert list(conformance._few_reviews(model, reviews)) == []
+    assert list(conformance._check_few_reviews(model, reviews)) == []
 
 
 @pytest.mark.parametrize("rating", [1, 3], ids=["all failed", "all passed"])
 def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
-    assert list(conformance._one_outcome(model, rating)) == []
+    assert list(conformance._check_single_outcome(model, rating)) == []
 
 
 def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
@@ -173,7 +180,7 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
     if model.model.predict is None:
         assert not model.model.uses_device
         return
-    trials = Session(demo_learner()).trials(model.protocol)
+    trials = LearnerSession(load_demo_learner()).trials(model.protocol)
     nowhere = replace(CONTEXT, device="nowhere")
     test, default = trials.folds[0].test, model.model.default(nowhere)
     if model.model.uses_device:
@@ -199,16 +206,16 @@ TRAINED = [name for name, model in all_models().items() if model.hyperparameters
 )
 def test_every_hyperparameter_is_what_it_says(name: str) -> None:
     """Its default changes no figure, and another value changes some."""
-    assert list(conformance._hyperparameters(all_models()[name])) == []
+    assert list(conformance._check_hyperparameters(all_models()[name])) == []
 
 
 def test_every_training_can_be_set() -> None:
-    trained = {name for name, model in all_models().items() if model.trained}
+    trained = {name for name, model in all_models().items() if model.is_trained}
     assert trained - set(TRAINED) == {"FSRS-rs"}  # whose package takes no settings
 
 
 def test_a_training_is_set_to_what_there_is_only() -> None:
-    fsrs6, untrained, average = resolve("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
+    fsrs6, untrained, average = resolve_configurations("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
     for values, words in (
         ({"rate": 0.1}, "FSRS-6 has no hyperparameter rate; it has learning_rate, epochs"),
         ({"keep": "worst"}, "FSRS-6: keep is one of best, last, not worst"),
@@ -217,10 +224,10 @@ def test_a_training_is_set_to_what_there_is_only() -> None:
         ({"epochs": 2.5}, "epochs is a whole number, not 2.5"),
     ):
         with pytest.raises(InputError, match=words):
-            fsrs6.trained_with(values)
+            fsrs6.with_hyperparameters(values)
     for nothing_trained in (untrained, average):
         with pytest.raises(InputError, match="it has none"):
-            nothing_trained.trained_with({"epochs": 3})
+            nothing_trained.with_hyperparameters({"epochs": 3})
 
 
 # Who compiles
@@ -242,7 +249,8 @@ def spied(make):
         return made[key]
     return wrapper
 
-compile.compiled, compile.specialised = spied(compile.compiled), spied(compile.specialised)
+compile.compile_kernel = spied(compile.compile_kernel)
+compile.specialise = spied(compile.specialise)
 from tests.models import test_conformance as here
 
 def forget():
@@ -258,7 +266,7 @@ for configuration in sorted(here.with_untrained(), key=lambda each: each.compile
         found["numba"] = "numba" in sys.modules
     forget()
     used.clear()
-    here.Session(here.demo_learner()).run(configuration, here.CONTEXT)
+    here.LearnerSession(here.load_demo_learner()).run(configuration, here.CONTEXT)
     found[configuration.name] = bool(used)
 found["twice"] = []
 for kernel in kernels:
@@ -271,8 +279,10 @@ print(json.dumps(found))
 
 def with_untrained() -> list[Configuration]:
     models = [each.model for each in CONFIGURATIONS.values()]
-    trained = [model.name for model in models if model.trained and model.parameters]
-    untrained = [each for name in trained for each in resolve(f"{name}-dry-run", PROTOCOL)]
+    trained = [model.name for model in models if model.is_trained and model.parameters]
+    untrained = [
+        each for name in trained for each in resolve_configurations(f"{name}-dry-run", PROTOCOL)
+    ]
     return [*CONFIGURATIONS.values(), *untrained]
 
 

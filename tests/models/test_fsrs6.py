@@ -12,14 +12,14 @@ import torch
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs6
-from srs_eval.models.configurations import resolve
-from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import _kernel_of, _new_descent, _scratch
-from srs_eval.training.trie import history_trie, trie_batches
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.training.compile import pack
+from srs_eval.training.recurrent import _kernel_of_model, _make_scratch, _new_adam_state
+from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_dataset, golden_lines
-from tests.training.derived import gradient_of
+from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
 LEAST = 0.001
@@ -77,7 +77,7 @@ def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
-MODEL = fsrs6.recurrent(LEAST)
+MODEL = fsrs6.make_recurrent(LEAST)
 STEPS = {name: getattr(MODEL, name) for name in ("success", "failure", "same_day")}
 
 
@@ -124,7 +124,7 @@ def test_ties_are_split_as_torch_splits_them() -> None:
         )
         gradients = torch.autograd.grad(expected[0].sum(), leaves, allow_unused=True)
         w_bar = np.zeros((22, 1))
-        adjoint = gradient_of(STEPS[name], ("state",), "w")
+        adjoint = derive_gradient(STEPS[name], ("state",), "w")
         s_bar, _ = adjoint((s, d), both[1], both[0], [*w, LEAST], (np.ones(1), np.zeros(1)), w_bar)
         np.testing.assert_allclose(s_bar, gradients[0], rtol=1e-12)
         np.testing.assert_allclose(w_bar.sum(axis=1)[:21], gradients[2], rtol=1e-12, atol=1e-14)
@@ -132,7 +132,9 @@ def test_ties_are_split_as_torch_splits_them() -> None:
 
 
 def simulated_trials(seed: int, reviews: int, protocol: Protocol | None = None) -> Trials:
-    return Session(simulate_learner(seed, reviews).log()).trials(protocol or Protocol(short=True))
+    return LearnerSession(simulate_learner(seed, reviews).log()).trials(
+        protocol or Protocol(short=True)
+    )
 
 
 def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor) -> Tensor:
@@ -155,17 +157,17 @@ def kernel_gradient(
     trials: Trials, rows: np.ndarray, weights: np.ndarray, w: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Loss, gradient and predictions of one batch, from the compiled kernel."""
-    model = fsrs6.recurrent(LEAST)
+    model = fsrs6.make_recurrent(LEAST)
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
-    batch = trie_batches(history_trie(trials), trials, [rows], everyone)
-    scratch = _scratch(model, (batch,))
-    idle = _new_descent(np.zeros(21), np.ones(1), rate=0.0, steps=1)
-    tables = packed(batch), packed(idle), packed(scratch)
+    batch = cut_batches(history_trie(trials), trials, [rows], everyone)
+    scratch = _make_scratch(model, (batch,))
+    idle = _new_adam_state(np.zeros(21), np.ones(1), rate=0.0, steps=1)
+    tables = pack(batch), pack(idle), pack(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)
-    loss = _kernel_of(model)(one, -1, full, *tables)
-    _kernel_of(model)(one, 0, full, *tables)
+    loss = _kernel_of_model(model)(one, -1, full, *tables)
+    _kernel_of_model(model)(one, 0, full, *tables)
     return loss, scratch.w_bar.sum(axis=1), scratch.recall[batch.target]
 
 
@@ -235,7 +237,7 @@ def test_fractional_intervals_have_a_smaller_least_stability() -> None:
     train = trials.folds[-1].train
     w = fsrs6.fit(trials, train, np.ones(len(train)), Context())
     p = fsrs6.predict(trials, w, trials.folds[-1].test, Context())
-    assert fsrs6._least_stability(trials) == 1e-6
+    assert fsrs6._minimum_stability(trials) == 1e-6
     assert np.isfinite(p).all()
     assert ((p >= 0) & (p <= 1)).all()
 
@@ -252,15 +254,15 @@ GOLDEN = {
 
 
 @pytest.fixture(scope="module")
-def golden_sessions() -> dict[int, Session]:
+def golden_sessions() -> dict[int, LearnerSession]:
     dataset = golden_dataset()
-    return {user: Session(dataset.load(user)) for user in dataset.users}
+    return {user: LearnerSession(dataset.load(user)) for user in dataset.users}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_figures_are_the_references(name: str, golden_sessions: dict[int, Session]) -> None:
+def test_figures_are_the_references(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     for user, session in golden_sessions.items():
         if user not in expected:
             with pytest.raises(NotEnoughData):

@@ -13,13 +13,13 @@ import torch
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol, _Clock
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs7, fsrs7_ordinal
-from srs_eval.models.configurations import resolve
-from srs_eval.models.published import spelled
-from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import SummedLoss, _kernel_of, _new_descent, _scratch
-from srs_eval.training.trie import history_trie, trie_batches
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.published import to_upstream_name
+from srs_eval.training.compile import pack
+from srs_eval.training.recurrent import SummedLoss, _kernel_of_model, _make_scratch, _new_adam_state
+from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_log
 from tests.models.test_models_untrained import make_log
 from tools.simulated import simulate_learner
@@ -237,7 +237,7 @@ def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None
     expected.backward()
     assert w.grad is not None
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    found = fsrs7._schedule_penalty(values, gradient)
+    found = fsrs7._add_schedule_penalty(values, gradient)
     assert found == pytest.approx(expected.item(), rel=1e-7)
     theirs = w.grad.numpy()[:-1]
     np.testing.assert_allclose(gradient, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
@@ -251,14 +251,14 @@ def test_penalties_make_intervals_grow_less() -> None:
         train = trials.folds[-1].train
         fits[penalised] = fsrs7.fit(trials, train, np.ones(len(train)), Context())
     found = {
-        penalised: fsrs7._schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
+        penalised: fsrs7._add_schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
         for penalised, w in fits.items()
     }
     assert found[True] < 0.8 * found[False]
 
 
 def trials_of(seed: int, reviews: int, protocol: Protocol = SECS) -> Trials:
-    return Session(simulate_learner(seed, reviews).log()).trials(protocol)
+    return LearnerSession(simulate_learner(seed, reviews).log()).trials(protocol)
 
 
 def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor) -> Tensor:
@@ -290,16 +290,16 @@ def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     expected = torch_loss(trials, rows, weights, leaf)
     expected.backward()
 
-    model = fsrs7.recurrent(secs=True)
+    model = fsrs7.make_recurrent(secs=True)
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
-    batch = trie_batches(history_trie(trials, model.same_day is not None), trials, [rows], everyone)
-    idle = _new_descent(np.zeros(34), np.ones(1), rate=0.0, steps=1)
-    scratch = _scratch(model, (batch,))
-    tables = packed(batch), packed(idle), packed(scratch)
+    batch = cut_batches(history_trie(trials, model.same_day is not None), trials, [rows], everyone)
+    idle = _new_adam_state(np.zeros(34), np.ones(1), rate=0.0, steps=1)
+    scratch = _make_scratch(model, (batch,))
+    tables = pack(batch), pack(idle), pack(scratch)
     full, one = np.array([*w, LEAST]), np.zeros(1, np.int64)
-    loss = _kernel_of(model)(one, -1, full, *tables)
-    _kernel_of(model)(one, 0, full, *tables)
+    loss = _kernel_of_model(model)(one, -1, full, *tables)
+    _kernel_of_model(model)(one, 0, full, *tables)
     assert loss == pytest.approx(expected.item(), rel=1e-11)
     assert leaf.grad is not None
     check(scratch.w_bar.sum(axis=1), leaf.grad, scratch.w_bar)
@@ -309,7 +309,7 @@ def test_bounds_hold_also_those_between_parameters() -> None:
     """All ratings but the first review's are alike, so S0 of better ratings would cross."""
     cards = [[(0, 1), *[(9, 3)] * 4] for _ in range(60)]
     cards += [[(0, rating), *[(9, 1)] * 4] for rating in (2, 3, 4) for _ in range(60)]
-    trials = Session(make_log(cards)).trials(Protocol(rows="anki", short=True, secs=True))
+    trials = LearnerSession(make_log(cards)).trials(Protocol(rows="anki", short=True, secs=True))
     train = np.arange(len(trials))
     w = fsrs7.fit(trials, train, np.ones(len(train)), Context())
     assert (np.array(w) >= LOWER).all()
@@ -321,9 +321,9 @@ def test_bounds_hold_also_those_between_parameters() -> None:
 
 
 def test_recency_weights_are_the_models_own() -> None:
-    weights = fsrs7.recency_weights(4)
+    weights = fsrs7.compute_fsrs7_recency_weights(4)
     np.testing.assert_allclose(weights, 0.0667 + 0.9333 * np.array([0, 0.25, 0.5, 0.75]) ** 11.25)
-    assert len(fsrs7.recency_weights(0)) == 0
+    assert len(fsrs7.compute_fsrs7_recency_weights(0)) == 0
     plain, recent = (
         trials_of(5, 1500, Protocol(short=True, secs=True, recency=recency))
         for recency in (False, True)
@@ -331,7 +331,9 @@ def test_recency_weights_are_the_models_own() -> None:
     train = plain.folds[-1].train
     ones = np.ones(len(train))
     fitted = fsrs7.fit(recent, train, ones, Context())
-    assert fitted == fsrs7.fit(plain, train, fsrs7.recency_weights(len(train)), Context())
+    assert fitted == fsrs7.fit(
+        plain, train, fsrs7.compute_fsrs7_recency_weights(len(train)), Context()
+    )
     assert fitted != fsrs7.fit(plain, train, ones, Context())
 
 
@@ -373,14 +375,14 @@ HOSTILE: dict[str, Callable[[np.random.Generator], list[list[tuple[float, int]]]
 @pytest.mark.parametrize("name", ["FSRS-7", "FSRS-7-short", "FSRS-7-dry-run"])
 def test_hostile_data(name: str, data: str) -> None:
     log = make_log(HOSTILE[data](np.random.default_rng(0)))
-    (configuration,) = resolve(name, Protocol(rows="anki"))
+    (configuration,) = resolve_configurations(name, Protocol(rows="anki"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if data == "same day only" and name == "FSRS-7-short":
             with pytest.raises(NotEnoughData, match="no usable reviews"):
-                Session(log).run(configuration)
+                LearnerSession(log).run(configuration)
             return
-        result = Session(log).run(configuration)
+        result = LearnerSession(log).run(configuration)
     assert np.isfinite(result.metrics.log_loss)
     assert ((result.p >= 1e-5 - 1e-15) & (result.p <= 1 - 1e-5 + 1e-15)).all()
     assert result.parameters is not None
@@ -389,48 +391,53 @@ def test_hostile_data(name: str, data: str) -> None:
 
 def test_histories_too_long_to_train_on_leave_the_defaults() -> None:
     log = make_log([[(0, 3), *[(1, 3)] * 120]])
-    trials = Session(log).trials(Protocol(rows="anki", short=True, secs=True))
+    trials = LearnerSession(log).trials(Protocol(rows="anki", short=True, secs=True))
     long = np.flatnonzero(trials.sequence_length > 64)
     with pytest.raises(NotEnoughData, match="too long"):
         fsrs7.fit(trials, long, np.ones(len(long)), Context())
 
 
 def test_names() -> None:
-    (standard,) = resolve("FSRS-7")
+    (standard,) = resolve_configurations("FSRS-7")
     assert standard.name == "FSRS-7-short-secs-recency"
     assert standard.parameters == 34
     assert standard.protocol.short
     assert standard.protocol.secs
     assert standard.protocol.recency
-    assert standard.protocol.evaluated_rows() == resolve("FSRS-6-secs")[0].protocol.evaluated_rows()
-    equalized = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
-    days = resolve("FSRS-6")[0].protocol.evaluated_rows()
     assert (
-        resolve(equalized)[0].protocol.evaluated_rows()
-        == days
-        != standard.protocol.evaluated_rows()
+        standard.protocol.row_protocol()
+        == resolve_configurations("FSRS-6-secs")[0].protocol.row_protocol()
     )
-    assert {standard.name, equalized} <= {each.name for each in resolve("fsrs")}
-    assert resolve("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
-    assert resolve("FSRS-7-dry-run")[0].parameters == 0
-    assert resolve("FSRS-7-binary")[0].parameters == 28
+    equalized = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
+    days = resolve_configurations("FSRS-6")[0].protocol.row_protocol()
+    assert (
+        resolve_configurations(equalized)[0].protocol.row_protocol()
+        == days
+        != standard.protocol.row_protocol()
+    )
+    assert {standard.name, equalized} <= {each.name for each in resolve_configurations("fsrs")}
+    assert resolve_configurations("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
+    assert resolve_configurations("FSRS-7-dry-run")[0].parameters == 0
+    assert resolve_configurations("FSRS-7-binary")[0].parameters == 28
     named = "FSRS-7-sched_penalties-short-secs-equalize_test_with_non_secs"
-    (penalised,) = resolve("FSRS-7-short-secs-equalize_test_with_non_secs-sched_penalties")
-    assert penalised.name == spelled(penalised.name, "2026") == named
+    (penalised,) = resolve_configurations(
+        "FSRS-7-short-secs-equalize_test_with_non_secs-sched_penalties"
+    )
+    assert penalised.name == to_upstream_name(penalised.name, "2026") == named
     assert penalised.protocol.sched_penalties
-    flagged = resolve("FSRS-7,FSRS-6", Protocol(sched_penalties=True))
+    flagged = resolve_configurations("FSRS-7,FSRS-6", Protocol(sched_penalties=True))
     assert {each.name for each in flagged} == {
         "FSRS-6",
         "FSRS-7-sched_penalties-short-secs-recency",
     }
-    by_clock = resolve("FSRS-7,FSRS-6", Protocol(clock="study-days"))
+    by_clock = resolve_configurations("FSRS-7,FSRS-6", Protocol(clock="study-days"))
     assert {each.words for each in by_clock} == {"FSRS-6", "FSRS-7 study days"}
-    assert resolve("FSRS-7 whole days equalized")[0].name == (
+    assert resolve_configurations("FSRS-7 whole days equalized")[0].name == (
         "FSRS-7-short-secs-recency-whole_days-equalize_test_with_non_secs"
     )
     with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
-        resolve("FSRS-6-sched_penalties")
-    listed = {spelled(each.name, "2026") for each in resolve("fsrs")}
+        resolve_configurations("FSRS-6-sched_penalties")
+    listed = {to_upstream_name(each.name, "2026") for each in resolve_configurations("fsrs")}
     assert {  # files of srs-benchmark's table
         "FSRS-7-default-short-secs-equalize_test_with_non_secs",
         "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
@@ -442,10 +449,10 @@ def test_clocks_measure_intervals() -> None:
     """The same reviews; what lies between them is told in other ways."""
     log = simulate_learner(5, 1500).log()
     assert log.day_grid is not None
-    log = replace(log, day_grid=replace(log.day_grid, zone="Europe/Berlin"))
+    log = replace(log, day_grid=replace(log.day_grid, time_zone="Europe/Berlin"))
     clocks: tuple[_Clock, ...] = ("seconds", "study-days", "days")
     by_seconds, by_days, whole = (
-        Session(log).trials(replace(SECS, clock=clock)) for clock in clocks
+        LearnerSession(log).trials(replace(SECS, clock=clock)) for clock in clocks
     )
     assert np.array_equal(by_seconds.review_th, whole.review_th)
     assert np.array_equal(whole.delta_t, whole.elapsed_days)
@@ -476,9 +483,9 @@ FITTED = {0: 0.216008, 8: 0.021532, 22: 1.098811, 23: 0.179545, 33: 0.24551}  # 
 
 @pytest.mark.parametrize("user", [102, 105, 110])
 def test_figures_are_the_references(user: int) -> None:
-    session = Session(golden_log(user))
+    session = LearnerSession(golden_log(user))
     for name in dict.fromkeys(name for name, _ in FIGURES):
-        (configuration,) = resolve(name)
+        (configuration,) = resolve_configurations(name)
         assert configuration.name == name
         result = session.run(configuration)
         size, log_loss, auc = FIGURES[name, user]
@@ -495,9 +502,9 @@ def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
     """Questions with yes or no, asked one by one, are srs-benchmark's loss of four buttons."""
     trials = trials_of(5, 400)
     train = np.arange(0, len(trials), 7)
-    asked, place, kind = fsrs7_ordinal._questions(trials, train)
+    asked, place, kind = fsrs7_ordinal._make_questions(trials, train)
     assert (np.bincount(place) == np.minimum(trials.rating[train], 3)).all()
-    model = fsrs7_ordinal._recurrent(trials)
+    model = fsrs7_ordinal._make_recurrent(trials)
     rng = np.random.default_rng(2)
     head = np.array([0.3, 0.8, -0.2, 0.1, 0.4, 0.9]) + rng.normal(0, 0.1, 6)
     w = torch.tensor([*fsrs7.DEFAULT, LEAST, *head], dtype=torch.float64, requires_grad=True)
@@ -521,9 +528,9 @@ def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
     assert loss.value(w.detach().numpy()) == pytest.approx(expected.item(), rel=1e-9)
     assert w.grad is not None
     np.testing.assert_allclose(loss.gradient(w.detach().numpy()), w.grad, rtol=1e-6, atol=1e-8)
-    found = fsrs7_ordinal.buttons(trials, [*fsrs7.DEFAULT, *head], train)
+    found = fsrs7_ordinal.predict_buttons(trials, [*fsrs7.DEFAULT, *head], train)
     np.testing.assert_allclose(found, np.transpose(shares), rtol=1e-7)  # intervals are shifted
-    batches = fsrs7_ordinal._whole_reviews(asked, np.arange(len(asked)), 16)
+    batches = fsrs7_ordinal._batch_whole_reviews(asked, np.arange(len(asked)), 16)
     assert sorted(np.concatenate(batches)) == list(range(len(asked)))
     assert all(len(np.unique(place[batch])) == 16 for batch in batches[:-1])
     assert (np.bincount(kind, minlength=3)[1:] > 0).all()

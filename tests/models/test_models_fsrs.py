@@ -14,7 +14,7 @@ import torch
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import (
     Context,
     all_models,
@@ -23,14 +23,19 @@ from srs_eval.models import (
     fsrs5,
     fsrs6,
 )
-from srs_eval.models._fsrs import least_stability
-from srs_eval.models.configurations import resolve
-from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _new_descent, _scratch
-from srs_eval.training.trie import history_trie, trie_batches
+from srs_eval.models._fsrs import minimum_stability
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.training.compile import pack
+from srs_eval.training.recurrent import (
+    RecurrentModel,
+    _kernel_of_model,
+    _make_scratch,
+    _new_adam_state,
+)
+from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_dataset, golden_lines
 from tests.models.test_models_untrained import make_log
-from tests.training.derived import gradient_of
+from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
 LEAST = 0.01
@@ -254,7 +259,7 @@ def test_a_failure_exactly_at_its_limit_splits_the_gradient_as_torch(name: str) 
     expected = case.step((leaves[0], leaves[1]), torch.tensor(t), torch.tensor(rating), leaves[2])
     gradients = torch.autograd.grad(expected[0].sum(), leaves, allow_unused=True)
     w_bar = np.zeros((len(w) + 1, 1))
-    s_bar, _ = gradient_of(case.ours.failure, ("state",), "w")(
+    s_bar, _ = derive_gradient(case.ours.failure, ("state",), "w")(
         (s, d), t, rating, [*w, LEAST], (np.ones(1), np.zeros(1)), w_bar
     )
     np.testing.assert_allclose(s_bar, gradients[0], rtol=1e-12)
@@ -266,7 +271,7 @@ def test_a_failure_exactly_at_its_limit_splits_the_gradient_as_torch(name: str) 
 
 
 def simulated_trials(seed: int, reviews: int, protocol: Protocol | None = None) -> Trials:
-    return Session(simulate_learner(seed, reviews).log()).trials(protocol or Protocol())
+    return LearnerSession(simulate_learner(seed, reviews).log()).trials(protocol or Protocol())
 
 
 def torch_loss(
@@ -308,15 +313,15 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
     everyone = np.zeros(len(trials))
     everyone[rows] = weights
     trie = history_trie(trials, model.same_day is not None)
-    batch = trie_batches(trie, trials, [rows], everyone)
-    scratch = _scratch(model, (batch,))
+    batch = cut_batches(trie, trials, [rows], everyone)
+    scratch = _make_scratch(model, (batch,))
     p = len(w)
-    idle = _new_descent(np.zeros(p), np.ones(1), rate=0.0, steps=1)
-    tables = packed(batch), packed(idle), packed(scratch)
+    idle = _new_adam_state(np.zeros(p), np.ones(1), rate=0.0, steps=1)
+    tables = pack(batch), pack(idle), pack(scratch)
     full = np.array([*w, LEAST])
     one = np.zeros(1, np.int64)
-    loss = _kernel_of(model)(one, -1, full, *tables)
-    _kernel_of(model)(one, 0, full, *tables)
+    loss = _kernel_of_model(model)(one, -1, full, *tables)
+    _kernel_of_model(model)(one, 0, full, *tables)
     gradient = scratch.w_bar.sum(axis=1)
     assert loss == pytest.approx(expected.item(), rel=1e-10)
     assert leaf.grad is not None
@@ -424,7 +429,7 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     trials = simulated_trials(2, 900, protocol)
     lengths = trials.sequence_length
     only = int(np.flatnonzero(lengths == 1)[0])
-    cut = fsrs5._as_padded(trials, only)
+    cut = fsrs5._as_padded_tensor(trials, only)
     np.testing.assert_array_equal(cut.history_delta_t, np.floor(trials.history_delta_t))
     np.testing.assert_array_equal(cut.delta_t, trials.delta_t)
     t = trials.history_delta_t
@@ -435,27 +440,27 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
             & (trials.delta_t > 1)
         )[0]
     )
-    assert fsrs5._as_padded(trials, longer) is trials
+    assert fsrs5._as_padded_tensor(trials, longer) is trials
     index = np.array([only, *range(len(trials))])
     whole = fsrs5._predict(trials, list(fsrs5._DEFAULT), index, Context())[1:]
     exact = fsrs5._predict(trials, list(fsrs5._DEFAULT), np.array([longer]), Context())
     assert whole[longer] != exact[0]
     newer = replace(trials, protocol=replace(protocol, later_days_only=False))
-    assert fsrs5._as_padded(newer, only) is newer
+    assert fsrs5._as_padded_tensor(newer, only) is newer
 
 
 @pytest.mark.parametrize("name", ["FSRSv1", "FSRSv4", "FSRS-4.5", "FSRS-5"])
 def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
-    (configuration,) = resolve(name, Protocol(secs=True))
-    result = Session(simulate_learner(2, 900).log()).run(configuration)
+    (configuration,) = resolve_configurations(name, Protocol(secs=True))
+    result = LearnerSession(simulate_learner(2, 900).log()).run(configuration)
     assert np.isfinite(result.metrics.log_loss)
     trials = simulated_trials(2, 900, configuration.protocol)
-    assert least_stability(trials) == 1e-6
+    assert minimum_stability(trials) == 1e-6
 
 
 def test_defaults_of_4_5_differ_with_fractional_intervals() -> None:
-    (configuration,) = resolve("FSRS-4.5-dry-run", Protocol(secs=True))
-    result = Session(simulate_learner(2, 900).log()).run(configuration)
+    (configuration,) = resolve_configurations("FSRS-4.5-dry-run", Protocol(secs=True))
+    result = LearnerSession(simulate_learner(2, 900).log()).run(configuration)
     assert result.parameters == {0: list(fsrs4._DEFAULT_V45_SECS)}
 
 
@@ -465,14 +470,14 @@ def test_defaults_of_4_5_differ_with_fractional_intervals() -> None:
 def test_one_step_moves_against_the_gradient_of_the_last_transition() -> None:
     """Against torch: the state before the last transition held, no clamp in the way."""
     history = [(0.0, 3), (4.0, 3), (9.0, 2), (30.0, 4), (70.0, 1), (20.0, 3), (50.0, 3)]
-    trials = Session(make_log([history] * 3)).trials(Protocol(rows="anki", short=True))
+    trials = LearnerSession(make_log([history] * 3)).trials(Protocol(rows="anki", short=True))
     w = torch.tensor(fsrs6.DEFAULT, dtype=torch.float64)
     start = w.numpy().copy()
     start[5:8] = 0.3, 0.5, 0.1  # so that D stays between its bounds
     for row in range(len(trials)):
         moved = start.copy()
         lower = np.full(21, -np.inf)
-        fsrs6._kernel()(
+        fsrs6._compile_kernel()(
             trials.history_start,
             trials.history_end,
             trials.history_delta_t,
@@ -522,8 +527,8 @@ ONE_STEP = {102: 0.335021, 103: 0.425773, 108: 0.232107, 111: 0.317970}
 1d517ddcf823) on golden users, predictions by fsrs-optimizer 6.1.6."""
 
 
-def test_one_step_figures_are_upstreams(golden_sessions: dict[int, Session]) -> None:
-    (configuration,) = resolve("FSRS-6-one-step")
+def test_one_step_figures_are_upstreams(golden_sessions: dict[int, LearnerSession]) -> None:
+    (configuration,) = resolve_configurations("FSRS-6-one-step")
     for user in sorted(ONE_STEP.keys() & golden_sessions.keys()):
         result = golden_sessions[user].run(configuration)
         assert result.metrics.log_loss == pytest.approx(ONE_STEP[user], abs=2e-6)
@@ -554,11 +559,13 @@ HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
 @pytest.mark.parametrize("data", HOSTILE)
 @pytest.mark.parametrize("secs", [False, True])
 def test_hostile_data(data: str, secs: bool) -> None:
-    session = Session(make_log(HOSTILE[data]))
+    session = LearnerSession(make_log(HOSTILE[data]))
     evaluated = 0
     for name in (*CASES, "FSRS-5-disable_short_term", "FSRS-6-one-step"):
         for short in (False, True):
-            (configuration,) = resolve(name, Protocol(rows="anki", secs=secs, short=short))
+            (configuration,) = resolve_configurations(
+                name, Protocol(rows="anki", secs=secs, short=short)
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 try:
@@ -598,15 +605,15 @@ OUR_NAME = {"FSRS-5-secs": "FSRS-5-secs-no_test_same_day"}
 
 
 @pytest.fixture(scope="module")
-def golden_sessions() -> dict[int, Session]:
+def golden_sessions() -> dict[int, LearnerSession]:
     dataset = golden_dataset()
-    return {user: Session(dataset.load(user)) for user in dataset.users}
+    return {user: LearnerSession(dataset.load(user)) for user in dataset.users}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_figures_are_goldens(name: str, golden_sessions: dict[int, Session]) -> None:
+def test_figures_are_goldens(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
-    (configuration,) = resolve(OUR_NAME.get(name, name))
+    (configuration,) = resolve_configurations(OUR_NAME.get(name, name))
     differences = []
     for user, session in golden_sessions.items():
         if user not in expected:
@@ -646,7 +653,7 @@ def test_names_and_numbers_of_parameters() -> None:
         "FSRS-6-one-step": 21,
     }
     for name, count in table.items():
-        (configuration,) = resolve(name)
+        (configuration,) = resolve_configurations(name)
         assert configuration.name == name
         assert configuration.parameters == count
     for alias, name in {
@@ -656,13 +663,13 @@ def test_names_and_numbers_of_parameters() -> None:
         "FSRS-5-short": "FSRS-5",
         "fsrsv4-default": "FSRSv4-dry-run",
     }.items():
-        assert resolve(alias)[0].name == name
+        assert resolve_configurations(alias)[0].name == name
     for senseless in ("FSRSv4-disable_short_term", "FSRSv4-pretrain", "FSRS-6-one-step-recency"):
         with pytest.raises(InputError):
-            resolve(senseless)
+            resolve_configurations(senseless)
 
 
 def test_default_parameters_of_old_versions_are_not_part_of_all() -> None:
-    everything: set[Any] = {configuration.name for configuration in resolve("fsrs")}
+    everything: set[Any] = {configuration.name for configuration in resolve_configurations("fsrs")}
     assert {"FSRSv1", "FSRS-4.5", "FSRS-5-dry-run", "FSRS-6-one-step"} <= everything
     assert "FSRSv1-dry-run" not in everything

@@ -17,15 +17,15 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ImportSummary, ReviewLog, Rows
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, act_r, dash, fsrs_rs, hlr, sbd
 from srs_eval.models import logistic_regression as lr
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import linear
-from srs_eval.training.compile import compiled
-from srs_eval.training.linear import adam
-from srs_eval.training.optimisers import minimise, quicksort_order
+from srs_eval.training.compile import compile_kernel
+from srs_eval.training.linear import minimise_by_adam
+from srs_eval.training.optimisers import argsort_by_quicksort, minimise_by_lbfgs
 from tests.helpers.golden import golden_dataset, golden_lines, golden_log
 from tools.simulated import simulate_learner
 
@@ -41,13 +41,13 @@ REPRODUCED = 2e-5  # log loss; what golden/README.md calls within reach with equ
 
 
 @cache
-def session(user: int) -> Session:
-    return Session(golden_log(user))
+def session(user: int) -> LearnerSession:
+    return LearnerSession(golden_log(user))
 
 
 @cache
 def simulated(**flags: Any) -> Trials:
-    return Session(simulate_learner(7, 1500).log()).trials(Protocol(**flags))
+    return LearnerSession(simulate_learner(7, 1500).log()).trials(Protocol(**flags))
 
 
 def tensor(values: Any) -> Tensor:
@@ -86,9 +86,9 @@ def test_linear_gradients(name: str, scale: float) -> None:
     trials = simulated()
     y, weight, t = trials.y, some_weights(len(trials)), trials.delta_t
     start, x, model = {
-        "HLR": (hlr.START, hlr._features(trials), hlr._recall_and_slope),
-        "DASH": (dash.START, dash.features(trials), dash._recall_and_slope),
-        "DASH[MCM]": (dash._START_MCM, dash._features_mcm(trials), dash._recall_and_slope),
+        "HLR": (hlr.START, hlr._compute_features(trials), hlr._recall_and_slope),
+        "DASH": (dash.START, dash.compute_features(trials), dash._recall_and_slope),
+        "DASH[MCM]": (dash._START_MCM, dash._compute_mcm_features(trials), dash._recall_and_slope),
     }[name]
     w = np.array(start) + scale * np.random.default_rng(1).normal(size=len(start))
     kernel = "HLR" if name == "HLR" else "DASH"
@@ -116,10 +116,10 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 9)
     weight = some_weights(len(rows))
-    paths = act_r._make_paths(trials)
-    part, _ = act_r._part(paths, trials, rows, weight)
+    paths = act_r._build_path_tree(trials)
+    part, _ = act_r._make_batch(paths, trials, rows, weight)
     at = np.array(w)
-    got = act_r._loss(part, at), act_r._gradient(part, at)
+    got = act_r._compute_loss(part, at), act_r._compute_gradient(part, at)
 
     def in_torch(w: Tensor) -> Tensor:
         p = []
@@ -149,10 +149,10 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 6)
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
-    sums = dash._strength(dash._make_ages(trials), rows, at)
+    sums = dash._compute_strengths(dash._build_review_ages(trials), rows, at)
     got = (
-        compiled(dash._act_r_loss)(sums, y, weight, at),
-        compiled(dash._act_r_gradient)(sums, y, weight, at),
+        compile_kernel(dash._act_r_loss)(sums, y, weight, at),
+        compile_kernel(dash._act_r_gradient)(sums, y, weight, at),
     )
 
     def in_torch(w: Tensor) -> Tensor:
@@ -171,10 +171,10 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
 
 
 def test_logistic_regression_gradient() -> None:
-    from srs_eval.training.sweeps import _gradient as gradient
+    from srs_eval.training.sweeps import _logistic_gradient as gradient
 
     trials = simulated(short=True, secs=True)
-    x, y, weight = lr._make_features(trials), trials.y, some_weights(len(trials))
+    x, y, weight = lr._features_of_trials(trials), trials.y, some_weights(len(trials))
     rows = np.random.default_rng(2).permutation(len(trials))[:700]
     share = np.where(y > 0, weight, -weight)
     for scale in (0.0, 1.0, 20.0):
@@ -186,7 +186,7 @@ def test_logistic_regression_gradient() -> None:
             )
             return (terms * tensor(weight[rows])).sum()
 
-        slope = compiled(gradient)(x, share, rows.astype(np.uint32), at)
+        slope = compile_kernel(gradient)(x, share, rows.astype(np.uint32), at)
         assert_gradient((float(in_torch(tensor(at))), slope), in_torch, at)
 
 
@@ -236,7 +236,7 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
     y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
-    got = sbd._loss_and_gradient(sbd._all_rows(trials, rows, weight_of)[0], at)
+    got = sbd._loss_and_gradient(sbd._make_kernel_rows(trials, rows, weight_of)[0], at)
 
     def in_torch(w: Tensor) -> Tensor:
         terms = F.binary_cross_entropy(sbd_in_torch(trials, rows, w), tensor(y), reduction="none")
@@ -250,9 +250,9 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
 
 def test_ties_have_the_order_of_numpys_plain_quicksort() -> None:
     # From numpy 2.2.6 with its SIMD routines off.
-    assert quicksort_order(np.zeros(16, np.int64)).tolist() == list(range(16))
-    assert quicksort_order(np.zeros(17, np.int64)).tolist() == SEVENTEEN_EQUAL
-    assert quicksort_order(np.arange(40) % 3).tolist() == FORTY_OF_THREE
+    assert argsort_by_quicksort(np.zeros(16, np.int64)).tolist() == list(range(16))
+    assert argsort_by_quicksort(np.zeros(17, np.int64)).tolist() == SEVENTEEN_EQUAL
+    assert argsort_by_quicksort(np.arange(40) % 3).tolist() == FORTY_OF_THREE
 
 
 def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
@@ -264,7 +264,7 @@ def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
         losses.append(float(np.sum((a @ w - 1) ** 4)))
         return losses[-1]
 
-    got = adam(
+    got = minimise_by_adam(
         start,
         lambda w, batch: 4 * (a[batch] @ w - 1) ** 3 * a[batch],
         total,
@@ -289,7 +289,9 @@ def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
 
 def test_adam_keeps_the_start_where_training_only_harms() -> None:
     start = np.array([1.0])
-    got = adam(start, lambda w, b: np.array([1.0]), lambda w: -float(w[0]), 1, Context())
+    got = minimise_by_adam(
+        start, lambda w, b: np.array([1.0]), lambda w: -float(w[0]), 1, Context()
+    )
     assert got.tolist() == [1.0]
 
 
@@ -309,7 +311,7 @@ def test_lbfgs_takes_the_steps_of_torch() -> None:
 
     start = np.array([-1.2, 1.0, 3.0])
     for iterations in (1, 3, 10, 60):
-        got = minimise(
+        got = minimise_by_lbfgs(
             objective,
             start,
             iterations=iterations,
@@ -357,9 +359,13 @@ def test_dash_counts_by_hand() -> None:
     # Reviews 40, 8, 7 and 1 days ago: Good, Again, Good, Easy.
     delta_t = np.array([0.0, 32.0, 1.0, 6.0, 1.0])
     rating = np.array([3, 1, 3, 4, 3])
-    counts = compiled(dash._window_counts)(delta_t, rating, np.array([0]), np.array([4]), False)
+    counts = compile_kernel(dash._count_in_windows)(
+        delta_t, rating, np.array([0]), np.array([4]), False
+    )
     assert counts.tolist() == [[1, 1, 2, 2, 3, 2, 4, 3]]
-    decayed = compiled(dash._window_counts)(delta_t, rating, np.array([0]), np.array([4]), True)
+    decayed = compile_kernel(dash._count_in_windows)(
+        delta_t, rating, np.array([0]), np.array([4]), True
+    )
     age = np.array([40, 8, 7, 1])
     assert decayed[0, 0] == pytest.approx(math.exp(-1 / 0.2434))
     assert decayed[0, 6] == pytest.approx(np.exp(-age / 129.8426).sum())
@@ -371,13 +377,13 @@ def test_hlr_features_by_hand() -> None:
     row = int(np.argmax(trials.sequence_length))
     rating = trials.history_rating[trials.history_start[row] : trials.history_end[row]]
     expected = [math.sqrt((rating > 1).sum()), math.sqrt((rating == 1).sum()), 1]
-    assert hlr._features(trials)[row].tolist() == expected
+    assert hlr._compute_features(trials)[row].tolist() == expected
 
 
 def test_logistic_regression_features_by_hand() -> None:
     # Good; 10 minutes later Again; 2 days later Hard; now 3 days later.
     minutes = 10 / 1440
-    x = compiled(lr._features)(
+    x = compile_kernel(lr._compute_features)(
         np.array([True, False, False]),
         np.array([3, 1, 2]),
         np.array([minutes, 2.0, 3.0]),
@@ -408,7 +414,7 @@ def test_logistic_regression_features_by_hand() -> None:
 
 def test_act_r_shares_equal_beginnings() -> None:
     trials = simulated(short=True)
-    paths = act_r._make_paths(trials)
+    paths = act_r._build_path_tree(trials)
     beginnings = {
         tuple(trials.history_delta_t[start + 1 : row + 1])
         for start, end in zip(trials.history_start, trials.history_end, strict=True)
@@ -427,7 +433,7 @@ def test_act_r_shares_equal_beginnings() -> None:
 def test_golden(name: str) -> None:
     file = "FSRS-6-rs" if name == "FSRS-rs" else name
     golden = golden_lines(file)
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     for user in golden_dataset().users:
         if user not in golden:
             with pytest.raises(NotEnoughData):
@@ -452,7 +458,7 @@ UPSTREAM = {
 
 @pytest.mark.parametrize("name", UPSTREAM)
 def test_upstream(name: str) -> None:
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     for user in sorted(UPSTREAM[name].keys() & set(golden_dataset().users)):
         size, expected = UPSTREAM[name][user]
         result = session(user).run(configuration)
@@ -462,11 +468,11 @@ def test_upstream(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["LogisticRegression", "SBD"])
 def test_names_and_evaluated_rows(name: str) -> None:
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     assert configuration.name == f"{name}-short-secs-recency"
-    equalized = resolve(f"{name}-short-secs-recency-equalize_test_with_non_secs")[0]
-    simulated_session = Session(simulate_learner(3, 1200).log())
-    in_days = simulated_session.run(resolve("HLR")[0])
+    equalized = resolve_configurations(f"{name}-short-secs-recency-equalize_test_with_non_secs")[0]
+    simulated_session = LearnerSession(simulate_learner(3, 1200).log())
+    in_days = simulated_session.run(resolve_configurations("HLR")[0])
     result = simulated_session.run(equalized)
     assert result.review_th.tolist() == in_days.review_th.tolist()
 
@@ -478,11 +484,11 @@ def test_logistic_regression_without_seconds_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["DASH", "DASH[MCM]", "HLR", "ACT-R", "DASH[ACT-R]", "SBD"])
 def test_training_helps_and_repeats(name: str) -> None:
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     log = simulate_learner(11, 3000).log()
-    first, again = Session(log).run(configuration), Session(log).run(configuration)
+    first, again = LearnerSession(log).run(configuration), LearnerSession(log).run(configuration)
     assert first.p.tolist() == again.p.tolist()
-    model, trials = configuration.model, Session(log).trials(configuration.protocol)
+    model, trials = configuration.model, LearnerSession(log).trials(configuration.protocol)
     assert model.fit is not None
     assert model.predict is not None
     every = np.arange(len(trials))
@@ -523,7 +529,7 @@ def test_fsrs_rs_gives_a_reason_where_the_package_would_abort(
     cards = np.repeat(np.arange(30), 72)
     rating = np.tile(np.array([3] * 72), 30)
     days = np.tile(np.array([-1] + [0] * 70 + [4]), 30)
-    result = Session(log_of(cards, rating, days)).run(resolve("FSRS-rs")[0])
+    result = LearnerSession(log_of(cards, rating, days)).run(resolve_configurations("FSRS-rs")[0])
     assert any("first review on a later day" in note for note in result.notes)
     assert np.isfinite(result.p).all()
     printed = capfd.readouterr()
@@ -548,7 +554,7 @@ def test_fifty_thousand_identical_reviews(name: str) -> None:
     log = log_of(np.tile(np.arange(n), 2), np.full(2 * n, 3), np.repeat([-1, 7], n))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = Session(log).run(resolve(name)[0])
+        result = LearnerSession(log).run(resolve_configurations(name)[0])
     assert np.isfinite(result.p).all()
     assert np.ptp(result.p[-100:]) == 0
     assert result.metrics.log_loss < 0.1

@@ -21,7 +21,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import (
     Context,
     all_models,
@@ -31,14 +31,14 @@ from srs_eval.models import (
     nn17,
     transformer,
 )
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import networks as neural
 from srs_eval.training import optimisers, torch_networks
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 from srs_eval.training.hyperparameters import Cancelled
-from srs_eval.training.optimisers import permutations, quicksort_order
+from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
 from srs_eval.training.recurrent import fit_recurrent
-from srs_eval.training.trie import trie_batches
+from srs_eval.training.trie import cut_batches
 from tests.conftest import shared_or_skip
 from tools.pretraining.train import write_weights
 from tools.simulated import simulate_learner, write_dataset
@@ -63,8 +63,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
 
 
 @pytest.fixture(scope="module")
-def session(log: ReviewLog) -> Session:
-    return Session(log)
+def session(log: ReviewLog) -> LearnerSession:
+    return LearnerSession(log)
 
 
 @pytest.fixture(scope="module")
@@ -88,20 +88,20 @@ def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for network in SMALL_NETWORKS:
         write(network.name, network.shapes)
     write("NN-17", nn17.SHAPES)
-    write("Transformer", transformer._shapes())
-    write("LSTM", {**lstm._shapes(), "input_mean": (2,), "input_std": (2,)})
+    write("Transformer", transformer._tensor_shapes())
+    write("LSTM", {**lstm._tensor_shapes(), "input_mean": (2,), "input_std": (2,)})
     write("GRU-503", gru_503.SHAPES)
     return folder
 
 
-def trials_of(session: Session, name: str) -> Trials:
-    return session.trials(resolve(name)[0].protocol)
+def trials_of(session: LearnerSession, name: str) -> Trials:
+    return session.trials(resolve_configurations(name)[0].protocol)
 
 
 # The small networks against torch
 
 
-def torch_network(network: gru.Network, w: np.ndarray) -> tuple[Any, Any]:
+def torch_network(network: gru.GruNetwork, w: np.ndarray) -> tuple[Any, Any]:
     kind = (torch.nn.GRU, torch.nn.RNN, torch.nn.LSTM)[network.cell]
     rnn = kind(network.inputs, network.hidden).double()
     fc = torch.nn.Linear(network.hidden, 1).double()
@@ -117,7 +117,7 @@ def torch_network(network: gru.Network, w: np.ndarray) -> tuple[Any, Any]:
     return rnn, fc
 
 
-def torch_recall(network: gru.Network, rnn: Any, fc: Any, trials: Trials, rows: Any) -> Any:
+def torch_recall(network: gru.GruNetwork, rnn: Any, fc: Any, trials: Trials, rows: Any) -> Any:
     """Probability of recall of each row, its history run on its own."""
     found = []
     for row in rows:
@@ -125,7 +125,7 @@ def torch_recall(network: gru.Network, rnn: Any, fc: Any, trials: Trials, rows: 
         shift = 1 if network.following_interval else 0
         days = trials.history_delta_t[start + shift : end + shift]
         rating = trials.history_rating[start:end]
-        if network.one_hot:
+        if network.one_hot_rating:
             columns = [days, *(rating == each for each in (1, 2, 3, 4))]
         else:
             columns = [days, rating]
@@ -144,9 +144,9 @@ def torch_recall(network: gru.Network, rnn: Any, fc: Any, trials: Trials, rows: 
 @pytest.mark.parametrize("network", SMALL_NETWORKS, ids=lambda network: network.name)
 @pytest.mark.parametrize("short", [False, True])
 def test_small_network_equals_torch_with_gradient(
-    network: gru.Network, short: bool, session: Session
+    network: gru.GruNetwork, short: bool, session: LearnerSession
 ) -> None:
-    from srs_eval.training.cells import Adam, network_pass
+    from srs_eval.training.cells import AdamWState, network_pass
 
     trials = session.trials(Protocol(short=short))
     rng = np.random.default_rng(7)
@@ -166,17 +166,17 @@ def test_small_network_equals_torch_with_gradient(
 
     ours = network.predict(trials, w, rows, Context())
     np.testing.assert_allclose(ours, p.detach(), rtol=2e-7)
-    batches = trie_batches(network._trie(trials), trials, [rows], weights)
-    adam = Adam(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 1)
-    scratch = network._scratch(batches)
+    batches = cut_batches(network._build_trie(trials), trials, [rows], weights)
+    adam = AdamWState(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 1)
+    scratch = network._make_scratch(batches)
     before = w.copy()
-    found = compiled(network_pass)(
-        network._shape(),
+    found = compile_kernel(network_pass)(
+        network._cell_shape(),
         np.zeros(1, np.int64),
         0,
         w,
         batches,
-        network._inputs(batches),
+        network._compute_inputs(batches),
         adam,
         scratch,
     )
@@ -185,7 +185,7 @@ def test_small_network_equals_torch_with_gradient(
     np.testing.assert_array_equal(w, before)  # the rate is 0
 
 
-def test_training_equals_torch(session: Session, weights_folder: Path) -> None:
+def test_training_equals_torch(session: LearnerSession, weights_folder: Path) -> None:
     """AdamW, schedule, batches and their order: the weights after 5 epochs."""
     trials = replace(session.trials(Protocol()), protocol=Protocol(batch_size=25))
     context = Context(weights=weights_folder)
@@ -280,7 +280,7 @@ def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.n
     bounds = [np.split(np.array(side), ends) for side in (model.lower, model.upper)]
     adam = torch.optim.Adam(leaves, lr=model.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=len(parts) * model.epochs)
-    for batches in itertools.islice(permutations(len(parts), 2023), model.epochs):
+    for batches in itertools.islice(draw_permutations(len(parts), 2023), model.epochs):
         for part in (parts[batch] for batch in batches.tolist()):
             length = trials.sequence_length[part]
             row = trials.history_start[part][:, None] + np.arange(length.max())
@@ -314,9 +314,9 @@ def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.n
 
 
 def test_nn17_fit_is_torchs_where_batches_hold_first_reviews_alone() -> None:
-    trials = Session(simulate_learner(5, 900).log()).trials(Protocol(batch_size=32))
+    trials = LearnerSession(simulate_learner(5, 900).log()).trials(Protocol(batch_size=32))
     train = trials.folds[-1].train
-    order = train[quicksort_order(trials.sequence_length[train])]
+    order = train[argsort_by_quicksort(trials.sequence_length[train])]
     of_firsts = np.count_nonzero(trials.sequence_length[train] == 1) // 32
     assert 2 <= of_firsts < len(order) // 32
     start = np.random.default_rng(5).normal(0, 0.5, 39)
@@ -343,7 +343,7 @@ def test_nn17_first_review() -> None:
 def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
     """Recall and all gradients, with what torch's own layers would draw for dropout."""
     from srs_eval.training import transformer_kernel
-    from srs_eval.training.cells import Adam
+    from srs_eval.training.cells import AdamWState
 
     torch.manual_seed(longest)
     theirs = transformer.network_class()().double().train(dropout)
@@ -361,10 +361,10 @@ def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
     padded = len(batch.delta_t)
     if dropout:
         batch = batch._replace(left=transformer._left_by_dropout(longest, n, padded))
-    w = neural.flat({name: each.detach().numpy() for name, each in theirs.named_parameters()})
-    still = Adam(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 10)
+    w = neural.flatten({name: each.detach().numpy() for name, each in theirs.named_parameters()})
+    still = AdamWState(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 10)
     scratch = transformer_kernel.new_scratch(longest, padded)
-    compiled(transformer_kernel.transformer_pass)(0, w, batch, still, scratch)
+    compile_kernel(transformer_kernel.transformer_pass)(0, w, batch, still, scratch)
     np.testing.assert_allclose(scratch.recall[:n], p.detach().numpy(), atol=1e-10)
     expected = np.concatenate([each.grad.ravel() for each in theirs.parameters()])
     np.testing.assert_allclose(scratch.w_bar.sum(axis=1), expected, rtol=1e-7, atol=1e-8)
@@ -375,21 +375,21 @@ def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def lstm_trials(session: Session) -> Trials:
+def lstm_trials(session: LearnerSession) -> Trials:
     return trials_of(session, "LSTM")
 
 
-def sequence_recall(weights: lstm.Weights, trials: Trials, row: int) -> float:
+def sequence_recall(weights: lstm.LstmWeights, trials: Trials, row: int) -> float:
     """R of one trial, its history run through the network alone."""
-    network = lstm._network(weights, torch.device("cpu"))
+    network = lstm._build_network(weights, torch.device("cpu"))
     start, end = trials.history_start[row], trials.history_end[row]
-    x = lstm._inputs(trials, weights.mean, weights.deviation)[start:end]
+    x = lstm._compute_inputs(trials, weights.mean, weights.deviation)[start:end]
     n = int(end - start)
     with torch.no_grad():
-        group = lstm._Group(
+        group = lstm._CardGroup(
             x=torch.from_numpy(x),
             previous=torch.arange(n - 1),
-            still=[1] * n,
+            remaining=[1] * n,
             item=torch.tensor([n - 1]),
             delta_t=torch.tensor([float(trials.elapsed_days[row])]),
             position=np.zeros(1, np.int64),
@@ -410,8 +410,8 @@ def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
     inputs = (x, *theirs.parameters())
     packed = torch.nn.utils.rnn.PackedSequence(x, torch.from_numpy(still))
     expected = theirs(packed)[0].data
-    previous = torch.from_numpy(torch_networks.previous_rows(still))
-    found = torch_networks.layer()(x, previous, still.tolist(), *theirs.parameters())
+    previous = torch.from_numpy(torch_networks.find_previous_rows(still))
+    found = torch_networks.lstm_layer()(x, previous, still.tolist(), *theirs.parameters())
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
     for ours, torchs in zip(
         torch.autograd.grad((found * bar).sum(), inputs),
@@ -427,9 +427,9 @@ def test_lstm_reads_every_history_from_its_card(
 ) -> None:
     monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
     context = Context(weights=weights_folder)
-    weights = lstm._start(True, context)
+    weights = lstm._load_start(True, context)
     rows = np.random.default_rng(5).choice(lstm_trials.test_index, 40, replace=False)
-    p = lstm.recall(weights, lstm_trials, rows, context)
+    p = lstm.predict_recall(weights, lstm_trials, rows, context)
     expected = [sequence_recall(weights, lstm_trials, row) for row in rows]
     np.testing.assert_allclose(p, expected, rtol=2e-6)
     assert p.std() > 1e-3
@@ -443,7 +443,7 @@ def test_lstm_inputs_by_hand(lstm_trials: Trials) -> None:
         history_rating=np.array([1, 3, 4]),
     )
     mean, deviation = np.array([-2, 9], np.float32), np.array([5, 2], np.float32)
-    x = lstm._inputs(trials, mean, deviation)
+    x = lstm._compute_inputs(trials, mean, deviation)
     delay = (np.log([1e-5, 0.50001, 3.00001]) + 2) / 5
     duration = (np.log([100, 5_000, 60_000]) - 9) / 2
     np.testing.assert_allclose(x[:, 0], delay, rtol=1e-5)
@@ -454,10 +454,10 @@ def test_lstm_inputs_by_hand(lstm_trials: Trials) -> None:
 def test_lstm_groups_train_as_one(lstm_trials: Trials, weights_folder: Path) -> None:
     """Less memory, same weights."""
     context = Context(weights=weights_folder)
-    start = lstm._start(True, context)
+    start = lstm._load_start(True, context)
     train = lstm_trials.folds[1].train
-    whole = lstm.tune(start, lstm_trials, train, context, 10**6)
-    parts = lstm.tune(start, lstm_trials, train, context, 100)
+    whole = lstm.fine_tune(start, lstm_trials, train, context, 10**6)
+    parts = lstm.fine_tune(start, lstm_trials, train, context, 100)
     moved = 0.0
     for name, tensor in whole.tensors.items():
         np.testing.assert_allclose(parts.tensors[name], tensor, rtol=1e-3, atol=3e-5)
@@ -467,7 +467,7 @@ def test_lstm_groups_train_as_one(lstm_trials: Trials, weights_folder: Path) -> 
 
 def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
     context = Context(weights=weights_folder)
-    published, mended = lstm._start(False, context), lstm._start(True, context)
+    published, mended = lstm._load_start(False, context), lstm._load_start(True, context)
     np.testing.assert_allclose(published.mean, [-2.0, -2.0])
     np.testing.assert_allclose(published.deviation, [5.2, 5.2])
     np.testing.assert_allclose(mended.mean, [-2.0, 8.8])
@@ -482,12 +482,12 @@ def test_lstm_shuffles_as_pandas() -> None:
 
 
 def test_lstm_schedule_and_recency() -> None:
-    assert lstm.learning_rate(0) == pytest.approx(lstm._RATES[0])
-    assert lstm.learning_rate(5) == pytest.approx(lstm._RATES[1])
-    rates = [lstm.learning_rate(k) for k in range(20)]
+    assert lstm.rate_of_pass(0) == pytest.approx(lstm._RATES[0])
+    assert lstm.rate_of_pass(5) == pytest.approx(lstm._RATES[1])
+    rates = [lstm.rate_of_pass(k) for k in range(20)]
     assert np.argmax(rates) == 5
     assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
-    weights = optimisers.recency(101, *lstm._RECENCY)
+    weights = optimisers.compute_recency_weights(101, *lstm._RECENCY)
     assert weights.mean() == pytest.approx(1)
     assert weights[-1] / weights[0] == pytest.approx(7.49)
 
@@ -539,7 +539,7 @@ def padded(trials: Trials, rows: np.ndarray) -> tuple[Any, ...]:
     return tuple(map(torch.from_numpy, (days, grade, last, trials.delta_t[rows])))
 
 
-def torch_mixture(weights: gru_503.Weights) -> TorchMixture:
+def torch_mixture(weights: gru_503.Gru503Weights) -> TorchMixture:
     network = TorchMixture(weights.mean, weights.deviation).double()
     values = torch.from_numpy(weights.values.copy())
     torch.nn.utils.vector_to_parameters(values, network.parameters())
@@ -548,11 +548,11 @@ def torch_mixture(weights: gru_503.Weights) -> TorchMixture:
 
 @pytest.mark.parametrize("left_by_pretraining", [False, True])
 def test_gru_503_equals_torch_before_and_after_training(
-    left_by_pretraining: bool, session: Session, weights_folder: Path
+    left_by_pretraining: bool, session: LearnerSession, weights_folder: Path
 ) -> None:
     """srs-benchmark's `finetune`, with the state of AdamW that comes with the weights or not."""
-    trials = session.trials(resolve("GRU-503")[0].protocol)
-    weights = gru_503.pretrained(Context(weights=weights_folder))
+    trials = session.trials(resolve_configurations("GRU-503")[0].protocol)
+    weights = gru_503.load_pretrained(Context(weights=weights_folder))
     if left_by_pretraining:
         random = np.random.default_rng(3)
         weights = replace(
@@ -563,7 +563,7 @@ def test_gru_503_equals_torch_before_and_after_training(
         )
     network = torch_mixture(weights)
     train, test = trials.folds[-1].train, trials.folds[-1].test
-    before = gru_503.recall(weights, trials, test)
+    before = gru_503.predict_recall(weights, trials, test)
     with torch.no_grad():
         np.testing.assert_allclose(before, network(*padded(trials, test)).numpy(), atol=1e-12)
     optimizer = torch.optim.AdamW(
@@ -607,16 +607,18 @@ def test_gru_503_equals_torch_before_and_after_training(
             (loss + 1.8715615952497154e-05 * ((now - meta) ** 2).sum()).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 167.86289911112)
             optimizer.step()
-    fitted = gru_503._tune(
-        weights, trials, batches, weight_of, Context(), gru_503._fine_tuning(Context())
+    fitted = gru_503._train(
+        weights, trials, batches, weight_of, Context(), gru_503._make_schedule(Context())
     )
-    after = gru_503.recall(fitted, trials, test)
+    after = gru_503.predict_recall(fitted, trials, test)
     with torch.no_grad():
         np.testing.assert_allclose(after, network(*padded(trials, test)).numpy(), atol=1e-9)
     assert np.abs(after - before).max() > 0.01
-    assert optimisers.recency(len(train), *gru_503._RECENCY) == pytest.approx(weight_of[train])
+    assert optimisers.compute_recency_weights(len(train), *gru_503._RECENCY) == pytest.approx(
+        weight_of[train]
+    )
     in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
-    one, two = (gru_503.tuned(weights, trials, train, each) for each in (Context(), in_halves))
+    one, two = (gru_503.fine_tune(weights, trials, train, each) for each in (Context(), in_halves))
     assert not np.array_equal(one.values, two.values)
 
 
@@ -637,12 +639,12 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
     file = tmp_path / "GRU-short-secs_pretrain.pth"
     torch.save({**state, **buffers}, file)
     context = Context(weights=tmp_path)
-    plain = gru_503.pretrained(context)
+    plain = gru_503.load_pretrained(context)
     assert (plain.mean, plain.deviation, plain.adam_mean) == (-2.5, 3.5, None)
     np.testing.assert_array_equal(plain.values[35:42], state["process.0.bias"].numpy())
     optimiser = tmp_path / "GRU-short-secs_opt_pretrain.pth"
     torch.save(optimizer.state_dict(), optimiser)
-    found = gru_503.pretrained(context)
+    found = gru_503.load_pretrained(context)
     assert found.adam_steps == 3
     assert found.adam_mean is not None
     assert found.adam_square is not None
@@ -651,11 +653,11 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
     assert found.adam_square.shape == (503,)
     optimiser.write_bytes(b"nothing")
     with pytest.raises(InputError, match="AdamW"):
-        gru_503.pretrained(context)
+        gru_503.load_pretrained(context)
     torch.save({"state": {}, "param_groups": []}, optimiser)
     optimiser.touch()
     with pytest.raises(InputError, match="AdamW"):
-        gru_503.pretrained(context)
+        gru_503.load_pretrained(context)
 
 
 def test_weight_files_keep_everything(tmp_path: Path) -> None:
@@ -666,7 +668,7 @@ def test_weight_files_keep_everything(tmp_path: Path) -> None:
     tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     made = {"model": "GRU", "seed": "7"}
     write_weights(tmp_path / "GRU.safetensors", tensors, made)
-    found = neural.load_weights(["GRU"], shapes, Context(weights=tmp_path))
+    found = neural.load_network_weights(["GRU"], shapes, Context(weights=tmp_path))
     assert found is not None
     assert list(found) == list(shapes)
     for name, tensor in tensors.items():
@@ -681,32 +683,32 @@ def test_weights_of_upstream_are_read(tmp_path: Path) -> None:
         for number, (name, shape) in enumerate(gru.GRU.shapes.items())
     }
     torch.save(state, tmp_path / "GRU_pretrain.pth")
-    found = neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+    found = neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
     assert found is not None
     np.testing.assert_array_equal(found["fc.bias"], [5.5])
 
 
 def test_weights_by_flags() -> None:
     protocol = Protocol(short=True, secs=True, recency=True)
-    assert neural.weight_names("GRU-P", protocol) == (
+    assert neural.list_weight_names("GRU-P", protocol) == (
         "GRU-P-short-secs",
         "GRU-P-secs",
         "GRU-P-short",
         "GRU-P",
     )
-    assert neural.weight_names("GRU", Protocol()) == ("GRU",)
+    assert neural.list_weight_names("GRU", Protocol()) == ("GRU",)
 
 
 @pytest.mark.parametrize(
     "name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "LSTM-fixed", "GRU-503"]
 )
 def test_missing_weights_are_named(
-    name: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, session: LearnerSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configuration = resolve(name)[0]
+    configuration = resolve_configurations(name)[0]
     with pytest.raises(InputError, match=rf"holds no weights for {name}: no "):
         session.run(configuration, Context(weights=tmp_path))
-    monkeypatch.setattr(neural, "SHIPPED", tmp_path)
+    monkeypatch.setattr(neural, "SHIPPED_WEIGHTS", tmp_path)
     with pytest.raises(
         InputError, match=rf"^Pretrained weights for {name} are not installed; give --weights DIR"
     ):
@@ -715,9 +717,9 @@ def test_missing_weights_are_named(
 
 @pytest.mark.parametrize("name", ["RNN", "LSTM-489"])
 def test_networks_without_published_weights_start_at_random(
-    name: str, session: Session, tmp_path: Path
+    name: str, session: LearnerSession, tmp_path: Path
 ) -> None:
-    configuration = resolve(name)[0]
+    configuration = resolve_configurations(name)[0]
     p = [session.run(configuration, Context(weights=tmp_path, user=user)).p for user in (1, 1, 2)]
     np.testing.assert_array_equal(p[0], p[1])
     assert not np.array_equal(p[0], p[2])
@@ -788,7 +790,7 @@ def test_unusable_weights_are_refused(
 
             torch.save(load_file(written), file)
     with pytest.raises(InputError, match=message) as refused:
-        neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+        neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
     assert file.name in str(refused.value)
 
 
@@ -804,19 +806,19 @@ def test_weights_in_half_of_their_bits_are_refused(tmp_path: Path) -> None:
         file.parent.mkdir()
         save(state, file)
         with pytest.raises(InputError, match=file.name):
-            neural.load_weights(["GRU"], gru.GRU.shapes, Context(weights=file.parent))
+            neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=file.parent))
 
 
 def test_own_weights_are_read_once_and_read_only(tmp_path: Path) -> None:
     file = tmp_path / "Mine.safetensors"
-    neural.save_pretrained(file, "Mine", neural.Origin("1-100"), {"w": np.ones(3)})
-    pretrained = neural.Pretrained(file, "Mine", "1-100")
-    found = pretrained.arrays()
+    neural.save_pretrained(file, "Mine", neural.WeightsOrigin("1-100"), {"w": np.ones(3)})
+    pretrained = neural.PretrainedFile(file, "Mine", "1-100")
+    found = pretrained.read_arrays()
     assert not found["w"].flags.writeable
-    assert pretrained.arrays() is found
+    assert pretrained.read_arrays() is found
     file.unlink()
-    neural.save_pretrained(file, "Mine", neural.Origin("1-100"), {"w": np.zeros(3)})
-    assert not pretrained.arrays()["w"].any(), "another file under the same name"
+    neural.save_pretrained(file, "Mine", neural.WeightsOrigin("1-100"), {"w": np.zeros(3)})
+    assert not pretrained.read_arrays()["w"].any(), "another file under the same name"
 
 
 @pytest.mark.parametrize(
@@ -836,7 +838,7 @@ def test_part_of_an_optimisers_state_is_refused(
     file = tmp_path / "GRU-503.safetensors"
     write_weights(file, {**tensors, **inputs, **state}, {})
     with pytest.raises(InputError, match=r"GRU-503.safetensors does not hold the state of AdamW"):
-        gru_503.pretrained(Context(weights=tmp_path))
+        gru_503.load_pretrained(Context(weights=tmp_path))
 
 
 # All of them
@@ -848,8 +850,8 @@ def test_parameter_counts() -> None:
         **{network.name: network.shapes for network in SMALL_NETWORKS},
         "NN-17": nn17.SHAPES,
         "GRU-503": gru_503.SHAPES,
-        "Transformer": transformer._shapes(),
-        "LSTM": lstm._shapes(),
+        "Transformer": transformer._tensor_shapes(),
+        "LSTM": lstm._tensor_shapes(),
     }
     for name, shapes in counts.items():
         size = sum(int(np.prod(shape)) for shape in shapes.values())
@@ -863,8 +865,8 @@ NEURAL.append("GRU-503")
 
 
 @pytest.mark.parametrize("name", NEURAL)
-def test_cancelling_and_progress(name: str, session: Session, weights_folder: Path) -> None:
-    configuration = resolve(name)[0]
+def test_cancelling_and_progress(name: str, session: LearnerSession, weights_folder: Path) -> None:
+    configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
     fit = configuration.model.fit
     assert fit is not None
@@ -887,20 +889,22 @@ def test_cancelling_and_progress(name: str, session: Session, weights_folder: Pa
 def test_figures_do_not_depend_on_what_ran_before(
     name: str, log: ReviewLog, weights_folder: Path
 ) -> None:
-    configuration = resolve(name)[0]
+    configuration = resolve_configurations(name)[0]
     context = Context(weights=weights_folder, user=4)
-    first = Session(log).run(configuration, context)
+    first = LearnerSession(log).run(configuration, context)
     torch.rand(17)
-    session = Session(log)
-    session.run(resolve("Transformer")[0], context)
+    session = LearnerSession(log)
+    session.run(resolve_configurations("Transformer")[0], context)
     again = session.run(configuration, context)
     np.testing.assert_array_equal(first.p, again.p)
     assert not first.notes
-    untrained = session.run(resolve(name, fit="default")[0], context)
+    untrained = session.run(resolve_configurations(name, fit="default")[0], context)
     assert not np.array_equal(untrained.p, first.p)
 
 
-def test_own_random_streams_leave_torch_alone(session: Session, weights_folder: Path) -> None:
+def test_own_random_streams_leave_torch_alone(
+    session: LearnerSession, weights_folder: Path
+) -> None:
     torch.manual_seed(3)
     expected = torch.rand(3)
     torch.manual_seed(3)
@@ -913,8 +917,8 @@ def test_own_random_streams_leave_torch_alone(session: Session, weights_folder: 
 
 
 @pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "GRU-503"])
-def test_histories_all_too_long(name: str, session: Session, weights_folder: Path) -> None:
-    configuration = resolve(name)[0]
+def test_histories_all_too_long(name: str, session: LearnerSession, weights_folder: Path) -> None:
+    configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
     trials = replace(trials, protocol=replace(trials.protocol, max_seq_len=0))
     fit, predict = configuration.model.fit, configuration.model.predict
@@ -928,11 +932,15 @@ def test_histories_all_too_long(name: str, session: Session, weights_folder: Pat
 
 
 @pytest.mark.parametrize("device", ["cuda", "nonsense"])
-def test_unusable_devices_are_refused(device: str, session: Session, weights_folder: Path) -> None:
+def test_unusable_devices_are_refused(
+    device: str, session: LearnerSession, weights_folder: Path
+) -> None:
     if device == "cuda" and torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
     with pytest.raises(InputError, match=f"The device '{device}' cannot be used"):
-        session.run(resolve("LSTM")[0], Context(weights=weights_folder, device=device))
+        session.run(
+            resolve_configurations("LSTM")[0], Context(weights=weights_folder, device=device)
+        )
 
 
 @pytest.mark.parametrize(
@@ -947,12 +955,12 @@ def test_a_full_device_is_one_sentence(error: Exception) -> None:
     sentence = "^The device 'cpu:0' has not enough memory for this learner; [^\n]*\\.$"
     with (
         pytest.raises(InputError, match=sentence),
-        torch_networks.on_device(Context(device="cpu:0")),
+        torch_networks.use_device(Context(device="cpu:0")),
     ):
         raise error
     with (
         pytest.raises(RuntimeError, match="another"),
-        torch_networks.on_device(Context(device="cpu:0")),
+        torch_networks.use_device(Context(device="cpu:0")),
     ):
         raise RuntimeError("another")
 
@@ -960,11 +968,12 @@ def test_a_full_device_is_one_sentence(error: Exception) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch sees")
 @pytest.mark.parametrize("name", ["LSTM", "LSTM-dry-run"])
 def test_a_gpu_gives_the_same_figures_and_keeps_nothing(
-    name: str, session: Session, weights_folder: Path
+    name: str, session: LearnerSession, weights_folder: Path
 ) -> None:
     context = Context(weights=weights_folder, device="cuda")
     there, here = (
-        session.run(resolve(name)[0], each) for each in (context, replace(context, device="cpu"))
+        session.run(resolve_configurations(name)[0], each)
+        for each in (context, replace(context, device="cpu"))
     )
     assert there.metrics.log_loss == pytest.approx(here.metrics.log_loss, abs=1e-3)
     if name == "LSTM-dry-run":
@@ -979,12 +988,12 @@ def test_golden(name: str) -> None:
     lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()
     expected = {line["user"]: line for line in map(json.loads, lines)}
     dataset = open_dataset(golden / "dataset")
-    configuration = resolve(name)[0]
+    configuration = resolve_configurations(name)[0]
     assert configuration.name == name
     # NN-17 has batches of first reviews alone only where there are many cards.
     for user in (*SMALL_USERS, 101, 106) if name == "NN-17" else SMALL_USERS:
         context = Context(weights=golden / "weights", user=user)
-        result = Session(dataset.load(user)).run(configuration, context)
+        result = LearnerSession(dataset.load(user)).run(configuration, context)
         assert result.size == expected[user]["size"]
         theirs = expected[user]["metrics"]["LogLoss"]
         assert result.metrics.log_loss == pytest.approx(theirs, abs=GOLDEN[name]), user
@@ -993,9 +1002,10 @@ def test_golden(name: str) -> None:
 @pytest.mark.slow
 def test_right_normalisation_is_better_on_a_plain_user() -> None:
     golden = shared_or_skip("golden")
-    session = Session(open_dataset(golden / "dataset").load(102))
+    session = LearnerSession(open_dataset(golden / "dataset").load(102))
     context = Context(weights=golden / "weights", user=102)
     published, mended = (
-        session.run(resolve(name)[0], context).metrics.log_loss for name in ("LSTM", "LSTM-fixed")
+        session.run(resolve_configurations(name)[0], context).metrics.log_loss
+        for name in ("LSTM", "LSTM-fixed")
     )
     assert mended < published - 0.005

@@ -14,14 +14,19 @@ import torch
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, all_models, anki_sm2, sm2
-from srs_eval.models.configurations import resolve
-from srs_eval.training.compile import packed
-from srs_eval.training.recurrent import RecurrentModel, _kernel_of, _new_descent, _scratch
-from srs_eval.training.trie import history_trie, trie_batches
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.training.compile import pack
+from srs_eval.training.recurrent import (
+    RecurrentModel,
+    _kernel_of_model,
+    _make_scratch,
+    _new_adam_state,
+)
+from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_dataset, golden_lines
-from tests.training.derived import gradient_of
+from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
@@ -85,7 +90,7 @@ class Case:
 CASES = {
     "SM2-trainable": Case(
         sm2,
-        sm2.recurrent(LEAST),
+        sm2.make_recurrent(LEAST),
         sm2_first,
         sm2_step,
         (50, 50, 10, 1, 9, 0.5),
@@ -140,7 +145,7 @@ def test_steps_and_their_gradients_are_torchs(name: str, kind: str) -> None:
         loss = sum((each * torch.tensor(b)).sum() for each, b in zip(expected, bar, strict=True))
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         w_bar = np.zeros((len(full), n))
-        found = gradient_of(step, ("state",), "w")(old, t, rating, full, tuple(bar), w_bar)
+        found = derive_gradient(step, ("state",), "w")(old, t, rating, full, tuple(bar), w_bar)
         for ours, theirs in zip(found, gradients, strict=False):
             expected_bar = np.zeros(n) if theirs is None else theirs.numpy()
             np.testing.assert_allclose(ours, expected_bar, rtol=1e-9, atol=1e-12)
@@ -179,7 +184,7 @@ def torch_loss(case: Case, trials: Trials, rows: np.ndarray, w: Tensor) -> Tenso
 
 
 def trials_of(seed: int, reviews: int, protocol: Protocol | None = None) -> Trials:
-    return Session(simulate_learner(seed, reviews).log()).trials(protocol or Protocol())
+    return LearnerSession(simulate_learner(seed, reviews).log()).trials(protocol or Protocol())
 
 
 @both
@@ -193,14 +198,14 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     expected = torch_loss(case, trials, rows, leaf)
     expected.backward()
 
-    batch = trie_batches(history_trie(trials), trials, [rows])
-    idle = _new_descent(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
-    scratch = _scratch(case.recurrent, (batch,))
-    tables = packed(batch), packed(idle), packed(scratch)
+    batch = cut_batches(history_trie(trials), trials, [rows])
+    idle = _new_adam_state(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
+    scratch = _make_scratch(case.recurrent, (batch,))
+    tables = pack(batch), pack(idle), pack(scratch)
     full = np.array([*w, *case.recurrent.constants])
     one = np.zeros(1, np.int64)
-    loss = _kernel_of(case.recurrent)(one, -1, full, *tables)
-    _kernel_of(case.recurrent)(one, 0, full, *tables)
+    loss = _kernel_of_model(case.recurrent)(one, -1, full, *tables)
+    _kernel_of_model(case.recurrent)(one, 0, full, *tables)
     assert loss == pytest.approx(expected.item(), rel=1e-12)
     assert leaf.grad is not None
     gradient = scratch.w_bar.sum(axis=1)
@@ -258,10 +263,10 @@ def test_hostile_data(name: str, data: str, secs: bool) -> None:
 
     cards = HOSTILE[data](np.random.default_rng(0))
     protocol = Protocol(rows="anki", secs=secs)
-    (configuration,) = resolve(name, protocol)
+    (configuration,) = resolve_configurations(name, protocol)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = Session(make_log(cards)).run(configuration)  # type: ignore[arg-type]
+        result = LearnerSession(make_log(cards)).run(configuration)  # type: ignore[arg-type]
     assert np.isfinite(result.metrics.log_loss)
     assert np.isfinite(result.p).all()
     assert result.parameters is not None
@@ -269,15 +274,15 @@ def test_hostile_data(name: str, data: str, secs: bool) -> None:
 
 
 @pytest.fixture(scope="module")
-def golden_sessions() -> dict[int, Session]:
+def golden_sessions() -> dict[int, LearnerSession]:
     dataset = golden_dataset()
-    return {user: Session(dataset.load(user)) for user in dataset.users}
+    return {user: LearnerSession(dataset.load(user)) for user in dataset.users}
 
 
 @both
-def test_figures_are_goldens(name: str, golden_sessions: dict[int, Session]) -> None:
+def test_figures_are_goldens(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     differences = []
     for user, session in golden_sessions.items():
         if user not in expected:
@@ -298,8 +303,14 @@ def test_figures_are_goldens(name: str, golden_sessions: dict[int, Session]) -> 
 
 
 def test_names() -> None:
-    assert resolve("Anki")[0].name == resolve("anki-sm-2-trainable")[0].name == "Anki"
-    assert resolve("Anki")[0].parameters == 7
-    assert resolve("Anki-SM-2")[0].name == "Anki-dry-run"
-    assert resolve("SM2-trainable")[0].parameters == 6
-    assert {"Anki", "Anki-dry-run", "SM2-trainable"} <= {each.name for each in resolve("sm2")}
+    assert (
+        resolve_configurations("Anki")[0].name
+        == resolve_configurations("anki-sm-2-trainable")[0].name
+        == "Anki"
+    )
+    assert resolve_configurations("Anki")[0].parameters == 7
+    assert resolve_configurations("Anki-SM-2")[0].name == "Anki-dry-run"
+    assert resolve_configurations("SM2-trainable")[0].parameters == 6
+    assert {"Anki", "Anki-dry-run", "SM2-trainable"} <= {
+        each.name for each in resolve_configurations("sm2")
+    }

@@ -20,9 +20,9 @@ from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportSummary, ReviewLog, Rows
-from srs_eval.data.trials import Trials, prepare_trials, rmse_bin_ids
+from srs_eval.data.trials import Trials, compute_rmse_bin_ids, prepare_trials
 from srs_eval.models import Context, Model, all_models, anki_sm2, baseline, ebisu, sm2
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.trie import card_steps
 from tests.helpers.golden import (
     TOO_FEW_REVIEWS,
@@ -59,7 +59,7 @@ def predictions(model: Model, trials: Trials, context: Context = CONTEXT) -> Flo
 
 
 def configuration_of(name: str) -> Configuration:
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     assert configuration.name == name
     return configuration
 
@@ -119,7 +119,7 @@ def test_equal_to_golden(name: str) -> None:
         assert len(p) == line["size"], user
         assert_allclose(metrics.log_loss(y, p), figures["LogLoss"], rtol=0, atol=2e-6)
         assert_allclose(np.sqrt(np.mean((y - p) ** 2)), figures["RMSE"], rtol=0, atol=1e-6)
-        bins = rmse_bin_ids(
+        bins = compute_rmse_bin_ids(
             trials.bin_delta_t[evaluated], trials.bin_i[evaluated], trials.bin_lapses[evaluated]
         )
         assert_allclose(metrics.rmse_bins(y, p, bins), figures["RMSE(bins)"], rtol=0, atol=1e-6)
@@ -171,7 +171,7 @@ def test_steps_are_all_cards_first_review_then_all_second_ones() -> None:
 def test_sm2_by_hand() -> None:
     def intervals(*ratings: int) -> list[float]:
         trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
-        return sm2._sm2_intervals(trials)[: len(ratings)].tolist()
+        return sm2._compute_sm2_intervals(trials)[: len(ratings)].tolist()
 
     # EF 2.5; Again makes it 2.18: 6 * 2.18 = 13.08, 13 * 2.18 = 28.34.
     assert intervals(3, 3, 3, 1, 3, 3, 3, 4) == [1, 6, 15, 1, 1, 6, 13, 28]
@@ -190,7 +190,7 @@ def test_sm2_by_hand() -> None:
 def test_memrise_by_hand() -> None:
     def intervals(*ratings: int) -> list[float]:
         trials = one_card([(1, rating) for rating in (*ratings, *[3] * 8)])
-        return sm2._memrise_intervals(trials)[: len(ratings)].tolist()
+        return sm2._compute_memrise_intervals(trials)[: len(ratings)].tolist()
 
     assert intervals(3, 3, 3, 1, 2, 4, 3) == [1, 6, 12, 1, 6, 12, 48]
     assert intervals(1, 3, 1, 1, 3, 3) == [1, 6, 1, 1, 6, 12]
@@ -218,12 +218,14 @@ def test_anki_by_hand() -> None:
     ]
     expected = [1, 3.25, 10.3125, 12, 13.8, 0.99, 1.188, 2.15, 2.645]
     trials = one_card(history)
-    assert_allclose(anki_sm2._anki_intervals(trials, anki_sm2.DEFAULTS)[:9], expected, rtol=1e-12)
+    assert_allclose(
+        anki_sm2._compute_intervals(trials, anki_sm2.DEFAULTS)[:9], expected, rtol=1e-12
+    )
     easy = one_card([(0, 4), *[(1, 3)] * 9])
-    assert anki_sm2._anki_intervals(easy, anki_sm2.DEFAULTS)[0] == 4
+    assert anki_sm2._compute_intervals(easy, anki_sm2.DEFAULTS)[0] == 4
     # A new interval of 0.5 and a multiplier of 0.9 apply to failures and successes alone.
     w = [1, 4, 2.5, 1.3, 1.2, 0.5, 0.9]
-    intervals = anki_sm2._anki_intervals(trials, w)
+    intervals = anki_sm2._compute_intervals(trials, w)
     assert_allclose(intervals[1], 3.25 * 0.9, rtol=1e-12)
     assert_allclose(intervals[5], intervals[4] * 0.5, rtol=1e-12)
 
@@ -252,7 +254,7 @@ def test_average_of_nothing_is_a_reason() -> None:
     trials = one_card([(1, 3)] * 12)
     no_past = tuple(replace(fold, train=fold.train[:0]) for fold in trials.folds)
     with pytest.raises(NotEnoughData, match="no reviews to average"):
-        baseline._average(replace(trials, folds=no_past), CONTEXT)
+        baseline._predict_average(replace(trials, folds=no_past), CONTEXT)
 
 
 def test_rmse_bins_exploit_by_hand() -> None:
@@ -370,7 +372,7 @@ def test_target_moves_the_curve(name: str) -> None:
 
 
 def test_names() -> None:
-    assert resolve("anki-sm-2")[0].name == "Anki-dry-run"
+    assert resolve_configurations("anki-sm-2")[0].name == "Anki-dry-run"
     assert all(configuration_of(name).parameters == 0 for name in GOLDEN)
     groups = {name: all_models()[name].family for name in UNTRAINED}
     assert groups["Memrise"] == "sm2"

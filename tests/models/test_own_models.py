@@ -27,10 +27,10 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
-from srs_eval.engine.session import Result, Session
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import main_here, program, read_results
+from tests.cli.program import read_results, run_in_process, run_program
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
@@ -103,7 +103,7 @@ def loaded(write: Write) -> Iterator[Callable[..., Configuration]]:
 
     def load(*parts: str, **named: str) -> Configuration:
         models.load_model_file(write(*parts, **named))
-        return resolve("SLIP")[0]
+        return resolve_configurations("SLIP")[0]
 
     yield load
     models.all_models().pop("SLIP", None)
@@ -151,11 +151,11 @@ WRITES = {
     "the training rows": ("train[:] = 0", ""),
     "the weights": ("weights *= 2.0", ""),
     "the rows to predict": ("", "index[:] = index[::-1].copy()"),
-    "features": ("x = trials.derived(hlr._features); x += 1.0", ""),
+    "features": ("x = trials.derived(hlr._compute_features); x += 1.0", ""),
     "the trie": ("history_trie(trials).delta_t[:] = 3.0", ""),
     "through torch": ("import torch; torch.from_numpy(trials.delta_t).add_(1.0)", ""),
     "derived, through torch": (
-        "import torch; torch.from_numpy(trials.derived(hlr._features)).add_(1.0)",
+        "import torch; torch.from_numpy(trials.derived(hlr._compute_features)).add_(1.0)",
         "",
     ),
 }
@@ -169,7 +169,9 @@ def test_what_a_model_writes_changes_no_other(
     """In one process; neither later figures nor the cache have anything of it."""
     undisturbed = results(log, OTHERS, jobs=0, use_cache=False)
     slip = loaded(fit or "pass", predict or "pass")
-    found = outcomes(evaluate(log, [slip, *resolve(OTHERS)], jobs=0, first={"SLIP"}))
+    found = outcomes(
+        evaluate(log, [slip, *resolve_configurations(OTHERS)], jobs=0, prioritized={"SLIP"})
+    )
     failed = found.pop("SLIP")
     if "torch" not in fit:  # which does not ask whether it may; `models check` does
         assert isinstance(failed, Failed)
@@ -190,11 +192,11 @@ def test_the_session_goes_on_as_before(
 ) -> None:
     """What is derived was there already, as in a worker after some models."""
     slip = loaded(fit or "pass", predict or "pass")
-    session = Session(log)
-    before = {each.name: session.run(each) for each in resolve(OTHERS)}
+    session = LearnerSession(log)
+    before = {each.name: session.run(each) for each in resolve_configurations(OTHERS)}
     with nullcontext() if "torch" in fit else pytest.raises(Exception, match=r"read-only"):
         session.run(slip)
-    for each in resolve(OTHERS):
+    for each in resolve_configurations(OTHERS):
         np.testing.assert_array_equal(session.run(each).p, before[each.name].p)
 
 
@@ -202,8 +204,8 @@ def test_lists_that_models_share_cannot_be_changed(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     slip = loaded("card_steps(trials).pop()")
-    session = Session(log)
-    (sm2,) = resolve("SM2")
+    session = LearnerSession(log)
+    (sm2,) = resolve_configurations("SM2")
     before = session.run(sm2)
     with pytest.raises(AttributeError):
         session.run(slip)
@@ -214,7 +216,7 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
     """The slip of a person who adds one to all intervals, as `run` tells it."""
     file = write("t = trials.delta_t\nt += 1")
     common = ("run", collection, "--models", f"SLIP,{OTHERS}", "--jobs", "1", "--json", "-")
-    done = main_here(*common, "--model-file", file)
+    done = run_in_process(*common, "--model-file", file)
     assert done.returncode == 1
     document = json.loads(done.stdout)
     (failed,) = document["failed"]
@@ -224,7 +226,7 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
     )
     without = ("run", collection, "--models", OTHERS, "--jobs", "0", "--json", "-")
     for more in ((), ("--no-cache",)):
-        again = json.loads(main_here(*without, *more).stdout)
+        again = json.loads(run_in_process(*without, *more).stdout)
         figures = [
             [{**each, "seconds": 0, "cached": False} for each in one["results"]]
             for one in (document, again)
@@ -236,11 +238,13 @@ def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None
     file = write("t = trials.delta_t\nt += 1")
     run = ("batch", "--dataset", dataset)
     with_slip = tmp_path / "with"
-    done = main_here(*run, "--models", f"SLIP,{OTHERS}", "--model-file", file, "--out", with_slip)
+    done = run_in_process(
+        *run, "--models", f"SLIP,{OTHERS}", "--model-file", file, "--out", with_slip
+    )
     assert done.returncode == 1
     alone = tmp_path / "alone"
-    assert main_here(*run, "--models", OTHERS, "--out", alone).returncode == 0
-    for name in (each.name for each in resolve(OTHERS)):
+    assert run_in_process(*run, "--models", OTHERS, "--out", alone).returncode == 0
+    for name in (each.name for each in resolve_configurations(OTHERS)):
         assert read_results(with_slip, name) == read_results(alone, name)
     failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
     assert [json.loads(line)["user"] for line in failed] == [1, 2]
@@ -251,16 +255,16 @@ def test_what_a_model_returns_is_its_own(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     """Arrays that it keeps and changes later: predictions, parameters, those of an online model."""
-    (usual,) = resolve("FSRS-6-dry-run")
-    groups = np.arange(len(Session(log).trials(usual.protocol))) % 2
+    (usual,) = resolve_configurations("FSRS-6-dry-run")
+    groups = np.arange(len(LearnerSession(log).trials(usual.protocol))) % 2
     slip = loaded(
         "kept[:] = 0.5 + 0.4 * train[0]\nreturn kept",
         "p[:] = w[0]\nreturn p[: len(index)]",
         above="kept, p = np.zeros(1), np.zeros(10_000)",
     )
-    trials = replace(Session(log).trials(slip.protocol), partition=groups)
-    session = Session(log)
-    session._trials[session.preparation(slip.protocol)] = trials
+    trials = replace(LearnerSession(log).trials(slip.protocol), partition=groups)
+    session = LearnerSession(log)
+    session._trials[session.preparation_key(slip.protocol)] = trials
     result = session.run(slip)
     assert result.parameters == {0: [0.5], 1: [0.9]}
     np.testing.assert_array_equal(result.p, np.where(result.tests.partition == 0, 0.5, 0.9))
@@ -281,7 +285,7 @@ def test_parameters_must_be_finite(
     kind: str, value: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     slip = loaded(f"return {kind.format(value)}")
-    found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=0))
+    found = outcomes(evaluate(log, [slip, *resolve_configurations("AVG")], jobs=0))
     assert isinstance(found["AVG"], Finished)
     assert found["SLIP"].reason == (
         "ArithmeticError: SLIP was fitted to parameters that are no finite numbers"
@@ -292,8 +296,8 @@ def test_a_report_knows_a_model_by_what_its_batch_has_said(
     write: Write, dataset: Path, tmp_path: Path
 ) -> None:
     run = ("batch", "--dataset", dataset, "--out", tmp_path / "r", "--model-file", write())
-    assert main_here(*run, "--models", "SLIP", "--recency").returncode == 0
-    done = main_here("report", tmp_path / "r", "--json", "-")
+    assert run_in_process(*run, "--models", "SLIP", "--recency").returncode == 0
+    done = run_in_process("report", tmp_path / "r", "--json", "-")
     assert done.returncode == 0, done.stderr
     for table in json.loads(done.stdout)["tables"].values():
         for row in (each for each in table["rows"] if each.get("file") == "SLIP-recency.jsonl"):
@@ -310,7 +314,7 @@ def test_a_batch_survives_parameters_that_are_not_finite(
     out = tmp_path / "out"
     run = ("batch", "--dataset", dataset, "--out", out, "--model-file", file)
     for _ in range(2):  # the second run tries again
-        done = main_here(*run, "--models", "SLIP,AVG")
+        done = run_in_process(*run, "--models", "SLIP,AVG")
         assert done.returncode == 1
         assert "Traceback" not in done.stderr
         assert set(read_results(out, "SLIP")) == {2}
@@ -322,7 +326,7 @@ def test_a_batch_survives_parameters_that_are_not_finite(
 def test_json_survives_parameters_that_are_not_finite(write: Write, collection: Path) -> None:
     file = write("return [0.9, float('inf')]")
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
-    done = main_here(*run, "--json", "-")
+    done = run_in_process(*run, "--json", "-")
     assert done.returncode == 1
     document = json.loads(done.stdout)
     assert [each["configuration"] for each in document["results"]] == ["AVG"]
@@ -338,8 +342,8 @@ def test_a_file_imports_what_lies_beside_it(
 ) -> None:
     """Also while it runs, and in a worker."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(models, "_own_folders", [])
-    runs = program if jobs == "0" else main_here  # a worker is a new process anyway
+    monkeypatch.setattr(models, "_model_folders", [])
+    runs = run_program if jobs == "0" else run_in_process  # a worker is a new process anyway
     file = write("from parts.fitted import more\nassert more == 2", above="import helper_of_slip")
     (file.parent / "helper_of_slip.py").write_text("x = 1\n")
     (file.parent / "parts").mkdir()
@@ -361,7 +365,7 @@ def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: Re
     for each in (file, copy):
         models.load_model_file(each)
         try:
-            found.append(results(log, resolve("SLIP"), jobs=0)["SLIP"].p[0])
+            found.append(results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"].p[0])
         finally:
             del models.all_models()["SLIP"]
     assert found == [0.9, 0.7]
@@ -402,7 +406,7 @@ def test_a_changed_file_below_the_folder_has_new_figures(
 ) -> None:
     """Also in the same process, and the earlier ones are found again."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(models, "_own_folders", [])
+    monkeypatch.setattr(models, "_model_folders", [])
     file = in_a_folder(write, "0.8", "return np.full(len(index), W)", above)
     found = []
     for content in ("0.8", "0.7", "0.8"):
@@ -410,7 +414,7 @@ def test_a_changed_file_below_the_folder_has_new_figures(
         (file.parent / changed).write_text(written)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         models.load_model_file(file)
-        result = results(log, resolve("SLIP"), jobs=0)["SLIP"]
+        result = results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"]
         found.append((result.p[0], result.cached))
     del models.all_models()["SLIP"]
     for name in ("data", "data.more", "data.more.of_slip"):
@@ -421,13 +425,13 @@ def test_a_changed_file_below_the_folder_has_new_figures(
 def test_a_model_in_a_large_folder_keeps_no_figures(
     write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model_folder, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(model_folder, "MAX_ENTRIES", 3)
     file = in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
     run = ("run", collection, "--models", "SLIP,HLR", "--model-file", file, "--jobs", 0, "--json")
     said = []
     for content in ("0.8", "0.7"):
         (file.parent / "data" / "w.json").write_text(content)
-        done = main_here(*run)
+        done = run_in_process(*run)
         found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
         said.append((found["SLIP"]["metrics"]["LogLoss"], found["SLIP"]["cached"]))
         assert done.stderr.count('Results of "slip.py" are not kept') == 1
@@ -445,16 +449,16 @@ def test_a_batch_goes_on_with_its_results_beside_the_model(
     monkeypatch.chdir(file.parent)
     common = ("--dataset", dataset, "--models", "SLIP,AVG", "--model-file", "slip.py")
     batch = ("batch", *common, "--out", out, "--file", "--plot", "--users")
-    assert main_here(*batch, "1").returncode == 0
+    assert run_in_process(*batch, "1").returncode == 0
     if out != ".":  # reports lie in no folder that they read
         report = ("report", out, "--html", "report.html", "--csv", "tables")
-        assert main_here(*report).returncode == 0
+        assert run_in_process(*report).returncode == 0
     (file.parent / "batch.log").write_text("what a shell has noted")
-    done = main_here(*batch, "1-2")
+    done = run_in_process(*batch, "1-2")
     assert done.returncode == 0, done.stderr
     assert set(read_results(Path(out), "SLIP")) == {1, 2}
     (file.parent / "data" / "w.json").write_text("0.7")
-    refused = main_here(*batch, "1-2")
+    refused = run_in_process(*batch, "1-2")
     assert refused.returncode == 2
     assert "SLIP had model file " in refused.stderr
 
@@ -465,7 +469,7 @@ def test_a_growing_log_beside_a_model_does_not_stop_a_run(write: Write, collecti
     file = in_a_folder(write, "0.8", notes, READS)
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", 2, "--json")
     for _ in range(2):
-        done = main_here(*run)
+        done = run_in_process(*run)
         assert done.returncode == 0, done.stderr
         assert not json.loads(done.stdout)["failed"]
 
@@ -486,7 +490,7 @@ def test_two_files_with_equally_named_helpers_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(models, "_own_folders", [])
+    monkeypatch.setattr(models, "_model_folders", [])
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         text = MODEL.format(fit="pass", predict="pass", above="import helper_of_two")
@@ -531,7 +535,7 @@ def test_outputs_of_a_run_stay_where_a_person_has_named_them(
     here.mkdir()
     monkeypatch.chdir(here)
     common = ("--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
-    done = main_here("run", collection, *common, "--json", "run.json", "--csv", "run.csv")
+    done = run_in_process("run", collection, *common, "--json", "run.json", "--csv", "run.csv")
     assert done.returncode == 0, done.stderr
     assert {path.name for path in here.iterdir()} == {"run.json", "run.csv"}
     assert Path.cwd() == here
@@ -548,7 +552,7 @@ def test_a_report_stays_where_a_person_has_named_it(
     monkeypatch.chdir(here)
     common = (small, "--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
     forms = ("--html", "a.html", "--md", "a.md", "--csv", "tables", "--json", "a")
-    done = main_here("export", *common, *forms)
+    done = run_in_process("export", *common, *forms)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in here.iterdir()} == {"a.html", "a.md", "tables", "a"}
 
@@ -560,7 +564,7 @@ def test_results_of_a_batch_stay_where_a_person_has_named_them(
     here.mkdir()
     monkeypatch.chdir(here)
     batch = ("batch", "--dataset", dataset, "--models", "SLIP,AVG", "--model-file")
-    assert main_here(*batch, write(fit=ELSEWHERE, above=ELSEWHERE)).returncode == 0
+    assert run_in_process(*batch, write(fit=ELSEWHERE, above=ELSEWHERE)).returncode == 0
     assert set(read_results(here / "results", "SLIP")) == {1, 2}
 
 
@@ -568,10 +572,10 @@ def test_settings_of_a_model_file_change_no_other_model(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     pytest.importorskip("torch")
-    configurations = resolve("LSTM,FSRS-6,HLR")
-    alone = [Session(log).run(each).p for each in configurations]
+    configurations = resolve_configurations("LSTM,FSRS-6,HLR")
+    alone = [LearnerSession(log).run(each).p for each in configurations]
     slip = loaded(above=IN_DOUBLE + ELSEWHERE, fit="assert torch.empty(1).dtype == torch.float64")
-    session = Session(log)
+    session = LearnerSession(log)
     for each, before in zip(configurations, alone, strict=True):
         session.run(slip)
         assert (session.run(each).p == before).all(), each.name
@@ -583,7 +587,7 @@ def test_a_model_draws_on_where_its_file_has_begun(
     """Random numbers of others are not its own."""
     slip = loaded(above="np.random.seed(5)", predict="return np.random.random(len(index))")
     np.random.seed(1)  # noqa: NPY002
-    drawn = [Session(log).run(slip).p for _ in range(2)]
+    drawn = [LearnerSession(log).run(slip).p for _ in range(2)]
     stream = np.random.RandomState(5)
     assert (np.concatenate(drawn) == stream.random_sample(2 * len(drawn[0]))).all()
 
@@ -652,7 +656,9 @@ def test_whatever_a_model_raises_is_its_failure(
 ) -> None:
     code, words = RAISES[kind]
     slip = loaded(code, above=WICKED)
-    found = outcomes(evaluate(log, [slip, *resolve("AVG")], jobs=jobs, first={"SLIP"}))
+    found = outcomes(
+        evaluate(log, [slip, *resolve_configurations("AVG")], jobs=jobs, prioritized={"SLIP"})
+    )
     assert isinstance(found["AVG"], Finished)
     failed = found["SLIP"]
     assert isinstance(failed, Failed)
@@ -678,7 +684,7 @@ def test_whatever_a_model_lacks_is_one_line(
     assert isinstance(skipped, Skipped)
     assert words in skipped.reason
     assert len(skipped.reason) <= 500
-    assert skipped.lacked == ""
+    assert skipped.missing_module == ""
 
 
 @pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "raise AttributeError('read-only')"])
@@ -686,7 +692,9 @@ def test_failures_in_a_worker(
     code: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     """A worker is not interrupted from the keyboard; and not all that is read-only is an array."""
-    found = outcomes(evaluate(log, [loaded(code), *resolve("AVG")], jobs=1, first={"SLIP"}))
+    found = outcomes(
+        evaluate(log, [loaded(code), *resolve_configurations("AVG")], jobs=1, prioritized={"SLIP"})
+    )
     assert isinstance(found["AVG"], Finished)
     assert isinstance(found["SLIP"], Failed)
     assert code.removeprefix("raise ").partition("(")[0] in found["SLIP"].reason
@@ -695,7 +703,7 @@ def test_failures_in_a_worker(
 
 def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog) -> None:
     slip = loaded("raise NotEnoughData('too\\nfew ' * 10_000_000)")
-    for note in Session(log).run(slip).notes:
+    for note in LearnerSession(log).run(slip).notes:
         assert "default parameters (too few too few" in note
         assert len(note) <= 500
 
@@ -703,7 +711,7 @@ def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog
 def test_a_run_ends_with_a_table_and_its_code(write: Write, collection: Path) -> None:
     file = write("sys.exit(0)")
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
-    done = main_here(*run)
+    done = run_in_process(*run)
     assert done.returncode == 1
     assert "\naverage " in done.stdout
     assert [line for line in done.stderr.splitlines() if "SLIP" in line] == [
@@ -718,7 +726,7 @@ def test_a_batch_goes_on_after_whatever_a_model_raises(
     out = tmp_path / "out"
     file = write(code, above=WICKED)
     run = ("batch", "--dataset", dataset, "--out", out, "--model-file", file)
-    done = main_here(*run, "--models", "SLIP,AVG")
+    done = run_in_process(*run, "--models", "SLIP,AVG")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert set(read_results(out, "AVG")) == {1, 2}
@@ -741,12 +749,12 @@ def test_an_audit_goes_on(
     code: str, words: str, loaded: Callable[..., Configuration], dataset: Path
 ) -> None:
     """On the training parts as well as on what is held out."""
-    (usual,) = resolve("HLR-dry-run")
+    (usual,) = resolve_configurations("HLR-dry-run")
     own = loaded(code, above=WICKED)
-    for session in (Session, PastSession):
+    for session in (LearnerSession, PastSession):
 
-        def units(*chosen: Configuration, kind: type[Session] = session) -> list[Unit]:
-            return _evaluate_user(dataset, 1, chosen, Context(), {}, make_session=kind)
+        def units(*chosen: Configuration, kind: type[LearnerSession] = session) -> list[Unit]:
+            return _evaluate_user(dataset, 1, chosen, Context(), {}, session_factory=kind)
 
         failed, done = units(own, usual)
         assert [failed.status, done.status] == ["failed", "done"]

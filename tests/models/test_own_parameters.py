@@ -13,17 +13,22 @@ import srs_eval
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.ranking import own_scheduler, ranking, with_own
-from srs_eval.engine.session import Session
+from srs_eval.engine.ranking import add_own_parameters, own_scheduler, rank_results
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import fsrs4, fsrs6
-from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.models.own_parameters import as_anki_runs, is_in_anki, remarks, version_of
+from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.own_parameters import (
+    is_available_in_anki,
+    make_table_remarks,
+    normalize_as_anki,
+    version_name,
+)
 from srs_eval.report.inspection import inspect_log, render_inspection
 from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
 from tools.simulated import simulate_learner, write_collection
 
-(OWN,) = resolve("your parameters")
+(OWN,) = resolve_configurations("your parameters")
 MINE = tuple(np.array(fsrs6.DEFAULT) * 1.03)
 
 
@@ -54,91 +59,92 @@ def test_a_run_tells_that_its_kernels_are_there(
 ) -> None:
     compiled: list[Configuration] = []
     monkeypatch.setattr("srs_eval.engine.session.mark_compiled", compiled.append)
-    Session(log).run(OWN)
+    LearnerSession(log).run(OWN)
     assert compiled == [OWN]
 
 
 def test_predictions_are_those_of_the_presets_parameters(log: ReviewLog) -> None:
-    session = Session(log)
+    session = LearnerSession(log)
     result = session.run(OWN, use_cache=True)
     trials = session.trials(OWN.protocol)
     index = trials.test_index
     first = most(log)
     expected = np.where(
         trials.partition[index] == first,
-        fsrs6.predict(trials, as_anki_runs(MINE[:19]), index, Context()),
+        fsrs6.predict(trials, normalize_as_anki(MINE[:19]), index, Context()),
         fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context()),
     )
     assert np.array_equal(result.p, expected)
-    assert result.parameters == {first: as_anki_runs(MINE[:19])}
-    (fitted,) = resolve("FSRS-6-dry-run")
+    assert result.parameters == {first: normalize_as_anki(MINE[:19])}
+    (fitted,) = resolve_configurations("FSRS-6-dry-run")
     assert np.array_equal(session.run(fitted).review_th, result.review_th)
 
 
 def test_who_has_seen_the_reviews_is_said(log: ReviewLog) -> None:
     """Reviews after the preset's last change, and of presets on defaults, are held out."""
-    session = Session(log)
+    session = LearnerSession(log)
     trials = session.trials(OWN.protocol)
     index = trials.test_index
     first = most(log)
     of_first = trials.partition[index] == first
-    assert session.run(OWN).in_sample == of_first.sum() > 0
+    assert session.run(OWN).in_sample_reviews == of_first.sum() > 0
     assert log.entries is not None
     entry = session.selection(OWN.protocol).entry_index[trials.review_th[index] - 1]
     time_s = log.entries.time_ms[entry] / 1000
     changed = int(np.median(time_s))
     preset = replace(log.presets[first], modified_s=changed)
     later = replace(log, presets={**log.presets, first: preset})
-    found = Session(later).run(OWN)
-    assert found.in_sample == (of_first & (time_s <= changed)).sum() < of_first.sum()
+    found = LearnerSession(later).run(OWN)
+    assert found.in_sample_reviews == (of_first & (time_s <= changed)).sum() < of_first.sum()
     assert any("is optimistic" in note for note in found.notes)
     before = replace(preset, modified_s=int(time_s.min()) - 1)
-    fair = Session(replace(log, presets={**log.presets, first: before})).run(OWN)
-    assert fair.in_sample == 0
+    fair = LearnerSession(replace(log, presets={**log.presets, first: before})).run(OWN)
+    assert fair.in_sample_reviews == 0
     assert not any("is optimistic" in note for note in fair.notes)
 
 
 def test_what_is_in_sample_has_no_place_and_moves_nobody() -> None:
     """Even with the lowest log loss: the best of those that are evaluated fairly stays the best."""
     names = ("AVG", "DASH", "FSRS-6", "FSRS-6-recency")
-    fair = [(resolve(name)[0], make_result(name)) for name in names]
+    fair = [(resolve_configurations(name)[0], make_result(name)) for name in names]
     best = make_result("FSRS-6-recency")
-    perfect = replace(best, p=np.where(best.y > 0, 0.99, 0.01), in_sample=10)
+    perfect = replace(best, p=np.where(best.y > 0, 0.99, 0.01), in_sample_reviews=10)
     perfect = replace(perfect, metrics=replace(perfect.metrics, log_loss=0.01005))
-    (without,) = ranking(fair)
-    (group,) = ranking([*fair, (OWN, perfect)])
+    (without,) = rank_results(fair)
+    (group,) = rank_results([*fair, (OWN, perfect)])
     own = next(line for line in group.lines if line.configuration is OWN)
-    assert (own.place, own.standing, own.verdict_words) == (None, None, "in-sample")
+    assert (own.rank, own.standing, own.verdict_words) == (None, None, "in-sample")
     assert own.to_best is not None
     assert own.to_best.estimate < 0
     assert group.best is not None
     assert group.best.configuration.name == "FSRS-6-recency"
     assert group.baseline is not None
     assert group.baseline.configuration.is_baseline
-    places = {line.configuration.name: (line.place, line.standing) for line in group.lines}
+    places = {line.configuration.name: (line.rank, line.standing) for line in group.lines}
     del places["FSRS-6-own"]
-    assert places == {
-        line.configuration.name: (line.place, line.standing) for line in without.lines
-    }
-    assert [line for _, lines in group.ties for line in lines if line is own] == [own]
-    assert "your parameters" not in group.answer
-    (evaluated,) = ranking([*fair, (OWN, replace(perfect, in_sample=0))])
+    assert places == {line.configuration.name: (line.rank, line.standing) for line in without.lines}
+    assert [line for _, lines in group.lines_by_verdict for line in lines if line is own] == [own]
+    assert "your parameters" not in group.summary_sentence
+    (evaluated,) = rank_results([*fair, (OWN, replace(perfect, in_sample_reviews=0))])
     assert evaluated.best is not None
     assert evaluated.best.configuration is OWN
 
 
 def test_they_stand_beside_fsrs_where_a_preset_holds_some(log: ReviewLog) -> None:
-    fsrs, dash = resolve("FSRS-6"), resolve("DASH")
+    fsrs, dash = resolve_configurations("FSRS-6"), resolve_configurations("DASH")
     assert own_scheduler(log) == "FSRS-6-own"
-    assert [each.name for each in with_own(fsrs, log, Protocol())] == ["FSRS-6-own", "FSRS-6"]
-    assert with_own(dash, log, Protocol()) == dash
+    assert [each.name for each in add_own_parameters(fsrs, log, Protocol())] == [
+        "FSRS-6-own",
+        "FSRS-6",
+    ]
+    assert add_own_parameters(dash, log, Protocol()) == dash
     bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
     defaults = replace(log, presets=bare)
-    learner = resolve("learner")
+    learner = resolve_configurations("learner")
     assert OWN.name in [each.name for each in learner]
-    assert OWN.name not in [each.name for each in with_own(learner, defaults, Protocol())]
+    assert OWN.name not in [each.name for each in add_own_parameters(learner, defaults, Protocol())]
     with pytest.raises(NotEnoughData, match="holds no FSRS parameters"):
-        Session(defaults).run(OWN)
+        LearnerSession(defaults).run(OWN)
 
 
 def test_the_name_is_one_of_presets_already() -> None:
@@ -147,10 +153,13 @@ def test_the_name_is_one_of_presets_already() -> None:
         "your parameters",
         "preset",
     )
-    assert resolve("FSRS-6-own", Protocol(partitions="deck", recency=True))[0].name == OWN.name
+    assert (
+        resolve_configurations("FSRS-6-own", Protocol(partitions="deck", recency=True))[0].name
+        == OWN.name
+    )
     for name in ("FSRS-6-own-deck", "FSRS-5-own", "DASH-own"):
         with pytest.raises(InputError, match="makes no sense"):
-            resolve(name)
+            resolve_configurations(name)
 
 
 def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
@@ -160,17 +169,21 @@ def test_a_version_has_one_name_everywhere(log: ReviewLog) -> None:
     import_summary = io.StringIO()
     of_old = inspect_log(replace(log, presets=presets))
     Console(width=120, file=import_summary).print(render_inspection(of_old))
-    assert version_of(fsrs4._DEFAULT_V45) == "FSRS-4.5"
+    assert version_name(fsrs4._DEFAULT_V45) == "FSRS-4.5"
     assert (
         import_summary.getvalue().count("FSRS-4") == import_summary.getvalue().count("FSRS-4.5") > 0
     )
 
 
 def test_what_anki_can_schedule_with() -> None:
-    usable = {each.name for each in resolve("all,your parameters,Anki-SM-2") if is_in_anki(each)}
+    usable = {
+        each.name
+        for each in resolve_configurations("all,your parameters,Anki-SM-2")
+        if is_available_in_anki(each)
+    }
     assert {"FSRS-6", "FSRS-6-recency", "FSRS-5", "FSRS-4.5", "FSRS-rs", "Anki-dry-run"} < usable
     assert not usable & {"FSRS-7-short-secs-recency", "FSRS-6-deck", "FSRS-6-binary", "Anki", "AVG"}
-    assert remarks(resolve("FSRS-5,FSRS-7")) == [
+    assert make_table_remarks(resolve_configurations("FSRS-5,FSRS-7")) == [
         "✓ Anki can use FSRS-5 (from 24.11).",
         "Fitted on intervals in seconds: FSRS-7.",
     ]

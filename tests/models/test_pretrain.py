@@ -14,11 +14,11 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save
 
-from srs_eval.benchmark.plan import survey
+from srs_eval.benchmark.plan import survey_dataset
 from srs_eval.data.datasets import open_dataset, write_user
 from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import LEARNING, REVIEW, DayGrid, Entries, IntArray, ReviewLog
-from tests.cli.program import main_here, program, read_results
+from tests.cli.program import read_results, run_in_process, run_program
 from tests.test_docs import GUIDE, python_blocks
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -61,7 +61,7 @@ def mean(tmp_path: Path) -> Path:
 
 def pretrain(model: Path, dataset: Path, users: str, out: Path) -> None:
     words = ("--dataset", str(dataset), "--users", users, "--out", str(out))
-    done = main_here("models", "pretrain", str(model), *words)
+    done = run_in_process("models", "pretrain", str(model), *words)
     assert done.returncode == 0, done.stderr
 
 
@@ -70,7 +70,7 @@ def batch(
 ) -> subprocess.CompletedProcess[str]:
     words = ("--dataset", str(dataset), "--model-file", str(model), "--models", names)
     given = () if weights is None else ("--weights", str(weights))
-    return main_here("batch", *words, *given, "--out", str(out), "--jobs", "0", *more)
+    return run_in_process("batch", *words, *given, "--out", str(out), "--jobs", "0", *more)
 
 
 def users_of(out: Path, name: str) -> list[int]:
@@ -104,7 +104,7 @@ def test_only_others_are_evaluated_unless_that_is_asked_for(
     unused = batch(mean, dataset, "AVG", weights, tmp_path / "none")
     assert unused.returncode == 2
     assert "has weights of MEAN, which is not among the models" in unused.stderr
-    again = main_here(
+    again = run_in_process(
         *("models", "pretrain", str(mean), "--dataset", str(dataset), "--users", "1-2"),
         *("--out", str(weights)),
     )
@@ -183,7 +183,7 @@ def test_weights_say_what_they_were_trained_on(
     pretrain(mean, dataset, "1-2", weights)
     found = about(weights)
     assert (found["model"], found["users"]) == ("MEAN", "1-2")
-    assert found["data"] == survey(open_dataset(dataset))[0]
+    assert found["data"] == survey_dataset(open_dataset(dataset))[0]
     assert len(found["sketches"]) == 2
     assert all(len(sketch) < 400 for sketch in found["sketches"])
     sketches = Sketches.of(found["sketches"])
@@ -252,7 +252,7 @@ def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path
     assert changed.entries is not None
     write_collection(replace(learner, entries=changed.entries), collection)
     words = ("--model-file", str(mean), "--models", "MEAN,AVG", "--weights", str(weights))
-    done = main_here("run", str(collection), *words, "--jobs", "0")
+    done = run_in_process("run", str(collection), *words, "--jobs", "0")
     printed = " ".join((done.stdout + done.stderr).split())
     assert "first.safetensors was trained on this person, under another number" in printed
 
@@ -291,7 +291,7 @@ def test_a_pretraining_tells_its_losses_and_settings(dataset: Path, tmp_path: Pa
     model, weights = tmp_path / "linear.py", tmp_path / "linear.safetensors"
     model.write_text(LINEAR, encoding="utf-8")
     words = ("--dataset", str(dataset), "--users", "1-5", "--out", str(weights))
-    done = main_here("models", "pretrain", str(model), *words)
+    done = run_in_process("models", "pretrain", str(model), *words)
     assert done.returncode == 0, done.stderr
     found = about(weights)
     settings = found["settings"]
@@ -347,7 +347,7 @@ def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_p
     words += ["--models", "GradientBoosting,SMALL-GRU,WORDS,AVG"]
     words += [word for path in files.values() for word in ("--model-file", path)]
     for out, more in (("one", ("--jobs", 0)), ("many", ("--jobs", 2, "--engine", engine))):
-        run = main_here if out == "one" else program
+        run = run_in_process if out == "one" else run_program
         done = run("batch", *words, "--out", tmp_path / out, *more)
         assert done.returncode == 0, done.stderr
     one, many = (
@@ -371,6 +371,6 @@ def test_what_cannot_be_pretrained_is_said(
 ) -> None:
     asked = [each.format(mean=mean) for each in words]
     asked = [str(tmp_path / each) if each.endswith("safetensors") else each for each in asked]
-    done = main_here("models", "pretrain", *asked, "--dataset", str(dataset))
+    done = run_in_process("models", "pretrain", *asked, "--dataset", str(dataset))
     assert done.returncode == 2
     assert said in done.stderr

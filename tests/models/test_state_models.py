@@ -15,24 +15,30 @@ from hypothesis import strategies as st
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import Context, all_models, fsrs6
 from srs_eval.models import state as state_models
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.state import (
     _feature_names,
-    _kalman_filter,
-    _mixture,
-    _without_prior,
-    base_logits,
-    features_of,
-    group_slice,
-    shipped_prior,
-    trace,
+    _make_uninformed_prior,
+    _mix_predictions,
+    _run_kalman_filter,
+    compute_features,
+    find_group_slice,
+    load_prior,
+    predict_base_logits,
+    run_filters,
 )
-from srs_eval.training.compile import compiled
-from srs_eval.training.state_features import COUNT, NAMES, _Timeline, state_features, timeline
+from srs_eval.training.compile import compile_kernel
+from srs_eval.training.state_features import (
+    FEATURE_COUNT,
+    FEATURE_NAMES,
+    _Timeline,
+    build_timeline,
+    compute_state_features,
+)
 from tests.conftest import shared_or_skip
 from tests.helpers.golden import golden_dataset
 from tools.pretraining import state as pretraining_state
@@ -40,20 +46,20 @@ from tools.simulated import simulate_learner
 
 LEARNERS = ((11, "fsrs"), (12, "sm2"), (13, "fsrs"), (14, "sm2"))
 CHECKED = 30
-OWN_FLAGS = resolve("STATE-FSRS-6")[0].protocol
+OWN_FLAGS = resolve_configurations("STATE-FSRS-6")[0].protocol
 
 
 @cache
 def learner(seed: int, scheduler: str) -> tuple[Trials, FloatArray]:
     """Trials and base logits of a simulated learner."""
     log = simulate_learner(seed, 1500, scheduler=scheduler).log()  # type: ignore[arg-type]
-    trials = Session(log).trials(OWN_FLAGS)
-    return trials, base_logits(trials, fsrs6, Context())
+    trials = LearnerSession(log).trials(OWN_FLAGS)
+    return trials, predict_base_logits(trials, fsrs6, Context())
 
 
 def features_from(answers: _Timeline, z: FloatArray, reviews: int) -> FloatArray:
-    features = np.zeros((reviews, COUNT))
-    compiled(state_features)(answers, z, features)
+    features = np.zeros((reviews, FEATURE_COUNT))
+    compile_kernel(compute_state_features)(answers, z, features)
     return features
 
 
@@ -68,9 +74,9 @@ def until(answers: _Timeline, row: int) -> _Timeline:
 @pytest.mark.parametrize(("seed", "scheduler"), LEARNERS)
 def test_nothing_later_and_not_the_own_answer_counts(seed: int, scheduler: str) -> None:
     trials, z = learner(seed, scheduler)
-    answers = timeline(trials)
+    answers = build_timeline(trials)
     whole = features_from(answers, z, len(trials))
-    p = trace(whole, trials.y, shipped_prior("STATE-FSRS-6")).p
+    p = run_filters(whole, trials.y, load_prior("STATE-FSRS-6")).p
     random = np.random.default_rng(seed)
     for k in random.choice(len(trials), CHECKED, replace=False).tolist():
         row = int(np.flatnonzero(answers.trial == k)[0])
@@ -80,14 +86,14 @@ def test_nothing_later_and_not_the_own_answer_counts(seed: int, scheduler: str) 
         y[k] = 1 - y[k]
         features = features_from(cut, z[: k + 1], k + 1)
         np.testing.assert_array_equal(features[k], whole[k])
-        assert trace(features, y, shipped_prior("STATE-FSRS-6")).p[k] == p[k]
+        assert run_filters(features, y, load_prior("STATE-FSRS-6")).p[k] == p[k]
 
 
 @pytest.mark.parametrize(("seed", "scheduler"), LEARNERS)
 def test_every_earlier_answer_can_count(seed: int, scheduler: str) -> None:
     """The positive side: an answer that is flipped shows in what comes after it."""
     trials, z = learner(seed, scheduler)
-    answers = timeline(trials)
+    answers = build_timeline(trials)
     whole = features_from(answers, z, len(trials))
     for k in (10, len(trials) // 2, len(trials) - 2):
         row = int(np.flatnonzero(answers.trial == k)[0])
@@ -101,7 +107,7 @@ def test_every_earlier_answer_can_count(seed: int, scheduler: str) -> None:
 def redrawn(seed: int, scheduler: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Features, outcomes and base logits where outcomes are drawn from the base itself."""
     trials, z = learner(seed, scheduler)
-    answers = timeline(trials)
+    answers = build_timeline(trials)
     y = (np.random.default_rng(seed).random(len(z)) < 1 / (1 + np.exp(-z))).astype(np.float64)
     evaluated = answers.trial >= 0
     rating = answers.rating.copy()
@@ -113,7 +119,7 @@ def test_nothing_is_gained_where_the_base_is_right() -> None:
     gains = []
     for seed, scheduler in LEARNERS:
         features, y, z = redrawn(seed, scheduler)
-        p = trace(features, y, shipped_prior("STATE-FSRS-6")).p
+        p = run_filters(features, y, load_prior("STATE-FSRS-6")).p
         gains.append(log_loss(y, 1 / (1 + np.exp(-z))) - log_loss(y, p))
     assert np.mean(gains) <= 0.0005
     assert min(gains) >= -0.02
@@ -122,8 +128,8 @@ def test_nothing_is_gained_where_the_base_is_right() -> None:
 def test_a_leak_of_the_own_answer_would_be_seen() -> None:
     features, y, z = redrawn(*LEARNERS[0])
     leaking = features.copy()
-    leaking[:, NAMES.index("state: today")] += 4 * y
-    p = trace(leaking, y, _without_prior()).p
+    leaking[:, FEATURE_NAMES.index("state: today")] += 4 * y
+    p = run_filters(leaking, y, _make_uninformed_prior()).p
     assert log_loss(y, p) < log_loss(y, 1 / (1 + np.exp(-z))) - 0.05
 
 
@@ -131,11 +137,11 @@ def test_a_leak_of_the_own_answer_would_be_seen() -> None:
 
 
 def test_features_have_names_and_bounds() -> None:
-    assert len(set(NAMES)) == COUNT == group_slice("card")[1]
+    assert len(set(FEATURE_NAMES)) == FEATURE_COUNT == find_group_slice("card")[1]
     for seed, scheduler in LEARNERS:
         trials, z = learner(seed, scheduler)
-        features = features_of(trials, [z])
-        assert features.shape == (len(trials), COUNT)
+        features = compute_features(trials, [z])
+        assert features.shape == (len(trials), FEATURE_COUNT)
         assert np.isfinite(features).all()
         assert np.abs(features).max() < 15
         np.testing.assert_array_equal(features[:, 0], np.clip(z, -6, 6))
@@ -163,7 +169,7 @@ def test_features_by_hand() -> None:
     features = features_from(answers, z, 3)
 
     def of(name: str) -> list[float]:
-        found: list[float] = features[:, NAMES.index(name)].tolist()
+        found: list[float] = features[:, FEATURE_NAMES.index(name)].tolist()
         return found
 
     p0, p1 = (1 / (1 + math.exp(-each)) for each in z[:2].tolist())
@@ -193,20 +199,20 @@ def test_features_by_hand() -> None:
 
 def test_hours_are_silent_where_the_source_has_no_clock() -> None:
     trials, z = learner(*LEARNERS[0])
-    answers = timeline(trials)
+    answers = build_timeline(trials)
     assert (answers.time_of_day_s >= 0).all()
     silent = answers._replace(time_of_day_s=np.full_like(answers.time_of_day_s, -1))
     features = features_from(silent, z, len(trials))
-    begin, end = group_slice("hour")
+    begin, end = find_group_slice("hour")
     assert (features[:, begin:end] == 0).all()
     with_hours = features_from(answers, z, len(trials))
-    others = np.r_[:begin, end:COUNT]
+    others = np.r_[:begin, end:FEATURE_COUNT]
     np.testing.assert_array_equal(features[:, others], with_hours[:, others])
 
 
 def test_timeline_is_the_log_in_order() -> None:
     trials, _ = learner(*LEARNERS[0])
-    answers = timeline(trials)
+    answers = build_timeline(trials)
     assert (np.diff(answers.day) >= 0).all()
     np.testing.assert_array_equal(answers.trial[answers.trial >= 0], np.arange(len(trials)))
     evaluated = answers.trial >= 0
@@ -225,7 +231,7 @@ def test_the_filter_is_the_formula() -> None:
     x = random.normal(size=(n, k))
     y = (random.random(n) < 0.7).astype(np.float64)
     mean, variance = random.normal(size=k), random.uniform(0.1, 1, k)
-    p, offset, spread, w_last, variances = compiled(_kalman_filter)(
+    p, offset, spread, w_last, variances = compile_kernel(_run_kalman_filter)(
         x, y, mean, variance, drift, (1, 4)
     )
     w, covariance = mean.copy(), np.diag(variance)
@@ -253,7 +259,7 @@ def test_a_mixture_costs_at_most_its_prior_weight(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     p = random.uniform(0.01, 0.99, (3, n))
     y = (random.random(n) < 0.5).astype(np.float64)
-    mixed = compiled(_mixture)(p, y, np.array([0.25, 0.25, 0.5]), 0.0, 1e-9)
+    mixed = compile_kernel(_mix_predictions)(p, y, np.array([0.25, 0.25, 0.5]), 0.0, 1e-9)
     total = -np.log(np.where(y == 1, mixed, 1 - mixed)).sum()
     each = -np.log(np.where(y == 1, p, 1 - p))
     # The first review is the base's alone; from then on it is Bayes' rule.
@@ -265,7 +271,7 @@ def test_a_mixture_costs_at_most_its_prior_weight(seed: int, n: int) -> None:
 def test_a_mixture_begins_as_the_base() -> None:
     p = np.array([[0.1] * 50, [0.9] * 50])
     y = np.zeros(50)
-    mixed = compiled(_mixture)(p, y, np.array([0.5, 0.5]), 0.0, 100.0)
+    mixed = compile_kernel(_mix_predictions)(p, y, np.array([0.5, 0.5]), 0.0, 100.0)
     assert mixed[0] == 0.9
     assert (np.diff(mixed) < 0).all()
     assert mixed[-1] > 0.7  # however well the other does
@@ -276,10 +282,10 @@ def test_a_mixture_begins_as_the_base() -> None:
 
 def test_state_1_follows_its_formula() -> None:
     log = simulate_learner(15, 600).log()
-    session = Session(log)
-    configuration = resolve("STATE-1")[0]
+    session = LearnerSession(log)
+    configuration = resolve_configurations("STATE-1")[0]
     trials = session.trials(configuration.protocol)
-    z = base_logits(trials, fsrs6, Context())
+    z = predict_base_logits(trials, fsrs6, Context())
     x, expected = 0.0, []
     for logit, y in zip(z.tolist(), trials.y.tolist(), strict=True):
         p = 1 / (1 + math.exp(-logit - x))
@@ -291,25 +297,25 @@ def test_state_1_follows_its_formula() -> None:
 
 
 def test_the_base_is_fsrs6_recency() -> None:
-    session = Session(simulate_learner(15, 600).log())
-    evaluated = session.run(resolve("FSRS-6-recency")[0])
+    session = LearnerSession(simulate_learner(15, 600).log())
+    evaluated = session.run(resolve_configurations("FSRS-6-recency")[0])
     trials = session.trials(OWN_FLAGS)
-    z = base_logits(trials, fsrs6, Context())
+    z = predict_base_logits(trials, fsrs6, Context())
     np.testing.assert_allclose(1 / (1 + np.exp(-z[trials.test_index])), evaluated.p, atol=1e-9)
     np.testing.assert_array_equal(evaluated.review_th, trials.review_th[trials.test_index])
 
 
 def test_names_and_group() -> None:
-    online = {each.name for each in resolve("online")}
+    online = {each.name for each in resolve_configurations("online")}
     assert online == {"MOVING-AVG", "STATE-1", "STATE-FSRS-6", "STATE-FSRS-6+7"}
     assert all(all_models()[name].online is not None for name in online)
     with pytest.raises(InputError, match="not fitted"):
-        resolve("STATE-FSRS-6-dry-run")
+        resolve_configurations("STATE-FSRS-6-dry-run")
 
 
-@pytest.mark.parametrize("model", state_models._BASES)
+@pytest.mark.parametrize("model", state_models._BASE_MODELS)
 def test_the_shipped_prior_fits_the_features(model: str) -> None:
-    prior = shipped_prior(model)
+    prior = load_prior(model)
     assert prior.mean.shape == prior.deviation.shape == (len(_feature_names(model)),)
     assert (prior.deviation > 0).all()
     assert 0.5 < prior.mean[0] < 1.2  # the base's logit keeps about its weight
@@ -323,10 +329,10 @@ def test_a_prior_for_other_features_is_refused(
     other = tmp_path / "state.json"
     other.write_text(json.dumps(content), "utf-8")
     monkeypatch.setattr(state_models, "_PRIOR_FILE", other)
-    shipped_prior.cache_clear()
+    load_prior.cache_clear()
     with pytest.raises(RuntimeError, match="other features"):
-        shipped_prior("STATE-FSRS-6")
-    shipped_prior.cache_clear()
+        load_prior("STATE-FSRS-6")
+    load_prior.cache_clear()
 
 
 def test_the_prior_is_made_from_folders(simulated_dataset: Path, tmp_path: Path) -> None:
@@ -338,14 +344,14 @@ def test_the_prior_is_made_from_folders(simulated_dataset: Path, tmp_path: Path)
     made = json.loads(out.read_text("utf-8"))
     assert made["people"] == 3  # user 7 has too few reviews
     prior = made["priors"]["STATE-FSRS-6"]
-    assert tuple(prior["features"]) == NAMES
-    assert len(prior["mean"]) == len(prior["deviation"]) == COUNT
+    assert tuple(prior["features"]) == FEATURE_NAMES
+    assert len(prior["mean"]) == len(prior["deviation"]) == FEATURE_COUNT
 
 
 def test_a_spread_takes_two_people() -> None:
     trials, z = learner(*LEARNERS[0])
     with pytest.raises(ValueError, match="two people"):
-        pretraining_state.prior_from([(features_of(trials, [z]), trials.y)])
+        pretraining_state.prior_from([(compute_features(trials, [z]), trials.y)])
 
 
 # Figures
@@ -359,9 +365,9 @@ def golden() -> dict[int, tuple[float, float, Trials]]:
     for user in dataset.users:
         if user == 109:  # too few reviews
             continue
-        session = Session(dataset.load(user))
+        session = LearnerSession(dataset.load(user))
         base, state = (
-            session.run(resolve(name)[0]).metrics.log_loss
+            session.run(resolve_configurations(name)[0]).metrics.log_loss
             for name in ("FSRS-6-recency", "STATE-FSRS-6")
         )
         found[user] = (base, state, session.trials(OWN_FLAGS))
@@ -375,8 +381,8 @@ def test_golden_real_learner(golden: dict[int, tuple[float, float, Trials]]) -> 
     assert base == pytest.approx(0.4394, abs=0.0001)
     assert state <= 0.4330
     # The shipped prior knows this learner; one from nobody does it too.
-    features = features_of(trials, [base_logits(trials, fsrs6, Context())])
-    p = trace(features, trials.y, _without_prior()).p[trials.test_index]
+    features = compute_features(trials, [predict_base_logits(trials, fsrs6, Context())])
+    p = run_filters(features, trials.y, _make_uninformed_prior()).p[trials.test_index]
     assert log_loss(trials.y[trials.test_index], p) <= 0.4330
 
 

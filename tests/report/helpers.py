@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 
-def line(user: int, loss: float, size: int = 100, **more: Any) -> str:
+def result_line(user: int, loss: float, size: int = 100, **more: Any) -> str:
     auc = more.pop("auc", 0.7)
     known = {"RMSE": 0.3, "LogLoss": loss, "RMSE(bins)": loss / 5, "ICI": 0.01, "AUC": auc}
     return json.dumps({"metrics": known, "user": user, "size": size, **more})
@@ -29,14 +29,14 @@ def write_results(folder: Path, files: dict[str, list[str]], ending: str = ".jso
     return folder
 
 
-def many(loss: float, users: int = 30, spread: float = 0.1, **more: Any) -> list[str]:
+def many_lines(loss: float, users: int = 30, spread: float = 0.1, **more: Any) -> list[str]:
     random = np.random.default_rng(int(loss * 1000))
     level = np.random.default_rng(0).random(users) * spread
     losses = (loss + level + random.normal(0, 0.004, users)).round(6)
-    return [line(user, losses[user], 50 + 10 * user, **more) for user in range(users)]
+    return [result_line(user, losses[user], 50 + 10 * user, **more) for user in range(users)]
 
 
-class Strict(HTMLParser):
+class StrictParser(HTMLParser):
     """What a page holds; fails on elements that are not closed in order."""
 
     VOID = frozenset({"meta", "link", "img"})
@@ -58,9 +58,9 @@ class Strict(HTMLParser):
         assert self.open.pop() == tag
 
 
-def check_page(text: str) -> Strict:
+def check_page(text: str) -> StrictParser:
     """Well-formed, self-contained, without a request, with names that are unique."""
-    parser = Strict()
+    parser = StrictParser()
     parser.feed(text)
     assert not parser.open
     identities = [each["id"] for _, each in parser.elements if "id" in each]

@@ -14,11 +14,11 @@ import pytest
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError
-from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import _markdown
-from srs_eval.stats.users import MODES
-from tests.cli.program import main_here
-from tests.report.helpers import check_page, line, many, write_results
+from srs_eval.report.dataset import build_results_report
+from srs_eval.report.files import _render_markdown
+from srs_eval.stats.users import AVERAGING_MODES
+from tests.cli.program import run_in_process
+from tests.report.helpers import check_page, many_lines, result_line, write_results
 
 
 def test_a_batch_and_its_report(
@@ -26,7 +26,7 @@ def test_a_batch_and_its_report(
 ) -> None:
     out = tmp_path / "out"
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,SM2,MOVING-AVG"]
-    batched = main_here(*batch, "--out", out)
+    batched = run_in_process(*batch, "--out", out)
     assert batched.returncode == 0, batched.stderr
     said = batched.stdout
     made = {name: tmp_path / name for name in ("r.html", "r.md", "csv")}
@@ -71,7 +71,9 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     losses = {"AVG": 0.4, "FSRS-5": 0.31, "FSRS-5-recency": 0.3, "DASH": 0.35, "OURS": 0.33}
-    folder = write_results(tmp_path / "r", {name: many(loss) for name, loss in losses.items()})
+    folder = write_results(
+        tmp_path / "r", {name: many_lines(loss) for name, loss in losses.items()}
+    )
     out = tmp_path / "csv"
     chosen = ["--models", "avg,FSRS-5 recency,OURS", "--reference", "fsrs-5", "--users", "0-19"]
     how = ["--matrix", "OURS,FSRS-5", "--digits", "5", "--csv", str(out), "--md", "-"]
@@ -80,8 +82,8 @@ def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     means = {each["configuration"]: each for each in rows_of(out / "means-by-users.csv")}
     assert list(means) == ["FSRS-5-recency", "FSRS-5", "OURS", "AVG"]
     assert means["FSRS-5"]["log_loss_difference"] == ""
-    first = [json.loads(each)["metrics"]["LogLoss"] for each in many(0.33)[:20]]
-    less = [json.loads(each)["metrics"]["LogLoss"] for each in many(0.31)[:20]]
+    first = [json.loads(each)["metrics"]["LogLoss"] for each in many_lines(0.33)[:20]]
+    less = [json.loads(each)["metrics"]["LogLoss"] for each in many_lines(0.31)[:20]]
     difference = float(means["OURS"]["log_loss_difference"])
     assert difference == pytest.approx(np.mean(first) - np.mean(less))
     assert f"{np.mean(first):.5f}±" in text
@@ -115,7 +117,7 @@ def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
     names = {"DASH": 0.3, "AVG": 0.5, "OUR_S-recency": 0.4}
-    folder = write_results(tmp_path / "r", {name: many(loss) for name, loss in names.items()})
+    folder = write_results(tmp_path / "r", {name: many_lines(loss) for name, loss in names.items()})
     forms = ("tex", "png", "svg", "pdf")
     outputs = [each for form in forms for each in (f"--{form}", str(tmp_path / form))]
     assert main(["report", str(folder), *outputs, "--inches", "5x3"]) == 0
@@ -137,7 +139,8 @@ def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_what_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_results(
-        tmp_path / "r", {"AVG": many(0.4), "FSRS-6": many(0.3), "DASH": many(0.35)}
+        tmp_path / "r",
+        {"AVG": many_lines(0.4), "FSRS-6": many_lines(0.3), "DASH": many_lines(0.35)},
     )
     assert main(["report", str(folder)]) == 0
     out = capsys.readouterr().out
@@ -154,11 +157,18 @@ def test_averages_of_a_batch(
 
     out = tmp_path / "out"
     batch = ["batch", "--dataset", str(simulated_dataset), "--models", "AVG,90%,MOVING-AVG"]
-    assert main_here(*batch, "--out", out).returncode == 0
-    report = ["report", str(out), "--average", ",".join(MODES), "--csv", str(tmp_path / "csv")]
+    assert run_in_process(*batch, "--out", out).returncode == 0
+    report = [
+        "report",
+        str(out),
+        "--average",
+        ",".join(AVERAGING_MODES),
+        "--csv",
+        str(tmp_path / "csv"),
+    ]
     assert main(report) == 2
     assert "evaluate with --raw" in capsys.readouterr().err
-    assert main_here(*batch, "--out", out, "--raw").returncode == 0
+    assert run_in_process(*batch, "--out", out, "--raw").returncode == 0
     assert main(report) == 0
     path = tmp_path / "csv" / "1-averages-LogLoss.csv"
     (average,) = (
@@ -183,8 +193,8 @@ def test_averages_of_a_batch_with_names_of_2026(simulated_dataset: Path, tmp_pat
     for year in ("2025", "2026"):
         out = tmp_path / year
         batch = ["batch", "--dataset", simulated_dataset, "--models", models, "--names", year]
-        assert main_here(*batch, "--out", out, "--raw").returncode == 0
-        found = dataset_report([out], average=["global"]).tables()
+        assert run_in_process(*batch, "--out", out, "--raw").returncode == 0
+        found = build_results_report([out], average=["global"]).tables()
         rows = [each.rows for each in found if each.name.endswith("averages-LogLoss")]
         tables.append(rows)
     assert (tmp_path / "2026" / "result" / "FSRS-6-default-short.jsonl").is_file()
@@ -193,30 +203,34 @@ def test_averages_of_a_batch_with_names_of_2026(simulated_dataset: Path, tmp_pat
 
 
 def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
-    folder = write_results(tmp_path, {"AVG": [line(1, 0.4, 2), line(2, 0.3, 1)]})
+    folder = write_results(tmp_path, {"AVG": [result_line(1, 0.4, 2), result_line(2, 0.3, 1)]})
     (folder / "raw").mkdir()
     lines = [{"user": 1, "p": [0.5, 0.9], "y": [0, 1]}, {"user": 2, "p": [0.8], "y": [1]}]
     text = "".join(f"{json.dumps(each)}\n" for each in lines)
     (folder / "raw" / "AVG.jsonl").write_text(text)
-    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    tables = {
+        t.name: t for t in build_results_report([folder], average=["global", "user"]).tables()
+    }
     assert [column.title for column in tables["averages-groups"].columns][1:3] == ["global", "user"]
     assert tables["averages-groups"].rows[0][1:3] == (3, 2)
     again = json.dumps({"user": 1, "p": [0.5], "y": [0]}) + "\n" + text
     (folder / "raw" / "AVG.jsonl").write_text(again)  # of a repeated user the last line counts
-    tables = {t.name: t for t in dataset_report([folder], average=["global", "user"]).tables()}
+    tables = {
+        t.name: t for t in build_results_report([folder], average=["global", "user"]).tables()
+    }
     assert tables["averages-groups"].rows[0][1:3] == (3, 2)
     (folder / "raw" / "AVG.jsonl").write_text(text.replace("0.9", "1.9"))
     with pytest.raises(InputError, match="between 0 and 1"):
-        dataset_report([folder], average=["global"])
+        build_results_report([folder], average=["global"])
     for p, y in ((0.5, 1), ([[0.5]], [[1]]), ([0.5], [1, 0]), (["a"], [1])):
         (folder / "raw" / "AVG.jsonl").write_text(json.dumps({"user": 1, "p": p, "y": y}))
         with pytest.raises(InputError, match="line 1: lists p and y of one length"):
-            dataset_report([folder], average=["global"])
+            build_results_report([folder], average=["global"])
 
 
 @pytest.mark.parametrize("text", ["{}\n", "[]\n", '{"size": "a", "seconds": 1}\n'])
 def test_damaged_timings_cost_the_speed_alone(tmp_path: Path, text: str) -> None:
-    folder = write_results(tmp_path, {"AVG": [line(1, 0.4), line(2, 0.3)]})
+    folder = write_results(tmp_path, {"AVG": [result_line(1, 0.4), result_line(2, 0.3)]})
     (folder / "timing").mkdir(exist_ok=True)
     (folder / "timing" / "AVG.jsonl").write_text(text)
     ((file,),) = (found.files for found in read_folders([folder]))
@@ -235,14 +249,14 @@ def predicted(users: dict[int, int], p: float, **more: Any) -> str:
 def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
     """Not over those that each happens to have predictions of, nor over parts of their reviews."""
     sizes = {1: 10, 2: 20, 3: 30}
-    lines = [line(user, 0.3, size) for user, size in sizes.items()]
+    lines = [result_line(user, 0.3, size) for user, size in sizes.items()]
     folder = write_results(tmp_path, {"AVG": lines, "DASH": lines, "HLR": lines, "SM2": lines})
     raw = folder / "raw"
     raw.mkdir()
     (raw / "AVG.jsonl").write_text(predicted(sizes, 0.8))
     (raw / "DASH.jsonl").write_text(predicted({1: 10, 2: 20, 3: 29}, 0.8))
     (raw / "HLR.jsonl").write_text(predicted({2: 20, 3: 30}, 0.7))
-    report = dataset_report([folder], average=["user", "global"])
+    report = build_results_report([folder], average=["user", "global"])
     tables = {each.name: each for each in report.tables()}
     groups = {row[0]: row[1:3] for row in tables["averages-groups"].rows}
     assert set(groups.values()) == {(20, 1)}
@@ -253,29 +267,31 @@ def test_averages_are_over_the_same_users(tmp_path: Path) -> None:
     assert loss["average"][0].value == loss["DASH"][0].value
     (raw / "HLR.jsonl").write_text(predicted({2: 19, 3: 29}, 0.7))
     with pytest.raises(InputError, match="are not of the reviews"):
-        dataset_report([folder], average=["global"])
+        build_results_report([folder], average=["global"])
 
 
 def test_lists_know_no_decks(tmp_path: Path) -> None:
     import pandas
 
-    folder = write_results(tmp_path, {"DASH": [line(1, 0.3, 4)], "HLR": [line(1, 0.4, 4)]})
+    folder = write_results(
+        tmp_path, {"DASH": [result_line(1, 0.3, 4)], "HLR": [result_line(1, 0.4, 4)]}
+    )
     (folder / "raw").mkdir()
     (folder / "raw" / "DASH.jsonl").write_text(predicted({1: 4}, 0.8))
     with pytest.raises(InputError, match="--average deck: no predictions"):
-        dataset_report([folder], average=["deck"])
+        build_results_report([folder], average=["deck"])
     rows = {"user": 1, "configuration": "HLR", "p": 0.7, "y": [0, 1, 1, 1], "deck_id": [1, 1, 2, 2]}
     pandas.DataFrame(rows).to_parquet(folder / "raw" / "others.parquet")
-    report = dataset_report([folder], average=["user", "deck"])
+    report = build_results_report([folder], average=["user", "deck"])
     tables = {each.name: each for each in report.tables()}
     found = {row[0]: row[1:] for row in tables["averages-LogLoss"].rows}
     assert found["DASH"][2:] == (None, None)
     assert found["HLR"][3] == 1
-    assert "average" in _markdown(report)
+    assert "average" in _render_markdown(report)
 
 
 def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:
-    folder = write_results(tmp_path / "r", {"DASH": many(0.3), "HLR": many(0.4)})
+    folder = write_results(tmp_path / "r", {"DASH": many_lines(0.3), "HLR": many_lines(0.4)})
     (tmp_path / "again").symlink_to(folder)
     (found,) = read_folders([folder, tmp_path / "again", folder / "result", folder])
     assert [each.label for each in found.files] == ["DASH", "HLR"]
@@ -284,7 +300,7 @@ def test_a_folder_named_twice_is_one(tmp_path: Path) -> None:
 def test_results_without_metrics_are_said(tmp_path: Path) -> None:
     bare = json.dumps({"metrics": {}, "user": 1, "size": 2})
     with pytest.raises(InputError, match="no line holds a metric"):
-        dataset_report([write_results(tmp_path, {"DASH": [bare]})])
+        build_results_report([write_results(tmp_path, {"DASH": [bare]})])
 
 
 @pytest.mark.parametrize(
@@ -297,7 +313,7 @@ def test_results_without_metrics_are_said(tmp_path: Path) -> None:
 def test_options_of_the_other_action_are_refused(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write_results(tmp_path, {"DASH": many(0.3)})
+    folder = write_results(tmp_path, {"DASH": many_lines(0.3)})
     assert main(["results", arguments[0], str(folder), *arguments[1:]]) == 2
     assert words in capsys.readouterr().err
 
@@ -325,7 +341,7 @@ def test_options_of_the_other_action_are_refused(
 def test_bad_input_is_said_in_a_sentence(
     arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write_results(tmp_path / "r", {"AVG": many(0.4)})
+    folder = write_results(tmp_path / "r", {"AVG": many_lines(0.4)})
     given_ = [each.format(r=folder, t=tmp_path) for each in arguments]
     assert main(["report", *given_]) == 2
     captured = capsys.readouterr()

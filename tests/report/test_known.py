@@ -12,13 +12,13 @@ import pytest
 import srs_eval
 from srs_eval.advice import questions
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, overview
-from srs_eval.advice.questions import Asked
+from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.questions import QuestionContext
 from srs_eval.advice.sentences import Bar
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
-from srs_eval.report.learner import export_learner, learner_report
+from srs_eval.report.learner import build_learner_report, export_learner
 from tests.conftest import shared_or_skip
 
 
@@ -29,8 +29,8 @@ def log() -> ReviewLog:
 
 @pytest.fixture(scope="module")
 def known(log: ReviewLog) -> tuple[Finding, ...]:
-    found = Overview.begun(log)
-    for answers, settled in overview(log):
+    found = Overview.start(log)
+    for answers, settled in stream_answers(log):
         found.add(answers, settled)
     assert not found.waiting
     return tuple(found.answers)
@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     noted = []
     ask = questions.ask
 
-    def noting(question: str, asked: Asked) -> Any:
+    def noting(question: str, asked: QuestionContext) -> Any:
         noted.append(question)
         return ask(question, asked)
 
@@ -78,10 +78,10 @@ def test_what_is_known_is_not_asked(
 
 def test_the_first_screen_is_the_apps(log: ReviewLog, known: tuple[Finding, ...]) -> None:
     """With the ranges of costs that it has, too."""
-    report = learner_report(log, Run(), Protocol(), known=known)
-    assert report.panes == Overview.answered(log, known).first_screen
+    report = build_learner_report(log, Run(), Protocol(), known=known)
+    assert report.panes == Overview.from_answers(log, known).first_screen
     assert report.panes is not None
-    assert any(isinstance(each, Bar) and each.until for each in report.panes.panes[2].items)
+    assert any(isinstance(each, Bar) and each.range_end for each in report.panes.panes[2].items)
 
 
 def test_only_what_is_not_known_is_asked(
@@ -98,7 +98,7 @@ def test_names_are_left_out_of_what_is_known(
     named = json.dumps(exported(log, tmp_path, known=known), ensure_ascii=False)
     said = json.dumps(exported(log, tmp_path, known=known, anonymous=True), ensure_ascii=False)
     assert "parameters" in asked  # anew: of the log without names
-    names = {log.name_of_preset(key) for key in log.presets} - {"Default"}
+    names = {log.preset_name(key) for key in log.presets} - {"Default"}
     names |= {deck.name for deck in log.decks.values()} - {"Default"}
     assert any(name in named for name in names)
     for name in names:

@@ -14,10 +14,10 @@ import pytest
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
-from srs_eval.models.configurations import resolve
-from srs_eval.report.files import _markdown, as_text
-from srs_eval.report.learner import learner_report
-from tests.cli.program import main_here
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.report.files import _render_markdown, render_as
+from srs_eval.report.learner import build_learner_report
+from tests.cli.program import run_in_process
 from tests.report.helpers import check_page
 from tests.tui.app_world import make_answers, make_costs, make_log
 from tools.simulated import simulate_learner, write_collection
@@ -26,12 +26,12 @@ from tools.simulated import simulate_learner, write_collection
 def test_a_learners_report_in_every_form_without_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from srs_eval.advice.questions import Asked
-    from srs_eval.advice.workload.estimate import Question, Workload, workload
+    from srs_eval.advice.questions import QuestionContext
+    from srs_eval.advice.workload.estimate import Workload, WorkloadQuestion, workload
     from srs_eval.anki_import import load_log
 
-    def of_few_draws(asked: Asked, **_: object) -> Workload:
-        *_, found = workload(asked.log, question=Question(draws=3))
+    def of_few_draws(asked: QuestionContext, **_: object) -> Workload:
+        *_, found = workload(asked.log, question=WorkloadQuestion(draws=3))
         return found
 
     monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
@@ -39,7 +39,7 @@ def test_a_learners_report_in_every_form_without_names(
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
     exported.mkdir()
-    done = main_here(
+    done = run_in_process(
         *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous", "--jobs", 0),
         *("--html", exported / "r.html", "--md", exported / "r.md", "--json", exported / "r.json"),
         *("--csv", exported / "csv", "--png", exported / "png"),
@@ -85,15 +85,15 @@ def test_a_learners_report_in_every_form_without_names(
 
 
 def test_months_add_up() -> None:
-    from srs_eval.advice.over_time import dates, months
+    from srs_eval.advice.over_time import make_date_formatter, monthly_figures
 
-    configurations = resolve("AVG")
-    run = Run.of(configurations)
+    configurations = resolve_configurations("AVG")
+    run = Run.from_configurations(configurations)
     log = simulate_learner(5, 3000).log()
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
         run.apply(event)
-    result = run.results()["AVG"]
-    found = months(result, dates(log, Protocol()))
+    result = run.results_by_name()["AVG"]
+    found = monthly_figures(result, make_date_formatter(log, Protocol()))
     assert len(found) > 1
     assert sum(each.reviews for each in found) == result.size
     weights = [each.reviews for each in found]
@@ -116,17 +116,17 @@ def test_a_ranking_of_what_has_finished_so_far_says_so(
     nothing_asked: pytest.MonkeyPatch,
 ) -> None:
     log = simulate_learner(5, 3000).log()
-    run = Run.of(resolve("AVG,90%,MOVING-AVG"))
+    run = Run.from_configurations(resolve_configurations("AVG,90%,MOVING-AVG"))
     said = "so far: 2 of 3 models have finished"
     nothing_asked.setattr("srs_eval.report.learner.own_scheduler", lambda _: "90%")
 
     def report() -> str:
-        return _markdown(learner_report(log, run, Protocol()))
+        return _render_markdown(build_learner_report(log, run, Protocol()))
 
-    for event in evaluate(log, resolve("AVG,MOVING-AVG"), use_cache=False, jobs=0):
+    for event in evaluate(log, resolve_configurations("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
     assert report().lower().count(said) == 1
-    for event in evaluate(log, resolve("90%"), use_cache=False, jobs=0):
+    for event in evaluate(log, resolve_configurations("90%"), use_cache=False, jobs=0):
         run.apply(event)
     assert "so far" not in report().lower()
     assert "| ★ **always 90 %** |" in report()
@@ -136,12 +136,18 @@ def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> N
     log = make_log()
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     found = make_costs("Default")
-    found = replace(found, schedule="SM-2", as_now=make_costs("Default", scale=2.0).first[0])
+    found = replace(
+        found, schedule="SM-2", current_figures=make_costs("Default", scale=2.0).estimates[0]
+    )
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
         "srs_eval.advice.questions.workload", lambda *_, **__: (each for each in [found])
     )
-    report = _markdown(learner_report(off, Run.of(resolve("AVG")), Protocol()))
+    report = _render_markdown(
+        build_learner_report(
+            off, Run.from_configurations(resolve_configurations("AVG")), Protocol()
+        )
+    )
     assert "once FSRS is on and optimized and asked for 90 of 100." in report
     assert "If SM-2 goes on, they take" in report
     assert "FSRS is off" not in report
@@ -152,7 +158,7 @@ def test_too_little_is_said_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
-    done = main_here("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
+    done = run_in_process("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
     assert done.returncode == 0, done.stderr
     assert "collection.anki2" in done.stdout.splitlines()[0]
     assert "Traceback" not in done.stderr
@@ -160,14 +166,14 @@ def test_too_little_is_said_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_parameters_to_paste_are_said_once(nothing_asked: pytest.MonkeyPatch) -> None:
     w = tuple(0.5 + k for k in range(21))
-    (optimize,) = (each for each in make_answers() if each.act == "optimize")
+    (optimize,) = (each for each in make_answers() if each.recommendation == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
     nothing_asked.setattr(
         "srs_eval.report.learner._answers", lambda _, asked, *__: [answer] * ("day" not in asked)
     )
-    document = learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
-    text = _markdown(document)
+    document = build_learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
+    text = _render_markdown(document)
     assert "| Words | optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1
     assert "<summary>Parameters for Words</summary>" in text
-    assert as_text(document, "html").count("<pre>0.5000, 1.5000, 2.5000") == 1
+    assert render_as(document, "html").count("<pre>0.5000, 1.5000, 2.5000") == 1

@@ -20,7 +20,7 @@ import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, load_model_file
-from tests.cli.program import in_this_process, main_here
+from tests.cli.program import batches_in_process, run_in_process
 from tests.conftest import PATIENCE, REPOSITORY
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -48,7 +48,7 @@ def fail(*_: object) -> Any:
 
 def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
     """Beside names; one that is made anew is evaluated anew; no group takes it up."""
-    with in_this_process():
+    with batches_in_process():
         for p in (0.9, 0.6):
             results = srs_eval.evaluate(log, models=["AVG", constant(p)])
             assert {*results} == {"AVG", "CONSTANT"}
@@ -123,7 +123,7 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     """As a report's tables have them."""
     data, out = tmp_path / "data", tmp_path / "results"
     write_dataset({user: simulate_learner(user, 300 + 50 * user) for user in (1, 2, 3)}, data)
-    done = main_here("batch", "--dataset", data, "--models", "MOVING-AVG,AVG", "--out", out)
+    done = run_in_process("batch", "--dataset", data, "--models", "MOVING-AVG,AVG", "--out", out)
     assert done.returncode == 0, done.stderr
     users = srs_eval.read_results(out)
     assert len(users) == 6
@@ -137,7 +137,7 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     for wrong, said in ((((out,), ["loss"]), "metrics takes"), (((), ["AUC"]), "Name a folder")):
         with pytest.raises(InputError, match=said):
             srs_eval.leaderboard(*wrong[0], metrics=wrong[1])
-    report = main_here("report", out, "--json", "-", "--columns", "LogLoss,AUC")
+    report = run_in_process("report", out, "--json", "-", "--columns", "LogLoss,AUC")
     told = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
     np.testing.assert_allclose(by_users["LogLoss"], told["log_loss"])
     half = (by_users["LogLoss_high"] - by_users["LogLoss_low"]) / 2
@@ -152,7 +152,7 @@ def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: 
     cells = ["".join(each["source"]) for each in notebook["cells"] if each["cell_type"] == "code"]
     names: dict[str, Any] = {}
     shown = []
-    with in_this_process():
+    with batches_in_process():
         for cell in cells:
             *lines, last = ast.parse(cell).body
             assert isinstance(last, ast.Expr)
@@ -174,7 +174,7 @@ def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
         "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
         "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
     )
-    with in_this_process():
+    with batches_in_process():
         assert [model.name for model in load_model_file(str(file))] == ["MINE"]
     with pytest.raises(InputError, match="cannot be read"):
         load_model_file(str(tmp_path / "absent.py"))
@@ -246,7 +246,10 @@ def test_another_log_is_refused_at_once(function: Callable[..., object], value: 
     ("options", "says"),
     [
         ({"preset": 3}, "preset is the name or the number of a preset as text, not 3."),
-        ({"question": 3}, "question is an srs_eval.advice.workload.estimate.Question, not 3."),
+        (
+            {"question": 3},
+            "question is an srs_eval.advice.workload.estimate.WorkloadQuestion, not 3.",
+        ),
         ({"parameters": 3}, "parameters is a list of numbers, not 3."),
         ({"parameters": ["a"]}, "parameters is a list of numbers, not ['a']."),
         ({"context": 3}, "context is an srs_eval.Context, not 3."),
@@ -343,14 +346,14 @@ def test_a_context_takes_paths_as_texts() -> None:
 def test_a_model_of_something_else_says_what_it_takes(
     changes: dict[str, Any], says: str, log: ReviewLog
 ) -> None:
-    with in_this_process(), pytest.raises(InputError) as refused:
+    with batches_in_process(), pytest.raises(InputError) as refused:
         srs_eval.evaluate(log, replace(constant(0.9), **changes))
     assert str(refused.value).startswith(says)
 
 
 def test_a_name_without_a_result_proposes_what_has_one(log: ReviewLog) -> None:
     broken = replace(constant(0.9), name="BROKEN", predict=fail)
-    with in_this_process():
+    with batches_in_process():
         results = srs_eval.evaluate(log, ["AVG", "FSRS-6-dry-run", broken])
         for name, says in {
             "FSRS-9": 'There is no result of "FSRS-9". Did you mean FSRS-6-dry-run?',

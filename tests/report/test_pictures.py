@@ -23,10 +23,10 @@ import numpy as np
 from srs_eval.report import pictures
 from srs_eval.report.document import Picture
 
-draw = pictures.lines([1, 2], [("one", [1, 2]), ("two", [2, 1])], "x", "y")
+draw = pictures.line_chart([1, 2], [("one", [1, 2]), ("two", [2, 1])], "x", "y")
 for form in ("png", "svg", "pdf"):
-    assert pictures.drawn_as(form, Picture("one", "one", draw))
-assert pictures.as_figure(draw).get_axes()
+    assert pictures.render_picture(form, Picture("one", "one", draw))
+assert pictures.draw_figure(draw).get_axes()
 
 import matplotlib
 
@@ -97,20 +97,20 @@ def means(count: int) -> Callable[[], Any]:
     middle = np.linspace(0.3, 0.6, count)
     rows = np.column_stack([middle, middle - 0.02, middle + 0.02])
     series = [("by users", rows.tolist()), ("by reviews", (rows - 0.04).tolist())]
-    return pictures.intervals(NAMES[:count], series, "log loss", [0.36, 0.4])
+    return pictures.interval_chart(NAMES[:count], series, "log loss", [0.36, 0.4])
 
 
 def distribution(count: int) -> Callable[[], Any]:
     middle = np.linspace(0.3, 0.6, count)
     percentiles = np.outer([0.1, 0.3, 0.6, 1.0, 1.4, 2.2, 3.3], middle)
-    return pictures.spreads(NAMES[:count], percentiles, "log loss")
+    return pictures.distribution_chart(NAMES[:count], percentiles, "log loss")
 
 
 def by_size(count: int) -> Callable[[], Any]:
     height = np.linspace(0.9, 0.4, len(SIZES))
     series = [(name, (height + 0.02 * k).tolist()) for k, name in enumerate(NAMES[:count])]
     words = "evaluated reviews of a user (median of each group)"
-    return pictures.lines(SIZES, series, words, "mean log loss", logarithmic=True)
+    return pictures.line_chart(SIZES, series, words, "mean log loss", logarithmic=True)
 
 
 KINDS = {"means": means, "distribution": distribution, "by size": by_size}
@@ -120,7 +120,7 @@ def resized(draw: Callable[[], Any], *inches: float) -> Any:
     """A drawing of a size, laid out."""
     import matplotlib
 
-    with matplotlib.rc_context(fname=pictures._STYLE), warnings.catch_warnings():
+    with matplotlib.rc_context(fname=pictures._STYLE_FILE), warnings.catch_warnings():
         warnings.simplefilter("error")  # as where axes have no room
         drawing = draw()
         pictures._resize(drawing, *inches)
@@ -172,7 +172,7 @@ def test_nothing_overlaps_whatever_the_width(kind: str, count: int, width: float
 @pytest.mark.parametrize("kind", KINDS)
 def test_axes_have_room_for_every_model(kind: str, count: int, width: float) -> None:
     drawing = resized(KINDS[kind](count), width)
-    across, up = pictures._axes_inches(drawing)
+    across, up = pictures._measure_axes(drawing)
     assert across > 0.55 * width
     if kind == "by size":
         assert 0.59 < up / across < 1
@@ -196,4 +196,4 @@ def test_a_height_that_somebody_wants_is_kept() -> None:
 
 def test_a_height_with_no_room_is_refused() -> None:
     with pytest.raises(InputError, match=r"^--inches 3\.3x1: a picture needs a height of [12]\.\d"):
-        pictures.drawn_as("pdf", Picture("means", "means", means(6)), (3.3, 1.0))
+        pictures.render_picture("pdf", Picture("means", "means", means(6)), (3.3, 1.0))

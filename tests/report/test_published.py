@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from srs_eval.benchmark.leaderboard import compare
+from srs_eval.benchmark.leaderboard import compare_files
 from srs_eval.benchmark.result_files import read_folders
-from srs_eval.models.configurations import in_words
-from srs_eval.report.dataset import dataset_report
-from srs_eval.report.files import as_text
+from srs_eval.models.configurations import readable_name
+from srs_eval.report.dataset import build_results_report
+from srs_eval.report.files import render_as
 from tests.conftest import shared_or_skip
 from tests.report.helpers import check_page
 
@@ -31,10 +31,10 @@ def published_tables() -> dict[str, list[list[str]]]:
 
 def test_published_means_and_intervals(published_tables: dict[str, list[list[str]]]) -> None:
     (folder,) = read_folders([shared_or_skip("published")])
-    (comparison,) = compare(folder.files)
-    assert comparison.reviews == 349_923_850
+    (comparison,) = compare_files(folder.files)
+    assert comparison.review_count == 349_923_850
     assert len(comparison.users) == 9_999
-    lines = [{each.file.name: each for each in table.lines} for table in comparison.tables]
+    lines = [{each.file.name: each for each in table.rows} for table in comparison.leaderboards]
     names = ("LogLoss", "RMSE(bins)", "AUC")
     weighted, unweighted, exact = (published_tables[key] for key in "012")
     for name, *figures in exact:
@@ -42,7 +42,7 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
             figures, [(w, m) for w in range(2) for m in names], strict=True
         ):
             assert f"{lines[weighting][name].means[metric].estimate:.6f}" == figure, (name, metric)
-        assert lines[0][name].undefined == {"LogLoss": 0, "RMSE(bins)": 0, "AUC": 61}
+        assert lines[0][name].undefined_users == {"LogLoss": 0, "RMSE(bins)": 0, "AUC": 61}
     off = []
     for weighting, table in enumerate((weighted, unweighted)):
         for name, parameters, *cells in table:
@@ -63,12 +63,12 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
 @pytest.mark.slow
 def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
     """Who changes places is told as the README's figures have it."""
-    text = as_text(dataset_report([shared_or_skip("published")]), "html")
+    text = render_as(build_results_report([shared_or_skip("published")]), "html")
     check_page(text)
     exact = [(name, *map(float, figures)) for name, *figures in published_tables["2"]]
     by_reviews = [name for name, *_ in sorted(exact, key=lambda row: row[1])]
     by_users = [name for name, *_ in sorted(exact, key=lambda row: row[4])]
-    moved = [in_words(a) for a, b in zip(by_reviews, by_users, strict=True) if a != b]
+    moved = [readable_name(a) for a, b in zip(by_reviews, by_users, strict=True) if a != b]
     assert {"FSRSv4", "DASH"} <= {*moved}
     *others, last = moved
     assert f": {', '.join(others)} and {last} change places." in text

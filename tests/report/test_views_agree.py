@@ -21,16 +21,16 @@ from rich.console import Console
 
 import srs_eval
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, overview
-from srs_eval.advice.questions import OF_PRESETS
-from srs_eval.advice.sentences import FirstScreen, Line, Row, times_in_100
+from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.questions import PARAMETERS
+from srs_eval.advice.sentences import FirstScreen, PaneLine, PresetRow, round_down_percent
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.run import Run
 from srs_eval.report.document import Document, Section, Table
-from srs_eval.report.files import as_text as as_text_of
-from srs_eval.report.learner import learner_report
-from srs_eval.report.panes import as_text
-from tests.cli.program import main_here
+from srs_eval.report.files import render_as as as_text_of
+from srs_eval.report.learner import build_learner_report
+from srs_eval.report.panes import render_first_screen
+from tests.cli.program import run_in_process
 from tests.conftest import shared_or_skip
 
 REAL = ("IllDepence.anki2", "supermemo-andyjak.txt", "niplav-revlog.csv")
@@ -61,7 +61,7 @@ def said_by(findings: Sequence[Finding]) -> Said:
     """Act and probability, by question and subject."""
     return {
         (each.question, each.subject): (
-            each.act or None,
+            each.recommendation or None,
             None if each.probability is None else round(each.probability, 6),
         )
         for each in findings
@@ -85,7 +85,7 @@ def words_of(value: Any) -> Iterator[str]:
 def panes_printed(screen: FirstScreen) -> str:
     """As the command line prints them without a terminal."""
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
-    console.print(as_text(screen, 80))
+    console.print(render_first_screen(screen, 80))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -97,10 +97,10 @@ def test_all_views_say_the_same(
     log = srs_eval.load(path)
 
     target = tmp_path / "answers.json"
-    done = main_here("compare", path, "--json", target)
+    done = run_in_process("compare", path, "--json", target)
     assert done.returncode == 0, done.stderr
     printed, _, table = done.stdout.partition("\npreset ")
-    text = " ".join(main_here("compare", path, "--details").stdout.split())
+    text = " ".join(run_in_process("compare", path, "--details").stdout.split())
     in_json = json.loads(target.read_text("utf-8"))["findings"]
     by_json: Said = {
         (each["question"], each["subject"]): (each["act"], each["probability"]) for each in in_json
@@ -109,25 +109,25 @@ def test_all_views_say_the_same(
 
     assert said_by(srs_eval.compare(log)) == by_json
 
-    app = Overview.begun(log)
-    for answers, questions in overview(log):
+    app = Overview.start(log)
+    for answers, questions in stream_answers(log):
         app.add(answers, questions)
     by_app = said_by(app.answers)
     both = by_app.keys() & by_json.keys()
-    assert {question for question, _ in both} >= {OF_PRESETS}
+    assert {question for question, _ in both} >= {PARAMETERS}
     assert {key: by_app[key] for key in both} == {key: by_json[key] for key in both}
     asked = {question for question, _ in by_app}
     assert all(key in both for key in by_json if key[0] in asked - {"noise"})
     screen = app.first_screen
     panes = panes_printed(screen).rstrip()
     assert printed.rstrip() == panes
-    ran = main_here("run", path, "--models", "AVG", "--jobs", "0")
+    ran = run_in_process("run", path, "--models", "AVG", "--jobs", "0")
     assert ran.stdout.startswith(panes)
-    if screen.copied is not None:
-        copied = said_by([screen.copied])
+    if screen.copyable is not None:
+        copied = said_by([screen.copyable])
         assert copied.items() <= by_json.items()
 
-    document = learner_report(log, Run(), Protocol(), tell=lambda *_: None)
+    document = build_learner_report(log, Run(), Protocol(), on_question=lambda *_: None)
     said = " ".join(" ".join(words_of(document)).split())
     for each in in_json:
         for sentence in each["sentences"]:
@@ -138,22 +138,26 @@ def test_all_views_say_the_same(
     assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
     assert document.panes is not None
     assert document.panes == screen
-    assert document.lead == tuple(f"{each.title} {each.short.text}" for each in screen.panes)
+    assert document.lead == tuple(f"{each.title} {each.summary.text}" for each in screen.panes)
     assert json.loads(as_text_of(document, "json"))["lead"] == list(document.lead)
     html, markdown = (unescape(as_text_of(document, form)) for form in ("html", "md"))
-    for line in (each for pane in screen.panes for each in pane.items if isinstance(each, Line)):
+    for line in (
+        each for pane in screen.panes for each in pane.items if isinstance(each, PaneLine)
+    ):
         assert line.text.strip() in html
         assert line.text.strip() in markdown.replace("\\", "")
     presets = [each for each in _tables(document) if each.name == "what-to-do"]
     rows = {
-        each.cells[0]: each.cells[-1] for each in screen.panes[3].items if isinstance(each, Row)
+        each.cells[0]: each.cells[-1]
+        for each in screen.panes[3].items
+        if isinstance(each, PresetRow)
     }
     for name, act, sure in (row for each in presets for row in each.rows):
         assert rows.get(str(name), act) == act
         assert {*f"{act} {sure}".split()} <= {*table.split()}
-        probability = by_json[OF_PRESETS, str(name)][1]
+        probability = by_json[PARAMETERS, str(name)][1]
         sure_alone = probability is not None and sure != "once FSRS is on"
-        assert not sure_alone or f"{times_in_100(probability or 0)} of 100" in str(sure)
+        assert not sure_alone or f"{round_down_percent(probability or 0)} of 100" in str(sure)
 
 
 def _tables(value: Any) -> Iterator[Table]:

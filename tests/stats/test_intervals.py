@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from srs_eval import metrics
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, losses
+from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, review_losses
 from srs_eval.stats import intervals as comparison
-from srs_eval.stats.intervals import Interval, mean_interval, more_reviews, verdict, verdicts
+from srs_eval.stats.intervals import (
+    Interval,
+    decide_verdict,
+    decide_verdicts,
+    estimate_more_reviews,
+    mean_interval,
+)
 from tests.tui.app_world import MODELS, make_result
 
 
@@ -133,7 +139,7 @@ def _evaluated(seed: int, days: int = 60, count: int = 1_500) -> Result:
         day=np.sort(random.integers(0, days, count)),
         review_th=np.arange(count),
     )
-    return replace(result, metrics=metrics.summary(y, p, bins), p=p, tests=tests)
+    return replace(result, metrics=metrics.compute_metrics(y, p, bins), p=p, tests=tests)
 
 
 def test_log_loss_is_that_of_the_metrics() -> None:
@@ -143,7 +149,7 @@ def test_log_loss_is_that_of_the_metrics() -> None:
         assert interval.estimate == pytest.approx(result.metrics.log_loss, abs=1e-12)
     result = make_result("AVG")
     certain = replace(result, p=np.zeros(3), tests=replace(result.tests, y=np.ones(3)))
-    assert losses(certain) == pytest.approx([36.04365338911715] * 3)
+    assert review_losses(certain) == pytest.approx([36.04365338911715] * 3)
 
 
 def test_paired_difference_is_sharper_than_two_intervals() -> None:
@@ -186,13 +192,13 @@ def _difference(estimate: float, error: float, reviews: int = 5_000, days: int =
     ],
 )
 def test_verdicts(difference: Interval, says: str) -> None:
-    assert verdict(difference) == says
+    assert decide_verdict(difference) == says
 
 
 def test_what_matters_is_adjustable() -> None:
     small = _difference(-0.0010, 0.0004)
-    assert verdict(small, equivalence=0.0005) == "better"
-    assert verdict(_difference(0.001, 0.004), equivalence=0.02) == "as good"
+    assert decide_verdict(small, equivalence=0.0005) == "better"
+    assert decide_verdict(_difference(0.001, 0.004), equivalence=0.02) == "as good"
 
 
 def test_several_candidates_are_held_to_five_percent_together() -> None:
@@ -200,13 +206,13 @@ def test_several_candidates_are_held_to_five_percent_together() -> None:
     weak, strong = _difference(-0.0109, 0.005), _difference(-0.03, 0.005)
     none = _difference(0.001, 0.005)
     assert 0.025 < weak.p_value < 0.035
-    assert verdict(weak) == "better"
-    assert verdicts({"a": weak, "b": none})["a"] == "can't tell yet"
-    assert verdicts({"a": weak, "b": strong}) == {"a": "better", "b": "better"}
-    assert verdicts({"a": weak, "b": strong, "c": none})["a"] == "can't tell yet"
+    assert decide_verdict(weak) == "better"
+    assert decide_verdicts({"a": weak, "b": none})["a"] == "can't tell yet"
+    assert decide_verdicts({"a": weak, "b": strong}) == {"a": "better", "b": "better"}
+    assert decide_verdicts({"a": weak, "b": strong, "c": none})["a"] == "can't tell yet"
     equal = _difference(-0.0005, 0.0005)
-    assert verdicts({"a": equal, "b": none, "c": none})["a"] == "as good"
-    assert verdicts({}) == {}
+    assert decide_verdicts({"a": equal, "b": none, "c": none})["a"] == "as good"
+    assert decide_verdicts({}) == {}
 
 
 @given(st.lists(st.floats(-0.02, 0.02), min_size=1, max_size=6), st.floats(1e-4, 0.01))
@@ -214,22 +220,22 @@ def test_more_candidates_never_make_a_difference_surer(
     estimates: list[float], error: float
 ) -> None:
     several = {str(k): _difference(each, error) for k, each in enumerate(estimates)}
-    together = verdicts(several)
+    together = decide_verdicts(several)
     for name, difference in several.items():
-        alone = verdict(difference)
+        alone = decide_verdict(difference)
         assert together[name] in (alone, "can't tell yet")
         assert (together[name] == "as good") == (alone == "as good")
 
 
 def test_how_many_more_reviews_would_tell() -> None:
     # 5,000 ((2.8 * 0.004 / 0.008)^2 - 1) = 4,800
-    assert more_reviews(_difference(-0.008, 0.004)) == 5_000
+    assert estimate_more_reviews(_difference(-0.008, 0.004)) == 5_000
     # The distance from what matters is the larger: 5,000 ((2.8 * 0.003 / 0.002)^2 - 1) = 83,200
-    assert more_reviews(_difference(0.0, 0.003)) == 90_000
+    assert estimate_more_reviews(_difference(0.0, 0.003)) == 90_000
     # 20 times what there is, about the last that is said
-    assert more_reviews(_difference(0.0, 0.003273)) == 100_000
-    assert more_reviews(_difference(0.0, 0.003274)) is None
-    assert more_reviews(_difference(0.0, 0.05)) is None
-    assert more_reviews(_difference(-0.008, 0.004, reviews=900)) is None
-    assert more_reviews(_difference(-0.02, 0.004)) is None
-    assert more_reviews(Interval(-0.01, math.nan, 5_000, 1)) is None
+    assert estimate_more_reviews(_difference(0.0, 0.003273)) == 100_000
+    assert estimate_more_reviews(_difference(0.0, 0.003274)) is None
+    assert estimate_more_reviews(_difference(0.0, 0.05)) is None
+    assert estimate_more_reviews(_difference(-0.008, 0.004, reviews=900)) is None
+    assert estimate_more_reviews(_difference(-0.02, 0.004)) is None
+    assert estimate_more_reviews(Interval(-0.01, math.nan, 5_000, 1)) is None

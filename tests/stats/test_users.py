@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from srs_eval import metrics
 from srs_eval.stats.users import (
-    _by_group,
-    bca_interval,
-    confidence_set,
-    holm,
+    _metrics_by_group,
+    adjust_by_holm,
+    compute_bca_interval,
+    compute_confidence_set,
+    compute_superiority,
     mean_intervals,
-    resampled_means,
-    superiority,
+    resample_means,
     t_effects,
     wilcoxon_effects,
 )
@@ -45,8 +45,8 @@ def test_bca_is_scipys(seed: int) -> None:
 
     random = np.random.default_rng(seed)
     weights, values = random.lognormal(0, 1.5, 60), random.gamma(2, 0.2, 60)
-    drawn = resampled_means(values[:, None], weights[:, None], resamples=20_000)[0, :, 0]
-    ours = bca_interval(values, weights, drawn)
+    drawn = resample_means(values[:, None], weights[:, None], resamples=20_000)[0, :, 0]
+    ours = compute_bca_interval(values, weights, drawn)
     theirs = bootstrap(
         (values, weights),
         lambda v, w, axis: (v * w).sum(axis) / w.sum(axis),
@@ -75,7 +75,7 @@ def test_intervals_that_do_not_exist_or_have_no_width() -> None:
 def test_resamples_are_shared_by_columns() -> None:
     random = np.random.default_rng(0)
     values = random.random((40, 1))
-    drawn = resampled_means(np.hstack([values, values + 0.1]), np.ones((40, 1)), resamples=300)
+    drawn = resample_means(np.hstack([values, values + 0.1]), np.ones((40, 1)), resamples=300)
     np.testing.assert_allclose(drawn[0, :, 1] - drawn[0, :, 0], 0.1)
 
 
@@ -108,10 +108,10 @@ def test_pairs_mirror_each_other(models: int, users: int, random: Any) -> None:
     losses = np.array(
         [[random.choice((0.1, 0.2, 0.3)) for _ in range(models)] for _ in range(users)]
     )
-    share = superiority(losses)
+    share = compute_superiority(losses)
     off = ~np.eye(models, dtype=bool)
     np.testing.assert_allclose((share + share.T)[off], 1)
-    np.testing.assert_allclose(superiority(losses * 7)[off], share[off])
+    np.testing.assert_allclose(compute_superiority(losses * 7)[off], share[off])
     effect = wilcoxon_effects(losses)[0]
     np.testing.assert_allclose(effect[off], -effect.T[off])
     assert (np.abs(effect[off]) <= 1 + 1e-12).all()
@@ -120,7 +120,7 @@ def test_pairs_mirror_each_other(models: int, users: int, random: Any) -> None:
 def test_holms_p_values_are_of_all_pairs() -> None:
     p_values = np.array([[np.nan, 0.01, 0.04], [0.01, np.nan, 0.03], [0.04, 0.03, np.nan]])
     expected = [[np.nan, 0.03, 0.06], [0.03, np.nan, 0.06], [0.06, 0.06, np.nan]]
-    np.testing.assert_allclose(holm(p_values), expected)
+    np.testing.assert_allclose(adjust_by_holm(p_values), expected)
 
 
 def test_the_confidence_set_holds_equals_and_drops_the_worse() -> None:
@@ -129,15 +129,15 @@ def test_the_confidence_set_holds_equals_and_drops_the_worse() -> None:
     for trial in range(20):
         level = random.gamma(3, 0.1, (400, 1))
         losses = level + random.normal(0, 0.02, (400, 4)) + np.array([0, 0, 0.03, 0.001])
-        drawn = resampled_means(losses, np.ones((400, 1)), resamples=999, seed=trial)[0]
-        p_values = confidence_set(losses.mean(0), drawn)
+        drawn = resample_means(losses, np.ones((400, 1)), resamples=999, seed=trial)[0]
+        p_values = compute_confidence_set(losses.mean(0), drawn)
         assert p_values.max() == 1
         assert p_values[2] < 0.01
         kept += int((p_values[:2] >= 0.05).all())
     assert kept >= 17  # two equal best: each trial keeps both in about 95 %
     same = np.repeat(losses[:, :1], 3, axis=1)
-    drawn = resampled_means(same, np.ones((400, 1)), resamples=99)[0]
-    np.testing.assert_array_equal(confidence_set(same.mean(0), drawn), 1)
+    drawn = resample_means(same, np.ones((400, 1)), resamples=99)[0]
+    np.testing.assert_array_equal(compute_confidence_set(same.mean(0), drawn), 1)
 
 
 # Averaging
@@ -149,7 +149,7 @@ def test_figures_of_groups_are_those_of_each_alone() -> None:
     p = random.random(600).round(1)
     group = random.integers(0, 40, 600)
     group = np.unique(group, return_inverse=True)[1]
-    found = _by_group(y, p, group)
+    found = _metrics_by_group(y, p, group)
     for each in range(group.max() + 1):
         of = group == each
         assert found["LogLoss"][each] == pytest.approx(metrics.log_loss(y[of], p[of]))

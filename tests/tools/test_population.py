@@ -17,7 +17,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import prepare_trials
 from tests.conftest import shared_or_skip
 from tools.pretraining import population
-from tools.pretraining.likeness import likeness, shift
+from tools.pretraining.likeness import compute_likeness, estimate_shift
 from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
 from tools.simulated import simulate_learner
 from tools.simulated.memory import Fsrs6, Moment, Traits
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.slow
 
 
 def test_the_file_is_what_the_published_results_give() -> None:
-    summary = population.summarise(shared_or_skip("published"))
+    summary = population.summarize_results(shared_or_skip("published"))
     assert population.FILE.read_text(encoding="utf-8") == population.summary_text(summary)
 
 
 def test_the_file_names_its_source_and_fits_the_models() -> None:
-    content = population.published()
+    content = population.load_summary()
     assert "srs-benchmark" in content["source"]
     for model, count in population.MODELS.items():
         found = content["models"][model]
@@ -48,7 +48,7 @@ def test_the_file_names_its_source_and_fits_the_models() -> None:
 
 
 def test_published_sizes_and_success_are_those_of_learners() -> None:
-    quantiles = population.published()["models"]["FSRS-5"]["quantiles"]
+    quantiles = population.load_summary()["models"]["FSRS-5"]["quantiles"]
     median = population.LEVELS.index(0.5)
     assert 5_000 < quantiles[-2][median] < 50_000
     assert 0.8 < quantiles[-1][median] < 0.95
@@ -72,7 +72,7 @@ def test_draws_are_distributed_and_correlated_as_published(model: str) -> None:
     random = np.random.default_rng(0)
     drawn = [population.draw(random, model) for _ in range(3000)]
     table = np.array([[*each.parameters, each.size, each.success] for each in drawn])
-    found = population.published()["models"][model]
+    found = population.load_summary()["models"][model]
     quantiles = np.array(found["quantiles"])
     assert (table >= quantiles[:, :1].T).all()
     assert (table <= quantiles[:, -1:].T).all()
@@ -101,14 +101,14 @@ def test_no_distribution_for_an_unknown_model() -> None:
 
 def test_summary_refuses_what_are_no_results(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"AVG\.jsonl\.gz"):
-        population.summarise(tmp_path)
+        population.summarize_results(tmp_path)
     (tmp_path / "AVG.jsonl.gz").write_bytes(b"no gzip")
     with pytest.raises(InputError, match="cannot be read"):
-        population.summarise(tmp_path)
+        population.summarize_results(tmp_path)
     with gzip.open(tmp_path / "AVG.jsonl.gz", "wt") as file:
         file.write(json.dumps({"users": []}))
     with pytest.raises(InputError, match="KeyError"):
-        population.summarise(tmp_path)
+        population.summarize_results(tmp_path)
 
 
 # Memories
@@ -309,7 +309,7 @@ def test_shifts_of_days_are_found(sd: float, lasts: float) -> None:
     z = random.normal(1.5, 0.5, days * each)
     y = random.random(days * each) < 1 / (1 + np.exp(-z - effect[day]))
     p = 1 / (1 + np.exp(-z))
-    found, correlation = shift(day, y - p, p * (1 - p))
+    found, correlation = estimate_shift(day, y - p, p * (1 - p))
     # To first order: strong shifts are found a little too small.
     assert found == pytest.approx(sd, abs=0.12)
     if sd:
@@ -331,7 +331,7 @@ def test_good_and_bad_days_are_simulated() -> None:
         day = learner.entries.time_ms[asked] // 86_400_000
         y = (learner.entries.rating[asked] > 1).astype(float)
         p = np.full(len(y), y.mean())
-        departures.append(shift(day, y - p, p * (1 - p))[0])
+        departures.append(estimate_shift(day, y - p, p * (1 - p))[0])
     assert departures[1] > departures[0] + 0.3
 
 
@@ -345,7 +345,7 @@ def test_cards_of_a_topic_belong_together() -> None:
         trials = prepare_trials(log, select_rows(log).rows, Protocol(short=True))
         evaluated = len(trials.test_index)
         share = trials.y[trials.test_index].mean()
-        found.append(likeness(log, trials, np.full(evaluated, share)))
+        found.append(compute_likeness(log, trials, np.full(evaluated, share)))
         assert found[-1].evaluated == evaluated
         assert found[-1].success == share
     assert found[1].begun_together > found[0].begun_together + 0.2

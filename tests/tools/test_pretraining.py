@@ -15,15 +15,15 @@ from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, gru_503, lstm
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import networks
 from tests.conftest import shared_or_skip
 from tools.pretraining import train as pretraining
 from tools.simulated import simulate_learner
 
-SHIPPED = sorted(networks.SHIPPED.glob("*.safetensors"))
+SHIPPED = sorted(networks.SHIPPED_WEIGHTS.glob("*.safetensors"))
 
 
 @cache
@@ -88,7 +88,7 @@ def test_a_network_predicts_the_same_in_the_pool() -> None:
 def test_batches_hold_every_row_once_and_whole_cards() -> None:
     trials = pretraining.pool(each_trials("GRU"))
     rows = np.arange(0, len(trials), 2)
-    batches = pretraining.card_batches(trials, rows, 50, np.random.default_rng(0))
+    batches = pretraining.make_card_batches(trials, rows, 50, np.random.default_rng(0))
     assert len(batches) > 3
     np.testing.assert_array_equal(np.sort(np.concatenate(batches)), rows)
     cards = [set(trials.card_id[batch].tolist()) for batch in batches]
@@ -112,7 +112,7 @@ def test_training_teaches_the_same_every_time(name: str) -> None:
         np.testing.assert_array_equal(tensor, two.tensors[key])
     other = pretraining.pretrain(name, train, validation, replace(settings, seed=4))
     assert other.log_loss != one.log_loss
-    p = validation.y[pretraining._trained_on(validation)].mean()
+    p = validation.y[pretraining._select_training_rows(validation)].mean()
     constant = -(p * math.log(p) + (1 - p) * math.log(1 - p))
     assert one.log_loss < constant + 0.03
 
@@ -179,11 +179,11 @@ def test_one_normalisation_is_the_same_function() -> None:
     settings = pretraining.Settings(seed=1, epochs=1)
     tensors = pretraining.pretrain("LSTM", train, validation, settings).tensors
     assert abs(tensors["input_mean"][0] - tensors["input_mean"][1]) > 1
-    same = pretraining.one_normalisation(tensors)
+    same = pretraining.merge_normalisations(tensors)
     assert same["input_mean"][0] == same["input_mean"][1]
     rows = np.arange(len(validation))
     one, two = (
-        lstm.recall(pretraining.lstm_weights(each), validation, rows, Context())
+        lstm.predict_recall(pretraining.import_lstm(each), validation, rows, Context())
         for each in (tensors, same)
     )
     np.testing.assert_allclose(one, two, atol=2e-5)
@@ -192,7 +192,7 @@ def test_one_normalisation_is_the_same_function() -> None:
 @pytest.mark.slow
 def test_normalised_inputs_have_mean_0_and_deviation_1() -> None:
     trials = train_and_validation("LSTM")[0]
-    x = lstm._inputs(trials, *pretraining.input_normalisation(trials))[:, :2]
+    x = lstm._compute_inputs(trials, *pretraining.compute_input_normalisation(trials))[:, :2]
     np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(x.std(axis=0), 1, atol=1e-3)
 
@@ -206,7 +206,7 @@ def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyP
     before = pretraining.pretrain("LSTM", train, validation, settings)
     after = pretraining.meta_train(before, each[:2], each[2:], settings, rounds=1)
     losses = [
-        pretraining.tuned_loss(pretraining.lstm_weights(found.tensors), each[2:], Context())
+        pretraining.compute_tuned_loss(pretraining.import_lstm(found.tensors), each[2:], Context())
         for found in (before, after)
     ]
     assert losses[1] <= losses[0]
@@ -215,7 +215,7 @@ def test_meta_training_never_ends_worse_after_tuning(monkeypatch: pytest.MonkeyP
 
 def test_halfway_is_the_mean_of_two() -> None:
     one, other = ({"w": np.array([0, x], np.float32)} for x in (1, 4))
-    assert pretraining.halfway(one, other)["w"].tolist() == [0.0, 2.5]
+    assert pretraining.average_weights(one, other)["w"].tolist() == [0.0, 2.5]
 
 
 @pytest.mark.slow
@@ -230,14 +230,14 @@ def test_gru_503_is_meta_trained_and_adamw_goes_on_from_there(
     before = pretraining.pretrain("GRU-503", train, validation, settings)
     after = pretraining.meta_train_mixture(before, each[:2], each[2:], settings, rounds=2)
     losses = [
-        pretraining.tuned_mixture_loss(pretraining.mixture_weights(found.tensors), each[2:])
+        pretraining.compute_tuned_mixture_loss(pretraining.import_mixture(found.tensors), each[2:])
         for found in (before, after)
     ]
     assert after.tuned_log_loss is not None
     assert after.tuned_log_loss <= losses[0]
     pretraining.write_weights(tmp_path / "GRU-503.safetensors", after.tensors, {"made_by": "test"})
-    found = gru_503.pretrained(Context(weights=tmp_path))
-    np.testing.assert_array_equal(found.values, pretraining.mixture_weights(after.tensors).values)
+    found = gru_503.load_pretrained(Context(weights=tmp_path))
+    np.testing.assert_array_equal(found.values, pretraining.import_mixture(after.tensors).values)
     if after.tuned_log_loss < losses[0]:  # otherwise the weights from before, without a state
         assert found.adam_mean is not None
         assert found.adam_steps > 0
@@ -248,7 +248,7 @@ def test_gru_503_is_tuned_on_beginnings_that_can_be_tuned_on() -> None:
     """Stretches of a learner may hold nothing but histories that are too long."""
     trials = each_trials("GRU-503")[0]
     trials = replace(trials, protocol=replace(trials.protocol, max_seq_len=1))
-    weights = gru_503.Weights(pretraining._random_mixture(np.random.default_rng(4)), -1.0, 4.0)
+    weights = gru_503.Gru503Weights(pretraining._draw_mixture(np.random.default_rng(4)), -1.0, 4.0)
     usable = trials.sequence_length <= 1
     assert not all(usable[k : k + 5].any() for k in range(len(trials) - 5))
     random = np.random.default_rng(0)
@@ -261,14 +261,14 @@ def test_gru_503_is_tuned_on_beginnings_that_can_be_tuned_on() -> None:
 @pytest.mark.slow
 def test_gradient_of_gru_503_is_the_slope_of_its_loss() -> None:
     trials = each_trials("GRU-503")[0]
-    values = pretraining._random_mixture(np.random.default_rng(4))
-    weights = gru_503.Weights(values, -1.0, 4.0)
+    values = pretraining._draw_mixture(np.random.default_rng(4))
+    weights = gru_503.Gru503Weights(values, -1.0, 4.0)
     rows = np.arange(0, len(trials), 3)
     gradient = pretraining.gradient(weights, trials, rows)
     y = trials.y[rows]
 
     def summed_loss(moved: np.ndarray) -> float:
-        p = gru_503.recall(replace(weights, values=moved), trials, rows)
+        p = gru_503.predict_recall(replace(weights, values=moved), trials, rows)
         return -float(np.sum(np.where(y == 1, np.log(p), np.log(1 - p))))
 
     for k in (*range(0, 503, 29), 502):
@@ -291,9 +291,9 @@ def test_the_command_writes_weights_that_serve(tmp_path: Path) -> None:
     assert about["model"] == "GRU"
     assert (about["seed"], about["users"]) == ("5", "2")
     assert float(about["validation_log_loss"]) > 0
-    session = Session(simulate_learner(9, 400, incidents=False).log())
+    session = LearnerSession(simulate_learner(9, 400, incidents=False).log())
     for name in ("GRU", "LSTM", "LSTM-fixed"):
-        (configuration,) = resolve(name)
+        (configuration,) = resolve_configurations(name)
         loss = session.run(configuration, Context(weights=tmp_path)).metrics.log_loss
         assert 0 < loss < 2
 
@@ -359,8 +359,8 @@ SERVED = [
 @pytest.mark.parametrize("name", SERVED)
 def test_shipped_weights_serve_and_start_well(name: str) -> None:
     """Untuned, on a learner never seen: no worse than half a decent model."""
-    session = Session(simulate_learner(11, 1200, incidents=False).log())
-    (configuration,) = resolve(name)
+    session = LearnerSession(simulate_learner(11, 1200, incidents=False).log())
+    (configuration,) = resolve_configurations(name)
     trials = session.trials(configuration.protocol)
     rows = trials.test_index
     p = configuration.model.predict(trials, (), rows, Context())  # type: ignore[misc]
@@ -376,12 +376,12 @@ def test_as_good_as_the_references_weights(name: str) -> None:
     golden = shared_or_skip("golden")
     lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()
     expected = {line["user"]: line["metrics"]["LogLoss"] for line in map(json.loads, lines)}
-    (configuration,) = resolve(name)
+    (configuration,) = resolve_configurations(name)
     dataset = open_dataset(golden / "dataset")
     gaps = []
     for user in dataset.users:
         try:
-            found = Session(dataset.load(user)).run(configuration, Context(user=user))
+            found = LearnerSession(dataset.load(user)).run(configuration, Context(user=user))
         except NotEnoughData:
             continue
         gaps.append(found.metrics.log_loss - expected[user])

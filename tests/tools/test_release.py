@@ -45,7 +45,7 @@ def test_markers_leave_out_what_has_no_wheel(system: str) -> None:
     assert always["numba"].specifier.contains("0.68.1") == (system != "macOS Intel")
     extras = PROJECT["optional-dependencies"]
     for module, (_, extra) in errors.EXTRAS.items():
-        lacking = (module, *MACHINES[system]) in errors._NOT_BUILT
+        lacking = (module, *MACHINES[system]) in errors._WITHOUT_WHEEL
         assert (module in wanted(system, extras[extra])) != lacking
 
 
@@ -66,12 +66,12 @@ def test_a_package_weighs_its_files_and_their_bytecode(tmp_path: Path) -> None:
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "thing.cpython-311.pyc").write_bytes(b"x" * 30)
     (found,) = installed.distributions(path=[str(tmp_path)])
-    assert installed.bytes_of(found) == 100
-    assert installed.licence_of(found) == "MIT"
+    assert installed.count_bytes(found) == 100
+    assert installed.find_licence(found) == "MIT"
 
 
 def test_a_tag_has_to_say_what_the_files_say() -> None:
-    wrong = build.unready("v0.0.0")
+    wrong = build.find_unready_files("v0.0.0")
     assert any(each.startswith("The tag is v0.0.0, VERSION is ") for each in wrong)
     assert not any("CITATION.cff" in each for each in wrong)
 

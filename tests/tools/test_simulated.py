@@ -15,9 +15,9 @@ import srs_eval
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
-from tests.conftest import simulated_users
+from tests.conftest import make_simulated_users
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection
-from tools.simulated.memory import DEFAULT_PARAMETERS, fuzzed, interval_for, retrievability
+from tools.simulated.memory import DEFAULT_PARAMETERS, fuzz_interval, interval_for, retrievability
 
 
 def test_same_seed_same_learner_other_seed_other_learner() -> None:
@@ -128,8 +128,8 @@ def test_interval_and_retrievability_are_inverse() -> None:
 
 def test_fuzz_stays_near() -> None:
     random = np.random.default_rng(0)
-    assert (fuzzed(random, np.full(100, 2.4)) == 2).all()
-    drawn = fuzzed(random, np.full(1000, 50.0))
+    assert (fuzz_interval(random, np.full(100, 2.4)) == 2).all()
+    drawn = fuzz_interval(random, np.full(1000, 50.0))
     spread = 1 + 0.15 * 4.5 + 0.1 * 13 + 0.05 * 30
     assert drawn.min() == round(50 - spread)
     assert drawn.max() == round(50 + spread)
@@ -147,7 +147,7 @@ def test_collection_is_imported_as_it_was_simulated(
     assert log.import_summary.entries_read == len(simulated_learner.entries)
     assert dict(log.presets) == dict(expected.presets)
     assert dict(log.decks) == dict(expected.decks)
-    used = [preset for preset in log.presets.values() if len(preset.parameters_in_force) == 21]
+    used = [preset for preset in log.presets.values() if len(preset.active_parameters) == 21]
     assert len(used) == 2
 
 
@@ -184,7 +184,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
 
 def test_dataset_holds_the_rows_that_the_collections_give(simulated_dataset: Path) -> None:
     dataset = Dataset(simulated_dataset)
-    users = simulated_users()
+    users = make_simulated_users()
     assert dataset.users == sorted(users)
     for user, learner in users.items():
         stored, source = dataset.load(user), learner.log()

@@ -13,11 +13,11 @@ from srs_eval.training.step_graph import (
     DOUBLE,
     OPERATIONS,
     VECTOR,
-    Graph,
+    GraphValue,
+    StepGraph,
     Traced,
-    Value,
 )
-from srs_eval.training.tracing import adjoint
+from srs_eval.training.tracing import derive_adjoint
 
 COMPUTED: dict[str, Callable[..., Any]] = {
     "fadd": np.add,
@@ -43,7 +43,7 @@ COMPARED: dict[str, Callable[..., Any]] = {
 }
 
 
-def gradient_of(
+def derive_gradient(
     step: Callable[..., Any], by: Sequence[str], w: str | None = None, numbers: bool = False
 ) -> Callable[..., Any]:
     """The derived gradient as a function of arrays: of the step's arguments, the gradients of its
@@ -51,15 +51,15 @@ def gradient_of(
 
     `numbers`: derived as for a kernel that calls the step with numbers, not vectors.
     """
-    derived = adjoint(step, by, w)
+    derived = derive_adjoint(step, by, w)
 
     def run(*given: Any) -> Any:
-        graph, known = Graph(), dict[Value, Any]()
+        graph, known = StepGraph(), dict[GraphValue, Any]()
 
         def stand_in(x: Any, kind: Any) -> Any:
             if isinstance(x, tuple | list):
                 return tuple(stand_in(part, kind) for part in x)
-            made = graph.new(kind, varies=kind is not DOUBLE)
+            made = graph.add(kind, varies=kind is not DOUBLE)
             known[made] = x
             return Traced(graph, made)
 
@@ -90,7 +90,7 @@ class _Rows(dict[int, Any]):
         return 0.0
 
 
-def _computed(value: Value, known: dict[Value, Any]) -> Any:
+def _computed(value: GraphValue, known: dict[GraphValue, Any]) -> Any:
     if value not in known:
         if value.instruction is not None:  # a constant
             known[value] = value.instruction.constant

@@ -16,12 +16,12 @@ from srs_eval.training import compile as compile_module
 from tests.conftest import COMPILED, PATIENCE, REPOSITORY
 
 PROGRAM = """
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 
 def double(x):
     return x + x
 
-print(compiled(double)(2.0))
+print(compile_kernel(double)(2.0))
 """
 
 
@@ -104,7 +104,7 @@ x, ones = np.ones((8, 3)), np.ones(8)
 loss, slope = linear.loss_and_gradient(
     "HLR", _recall_and_slope, x, ones, ones, ones, np.array([0.5, 0.1, 0.2])
 )
-print(any("visit_batches" in name for name in compiled), loss, *slope)
+print(any("linear_pass" in name for name in compiled), loss, *slope)
 """
 
 
@@ -122,8 +122,8 @@ def test_kernels_lie_by_the_sources_of_all(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(compile_module, "_PACKAGE", package)
 
     def folder() -> str:
-        monkeypatch.setattr(compile_module, "_AT_FIRST", compile_module._stamps())
-        return compile_module._folder_name.__wrapped__()
+        monkeypatch.setattr(compile_module, "_STAMPS_AT_START", compile_module._read_file_stamps())
+        return compile_module._kernel_folder_name.__wrapped__()
 
     first = folder()
     edit(package / "report/console.py", "from __future__", "# of no kernel\nfrom __future__")
@@ -173,12 +173,12 @@ def test_after_an_update_all_is_compiled_once(tmp_path: Path) -> None:
 
 OWN = """
 from helper import FACTOR
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 
 def times(x):
     return FACTOR * x
 
-print(compiled(times)(3.0))
+print(compile_kernel(times)(3.0))
 """
 
 
@@ -199,7 +199,7 @@ def test_steps_of_another_closure_make_another_kernel() -> None:
     def made(power: int) -> Any:
         return lambda x: x**power
 
-    two, three, again = (compile_module._described({"recall": made(k)}) for k in (2, 3, 2))
+    two, three, again = (compile_module._describe_for_key({"recall": made(k)}) for k in (2, 3, 2))
     assert two == again != three
 
 
@@ -217,8 +217,8 @@ def test_kernels_that_nobody_used_for_long_go(tmp_path: Path) -> None:
 
 def test_marks_are_those_of_these_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert not compile_module.kernels_there("MINE trained")
+    assert not compile_module.has_kernels("MINE trained")
     compile_module.mark_kernels("MINE trained")
-    assert compile_module.kernels_there("MINE trained")
-    monkeypatch.setattr(compile_module, "_folder_name", lambda: "srs-eval-of-other-sources")
-    assert not compile_module.kernels_there("MINE trained")
+    assert compile_module.has_kernels("MINE trained")
+    monkeypatch.setattr(compile_module, "_kernel_folder_name", lambda: "srs-eval-of-other-sources")
+    assert not compile_module.has_kernels("MINE trained")

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, Model, _fsrs, act_r, all_models, fsrs6, fsrs7, sbd
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import recurrent
-from srs_eval.training.compile import Gradient, _compiled_step
+from srs_eval.training.compile import Gradient, _compile_step
 from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
 from srs_eval.training.recurrent import RecurrentModel, SummedLoss
 from tests.conftest import REPOSITORY
-from tests.training.derived import gradient_of
+from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
 # One adjoint written by hand, for reference
@@ -82,13 +82,13 @@ def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
     expected = success_adjoint((s, d), t, rating, w, bar, expected_w)
 
     found_w = np.zeros((22, n))
-    derived = gradient_of(fsrs6._STEPS["success"], ("state",), "w")
+    derived = derive_gradient(fsrs6._STEPS["success"], ("state",), "w")
     found = derived((s, d), t, rating, w.tolist(), tuple(bar), found_w)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
     np.testing.assert_allclose(found_w[:21], expected_w[:21], rtol=1e-9, atol=1e-12)
     assert found_w[21].any()  # the least stability, in w like the others, is a bound
 
-    adjoint: Any = _compiled_step(Gradient(fsrs6._STEPS["success"], ("state",), "w", parameters=21))
+    adjoint: Any = _compile_step(Gradient(fsrs6._STEPS["success"], ("state",), "w", parameters=21))
     as_tuple: Any = simd.as_tuple
     load_state: Any = simd.load_state
     rows_of: Any = simd.rows_of
@@ -209,7 +209,9 @@ def test_gradients_of_any_expression_are_differences(
         expected[k] = (high - low) / 2e-5
     bars = tuple(float(k + 1) for k in range(len(expressions)))
     rows = np.zeros(2)
-    found = gradient_of(step, ("state",), "w", numbers)(tuple(at[:2]), tuple(at[2:]), bars, rows)
+    found = derive_gradient(step, ("state",), "w", numbers)(
+        tuple(at[:2]), tuple(at[2:]), bars, rows
+    )
     np.testing.assert_allclose([*found, *rows], expected, rtol=1e-5, atol=1e-4 + 1e-9 * abs(value))
 
 
@@ -237,7 +239,7 @@ def test_gradients_at_kinks_are_torchs(name: str, numbers: bool) -> None:
         for y in (1.0, 1.5):
             leaves = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x, y)]
             expected = torch.autograd.grad(torchs(*leaves), leaves)
-            found = gradient_of(ours, ("x", "y"), None, numbers)(x, y, 1.0)
+            found = derive_gradient(ours, ("x", "y"), None, numbers)(x, y, 1.0)
             np.testing.assert_array_equal(np.array(found, float), [float(e) for e in expected])
 
 
@@ -250,7 +252,7 @@ def test_what_is_infinite_on_the_other_side_of_a_where_stays_there() -> None:
         return where(x > 1e-300, root + 1.0 / (x * x) + log(x) * inner, 5.0 * x + w[1])
 
     rows = np.zeros((2, 3))
-    found = gradient_of(guarded, ("x",), "w")(x, [1.5, 7.0], np.ones(3), rows)
+    found = derive_gradient(guarded, ("x",), "w")(x, [1.5, 7.0], np.ones(3), rows)
     at_two = 0.5 / np.sqrt(2) - 2 / 8 + 0.75 / 2 - np.log(2) * 1.5 / 4
     np.testing.assert_allclose(found, [5.0, 5.0, at_two], rtol=1e-12)
     np.testing.assert_allclose(rows, [[0, 0, np.log(2) / 2], [1, 1, 0]], rtol=1e-12)
@@ -271,11 +273,11 @@ def recurrent_model(model: Model, monkeypatch: pytest.MonkeyPatch) -> RecurrentM
         found.extend(each for each in given if isinstance(each, RecurrentModel))
         raise Found
 
-    (configuration,) = resolve(model.name)
+    (configuration,) = resolve_configurations(model.name)
     trials = learner(configuration.protocol)
     assert model.fit is not None
     with monkeypatch.context() as patch:
-        patch.setattr(recurrent, "_kernel_of", stop)
+        patch.setattr(recurrent, "_kernel_of_model", stop)
         with contextlib.suppress(Found):
             model.fit(trials, np.arange(len(trials)), np.ones(len(trials)), Context(tick=stop))
     return found[0] if found else None
@@ -283,7 +285,7 @@ def recurrent_model(model: Model, monkeypatch: pytest.MonkeyPatch) -> RecurrentM
 
 @cache
 def learner(protocol: Protocol) -> Trials:
-    return Session(simulate_learner(3, 600).log()).trials(protocol)
+    return LearnerSession(simulate_learner(3, 600).log()).trials(protocol)
 
 
 def assert_differences(
@@ -313,7 +315,7 @@ def test_gradients_of_all_recurrent_models_are_differences(
     index = np.arange(len(trials))
     found = set()
     for name, model in all_models().items():
-        each = recurrent_model(model, monkeypatch) if model.trained else None
+        each = recurrent_model(model, monkeypatch) if model.is_trained else None
         if each is not None:
             found.add(name)
             loss, w = SummedLoss(each, trials, index), elsewhere(each.default)
@@ -326,17 +328,17 @@ def test_gradients_of_other_models_are_differences() -> None:
     trials = learner(Protocol(short=True, secs=True))
     rows, weights = np.arange(len(trials)), np.linspace(0.25, 1, len(trials))
     w = elsewhere(sbd._START)
-    everything, _ = sbd._all_rows(trials, rows, weights)
+    everything, _ = sbd._make_kernel_rows(trials, rows, weights)
     gradient = sbd._loss_and_gradient(everything, w)[1]
     assert_differences("SBD", lambda w: sbd._loss_and_gradient(everything, w)[0], gradient, w)
 
     w = elsewhere(act_r.START)
-    part, _ = act_r._part(act_r._make_paths(trials), trials, rows, weights)
-    gradient = act_r._gradient(part, w)
+    part, _ = act_r._make_batch(act_r._build_path_tree(trials), trials, rows, weights)
+    gradient = act_r._compute_gradient(part, w)
 
     def unrounded(w: FloatArray) -> float:
         """Its loss is that of single precision, which has no differences."""
-        act_r._loss(part, w)
+        act_r._compute_loss(part, w)
         p = act_r.recall(part.activation[0], w)
         return float(-np.sum(part.passes * np.log(p) + part.failures * np.log1p(-p)))
 
@@ -345,9 +347,9 @@ def test_gradients_of_other_models_are_differences() -> None:
     w = np.array([*elsewhere(fsrs7.DEFAULT), 0.0001])
     w[[7, 9, 8]] = 3.0, 2.4, 0.1  # intervals that grow
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    fsrs7._schedule_penalty(w, gradient)
+    fsrs7._add_schedule_penalty(w, gradient)
     scratch = np.zeros(len(gradient))
-    assert_differences("penalty", lambda w: fsrs7._schedule_penalty(w, scratch), gradient, w)
+    assert_differences("penalty", lambda w: fsrs7._add_schedule_penalty(w, scratch), gradient, w)
 
 
 def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:

@@ -11,7 +11,7 @@ from srs_eval.training import optimisers as orders
 def test_chacha_as_published() -> None:
     """RFC 8439, 2.3.2, has 20 rounds; 8, 12 and 20 rounds with a zero key in Strombergson's
     draft-strombergson-chacha-test-vectors-01 (TC1)."""
-    words = orders._words((0,) * 8)
+    words = orders._chacha_words((0,) * 8)
     first = b"".join(next(words).to_bytes(4, "little") for _ in range(16))
     assert first.hex().startswith(
         "9bf49a6a0755f953811fce125f2683d50429c3bb49e074147e0089a52eae155f"
@@ -20,16 +20,19 @@ def test_chacha_as_published() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 12, 40, 300])
 def test_every_shuffle_is_a_permutation(n: int) -> None:
-    shuffles = orders.shuffles(n, 2023)
+    shuffles = orders.draw_rust_shuffles(n, 2023)
     found = [next(shuffles) for _ in range(20)]
     assert all(np.array_equal(np.sort(each), np.arange(n)) for each in found)
     if n >= 12:
         assert len({each.tobytes() for each in found}) == 20
-    assert all(np.array_equal(a, b) for a, b in zip(found, orders.shuffles(n, 2023), strict=False))
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(found, orders.draw_rust_shuffles(n, 2023), strict=False)
+    )
 
 
 def test_all_orders_are_about_as_frequent() -> None:
-    shuffles = orders.shuffles(4, 7)
+    shuffles = orders.draw_rust_shuffles(4, 7)
     counts: dict[bytes, int] = {}
     for _ in range(4_800):
         key = next(shuffles).tobytes()
@@ -40,6 +43,6 @@ def test_all_orders_are_about_as_frequent() -> None:
 
 
 def test_a_word_serves_as_many_places_as_it_can() -> None:
-    bound, count = orders._several(2)
+    bound, count = orders._batch_bounds(2)
     assert bound == np.prod(np.arange(2, 2 + count, dtype=np.float64))
     assert bound <= 0xFFFFFFFF < bound * (2 + count)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from srs_eval.training import own_code
-from srs_eval.training.own_code import kept_apart
+from srs_eval.training.own_code import isolate_settings
 
 Setting = tuple[Callable[[], Any], Callable[[], Any]]  # reads it, changes it
 
@@ -92,19 +92,19 @@ SETTINGS: dict[str, Callable[[], Setting]] = {
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_stays_with_its_owner(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_code, "_left_by", {})
+    monkeypatch.setattr(own_code, "_settings_of_owner", {})
     read, change = SETTINGS[name]()
     before = read()
-    with kept_apart("mine"):
+    with isolate_settings("mine"):
         change()
         changed = read()
     assert read() == before
     assert changed != before
-    with kept_apart("another"):
+    with isolate_settings("another"):
         assert read() == before
-    with kept_apart("mine"):
+    with isolate_settings("mine"):
         assert read() == changed
-        with kept_apart("mine"):
+        with isolate_settings("mine"):
             assert read() == changed
         assert read() == changed
     assert read() == before
@@ -114,7 +114,7 @@ def test_settings_are_restored_after_an_error() -> None:
     before = np.geterr()
 
     def fails() -> None:
-        with kept_apart("mine"):
+        with isolate_settings("mine"):
             np.seterr(all="raise")
             raise KeyError
 
@@ -125,10 +125,10 @@ def test_settings_are_restored_after_an_error() -> None:
 
 def test_a_notebooks_code_runs_with_the_settings_that_there_are() -> None:
     before = np.get_printoptions()
-    with kept_apart(None):
+    with isolate_settings(None):
         np.set_printoptions(precision=3)
     assert np.get_printoptions() == before
-    with kept_apart(None):
+    with isolate_settings(None):
         assert np.get_printoptions() == before
 
 
@@ -136,20 +136,20 @@ def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
     before = os.getcwd()
-    with kept_apart("mine"):
+    with isolate_settings("mine"):
         os.chdir(here)
     here.rmdir()
-    with kept_apart("mine"):
+    with isolate_settings("mine"):
         assert os.getcwd() == before
     assert os.getcwd() == before
 
 
 FIRST = """
 import sys
-from srs_eval.training.own_code import kept_apart
+from srs_eval.training.own_code import isolate_settings
 
 assert not {"torch", "numba", "sklearn"} & set(sys.modules)
-with kept_apart("mine"):
+with isolate_settings("mine"):
     import numba, sklearn
     numba.config.DISABLE_JIT = 1
     sklearn.set_config(assume_finite=True)

@@ -20,26 +20,26 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs6
 from srs_eval.training import elementwise
 from srs_eval.training.compile import (
     Gradient,
     Int32Array,
-    _compiled_step,
-    as_function,
-    compiled,
-    packed,
-    unpacked,
+    _compile_step,
+    compile_kernel,
+    pack,
+    to_function,
+    unpack,
 )
 from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.training.initial_stability import (
     InitialStability,
-    _complete,
+    _fill_missing_stabilities,
     _minimise,
     fit_initial_stability,
 )
-from srs_eval.training.optimisers import permutations, quicksort_order
+from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
 from tools.simulated import simulate_learner
@@ -47,7 +47,7 @@ from tools.simulated import simulate_learner
 
 @pytest.fixture(scope="module")
 def trials() -> Trials:
-    return Session(simulate_learner(1, 1500).log()).trials(Protocol(short=True))
+    return LearnerSession(simulate_learner(1, 1500).log()).trials(Protocol(short=True))
 
 
 # The order of batches
@@ -60,7 +60,7 @@ def test_permutations_are_torchs(seed: int) -> None:
     for n in (0, 1, 2, 3, 7, 10, 31, 64, 100, 255, 700, 1000):
         generator = torch.Generator().manual_seed(seed)
         expected = [torch.randperm(n, generator=generator).tolist() for _ in range(5)]
-        assert [order.tolist() for order in islice(permutations(n, seed), 5)] == expected
+        assert [order.tolist() for order in islice(draw_permutations(n, seed), 5)] == expected
 
 
 def pure_python_quicksort(keys: list[int]) -> list[int]:
@@ -185,7 +185,7 @@ def test_tie_order_is_that_of_the_description() -> None:
     for keys in sort_cases():
         expected = pure_python_quicksort(keys)
         assert [keys[k] for k in expected] == sorted(keys)
-        assert quicksort_order(np.array(keys, np.int64)).tolist() == expected
+        assert argsort_by_quicksort(np.array(keys, np.int64)).tolist() == expected
     assert max(heapsorts) > 16
 
 
@@ -213,7 +213,9 @@ def test_tie_order_is_that_of_numpy_without_simd() -> None:
     if done.returncode:
         pytest.skip("needs a numpy whose SIMD routines can be switched off")
     for keys, line in zip(cases, done.stdout.splitlines(), strict=True):
-        assert quicksort_order(np.array(keys, np.int64)).tolist() == json.loads(line), len(keys)
+        assert argsort_by_quicksort(np.array(keys, np.int64)).tolist() == json.loads(line), len(
+            keys
+        )
 
 
 # Initial stabilities
@@ -249,7 +251,7 @@ def test_initial_stabilities_are_scipys() -> None:
         decay = [0.1542, 0.5, 1.0][rng.integers(3)]
         expected, loss = scipy_minimum(t, recall, count, default, decay, 0.001, 1 / 16)
         problem = t, recall, count, default, decay, 1 / 16
-        ours = compiled(_minimise)(problem, 0.001, 100.0, int(count.sum()))
+        ours = compile_kernel(_minimise)(problem, 0.001, 100.0, int(count.sum()))
         assert ours == pytest.approx(expected, rel=1e-3)
         assert loss(ours) == pytest.approx(loss(expected), abs=1e-6)
 
@@ -284,10 +286,11 @@ def test_ratings_never_used_lie_between_the_others() -> None:
         known = {k: v for k, v in values.items() if used[k - 1]}
         if len(known) >= 2:
             np.testing.assert_allclose(
-                _complete(known, fsrs6.DEFAULT[:4]), powers(known), rtol=1e-12
+                _fill_missing_stabilities(known, fsrs6.DEFAULT[:4]), powers(known), rtol=1e-12
             )
     np.testing.assert_allclose(
-        _complete({3: 2 * fsrs6.DEFAULT[2]}, fsrs6.DEFAULT[:4]), 2 * np.array(fsrs6.DEFAULT[:4])
+        _fill_missing_stabilities({3: 2 * fsrs6.DEFAULT[2]}, fsrs6.DEFAULT[:4]),
+        2 * np.array(fsrs6.DEFAULT[:4]),
     )
 
 
@@ -379,7 +382,7 @@ def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
     weights = np.linspace(0.25, 1, len(train)) if recency else np.ones(len(train))
     small = replace(trials, protocol=replace(trials.protocol, batch_size=100, max_seq_len=12))
     start = [1.0, 1.5, 2.0, 6.0, *fsrs6.DEFAULT[4:]]
-    model = replace(fsrs6.recurrent(0.001), decimals=None)
+    model = replace(fsrs6.make_recurrent(0.001), decimals=None)
     ours = fit_recurrent(model, small, train, weights, start, Context())
     expected = torch_fit(small, train, weights, start)
     assert np.abs(expected - start).max() > 0.01
@@ -388,7 +391,7 @@ def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
 
 def test_kept_parameters_are_rounded_and_frozen_ones_stay(trials: Trials) -> None:
     train = trials.folds[-1].train
-    model = replace(fsrs6.recurrent(0.001), frozen=(17, 18), tie_order="quicksort")
+    model = replace(fsrs6.make_recurrent(0.001), frozen=(17, 18), tie_order="quicksort")
     w = fit_recurrent(model, trials, train, np.ones(len(train)), fsrs6.DEFAULT, Context())
     assert w == [round(value, 4) for value in w]
     assert w[17:19] == list(fsrs6.DEFAULT[17:19])
@@ -410,11 +413,11 @@ def test_training_rows_can_be_chosen(trials: Trials) -> None:
         ones = np.ones(len(train))
         return fit_recurrent(model, trials, train, ones, fsrs6.DEFAULT, Context())
 
-    model = fsrs6.recurrent(0.001)
-    assert fit(replace(model, trained_on=later)) != fit(model)
+    model = fsrs6.make_recurrent(0.001)
+    assert fit(replace(model, select_rows=later)) != fit(model)
     assert asked == [len(train)]
     with pytest.raises(NotEnoughData):
-        fit(replace(model, trained_on=none))
+        fit(replace(model, select_rows=none))
 
 
 def test_a_fit_reports_and_can_be_cancelled(trials: Trials) -> None:
@@ -519,13 +522,13 @@ def test_compiled_operations_are_those_of_numpy() -> None:
     x = rng.normal(size=64)
     x[:8] = 0.5
     x[8:16] = -0.5
-    np.testing.assert_allclose(_evaluate(_compiled_step(mixed), x), mixed(x), rtol=1e-14)
+    np.testing.assert_allclose(_evaluate(_compile_step(mixed), x), mixed(x), rtol=1e-14)
 
 
 def test_a_step_on_numbers_agrees_with_one_on_vectors() -> None:
     import numba
 
-    step = _compiled_step(mixed)
+    step = _compile_step(mixed)
 
     @numba.njit
     def one_by_one(x: Any, out: Any) -> None:
@@ -542,14 +545,14 @@ def test_results_that_depend_on_no_vector_become_vectors() -> None:
     def constant(x: Any) -> Any:
         return 2.0
 
-    assert _evaluate(_compiled_step(constant), np.zeros(8)).tolist() == 8 * [2.0]
+    assert _evaluate(_compile_step(constant), np.zeros(8)).tolist() == 8 * [2.0]
 
 
 def test_zero_keeps_its_sign_in_a_step() -> None:
     def signs(x: Any) -> Any:
         return elementwise.where(1.0 / (x * 0.0) > 0.0, 1.0, 1.0 / (x * -0.0))
 
-    found = _evaluate(_compiled_step(signs), np.repeat([-1.0, 1.0], 8))
+    found = _evaluate(_compile_step(signs), np.repeat([-1.0, 1.0], 8))
     assert found.tolist() == 8 * [np.inf] + 8 * [1.0]
 
 
@@ -558,7 +561,7 @@ def test_a_step_with_a_branch_is_refused() -> None:
         return x if x > 0.0 else -x
 
     with pytest.raises(Exception, match="a step has no branches"):
-        _evaluate(_compiled_step(branch), np.zeros(8))
+        _evaluate(_compile_step(branch), np.zeros(8))
 
 
 def test_a_step_with_functions_of_math_is_refused() -> None:
@@ -566,12 +569,12 @@ def test_a_step_with_functions_of_math_is_refused() -> None:
         return math.exp(x)
 
     with pytest.raises(Exception, match="elementwise, not with math"):
-        _evaluate(_compiled_step(step), np.zeros(8))
+        _evaluate(_compile_step(step), np.zeros(8))
 
 
 @pytest.mark.parametrize("change", [{"first": lambda rating, w: w[0]}, {"states": 3}])
 def test_steps_return_their_states(change: dict[str, Any], trials: Trials) -> None:
-    model = replace(fsrs6.recurrent(0.001), name="REFUSED", **change)
+    model = replace(fsrs6.make_recurrent(0.001), name="REFUSED", **change)
     train = np.arange(64)
     with pytest.raises(TypeError, match="returns no tuple of"):
         fit_recurrent(model, trials, train, np.ones(64), model.default, Context())
@@ -587,7 +590,7 @@ def test_gradients_are_added_in_memory() -> None:
 
     from srs_eval.training import simd
 
-    step = _compiled_step(add_to_gradient)
+    step = _compile_step(add_to_gradient)
     rows_of: Any = simd.rows_of
     load: Any = simd.load
     as_tuple: Any = simd.as_tuple
@@ -604,17 +607,16 @@ def test_gradients_are_added_in_memory() -> None:
 
 SCRIPT = """
 import numpy as np
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs6
-from srs_eval.training.compile import compiled
-from srs_eval.training.trie import _build_trie
+from srs_eval.training.compile import compile_kernel
 from srs_eval.data.protocol import Protocol
 from tools.simulated import simulate_learner
-from srs_eval.training.recurrent import _kernel_of
-trials = Session(simulate_learner(1, 300).log()).trials(Protocol(short=True))
+from srs_eval.training.recurrent import _kernel_of_model
+trials = LearnerSession(simulate_learner(1, 300).log()).trials(Protocol(short=True))
 train = trials.folds[-1].train
 print(fsrs6.fit(trials, train, np.ones(len(train)), Context()))
-kernel = _kernel_of(fsrs6.recurrent(0.001))
+kernel = _kernel_of_model(fsrs6.make_recurrent(0.001))
 print(sum(kernel.stats.cache_misses.values()), sum(kernel.stats.cache_hits.values()))
 """
 
@@ -634,9 +636,9 @@ def test_kernels_are_compiled_once_for_all_processes() -> None:
         answers.append(done.stdout.splitlines())
     assert answers[0][0] == answers[1][0]
     assert answers[1][1] == "0 1"
-    from srs_eval.training.recurrent import _kernel_of
+    from srs_eval.training.recurrent import _kernel_of_model
 
-    kernel = _kernel_of(fsrs6.recurrent(0.001))
+    kernel = _kernel_of_model(fsrs6.make_recurrent(0.001))
     digest = kernel.py_func.__name__.removeprefix("recurrent_pass_FSRS_6_")
     assert len(digest) == 16
     assert set(digest) <= set("0123456789abcdef")
@@ -654,7 +656,7 @@ class Columns(NamedTuple):
 
 
 def add_up(table: IntArray, out: FloatArray) -> None:
-    columns = unpacked(table, Columns)
+    columns = unpack(table, Columns)
     for k in range(columns.rows):
         columns.value[k] += columns.factor * columns.number[k] + columns.small[k]
         out[0] += columns.value[k]
@@ -663,7 +665,7 @@ def add_up(table: IntArray, out: FloatArray) -> None:
 def test_kernels_read_and_write_what_a_record_holds() -> None:
     columns = Columns(3, np.arange(3), np.full(3, 7, np.int32), np.ones(3), -0.5)
     out = np.zeros(1)
-    compiled(add_up)(packed(columns), out)  # type: ignore[arg-type]
+    compile_kernel(add_up)(pack(columns), out)  # type: ignore[arg-type]
     assert columns.value.tolist() == [8.0, 7.5, 7.0]
     assert out[0] == 22.5
 
@@ -671,7 +673,7 @@ def test_kernels_read_and_write_what_a_record_holds() -> None:
 @pytest.mark.parametrize("wrong", [np.arange(3.0), np.arange(6)[::2], np.arange(3, dtype=np.int32)])
 def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
     with pytest.raises(TypeError, match="number must be a contiguous array of int64"):
-        packed(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))
+        pack(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))
 
 
 def test_exp_and_log_side_by_side_are_those_alone() -> None:
@@ -684,7 +686,7 @@ def test_exp_and_log_side_by_side_are_those_alone() -> None:
         logs = [elementwise.log(elementwise.exp(x) + k) for k in range(3)]
         return (*exps, *logs)
 
-    found = _evaluate_all(_compiled_step(many), x, 10)
+    found = _evaluate_all(_compile_step(many), x, 10)
     for k in range(1, 8):
         np.testing.assert_array_equal(found[k - 1], _evaluate(simd.exp, x * k))
     for k in range(3):
@@ -719,13 +721,13 @@ def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None
     import numba
 
     from srs_eval.training import simd
-    from srs_eval.training.tracing import tape_length, taped
+    from srs_eval.training.tracing import compute_tape_length, trace_with_tape
 
     gradient = Gradient(growth, ("state",), "w")
-    derived = as_function(gradient)
-    assert tape_length(growth, derived, (2, 0, 0), 2) == 2  # log and exp
-    step, adjoint = taped(growth, derived)
-    alone: Any = _compiled_step(gradient)
+    derived = to_function(gradient)
+    assert compute_tape_length(growth, derived, (2, 0, 0), 2) == 2  # log and exp
+    step, adjoint = trace_with_tape(growth, derived)
+    alone: Any = _compile_step(gradient)
     as_tuple: Any = simd.as_tuple
     load_state: Any = simd.load_state
     rows_from: Any = simd.rows_from

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Session
+from srs_eval.engine.session import LearnerSession
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.trie import Trie, TrieBatches, history_trie, trie_batches
+from srs_eval.training.trie import HistoryTrie, TrieBatches, cut_batches, history_trie
 from tools.simulated import simulate_learner
 
 History = tuple[tuple[float, float], ...]
@@ -23,7 +23,7 @@ History = tuple[tuple[float, float], ...]
 @pytest.fixture(scope="module", params=[False, True], ids=["days", "secs"])
 def trials(request: pytest.FixtureRequest) -> Trials:
     protocol = Protocol(short=True, secs=request.param)
-    return Session(simulate_learner(2, 1200, new_per_day=12).log()).trials(protocol)
+    return LearnerSession(simulate_learner(2, 1200, new_per_day=12).log()).trials(protocol)
 
 
 def history_of(trials: Trials, k: int) -> History:
@@ -32,7 +32,7 @@ def history_of(trials: Trials, k: int) -> History:
     return tuple((float(t), float(r)) for t, r in pairs)
 
 
-def path_in_trie(trie: Trie, node: int) -> History:
+def path_in_trie(trie: HistoryTrie, node: int) -> History:
     path = []
     while node >= 0:
         path.append((float(trie.delta_t[node]), float(trie.rating[node])))
@@ -102,7 +102,7 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
     weights = rng.uniform(0.25, 1, len(trials))
     order = rng.permutation(len(trials))
     parts = [order[:100], order[100:107], order[107:307]]
-    batches = trie_batches(history_trie(trials), trials, parts, weights)
+    batches = cut_batches(history_trie(trials), trials, parts, weights)
     item = 0
     for b, part in enumerate(parts):
         needed = set()
@@ -132,7 +132,7 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
 
 def test_segments_are_whole_vectors_after_their_parents(trials: Trials) -> None:
     parts = [np.arange(50), np.arange(50, 300)]
-    batches = trie_batches(history_trie(trials), trials, parts)
+    batches = cut_batches(history_trie(trials), trials, parts)
     for b in range(len(parts)):
         end = batches.first_node[b]
         for s in range(batches.first_segment[b], batches.first_segment[b + 1]):
@@ -183,7 +183,7 @@ def test_tries_of_any_cards(trials: Trials, data: st.DataObject) -> None:
         for length in range(1, end[k] - start[k] + 1)
     }
     assert len(trie.parent) == len(prefixes)
-    batches = trie_batches(trie, small, [np.arange(n)])
+    batches = cut_batches(trie, small, [np.arange(n)])
     for k in range(n):
         node = int(batches.target_node[batches.target[k]])
         assert path_in_batch(batches, 0, node) == history_of(small, k)

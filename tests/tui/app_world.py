@@ -14,39 +14,39 @@ import numpy as np
 from textual import events
 
 from srs_eval.advice.findings import (
-    Against,
     Belief,
-    Buttons,
+    ButtonPreview,
     Calibration,
     Candidate,
-    Card,
-    Difference,
+    DayEffect,
     Finding,
     Fit,
-    Habit,
-    Hard,
+    HardButton,
     Health,
     Month,
     Months,
-    Noise,
-    OfPreset,
-    Often,
-    Part,
+    OptimizationFrequency,
+    ParameterNoise,
+    PresetParameters,
+    RecallGroup,
     Retention,
+    Rival,
     Sharing,
+    SharingDifference,
+    TypicalCard,
 )
-from srs_eval.advice.questions import TASKS
-from srs_eval.advice.workload.estimate import RETENTIONS, Question, Workload
-from srs_eval.advice.workload.today import Overdue
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.advice.questions import TASKS_WITH_PRESETS
+from srs_eval.advice.workload.estimate import RETENTIONS, Workload, WorkloadQuestion
+from srs_eval.advice.workload.today import OverdueCards
+from srs_eval.app import AppOptions, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportSummary, Preset, ReviewLog
-from srs_eval.data.trials import rmse_bin_ids
+from srs_eval.data.trials import compute_rmse_bin_ids
 from srs_eval.engine import session as engine
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
 from srs_eval.engine.session import Result
-from srs_eval.metrics import summary
+from srs_eval.metrics import compute_metrics
 from srs_eval.models import fsrs6
-from srs_eval.models.configurations import Configuration, resolve
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.stats.intervals import Interval
 
 REVIEWS = 3_000
@@ -121,22 +121,22 @@ def make_costs(
 
     return Workload(
         preset=preset,
-        question=Question(draws=2),
+        question=WorkloadQuestion(draws=2),
         retentions=retentions,
         reviews=3_000,
         desired=desired,
         presets=((preset, desired),),
-        learned=1_000,
-        unseen=400,
-        overdue=Overdue(0, 1_000, 0.0),
+        learned_cards=1_000,
+        unseen_cards=400,
+        overdue=OverdueCards(0, 1_000, 0.0),
         new_a_day=5,
         pace_days=90,
-        done_a_day=24,
-        minutes_a_day=3.5,
+        recent_reviews_a_day=24,
+        recent_minutes_a_day=3.5,
         schedule="the parameters in force",
-        seen=(0.84, 0.93),
-        left_out=(),
-        first=figures(1.0),
+        observed_retentions=(0.84, 0.93),
+        excluded_preset_sentences=(),
+        estimates=figures(1.0),
         draws=(figures(0.9), figures(1.1))[:done],
     )
 
@@ -152,10 +152,10 @@ def make_result(name: str) -> Result:
     p = 1 / (1 + np.exp(-(1.7 + separates * (logit - 1.7) + separates * noise)))
     p = np.clip(p - off, 0.01, 0.99)
     steps = np.arange(n)
-    bins = rmse_bin_ids(1.0 + steps % 40, 1 + steps % 9, steps % 3)
+    bins = compute_rmse_bin_ids(1.0 + steps % 40, 1 + steps % 9, steps % 3)
     return Result(
         configuration=name,
-        metrics=summary(y, p, bins),
+        metrics=compute_metrics(y, p, bins),
         parameters={0: [0.2 + 0.31 * w for w in range(21)]} if name.startswith("FSRS") else None,
         p=p,
         tests=engine.TestSet(
@@ -167,17 +167,17 @@ def make_result(name: str) -> Result:
             bin=bins,
         ),
         seconds=0.4,
-        in_sample=1_200 if name in OWN else 0,
+        in_sample_reviews=1_200 if name in OWN else 0,
         notes=("may have been fitted to 1,200 of these 3,000 reviews",) if name in OWN else (),
     )
 
 
 def configurations(names: Iterable[str]) -> tuple[Configuration, ...]:
     """In the order of the names."""
-    return tuple(each for name in names for each in resolve(name))
+    return tuple(each for name in names for each in resolve_configurations(name))
 
 
-class MadeUpEngine:
+class FakeEngine:
     """`evaluate` of the app; waits for `go` where `hold_at` says, and obeys `cancel`."""
 
     def __init__(
@@ -263,9 +263,9 @@ def make_answers() -> list[Finding]:
             parameters=None if keeps else fsrs6.DEFAULT,
             reviews=2_300,
             probabilities={each.name: each.belief.probability for each in evaluated if each.belief},
-            evidence=OfPreset(
-                stored=True,
-                known=True,
+            evidence=PresetParameters(
+                is_fitted=True,
+                is_known=True,
                 fsrs_is_off=False,
                 candidates=evaluated,
                 held_out=(optimized, defaults, sm2),
@@ -273,10 +273,10 @@ def make_answers() -> list[Finding]:
         )
 
     saved = interval(0.13, 0.03)
-    average = Against(
+    average = Rival(
         "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
     )
-    older = Against(
+    older = Rival(
         "SM-2 as scheduled",
         "older scheduler",
         *(interval(0.46, 0.02), interval(-0.024, 0.013)),
@@ -290,29 +290,31 @@ def make_answers() -> list[Finding]:
         Month(f"2024-0{number}", interval(0.84, 0.03), 0.86, interval(0.43, 0.03))
         for number in (4, 5)
     )
-    apart = Difference("all", "split", interval(0.006, 0.004), "keep shared")
+    apart = SharingDifference("all", "split", interval(0.006, 0.004), "keep shared")
     shared = Sharing("preset", 2, (apart,))
     cards = (
-        Card("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
-        Card("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
+        TypicalCard("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
+        TypicalCard("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
     )
-    whole = Part("all", interval(0.847, 0.012), 0.87)
-    near = Part("88–92 %", interval(0.88, 0.02), 0.9)
+    whole = RecallGroup("all", interval(0.847, 0.012), 0.87)
+    near = RecallGroup("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
     remembered = Retention("below", (whole,), 0.9, False, *late)
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
-    costs = replace(costs, first=((41.0, 6.0, 900.0, 0.85, 0.0), costs.first[1]))
+    costs = replace(costs, estimates=((41.0, 6.0, 900.0, 0.85, 0.0), costs.estimates[1]))
     return [
         Finding("fit", "all reviews", interval=average.difference, reviews=2_300, evidence=fit),
         of_preset("Default", 0.470, 0.029, 0.012, 0.97, "optimize"),
         of_preset("Maps", 0.452, 0.0005, 0.02, 0.52, "keep"),
-        Finding("buttons", "Default", evidence=Buttons(0.9, (("in force", cards),))),
-        Finding("noise", "Default", evidence=Noise("0 of 21")),
+        Finding("buttons", "Default", evidence=ButtonPreview(0.9, (("in force", cards),))),
+        Finding("noise", "Default", evidence=ParameterNoise("0 of 21")),
         Finding("health", "Default", "keep", 0.98, evidence=Health(older, None)),
         Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),
-        costs.glance,
-        Finding("often", "Default", "every +25 %", evidence=Often("as good")),
-        Finding("often", "Maps", "every +10 %", reviews=725, evidence=Often("safe")),
+        costs.glance_finding,
+        Finding("often", "Default", "every +25 %", evidence=OptimizationFrequency("as good")),
+        Finding(
+            "often", "Maps", "every +10 %", reviews=725, evidence=OptimizationFrequency("safe")
+        ),
         Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
         Finding(
             *("time", "2024-05"),
@@ -321,12 +323,14 @@ def make_answers() -> list[Finding]:
             evidence=Months("no matter", by_month),
         ),
         Finding("retention", "Default", evidence=remembered),
-        Finding("day", "your reviews", evidence=Habit("hardly matters", interval(0.012, 0.005))),
-        Finding("hard", "all presets", evidence=Hard("seldom", 0.003)),
+        Finding(
+            "day", "your reviews", evidence=DayEffect("hardly matters", interval(0.012, 0.005))
+        ),
+        Finding("hard", "all presets", evidence=HardButton("seldom", 0.003)),
     ]
 
 
-class MadeUpAnswers:
+class FakeAnswers:
     """`answer` of the app; waits for `go` before the question `hold_at`, and obeys `cancel`."""
 
     def __init__(self, *, hold_at: str = "", error: Exception | None = None) -> None:
@@ -350,14 +354,14 @@ class MadeUpAnswers:
                 return
             yield tuple(each for each in answers if each.question == question), (question,)
         said = {each.question for each in answers}
-        yield (), tuple(each for task in TASKS for each in task if each not in said)
+        yield (), tuple(each for task in TASKS_WITH_PRESETS for each in task if each not in said)
 
 
 async def to_import_summary(pilot: Any) -> None:
     """From the answers of a file that is being opened to what was read from it."""
-    await until(pilot, on(pilot.app, "AnswersScreen"))
+    await wait_until(pilot, is_on_screen(pilot.app, "AnswersScreen"))
     await pilot.press("i")
-    await until(pilot, on(pilot.app, "ImportSummaryScreen"))
+    await wait_until(pilot, is_on_screen(pilot.app, "ImportSummaryScreen"))
 
 
 class WatchedApp(SrsEvalApp):
@@ -400,8 +404,8 @@ class WatchedApp(SrsEvalApp):
 def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> WatchedApp:
     """An app whose surroundings are made up; what is remembered goes to `folder`."""
     settings: dict[str, Any] = {
-        "evaluate": MadeUpEngine(),
-        "answer": MadeUpAnswers(),
+        "evaluate": FakeEngine(),
+        "answer": FakeAnswers(),
         "load": lambda path, **_: make_log(),
         "profiles": lambda: [],
         "profile_folders": lambda home: [],
@@ -409,11 +413,11 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
         "now": lambda: NOW,
     }
     settings.update(keywords)
-    options = settings.pop("options", Options())
+    options = settings.pop("options", AppOptions())
     return WatchedApp(path, options, state_folder=folder, **settings)
 
 
-async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
+async def wait_until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
     """Let the app work until something is true that stays so.
 
     What is there for a moment only may have gone before the first look.
@@ -428,12 +432,12 @@ async def until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0
     raise AssertionError(f"never came true on {pilot.app.screen}")
 
 
-def on(app: SrsEvalApp, name: str) -> Callable[[], bool]:
+def is_on_screen(app: SrsEvalApp, name: str) -> Callable[[], bool]:
     """Whether the app shows the screen of that class name, mounted."""
     return lambda: type(app.screen).__name__ == name and app.screen.is_mounted
 
 
-def text_of(app: SrsEvalApp) -> str:
+def screen_text(app: SrsEvalApp) -> str:
     """The screen as lines of text."""
     width, height = app.size
     strips = app.screen._compositor.render_strips()

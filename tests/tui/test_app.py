@@ -17,34 +17,42 @@ from textual import events
 from textual.widgets import Button, Input, OptionList, Select
 
 import srs_eval
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.app import AppOptions, SrsEvalApp
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.engine.ranking import with_baselines
+from srs_eval.engine.ranking import add_baselines
 from srs_eval.engine.run import Checking, Finished, Prepared, Progress, Run, Stage, Started
-from srs_eval.models.configurations import in_words, resolve
-from srs_eval.tui.config import EVERYWHERE, SCREENS, Config, Recent, State, load_state, save_state
+from srs_eval.models.configurations import readable_name, resolve_configurations
+from srs_eval.tui.config import (
+    GLOBAL_ACTIONS,
+    SCREEN_ACTIONS,
+    Config,
+    RecentFile,
+    State,
+    load_state,
+    save_state,
+)
 from srs_eval.tui.screens.base import AppScreen, TooSmall
-from srs_eval.tui.screens.ranking import seconds_left
+from srs_eval.tui.screens.ranking import estimate_seconds_left
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import PATIENCE, SHARED
 from tests.tui.app_world import (
     MODELS,
-    MadeUpEngine,
+    FakeEngine,
     WatchedApp,
     configurations,
+    is_on_screen,
     make_app,
     make_log,
-    on,
-    text_of,
+    screen_text,
     to_import_summary,
     type_at_once,
-    until,
+    wait_until,
 )
-from tools.simulated import simulate_learner, write_collection
+from tools.simulated import simulate_learner, write_collection, write_dataset
 
 FILE = Path("collection.anki2")
 
@@ -53,64 +61,69 @@ async def to_results(pilot: Any, app: SrsEvalApp) -> None:
     """From the start with a path to the finished ranking."""
     await to_import_summary(pilot)
     await pilot.press("enter")
-    await until(pilot, on(app, "RunScreen"))
-    await until(pilot, lambda: not app.session.models.run.running)
-    await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+    await wait_until(pilot, is_on_screen(app, "RunScreen"))
+    await wait_until(pilot, lambda: not app.session.models.run.is_running)
+    await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
 
 
 def order(app: SrsEvalApp) -> list[str]:
     """The models from top to bottom, without the headings between them."""
-    return [in_words(each.id) for each in app.screen.query_one(RankingTable).options if each.id]
+    return [
+        readable_name(each.id) for each in app.screen.query_one(RankingTable).options if each.id
+    ]
 
 
 async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         await pilot.press(*"x.anki2", "enter")
         await to_import_summary(pilot)
-        await until(pilot, lambda: "count as reviews" in text_of(app))
-        import_summary = text_of(app)
+        await wait_until(pilot, lambda: "count as reviews" in screen_text(app))
+        import_summary = screen_text(app)
         assert "3,901 of 4,000 entries count as reviews (197 cards); 99 left out" in import_summary
         assert "not an answer (manual, reset or rescheduled)" in import_summary
         await pilot.press("enter")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.session.models.run.running)
-        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
+        await wait_until(pilot, lambda: "8 of 8 models finished" in screen_text(app))
         ranked = order(app)
         assert ranked[:2] == ["FSRS-6 recency", "FSRS-6"]
         assert ranked.index("average") < ranked.index("SM2")
         assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
-        shown = text_of(app)
+        shown = screen_text(app)
         assert "3,000 evaluated" in shown
         assert "the baseline" in shown
         headings = ("─ best ─", "─ worse ─", "═ know how today is going", "═ other reviews ═")
         assert all(heading in shown for heading in headings)
-        await until(pilot, lambda: "off on average" in text_of(app))
+        await wait_until(pilot, lambda: "off on average" in screen_text(app))
 
         await pilot.press("down", "enter")
-        await until(pilot, on(app, "DetailsScreen"))
-        await until(pilot, lambda: "log loss" in text_of(app))
-        assert "place 2" in text_of(app)
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        await wait_until(pilot, lambda: "log loss" in screen_text(app))
+        assert "place 2" in screen_text(app)
         await pilot.press("n")
-        assert app.screen.configuration == app.session.models.run.ranked()[2].configuration.name  # type: ignore[attr-defined]
+        assert (
+            app.screen.configuration
+            == app.session.models.run.ranked_results()[2].configuration.name
+        )  # type: ignore[attr-defined]
         await pilot.press("p", "escape")
-        await until(pilot, on(app, "RunScreen"))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
         assert app.screen.query_one(RankingTable).chosen == "FSRS-6"
 
         await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, lambda: "Better: " in text_of(app))
-        assert "Better: FSRS-6 recency" in text_of(app)
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
+        await wait_until(pilot, lambda: "Better: " in screen_text(app))
+        assert "Better: FSRS-6 recency" in screen_text(app)
         await pilot.press("s")
         assert app.screen.pair == ["FSRS-6-recency", "FSRS-6"]  # type: ignore[attr-defined]
         await pilot.press("escape", "escape")
-        await until(pilot, on(app, "ImportSummaryScreen"))
+        await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
         await pilot.press("escape")
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await pilot.press("ctrl+o")
-        await until(pilot, on(app, "OpenScreen"))
-        assert "x.anki2" in text_of(app)  # among the recent files
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        assert "x.anki2" in screen_text(app)  # among the recent files
 
 
 async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path: Path) -> None:
@@ -119,46 +132,46 @@ async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path
     app = make_app(tmp_path, FILE, load=lambda *_, **__: replace(log, import_summary=summary))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
-        await until(pilot, lambda: "3,901 of 4,007 entries count" in text_of(app))
-        assert "106 left out" in text_of(app)
-        assert "in the file a second time" in text_of(app)
+        await wait_until(pilot, lambda: "3,901 of 4,007 entries count" in screen_text(app))
+        assert "106 left out" in screen_text(app)
+        assert "in the file a second time" in screen_text(app)
 
 
 async def test_whole_way_by_mouse(tmp_path: Path) -> None:
-    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), 0.0, 12),)), tmp_path)
+    save_state(State(recent=(RecentFile(str(tmp_path / "mine.anki2"), 0.0, 12),)), tmp_path)
     app = make_app(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "mine.anki2" in text_of(app))
+        await wait_until(pilot, lambda: "mine.anki2" in screen_text(app))
         choices = app.screen.query_one(OptionList)
         await pilot.click(choices, offset=(5, 2))
         await to_import_summary(pilot)
         await pilot.click("#evaluate")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
         table = app.screen.query_one(RankingTable)
-        await until(pilot, lambda: len(order(app)) == len(MODELS))
-        third = app.session.models.run.ranked()[2].configuration.name
+        await wait_until(pilot, lambda: len(order(app)) == len(MODELS))
+        third = app.session.models.run.ranked_results()[2].configuration.name
         place = (8, table.get_option_index(third))
         await pilot.click(table, offset=place)
         assert table.chosen == third
-        assert not on(app, "DetailsScreen")()
+        assert not is_on_screen(app, "DetailsScreen")()
         await pilot.click(table, offset=place)
-        await until(pilot, on(app, "DetailsScreen"))
-        await pilot.click(offset=(text_of(app).splitlines()[-1].index("Compare"), 29))
-        await until(pilot, on(app, "CompareScreen"))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        await pilot.click(offset=(screen_text(app).splitlines()[-1].index("Compare"), 29))
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
 
 
 async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     now = SimpleNamespace(seconds=100.0)
     app = make_app(tmp_path, FILE, evaluate=engine, monotonic=lambda: now.seconds)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, engine.holding.is_set)
         now.seconds += 20
-        await until(pilot, lambda: "3 of 8 · 0:20 gone, about" in text_of(app))
-        shown = text_of(app)
+        await wait_until(pilot, lambda: "3 of 8 · 0:20 gone, about" in screen_text(app))
+        shown = screen_text(app)
         assert order(app)[:3] == ["average", "SM2", "DASH"]
         assert order(app)[-1] == "moving average"
         assert "▓▓▓▓░░░░░░░" in shown
@@ -169,55 +182,55 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         table = app.screen.query_one(RankingTable)
         assert table.chosen == "SM2"
         engine.go.set()
-        await until(pilot, lambda: not app.session.models.run.running)
-        await until(pilot, lambda: "8 of 8" in text_of(app))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
+        await wait_until(pilot, lambda: "8 of 8" in screen_text(app))
         assert table.chosen == "SM2"
         assert table.highlighted == table.get_option_index("SM2")
 
 
 @pytest.mark.parametrize("by", ["key", "palette"])
 async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
-        await until(pilot, lambda: "40%" in text_of(app))
+        await wait_until(pilot, engine.holding.is_set)
+        await wait_until(pilot, lambda: "40%" in screen_text(app))
         if by == "key":
             await pilot.press("c")
         else:
             await pilot.press("ctrl+p")
-            await until(pilot, on(app, "CommandPalette"))
+            await wait_until(pilot, is_on_screen(app, "CommandPalette"))
             await pilot.press(*"cancel")
-            await until(pilot, lambda: "Stop the models" in text_of(app))
+            await wait_until(pilot, lambda: "Stop the models" in screen_text(app))
             await pilot.press("enter")
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
         assert engine.closed.is_set()
-        await until(pilot, lambda: "Cancelled after" in text_of(app))
+        await wait_until(pilot, lambda: "Cancelled after" in screen_text(app))
         stages = [model.stage for model in app.session.models.run.models.values()]
         assert stages.count(Stage.DONE) == 3
         assert stages.count(Stage.CANCELLED) == 5
         engine.go.set()
         await pilot.press("r")
-        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 8)
         assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
 
 
 async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, engine.holding.is_set)
         await pilot.press("escape")
-        await until(pilot, on(app, "ImportSummaryScreen"))
+        await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
         engine.go.set()
-        await until(pilot, lambda: not app.session.models.run.running)
-        assert len(app.session.models.run.results()) == len(MODELS)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
+        assert len(app.session.models.run.results_by_name()) == len(MODELS)
         await pilot.press("enter")
-        await until(pilot, lambda: "8 of 8 models finished" in text_of(app))
+        await wait_until(pilot, lambda: "8 of 8 models finished" in screen_text(app))
         assert len(engine.asked) == 1
 
 
@@ -230,14 +243,14 @@ async def test_broken_file_is_said_kindly_and_another_opens(tmp_path: Path) -> N
 
     app = make_app(tmp_path / "state", broken, load=load_log)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "Refusal"))
-        await until(pilot, lambda: "Can't read this file" in text_of(app))
-        shown = text_of(app)
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+        await wait_until(pilot, lambda: "Can't read this file" in screen_text(app))
+        shown = screen_text(app)
         assert "damaged" in shown
         assert "Your file was not changed." in shown
         assert "Traceback" not in shown
         await pilot.click(Button)
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.screen.query_one(Input).focus()
         app.screen.query_one(Input).value = str(good)
         await pilot.press("enter")
@@ -259,14 +272,14 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
             if path.is_dir() or "bomb" in path.name:
                 continue
             app.session.open_file(path)
-            await until(pilot, lambda: not on(app, "OpenScreen")())
-            if on(app, "AnswersScreen")():  # one that Anki reads as a good collection
+            await wait_until(pilot, lambda: not is_on_screen(app, "OpenScreen")())
+            if is_on_screen(app, "AnswersScreen")():  # one that Anki reads as a good collection
                 await pilot.press("ctrl+o")
             else:
-                assert on(app, "Refusal")(), path
-                assert "unexpected" not in text_of(app), path
+                assert is_on_screen(app, "ErrorDialog")(), path
+                assert "unexpected" not in screen_text(app), path
                 await pilot.press("escape")
-            await until(pilot, on(app, "OpenScreen"))
+            await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
 async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
@@ -274,29 +287,29 @@ async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
         (InputError('There is no model "FSRS-66".'), 'There is no model "FSRS-66".'),
         (ZeroDivisionError("oops"), "Something unexpected happened (ZeroDivisionError: oops)."),
     ):
-        app = make_app(tmp_path, FILE, evaluate=MadeUpEngine(error=error))
+        app = make_app(tmp_path, FILE, evaluate=FakeEngine(error=error))
         async with app.run_test(size=(80, 24)) as pilot:
             await to_import_summary(pilot)
             await pilot.press("enter")
-            await until(pilot, on(app, "Refusal"))
-            await until(pilot, lambda app=app, words=words: words in text_of(app))
+            await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+            await wait_until(pilot, lambda app=app, words=words: words in screen_text(app))
             await pilot.press("escape")
-            await until(pilot, on(app, "ImportSummaryScreen"))
+            await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
 
 
 async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
-    engine = MadeUpEngine(failing=["DASH"], skipping=["SM2"])
+    engine = FakeEngine(failing=["DASH"], skipping=["SM2"])
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        await until(pilot, lambda: "· 1 failed · 1 skipped" in text_of(app))
+        await wait_until(pilot, lambda: "· 1 failed · 1 skipped" in screen_text(app))
         assert order(app)[-4:] == ["SM2", "DASH", "moving average", "FSRS-5 secs"]
         await pilot.press("end", *["up"] * 2)
-        await until(pilot, lambda: "ZeroDivisionError" in text_of(app))
+        await wait_until(pilot, lambda: "ZeroDivisionError" in screen_text(app))
         await pilot.press("up")
-        await until(pilot, lambda: "at least 6" in text_of(app))
+        await wait_until(pilot, lambda: "at least 6" in screen_text(app))
         await pilot.press("enter")  # no figures, no details
-        assert on(app, "RunScreen")()
+        assert is_on_screen(app, "RunScreen")()
 
 
 async def test_marked_models_are_compared(tmp_path: Path) -> None:
@@ -304,12 +317,12 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         await pilot.press("down", "down", "space", "down", "space")
-        await until(pilot, lambda: "marked: FSRS-6 defaults and DASH" in text_of(app))
+        await wait_until(pilot, lambda: "marked: FSRS-6 defaults and DASH" in screen_text(app))
         await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
         assert app.screen.pair == ["FSRS-6-dry-run", "DASH"]  # type: ignore[attr-defined]
         app.screen.query_one("#right-model", Select).value = "FSRS-5-secs"
-        await until(pilot, lambda: "Evaluated on different reviews" in text_of(app))
+        await wait_until(pilot, lambda: "Evaluated on different reviews" in screen_text(app))
 
 
 async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_path: Path) -> None:
@@ -317,26 +330,29 @@ async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_pa
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
         for screen in ("RunScreen", "DetailsScreen", "CompareScreen"):
-            await until(pilot, on(app, screen))
+            await wait_until(pilot, is_on_screen(app, screen))
             for chart in app.screen.query(CalibrationChart):
                 assert not chart.as_table
             await pilot.press("t")
-            await until(pilot, lambda: "reviews" in text_of(app) and "95 %" in text_of(app))
+            await wait_until(
+                pilot, lambda: "reviews" in screen_text(app) and "95 %" in screen_text(app)
+            )
             charts = list(app.screen.query(CalibrationChart))
             assert charts
             for chart in charts:
                 assert chart.as_table
                 assert chart.query_one("DataTable").display
             if screen == "DetailsScreen":
-                await until(pilot, lambda: "40 bins" in text_of(app))
+                await wait_until(pilot, lambda: "40 bins" in screen_text(app))
                 await pilot.press("b")
-                await until(pilot, lambda: "10 bins" in text_of(app))
+                await wait_until(pilot, lambda: "10 bins" in screen_text(app))
             await pilot.press("t", "d" if screen == "RunScreen" else "v")
     assert load_state(tmp_path).bins == 10
 
 
 KEYS = sorted(
-    {key for each in SCREENS.values() for action in each for key in action.key.split(",")} - {"q"}
+    {key for each in SCREEN_ACTIONS.values() for action in each for key in action.key.split(",")}
+    - {"q"}
     | {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
     | {"backspace", "1", "j", "k", "Q"}
 )
@@ -345,16 +361,16 @@ KEYS = sorted(
 async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(1, 1)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         for size in ((59, 16), (60, 15)):
             assert app.screen.query_one(TooSmall).display
             await pilot.resize_terminal(*size)
-            await until(pilot, lambda: "larger" in text_of(app))
+            await wait_until(pilot, lambda: "larger" in screen_text(app))
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: not app.screen.query_one(TooSmall).display)
-        await until(pilot, lambda: "models" in text_of(app))
+        await wait_until(pilot, lambda: not app.screen.query_one(TooSmall).display)
+        await wait_until(pilot, lambda: "models" in screen_text(app))
         await pilot.press("question_mark")
-        await until(pilot, on(app, "HelpScreen"))
+        await wait_until(pilot, is_on_screen(app, "HelpScreen"))
 
 
 @pytest.mark.parametrize(
@@ -382,31 +398,33 @@ async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: 
     """Else they reach lists that nobody sees, and that know no page to go down."""
     app, tiny = make_app(tmp_path, FILE), (40, 10)
     async with app.run_test(size=(80, 24) if way else tiny) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
         type_at_once(app, way)
-        await until(pilot, on(app, last))
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, is_on_screen(app, last))
+        await wait_until(pilot, lambda: not app._input.waiting)
         await pilot.resize_terminal(*tiny)
-        await until(pilot, lambda: "larger" in text_of(app))
+        await wait_until(pilot, lambda: "larger" in screen_text(app))
         stack, state = list(app.screen_stack), app.session.state
         for key in KEYS:
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         app.post_message(events.Paste("pasted"))
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, lambda: not app._input.waiting)
         assert app.screen_stack == stack
         assert app.session.state == state
         assert not app._exit
         type_at_once(app, "q")
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)
 
 
 async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
     for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
-        options = Options(config=Config(keys={"quit": "Q,f9"}))
+        options = AppOptions(config=Config(keys={"quit": "Q,f9"}))
         app = make_app(tmp_path, options=options)
         async with app.run_test(size=(40, 10)) as pilot:
-            await until(pilot, on(app, "OpenScreen"))
+            await wait_until(pilot, is_on_screen(app, "OpenScreen"))
             await pilot.press("pagedown", key)
             assert app._exit == leaves
 
@@ -422,10 +440,10 @@ async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int,
         for key, name in (("d", "DetailsScreen"), ("v", "CompareScreen")):
             assert not app.screen.query_one(TooSmall).display
             await pilot.press(key)
-            await until(pilot, on(app, name))
+            await wait_until(pilot, is_on_screen(app, name))
         for small in ((60, 16), (300, 20), size):
             await pilot.resize_terminal(*small)
-            await until(pilot, lambda: "log loss" in text_of(app))
+            await wait_until(pilot, lambda: "log loss" in screen_text(app))
 
 
 async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
@@ -435,23 +453,25 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
         for key, name in ((None, "RunScreen"), ("d", "DetailsScreen"), ("v", "CompareScreen")):
             if key is not None:
                 await pilot.press(key)
-            await until(pilot, on(app, name))
+            await wait_until(pilot, is_on_screen(app, name))
             screen = app.screen
             assert isinstance(screen, AppScreen)
             commands = {command.title for command in app.get_system_commands(screen)}
             await pilot.press("question_mark")
-            await until(pilot, on(app, "HelpScreen"))
-            await until(pilot, lambda screen=screen: screen.actions[-1].label in text_of(app))
-            shown = text_of(app)
-            for action in (*screen.actions, *EVERYWHERE):
+            await wait_until(pilot, is_on_screen(app, "HelpScreen"))
+            await wait_until(
+                pilot, lambda screen=screen: screen.actions[-1].label in screen_text(app)
+            )
+            shown = screen_text(app)
+            for action in (*screen.actions, *GLOBAL_ACTIONS):
                 assert action.label in shown, action
-                assert action.key_words.split()[0] in shown, action
+                assert action.key_label.split()[0] in shown, action
                 runs = screen.check_action(action.name, ()) is not False
                 if runs and action.name != "app.command_palette":
                     assert action.label in commands, action
             assert "Theme" in commands
             await pilot.press("escape")
-            await until(pilot, lambda screen=screen: app.screen is screen)
+            await wait_until(pilot, lambda screen=screen: app.screen is screen)
 
 
 async def test_theme_survives(tmp_path: Path) -> None:
@@ -459,12 +479,12 @@ async def test_theme_survives(tmp_path: Path) -> None:
     async with app.run_test() as pilot:
         assert app.theme == DARK_THEME.name
         await pilot.press("ctrl+t")
-        await until(pilot, lambda: app.session.state.theme == LIGHT_THEME.name)
+        await wait_until(pilot, lambda: app.session.state.theme == LIGHT_THEME.name)
     app = make_app(tmp_path)
     assert app.theme == LIGHT_THEME.name
     async with app.run_test() as pilot:
         app.theme = "nord"
-        await until(pilot, lambda: app.session.state.dark_theme == "nord")
+        await wait_until(pilot, lambda: app.session.state.dark_theme == "nord")
         await pilot.press("ctrl+t")
         assert app.theme == LIGHT_THEME.name
         await pilot.press("ctrl+t")
@@ -506,7 +526,7 @@ async def test_without_colour_the_cursor_is_still_seen(
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         assert app.no_color
-        await until(pilot, lambda: "off on average" in text_of(app))
+        await wait_until(pilot, lambda: "off on average" in screen_text(app))
         strips = app.screen._compositor.render_strips()
         colours = [
             {segment.style.bgcolor.triplet for segment in strip if segment.style.bgcolor}
@@ -521,27 +541,27 @@ async def test_without_colour_the_cursor_is_still_seen(
     "key", ["q", *(pytest.param(key, marks=pytest.mark.slow) for key in ("ctrl+c", "ctrl+q"))]
 )
 async def test_leaving_while_models_run(tmp_path: Path, key: str) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, engine.holding.is_set)
         await pilot.press(key)
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)
     app.session.shut_down()
     assert engine.closed.is_set()
-    assert not app.session.models.work.alive
+    assert not app.session.models.background.is_alive
 
 
 async def test_interrupt_works_while_typing(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test() as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         await pilot.press("tab", "q", "question_mark")
         assert app.screen.query_one(Input).value == "q?"  # letters are letters there
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)
 
 
 async def test_paths_complete(tmp_path: Path) -> None:
@@ -553,7 +573,7 @@ async def test_paths_complete(tmp_path: Path) -> None:
     (tmp_path / ".hidden.colpkg").touch()
     app = make_app(tmp_path / "state")
     async with app.run_test() as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         path = app.screen.query_one(Input)
         path.focus()
         path.value = f"{tmp_path}/al"
@@ -562,25 +582,25 @@ async def test_paths_complete(tmp_path: Path) -> None:
         def names() -> list[str]:
             return [option.id.rsplit("/", 1)[-1] for option in choices.options if option.id]
 
-        await until(pilot, lambda: len(names()) == 2)
+        await wait_until(pilot, lambda: len(names()) == 2)
         await pilot.press("end", "tab")
-        await until(pilot, lambda: path.value == f"{tmp_path}/alpha")
+        await wait_until(pilot, lambda: path.value == f"{tmp_path}/alpha")
         path.value += "/"
         # deep/, then what may be read
-        await until(pilot, lambda: names() == ["", "note.txt", "one.colpkg"])
+        await wait_until(pilot, lambda: names() == ["", "note.txt", "one.colpkg"])
         await pilot.press("down", "enter")
-        await until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
+        await wait_until(pilot, lambda: path.value == f"{tmp_path}/alpha/deep/")
         path.value = f"{tmp_path}/\0"
-        await until(pilot, lambda: "nothing here begins so" in text_of(app))
+        await wait_until(pilot, lambda: "nothing here begins so" in screen_text(app))
 
 
 async def test_folders_without_a_profile_are_named(tmp_path: Path) -> None:
     folders = [tmp_path / "share" / "Anki2", tmp_path / "Documents" / "Anki"]
     app = make_app(tmp_path, profile_folders=lambda home: folders)
     async with app.run_test(size=(120, 30)) as pilot:
-        await until(pilot, lambda: "No Anki profile was found in" in text_of(app))
+        await wait_until(pilot, lambda: "No Anki profile was found in" in screen_text(app))
         for folder in folders:
-            assert str(folder) in text_of(app)
+            assert str(folder) in screen_text(app)
         chosen = app.screen.query_one(OptionList).highlighted_option
         assert chosen is not None
         assert chosen.id == "demo"
@@ -596,61 +616,77 @@ async def test_profiles_are_offered(tmp_path: Path) -> None:
 
     app = make_app(tmp_path, profiles=lambda: [profile], load=load)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "User [1]" in text_of(app))
+        await wait_until(pilot, lambda: "User [1]" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, on(app, "Refusal"))
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
     assert opened == [profile.path]
 
 
+async def test_rows_of_a_table_cannot_be_switched(tmp_path: Path) -> None:
+    from srs_eval.anki_import import load_log
+
+    write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
+    app = make_app(tmp_path, tmp_path / "data", load=lambda path, **_: load_log(path, user=1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await to_import_summary(pilot)
+        await pilot.press("R")
+        await pilot.pause()
+        assert app.session.models.protocol.rows == "benchmark"
+        rows = app.screen.query_one("#rows", Select)
+        assert [value for _, value in rows._options] == ["benchmark"]
+
+
 async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
-    engine = MadeUpEngine()
+    engine = FakeEngine()
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("R")
-        await until(pilot, lambda: "rows: anki" in text_of(app))
+        await wait_until(pilot, lambda: "rows: anki" in screen_text(app))
         assert app.session.models.protocol == Protocol(rows="anki")
         app.screen.query_one("#models", Select).value = "fsrs"
-        await until(pilot, lambda: app.session.models.asked == "fsrs")
+        await wait_until(pilot, lambda: app.session.models.requested == "fsrs")
         await pilot.press("m")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
     asked = engine.asked[-1]  # all models have been asked for behind the answers
     assert "AVG" in asked  # the baseline joins
-    wanted = resolve("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
-    assert sorted(asked) == sorted(each.name for each in with_baselines(wanted, leaves_out=False))
+    wanted = resolve_configurations("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
+    assert sorted(asked) == sorted(
+        each.name for each in add_baselines(wanted, excludes_deleted=False)
+    )
 
 
 async def test_one_deck_only(tmp_path: Path) -> None:
     """`--deck` and `--no-cache` hold in the app as in `run`; an unknown deck is told."""
     asked: list[dict[str, Any]] = []
-    engine = MadeUpEngine()
+    engine = FakeEngine()
 
     def evaluate(log: Any, names: Any, protocol: Any, **keywords: Any) -> Any:
         asked.append({"cards": len(log.cards.card_id), **keywords})
         return engine(log, names, protocol, **keywords)
 
-    options = Options(decks=("japanese::words",), use_cache=False)
+    options = AppOptions(decks=("japanese::words",), use_cache=False)
     app = make_app(tmp_path, FILE, evaluate=evaluate, options=options)
     async with app.run_test(size=(160, 40)) as pilot:
         await to_results(pilot, app)
-        assert "japanese::words" in text_of(app)
+        assert "japanese::words" in screen_text(app)
     assert asked[0]["cards"] < 190
     assert asked[0]["use_cache"] is False
-    app = make_app(tmp_path, FILE, options=Options(decks=("Japanesse",)))
+    app = make_app(tmp_path, FILE, options=AppOptions(decks=("Japanesse",)))
     async with app.run_test(size=(160, 40)) as pilot:
-        await until(pilot, on(app, "Refusal"))
-        await until(pilot, lambda: 'Did you mean "Japanese::Words"' in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+        await wait_until(pilot, lambda: 'Did you mean "Japanese::Words"' in screen_text(app))
 
 
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:
         await to_import_summary(pilot)
-        await until(pilot, lambda: "[red]x [b] $a.anki2" in text_of(app))
+        await wait_until(pilot, lambda: "[red]x [b] $a.anki2" in screen_text(app))
         tabs = app.screen.query_one("TabbedContent")
         tabs.active = "per-deck"  # type: ignore[attr-defined]
-        await until(pilot, lambda: "Geography [rivers]" in text_of(app))
+        await wait_until(pilot, lambda: "Geography [rivers]" in screen_text(app))
 
 
 async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
@@ -663,18 +699,23 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         for event in events
         if isinstance(event, Finished)
     }
-    app = WatchedApp(path, Options(models=names, jobs=1), state_folder=tmp_path)
+    app = WatchedApp(path, AppOptions(models=names, jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: on(app, "RunScreen")() and not app.session.models.run.running)
-        await until(pilot, lambda: "3 of 3 models finished" in text_of(app))
-        assert {name: r.metrics for name, r in app.session.models.run.results().items()} == expected
+        await wait_until(
+            pilot,
+            lambda: is_on_screen(app, "RunScreen")() and not app.session.models.run.is_running,
+        )
+        await wait_until(pilot, lambda: "3 of 3 models finished" in screen_text(app))
+        assert {
+            name: r.metrics for name, r in app.session.models.run.results_by_name().items()
+        } == expected
         for name, metrics in expected.items():
-            assert in_words(name) in order(app)
-            assert f"{metrics.log_loss:.3f} ±" in text_of(app)
+            assert readable_name(name) in order(app)
+            assert f"{metrics.log_loss:.3f} ±" in screen_text(app)
     app.session.shut_down()
-    assert not app.session.models.work.alive
+    assert not app.session.models.background.is_alive
 
 
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -683,10 +724,10 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("srs_eval.data.paths.DEMO_FILE", small)
     app = WatchedApp(state_folder=tmp_path, profiles=lambda: [])
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "simulated learner" in text_of(app))
+        await wait_until(pilot, lambda: "simulated learner" in screen_text(app))
         await pilot.press("enter")
         await to_import_summary(pilot)
-        await until(pilot, lambda: "demo: a simulated learner" in text_of(app))
+        await wait_until(pilot, lambda: "demo: a simulated learner" in screen_text(app))
     app.session.shut_down()
     assert load_state(tmp_path).recent == ()
 
@@ -807,7 +848,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     ],
 )
 def test_labels(configuration: str, shown: str) -> None:
-    assert in_words(configuration) == shown
+    assert readable_name(configuration) == shown
 
 
 def test_run_app_refuses_unknown_models() -> None:
@@ -821,18 +862,18 @@ def test_preparing_is_said_and_expected() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
     evaluation = Run()
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
-    evaluation.apply(Started(fsrs, compiles=True), 0.0)
-    assert evaluation.preparing
-    assert seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
-    soon, usual = seconds_left(evaluation, 1.0), Run()
+    evaluation.apply(Started(fsrs, needs_compilation=True), 0.0)
+    assert evaluation.is_compiling
+    assert estimate_seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
+    soon, usual = estimate_seconds_left(evaluation, 1.0), Run()
     usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
     usual.apply(Started(fsrs), 0.0)
-    without = seconds_left(usual, 1.0)
+    without = estimate_seconds_left(usual, 1.0)
     assert soon is not None
     assert without is not None
     assert soon > without + fsrs.model.seconds_to_compile / 2
     evaluation.apply(Progress(fsrs, 0.5), 31.0)
-    assert not evaluation.preparing
-    assert seconds_left(evaluation, 32.0) is not None
+    assert not evaluation.is_compiling
+    assert estimate_seconds_left(evaluation, 32.0) is not None
     evaluation.apply(Checking(fsrs), 32.0)
     assert evaluation.models[fsrs.name].is_checking

@@ -10,25 +10,25 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets._toast import Toast
 
-from srs_eval.advice.sentences import Table
+from srs_eval.advice.sentences import FindingTable
 from srs_eval.data.errors import InputError
 from srs_eval.engine.run import ModelRun
-from srs_eval.tui.config import Recent, State, save_state
+from srs_eval.tui.config import RecentFile, State, save_state
 from srs_eval.tui.screens.details import DetailsScreen
-from srs_eval.tui.screens.dialogs import Question
+from srs_eval.tui.screens.dialogs import ConfirmDialog
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
     MODELS,
     NOW,
-    MadeUpAnswers,
-    MadeUpEngine,
+    FakeAnswers,
+    FakeEngine,
     click_at_once,
+    is_on_screen,
     make_app,
     mouse,
-    on,
-    text_of,
+    screen_text,
     type_at_once,
-    until,
+    wait_until,
 )
 from tests.tui.test_app import to_results
 from tests.tui.test_app_habits import screen_of
@@ -39,25 +39,27 @@ FILE = Path("collection.anki2")
 async def test_two_clicks_beside_the_palette_close_it_only(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         type_at_once(app, "\x10")
-        await until(pilot, on(app, "CommandPalette"))
+        await wait_until(pilot, is_on_screen(app, "CommandPalette"))
         click_at_once(app, 2, 22, times=2)
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         assert app.is_running
 
 
 async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
         type_at_once(app, "\x10help")
-        await until(pilot, lambda: "What this screen shows" in text_of(app))
-        lines = text_of(app).splitlines()
+        await wait_until(pilot, lambda: "What this screen shows" in screen_text(app))
+        lines = screen_text(app).splitlines()
         row = next(number for number, line in enumerate(lines) if "Help" in line)
         click_at_once(app, 30, row, times=3)
-        await until(pilot, on(app, "HelpScreen"))
+        await wait_until(pilot, is_on_screen(app, "HelpScreen"))
         assert app.opened.count("HelpScreen") == 1
 
 
@@ -74,71 +76,75 @@ async def test_a_screen_of_a_ranking_outlives_the_ranking(
     tmp_path: Path, way: str, screen: str, keys: str
 ) -> None:
     """Models that a person cancels begin anew behind the answers, once these are there."""
-    engine, answers = MadeUpEngine(hold_at=("DASH", 3)), MadeUpAnswers(hold_at="split")
+    engine, answers = FakeEngine(hold_at=("DASH", 3)), FakeAnswers(hold_at="split")
     app = make_app(tmp_path, FILE, evaluate=engine, answer=answers)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: answers.holding.is_set() and on(app, "AnswersScreen")())
+        await wait_until(
+            pilot, lambda: answers.holding.is_set() and is_on_screen(app, "AnswersScreen")()
+        )
         type_at_once(app, "m")
-        await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
+        await wait_until(
+            pilot, lambda: engine.holding.is_set() and is_on_screen(app, "RunScreen")()
+        )
         before = app.session.models.run
-        await until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+        await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         type_at_once(app, way)
-        await until(pilot, on(app, screen))
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, is_on_screen(app, screen))
+        await wait_until(pilot, lambda: not app._input.waiting)
         type_at_once(app, "c")
-        await until(pilot, lambda: not before.running)
+        await wait_until(pilot, lambda: not before.is_running)
         engine.hold_at = ("AVG", 1)
         engine.holding.clear()
         answers.go.set()
-        await until(pilot, engine.holding.is_set)
-        assert not app.session.models.run.results()
+        await wait_until(pilot, engine.holding.is_set)
+        assert not app.session.models.run.results_by_name()
         type_at_once(app, keys)
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, lambda: not app._input.waiting)
         assert app.is_running
         engine.go.set()
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
         type_at_once(app, "\x1b" * 4 + "m")
-        await until(pilot, on(app, "RunScreen"))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
 
 
 async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
-        names = [line.configuration.name for line in app.session.models.run.ranked()]
+        names = [line.configuration.name for line in app.session.models.run.ranked_results()]
         await pilot.press("d")
-        await until(pilot, on(app, "DetailsScreen"))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         details = screen_of(app, DetailsScreen)
         app.session.models.start()
         await pilot.press("n", "n", "p")
         assert details.configuration == names[1]
-        await until(pilot, lambda: "place 2" in text_of(app))
+        await wait_until(pilot, lambda: "place 2" in screen_text(app))
 
 
 @pytest.mark.parametrize("key", ["\x10", "?", "x", "P", "i", "m", "w"])
 async def test_a_screen_that_is_closed_twice_closes_no_other(tmp_path: Path, key: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        app.push_screen(Question("Sure?", "It is a question.", "Yes", "No"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        app.push_screen(ConfirmDialog("Sure?", "It is a question.", "Yes", "No"))
         type_at_once(app, "n" + key)
-        await until(pilot, lambda: len(app.screen_stack) == 3 and not app._input.waiting)
+        await wait_until(pilot, lambda: len(app.screen_stack) == 3 and not app._input.waiting)
         screen = app.screen
         screen.dismiss()
         screen.dismiss()
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         app.screen_stack[0].dismiss()  # the first screen stays, too
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
 
 
 async def test_two_clicks_on_a_key_of_the_footer_open_one_screen(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: "m Models" in text_of(app))
-        *_, last = text_of(app).splitlines()
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "m Models" in screen_text(app))
+        *_, last = screen_text(app).splitlines()
         click_at_once(app, last.index("Models"), 23, times=2)
-        await until(pilot, lambda: not app._input.waiting and on(app, "RunScreen")())
+        await wait_until(pilot, lambda: not app._input.waiting and is_on_screen(app, "RunScreen")())
         assert app.opened.count("RunScreen") == 1
 
 
@@ -148,14 +154,14 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
 ) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.notify("something is said", timeout=600)
-        await until(pilot, lambda: "something is said" in text_of(app))
+        await wait_until(pilot, lambda: "something is said" in screen_text(app))
         (toast,) = app.screen.query(Toast)
         x, y = (int(place) for place in toast.region.center)
         if is_pressed_before:
             app.post_message(mouse(events.MouseDown, x, y))
-            await until(pilot, lambda: not app._input.waiting)
+            await wait_until(pilot, lambda: not app._input.waiting)
         await toast.remove()
         assert app.get_widget_at(x, y)[0] is toast  # where it was drawn
         if not is_pressed_before:
@@ -171,14 +177,16 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
 async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
         type_at_once(app, way)
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, lambda: not app._input.waiting)
         await pilot.resize_terminal(59, 15)
-        await until(pilot, lambda: "larger" in text_of(app))
+        await wait_until(pilot, lambda: "larger" in screen_text(app))
         app.post_message(events.Key("ctrl+q", None))
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)
     assert app.return_code == 0
 
 
@@ -188,7 +196,7 @@ async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
     threads: list[threading.Thread] = []
     go = threading.Event()
 
-    def errors_of(model: ModelRun) -> list[Table]:
+    def errors_of(model: ModelRun) -> list[FindingTable]:
         threads.append(threading.current_thread())
         go.wait()
         return []
@@ -197,39 +205,39 @@ async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         type_at_once(app, "de")
-        await until(pilot, lambda: threads)
+        await wait_until(pilot, lambda: threads)
         assert threads[0].daemon
         type_at_once(app, "q")
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)
     go.set()
 
 
 async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
 
-    def errors_of(model: ModelRun) -> list[Table]:
+    def errors_of(model: ModelRun) -> list[FindingTable]:
         raise InputError("There is nothing to compare.")
 
     app.session.models.errors_of = errors_of  # type: ignore[method-assign]
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         type_at_once(app, "de")
-        await until(pilot, on(app, "ErrorsScreen"))
-        await until(pilot, lambda: "There is nothing to compare." in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ErrorsScreen"))
+        await wait_until(pilot, lambda: "There is nothing to compare." in screen_text(app))
 
 
 async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, engine.holding.is_set)
         type_at_once(app, "m\x1b\x0f")
-        await until(pilot, on(app, "Question"))
+        await wait_until(pilot, is_on_screen(app, "ConfirmDialog"))
         question = app.screen
         question.dismiss(True)
-        app.refuse("Can't answer this", InputError("Something."))
-        await until(pilot, on(app, "OpenScreen"))
+        app.show_error("Can't answer this", InputError("Something."))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         assert len(app.screen_stack) == 1
     app.session.shut_down()
 
@@ -239,37 +247,37 @@ async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) 
     """The palette hides its list where nothing matches."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         type_at_once(app, "\x10")
-        await until(pilot, on(app, "CommandPalette"))
+        await wait_until(pilot, is_on_screen(app, "CommandPalette"))
         hidden = app.screen.query_one(OptionList)
         hidden.display = False
-        await until(pilot, lambda: not hidden.region)
+        await wait_until(pilot, lambda: not hidden.region)
         hidden.set_options(["one", "two"])
         hidden.highlighted = 0
         app.post_message(events.Key(key, None))
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, lambda: not app._input.waiting)
         assert app.is_running
 
 
 async def test_a_path_in_the_home_of_nobody_is_none(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         type_at_once(app, "~nobody-has-this-name/")
-        await until(pilot, lambda: "nothing here begins so" in text_of(app))
+        await wait_until(pilot, lambda: "nothing here begins so" in screen_text(app))
         type_at_once(app, "\r")
-        await until(pilot, lambda: not app._input.waiting)
+        await wait_until(pilot, lambda: not app._input.waiting)
         assert app.is_running
 
 
 async def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
     from srs_eval.anki_import import load_log
 
-    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
+    save_state(State(recent=(RecentFile(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
     app = make_app(tmp_path, load=load_log)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.post_message(events.Paste("x" * 5_000))
         type_at_once(app, "\r")
-        await until(pilot, on(app, "Refusal"))
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))

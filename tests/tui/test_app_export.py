@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 from textual.widgets import Checkbox, Input, OptionList, Static
 
-from srs_eval.app import Options, SrsEvalApp
+from srs_eval.app import AppOptions, SrsEvalApp
 from srs_eval.data.paths import write_folder
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
-from srs_eval.report.files import as_text
-from tests.tui.app_world import MadeUpEngine, WatchedApp, make_app, on, text_of, until
+from srs_eval.report.files import render_as
+from tests.tui.app_world import (
+    FakeEngine,
+    WatchedApp,
+    is_on_screen,
+    make_app,
+    screen_text,
+    wait_until,
+)
 from tools.simulated import simulate_learner, write_collection
 
 FILE = Path("collection.anki2")
@@ -53,25 +60,27 @@ def chosen_form(app: Any) -> str | None:
 
 
 async def to_export(pilot: Any) -> None:
-    await until(pilot, on(pilot.app, "AnswersScreen"))
-    await until(pilot, lambda: len(pilot.app.session.models.run.results()) == 8)
+    await wait_until(pilot, is_on_screen(pilot.app, "AnswersScreen"))
+    await wait_until(pilot, lambda: len(pilot.app.session.models.run.results_by_name()) == 8)
     await pilot.press("x")
-    await until(pilot, on(pilot.app, "ExportScreen"))
+    await wait_until(pilot, is_on_screen(pilot.app, "ExportScreen"))
 
 
 async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> None:
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
-        assert "8 of 8 models" in text_of(app)
+        assert "8 of 8 models" in screen_text(app)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: (here / "srs-eval-report.html").exists())
+        await wait_until(pilot, lambda: (here / "srs-eval-report.html").exists())
         stated = f"Written: {here / 'srs-eval-report.html'}"
-        await until(pilot, lambda: stated in app.said)
+        await wait_until(pilot, lambda: stated in app.said)
     (asked,) = written.asked
     assert asked["log"] is app.session.log
-    assert sorted(asked["run"].results()) == sorted(app.session.models.run.results())
+    assert sorted(asked["run"].results_by_name()) == sorted(
+        app.session.models.run.results_by_name()
+    )
     assert asked["run"].groups()[0].best is not None
     assert (asked["form"], asked["anonymous"]) == ("html", False)
     assert asked["narrowed_to"] == {"preset": None, "deck": None}
@@ -83,32 +92,32 @@ async def test_enter_writes_from_the_list_of_forms(
     here: Path, tmp_path: Path, keys: list[str], ending: str
 ) -> None:
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press(*keys)
-        await until(pilot, (here / f"srs-eval-report.{ending}").exists)
+        await wait_until(pilot, (here / f"srs-eval-report.{ending}").exists)
 
 
 async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
     target = here / "srs-eval-report.html"
-    target.write_text(before := as_text(Document("T", (), ()), "html"))
+    target.write_text(before := render_as(Document("T", (), ()), "html"))
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "There is such a file" in text_of(app))
+        await wait_until(pilot, lambda: "There is such a file" in screen_text(app))
         assert target.read_text() == before
         await pilot.press("escape")
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         assert not written.asked
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"))
+        await wait_until(pilot, is_on_screen(app, "ExportScreen"))
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "There is such a file" in text_of(app))
+        await wait_until(pilot, lambda: "There is such a file" in screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: target.read_text() == "report")
+        await wait_until(pilot, lambda: target.read_text() == "report")
 
 
 async def test_what_somebody_else_has_written_is_never_overwritten(
@@ -118,7 +127,7 @@ async def test_what_somebody_else_has_written_is_never_overwritten(
     for name in ("srs-eval-report.html", "srs-eval-report.csv"):
         (here / name).write_text("mine")
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         path = app.screen.query_one(Input)
@@ -131,7 +140,7 @@ async def test_what_somebody_else_has_written_is_never_overwritten(
             path.focus()
             for _ in range(2):
                 await pilot.press("enter")
-                await until(pilot, lambda: "is not overwritten" in refusal(app))
+                await wait_until(pilot, lambda: "is not overwritten" in refusal(app))
                 assert type(app.screen).__name__ == "ExportScreen"
     assert not written.asked
     assert {path.read_text() for path in here.iterdir()} == {"mine"}
@@ -141,7 +150,7 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
     here: Path, tmp_path: Path
 ) -> None:
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         path = app.screen.query_one(Input)
@@ -152,16 +161,16 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
             strict=True,
         ):
             await pilot.press("down", "space")
-            await until(pilot, lambda form=form: chosen_form(app) == form)
-            await until(pilot, lambda value=value: path.value == value)
+            await wait_until(pilot, lambda form=form: chosen_form(app) == form)
+            await wait_until(pilot, lambda value=value: path.value == value)
         path.value = str(here / "elsewhere" / "report.json")
         app.screen.query_one(Checkbox).value = True
         path.focus()
         await pilot.press("enter")
-        await until(pilot, lambda: "there is no folder" in refusal(app))
+        await wait_until(pilot, lambda: "there is no folder" in refusal(app))
         (here / "elsewhere").mkdir()
         await pilot.press("enter")
-        await until(pilot, lambda: written.asked)
+        await wait_until(pilot, lambda: written.asked)
     (asked,) = written.asked
     assert (asked["form"], asked["anonymous"]) == ("json", True)
     assert asked["path"] == here / "elsewhere" / "report.json"
@@ -171,12 +180,12 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
 async def test_a_form_can_be_chosen_while_no_file_is_named(
     entered: str, here: Path, tmp_path: Path
 ) -> None:
-    app = make_app(tmp_path, FILE, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         app.screen.query_one(Input).value = entered
         await pilot.press("down", "space")
-        await until(pilot, lambda: chosen_form(app) == "md")
+        await wait_until(pilot, lambda: chosen_form(app) == "md")
         assert app.screen.query_one(Input).value == entered
 
 
@@ -184,30 +193,30 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
     folder = here / "srs-eval-report"
     write_folder(folder, {"ours.csv": b"a table\n", "ours.png": b"a picture"})
     written = Written()
-    app = make_app(tmp_path, FILE, write_report=written, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("down", "down", "space")  # CSV
         await pilot.click("#write")
-        await until(pilot, lambda: "The folder has CSV files" in text_of(app))
+        await wait_until(pilot, lambda: "The folder has CSV files" in screen_text(app))
         app.screen.query_one(OptionList).focus()
         await pilot.press("down")  # PNG: the same folder
-        await until(pilot, lambda: "The folder has CSV files" not in text_of(app))
+        await wait_until(pilot, lambda: "The folder has CSV files" not in screen_text(app))
         await pilot.click("#write")
-        await until(pilot, lambda: "The folder has PNG files" in text_of(app))
+        await wait_until(pilot, lambda: "The folder has PNG files" in screen_text(app))
     assert not written.asked
 
 
 async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
     collection = here / "collection.anki2"
     collection.write_bytes(b"SQLite format 3\0 and so on")
-    app = make_app(tmp_path, collection, options=Options(jobs=0))
+    app = make_app(tmp_path, collection, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         app.screen.query_one(Input).value = str(collection)
         app.screen.query_one(Input).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: "is not overwritten" in refusal(app))
+        await wait_until(pilot, lambda: "is not overwritten" in refusal(app))
 
 
 async def test_what_cannot_be_written_is_said(here: Path, tmp_path: Path) -> None:
@@ -216,12 +225,12 @@ async def test_what_cannot_be_written_is_said(here: Path, tmp_path: Path) -> Non
 
         raise InputError('"report.html" cannot be written (No space left on device).')
 
-    app = make_app(tmp_path, FILE, write_report=full, options=Options(jobs=0))
+    app = make_app(tmp_path, FILE, write_report=full, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, on(app, "Refusal"))
-        assert "No space left" in text_of(app)
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+        assert "No space left" in screen_text(app)
 
 
 def endless(*_: Any, **__: Any) -> Sequence[Path]:
@@ -231,33 +240,35 @@ def endless(*_: Any, **__: Any) -> Sequence[Path]:
 
 
 async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, write_report=endless, options=Options(jobs=1))
+    app = make_app(tmp_path, FILE, write_report=endless, options=AppOptions(jobs=1))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: "report 2 of 9" in text_of(app))
+        await wait_until(pilot, lambda: "report 2 of 9" in screen_text(app))
         await pilot.press("m")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "report 2 of 9" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: "report 2 of 9" in screen_text(app))
         await pilot.press("x")
-        await until(pilot, lambda: "one at a time" in " ".join(app.said))
+        await wait_until(pilot, lambda: "one at a time" in " ".join(app.said))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
-        await until(pilot, lambda: not app.session.reports.said)
-        assert "report 2 of 9" not in text_of(app)
-        await until(pilot, lambda: not app.session.reports.alive)
+        await wait_until(pilot, lambda: not app.session.reports.progress)
+        assert "report 2 of 9" not in screen_text(app)
+        await wait_until(pilot, lambda: not app.session.reports.is_alive)
     assert not list(here.iterdir())
 
 
 async def test_which_models_are_ranked_in_a_report_is_said(here: Path, tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, engine.holding.is_set)
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"))
-        await until(pilot, lambda: "that have finished: 3 of 8 models so far" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ExportScreen"))
+        await wait_until(
+            pilot, lambda: "that have finished: 3 of 8 models so far" in screen_text(app)
+        )
         engine.go.set()
 
 
@@ -266,18 +277,18 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
     """A real one, in a process of its own: answers, ranking of what has finished, no names."""
     path = here / "collection.anki2"
     write_collection(simulate_learner(5, 1_500), path)
-    app = WatchedApp(path, Options(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
+    app = WatchedApp(path, AppOptions(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: not app.session.overview.waiting, 240)
-        await until(pilot, lambda: not app.session.models.run.running, 240)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: not app.session.overview.waiting, 240)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running, 240)
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"))
+        await wait_until(pilot, is_on_screen(app, "ExportScreen"))
         app.screen.query_one(OptionList).action_last()
-        await until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
+        await wait_until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
         app.screen.query_one(Checkbox).value = True
         await pilot.click("#write")
-        await until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
+        await wait_until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
     app.session.shut_down()
     report = json.loads((here / "srs-eval-report.json").read_text())
     ranked = report["tables"]["ranking"]["rows"]

@@ -23,16 +23,16 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
 from srs_eval.advice.overview import Overview
-from srs_eval.advice.questions import NOT_WAITED_FOR
+from srs_eval.advice.questions import NON_BLOCKING_QUESTIONS
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.engine import session as engine
 from srs_eval.engine.run import Prepared
 from srs_eval.engine.session import Result
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import formats as words
-from srs_eval.tui.config import Recent, State, load_state, save_state
+from srs_eval.tui.config import RecentFile, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
 from srs_eval.tui.screens.details import CompareScreen
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
@@ -41,17 +41,17 @@ from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
     MODELS,
     NOW,
-    MadeUpAnswers,
-    MadeUpEngine,
+    FakeAnswers,
+    FakeEngine,
+    is_on_screen,
     make_answers,
     make_app,
     make_log,
     make_result,
-    on,
-    text_of,
+    screen_text,
     to_import_summary,
     type_at_once,
-    until,
+    wait_until,
 )
 from tests.tui.test_app import FILE, to_results
 from tools.simulated import simulate_learner, write_collection
@@ -79,7 +79,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While models run, so that Cancel is there, too."""
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     monkeypatch.setattr(app.session, "costs", lambda: [])
     monkeypatch.setattr(app.session.models, "errors_of", lambda name: [])
@@ -94,28 +94,32 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         "ErrorsScreen": ("e",),
     }
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
-        await until(pilot, lambda: engine.holding.is_set() and on(app, "AnswersScreen")())
+        await wait_until(pilot, lambda: screen_text(app).rstrip().endswith("q Quit"))
+        await wait_until(
+            pilot, lambda: engine.holding.is_set() and is_on_screen(app, "AnswersScreen")()
+        )
         for name, keys in ways.items():
             for key in keys:
                 await pilot.press(key)
-            await until(pilot, on(app, name))
-            await until(pilot, lambda: "Quit" in footer(app))
+            await wait_until(pilot, is_on_screen(app, name))
+            await wait_until(pilot, lambda: "Quit" in footer(app))
             assert ("Cancel" in footer(app)) == (name not in ("EvidenceScreen", "CostsScreen"))
-            await until(pilot, lambda: text_of(app).rstrip().endswith("q Quit"))
+            await wait_until(pilot, lambda: screen_text(app).rstrip().endswith("q Quit"))
         engine.go.set()
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
 
 
 async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(60, 20)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: text_of(app).rstrip().endswith("? Help q Quit"))
-        assert "x Export" not in text_of(app)
-        assert " reviews · " in text_of(app).splitlines()[0]
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: screen_text(app).rstrip().endswith("? Help q Quit"))
+        assert "x Export" not in screen_text(app)
+        assert " reviews · " in screen_text(app).splitlines()[0]
         await pilot.resize_terminal(80, 20)
-        await until(pilot, lambda: re.search(r"x Export (i Import )?\? Help q Quit", text_of(app)))
+        await wait_until(
+            pilot, lambda: re.search(r"x Export (i Import )?\? Help q Quit", screen_text(app))
+        )
 
 
 async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_path: Path) -> None:
@@ -129,18 +133,22 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
     async with app.run_test(size=(60, 20)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("n")
-        await until(pilot, lambda: " preset " in text_of(app).splitlines()[7])
-        assert re.search(r"Vocab.*….*young +Default +\d+ +2,\d+", text_of(app))
-        assert "retention" not in text_of(app)
+        await wait_until(pilot, lambda: " preset " in screen_text(app).splitlines()[7])
+        assert re.search(r"Vocab.*….*young +Default +\d+ +2,\d+", screen_text(app))
+        assert "retention" not in screen_text(app)
         await pilot.press(*["right"] * 40)
-        await until(pilot, lambda: "retention" in text_of(app))
+        await wait_until(pilot, lambda: "retention" in screen_text(app))
         await pilot.press("n")
-        await until(pilot, lambda: re.search(r"parameters +retention +cards", text_of(app)))
+        await wait_until(
+            pilot, lambda: re.search(r"parameters +retention +cards", screen_text(app))
+        )
         await pilot.press("escape")
         await pilot.resize_terminal(140, 20)
         await pilot.press("i", "n")
-        await until(pilot, lambda: "Chapter 7, animals and their young  Default" in text_of(app))
-        assert re.search("benchmark +anki +retention", text_of(app))
+        await wait_until(
+            pilot, lambda: "Chapter 7, animals and their young  Default" in screen_text(app)
+        )
+        assert re.search("benchmark +anki +retention", screen_text(app))
 
 
 async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> None:
@@ -156,33 +164,37 @@ async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> N
         places = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
         table.move_cursor(row=places.index("Never used"))
         await pilot.press("enter")
-        await until(pilot, on(app, "Refusal"))
-        await until(pilot, lambda: 'The preset "Never used" has no reviews.' in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+        await wait_until(
+            pilot, lambda: 'The preset "Never used" has no reviews.' in screen_text(app)
+        )
 
 
 async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) -> None:
-    answers = MadeUpAnswers(hold_at="split")
+    answers = FakeAnswers(hold_at="split")
     app = make_app(tmp_path, FILE, answer=answers)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: answers.holding.is_set() and "Cancel" in footer(app))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: answers.holding.is_set() and "Cancel" in footer(app))
         await pilot.press("c")
-        await until(pilot, lambda: "r asks again" in text_of(app))
-        await until(pilot, lambda: "Ask again" in footer(app) and "Cancel" not in footer(app))
+        await wait_until(pilot, lambda: "r asks again" in screen_text(app))
+        await wait_until(pilot, lambda: "Ask again" in footer(app) and "Cancel" not in footer(app))
         answers.hold_at = "fit"  # nothing is answered for now
         answers.holding.clear()
         await pilot.press("r")
-        await until(pilot, lambda: "Cancel" in footer(app) and "Ask again" not in footer(app))
-        assert "questions open" in text_of(app)
-        assert text_of(app).rstrip().endswith("q Quit")
-        await until(pilot, answers.holding.is_set)
+        await wait_until(pilot, lambda: "Cancel" in footer(app) and "Ask again" not in footer(app))
+        assert "questions open" in screen_text(app)
+        assert screen_text(app).rstrip().endswith("q Quit")
+        await wait_until(pilot, answers.holding.is_set)
         answers.go.set()
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
 
 
 def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
-    assert words.letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
-    assert len(words.letters(words.FAMILIES)) <= 50
+    assert (
+        words.explain_letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
+    )
+    assert len(words.explain_letters(words.FAMILIES)) <= 50
 
 
 async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
@@ -192,7 +204,7 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         await pilot.press("t")
         chart = app.screen.query_one(CalibrationChart)
         table = chart.query_one("DataTable")
-        graph = app.session.models.graph(app.session.models.run.ranked()[0].result)
+        graph = app.session.models.find_graph(app.session.models.run.ranked_results()[0].result)
         last = int(graph.count.nonzero()[0][-1])
         row = [str(cell) for cell in table.get_row_at(table.row_count - 1)]
         interval = f"{100 * graph.low[last]:.0f}–{100 * graph.high[last]:.0f}"
@@ -211,18 +223,18 @@ async def test_tabs_of_the_import_summary_have_keys(tmp_path: Path) -> None:
             seen.append(tabs.active)
         assert seen == ["per-deck", "per-preset", "remarks", "what"]
         await pilot.press("p")
-        await until(pilot, lambda: tabs.active == "remarks")
+        await wait_until(pilot, lambda: tabs.active == "remarks")
 
 
 async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path: Path) -> None:
-    save_state(State(recent=(Recent(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
+    save_state(State(recent=(RecentFile(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
     app = make_app(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "mine.anki2" in text_of(app))
-        await until(pilot, lambda: "Forget" in footer(app))
+        await wait_until(pilot, lambda: "mine.anki2" in screen_text(app))
+        await wait_until(pilot, lambda: "Forget" in footer(app))
         await pilot.press("delete")
-        await until(pilot, lambda: "mine.anki2" not in text_of(app))
-        await until(pilot, lambda: "Forget" not in footer(app))
+        await wait_until(pilot, lambda: "mine.anki2" not in screen_text(app))
+        await wait_until(pilot, lambda: "Forget" not in footer(app))
         assert app.screen.query_one(OptionList).highlighted_option is not None
 
 
@@ -237,12 +249,12 @@ async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
         await to_results(pilot, app)
         for _ in range(3):
             await pilot.press("d")
-            await until(pilot, on(app, "DetailsScreen"))
-            await until(pilot, lambda: "Parameters" in text_of(app))
+            await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+            await wait_until(pilot, lambda: "Parameters" in screen_text(app))
             left.append(weakref.ref(app.screen))
             drawn.append(weakref.ref(app.screen.query_one("#facts")._styles_cache))
             await pilot.press("escape")
-            await until(pilot, on(app, "RunScreen"))
+            await wait_until(pilot, is_on_screen(app, "RunScreen"))
         assert gc.isenabled()
         gc.collect()
         for each in (left, drawn):
@@ -262,17 +274,17 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
         await to_results(pilot, app)
         first = app.session.models.run.groups()[0]
         await pilot.press("o")
-        await until(pilot, lambda: app.session.state.order == "model")
-        names = [line.configuration.name for line in first.ordered("model")]
+        await wait_until(pilot, lambda: app.session.state.order == "model")
+        names = [line.configuration.name for line in first.sort_lines("model")]
         assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
-        assert "verdict" in text_of(app)
-        place = text_of(app).splitlines()[2].index("RMSE(bins)")
+        assert "verdict" in screen_text(app)
+        place = screen_text(app).splitlines()[2].index("RMSE(bins)")
         for backwards in (False, True):
             await pilot.click(offset=(place, 2))
-            await until(pilot, lambda: app.session.state.order == "RMSE(bins)")
-            errors = [line.result.metrics.rmse_bins for line in first.ordered("RMSE(bins)")]
+            await wait_until(pilot, lambda: app.session.state.order == "RMSE(bins)")
+            errors = [line.result.metrics.rmse_bins for line in first.sort_lines("RMSE(bins)")]
             assert errors == sorted(errors)
-            names = [line.configuration.name for line in first.ordered("RMSE(bins)", backwards)]
+            names = [line.configuration.name for line in first.sort_lines("RMSE(bins)", backwards)]
             assert keys(app)[: len(names)] == names
     assert load_state(tmp_path).order == "RMSE(bins)"
     assert load_state(tmp_path).backwards
@@ -283,25 +295,25 @@ async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_p
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         await pilot.press("slash", *"fsrs 6")
-        await until(pilot, lambda: "Models · 3 of 8" in text_of(app))
+        await wait_until(pilot, lambda: "Models · 3 of 8" in screen_text(app))
         assert [key for key in keys(app) if key] == [
             *("FSRS-6-recency", "FSRS-6", "FSRS-6-dry-run")
         ]
         await pilot.press("enter", "down", "d")  # the list has the focus again
-        await until(pilot, on(app, "DetailsScreen"))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.press("escape", "slash", "escape")
-        await until(pilot, lambda: len(keys(app)) > 8)
+        await wait_until(pilot, lambda: len(keys(app)) > 8)
         await pilot.press("slash", *"sm", "enter", "escape")  # from the list, too
-        await until(pilot, lambda: len(keys(app)) > 8)
-        assert on(app, "RunScreen")()
+        await wait_until(pilot, lambda: len(keys(app)) > 8)
+        assert is_on_screen(app, "RunScreen")()
         await pilot.press("f")
-        await until(pilot, on(app, "FamiliesScreen"))
+        await wait_until(pilot, is_on_screen(app, "FamiliesScreen"))
         await pilot.press("space", "down", "space", "escape")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "without F S" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: "without F S" in screen_text(app))
         assert [key for key in keys(app) if key] == ["DASH", "AVG", "MOVING-AVG"]
         await pilot.press("f", "escape")  # looking changes nothing
-        await until(pilot, lambda: app.session.state.hidden == ("fsrs", "sm2"))
+        await wait_until(pilot, lambda: app.session.state.hidden == ("fsrs", "sm2"))
         await pilot.press("slash", *"dash", "enter")
     assert load_state(tmp_path).filter == "dash"
 
@@ -312,48 +324,52 @@ async def test_two_models_side_by_side(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
         await pilot.press("v")
-        await until(pilot, on(app, CompareScreen.__name__))
-        await until(pilot, lambda: "◀" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, CompareScreen.__name__))
+        await wait_until(pilot, lambda: "◀" in screen_text(app))
         models = app.session.models.run.models
         left, right = (models[name] for name in screen_of(app, CompareScreen).pair)
         names = [each.configuration.words for each in (left, right)]
-        await until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", text_of(app)))
+        await wait_until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", screen_text(app)))
         assert left.result is not None
         metrics = left.result.metrics
         almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
         right.result = replace(left.result, metrics=almost)
         app.screen.update_now()
-        await until(pilot, lambda: "◀" not in text_of(app))
+        await wait_until(pilot, lambda: "◀" not in screen_text(app))
         left.result, right.result = (
             beginning(make_result(each.name), 900) for each in (left, right)
         )
         app.screen.update_now()
-        await until(pilot, lambda: "predicts better: needs " in text_of(app))
+        await wait_until(pilot, lambda: "predicts better: needs " in screen_text(app))
 
 
 async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
+    app = make_app(tmp_path, FILE, evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         assert app.session.models.own_scheduler == "FSRS-6-own"
-        assert "  ★F✓ your parameters" in text_of(app)  # fitted to some of these: without a place
-        assert text_of(app).count("★F") == 1
+        assert "  ★F✓ your parameters" in screen_text(
+            app
+        )  # fitted to some of these: without a place
+        assert screen_text(app).count("★F") == 1
         await pilot.resize_terminal(80, 18)  # more rows than there is room for
-        await until(pilot, lambda: "★" in text_of(app).splitlines()[3])  # below the headings
+        await wait_until(
+            pilot, lambda: "★" in screen_text(app).splitlines()[3]
+        )  # below the headings
         table = app.screen.query_one(RankingTable)
         assert table.chosen == "FSRS-6-recency"  # the best one, not one's own
         await pilot.press("end")
-        await until(pilot, lambda: table.chosen == "FSRS-5-secs")
-        assert "★" in text_of(app).splitlines()[3]
-        table.choose("FSRS-6-own")
+        await wait_until(pilot, lambda: table.chosen == "FSRS-5-secs")
+        assert "★" in screen_text(app).splitlines()[3]
+        table.move_cursor_to("FSRS-6-own")
         await pilot.press("d")
-        await until(pilot, on(app, "DetailsScreen"))
-        await until(pilot, lambda: "no place, for it is in-sample" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        await wait_until(pilot, lambda: "no place, for it is in-sample" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, on(app, "RunScreen"))
-        table.choose("SM2")
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        table.move_cursor_to("SM2")
         await pilot.press("v")
-        await until(pilot, on(app, "CompareScreen"))
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
         assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
 
 
@@ -361,95 +377,103 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 30)) as pilot:
         await to_results(pilot, app)
-        await until(pilot, lambda: text_of(app).count("●") >= 3)
-        drawn = [line for line in text_of(app).splitlines() if "├" in line and "┤" in line]
+        await wait_until(pilot, lambda: screen_text(app).count("●") >= 3)
+        drawn = [line for line in screen_text(app).splitlines() if "├" in line and "┤" in line]
         assert len(drawn) == 8
         baseline = next(line for line in drawn if "the baseline" in line).index("═", 30)
         assert drawn[0][baseline] == "┊"
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "├" not in text_of(app).split("╮")[0])
+        await wait_until(pilot, lambda: "├" not in screen_text(app).split("╮")[0])
 
 
 async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path) -> None:
-    assert max(len(each.words) for each in resolve("all")) <= 24
+    assert max(len(each.words) for each in resolve_configurations("all")) <= 24
     name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
-    engine = MadeUpEngine(skipping=["DASH", "SM2"])
+    engine = FakeEngine(skipping=["DASH", "SM2"])
 
     def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
         for event in engine(*given, **keywords):
             if isinstance(event, Prepared):
-                event = replace(event, configurations=(*event.configurations, *resolve(name)))
+                event = replace(
+                    event, configurations=(*event.configurations, *resolve_configurations(name))
+                )
             yield event
 
     app = make_app(tmp_path, FILE, evaluate=evaluate)
     async with app.run_test(size=(160, 48)) as pilot:
         await to_results(pilot, app)
-        await until(pilot, lambda: "F  FSRS-7 per preset" in text_of(app))
-        assert "F✓ FSRS-6 recency" in text_of(app)
-        assert "✓ Anki can use FSRS-6 (from 25.07)." in text_of(app)
-        assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in text_of(app)
-        assert "skipped: 3 usable reviews, at least 6 are needed" in text_of(app)
-        await until(pilot, lambda: "2 skipped: 3 usable reviews, at" in text_of(app))
+        await wait_until(pilot, lambda: "F  FSRS-7 per preset" in screen_text(app))
+        assert "F✓ FSRS-6 recency" in screen_text(app)
+        assert "✓ Anki can use FSRS-6 (from 25.07)." in screen_text(app)
+        assert "Fitted on intervals in seconds: FSRS-5, FSRS-7." in screen_text(app)
+        assert "skipped: 3 usable reviews, at least 6 are needed" in screen_text(app)
+        await wait_until(pilot, lambda: "2 skipped: 3 usable reviews, at" in screen_text(app))
         await pilot.resize_terminal(60, 20)
-        await until(pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", text_of(app)))
-        assert "Fitted on" not in text_of(app)
+        await wait_until(
+            pilot, lambda: re.search(r"2 skipped:\s+3 usable\s+reviews", screen_text(app))
+        )
+        assert "Fitted on" not in screen_text(app)
         await pilot.press("end")
-        await until(pilot, lambda: "Fitted on intervals" in text_of(app))
+        await wait_until(pilot, lambda: "Fitted on intervals" in screen_text(app))
 
 
 async def test_where_reviews_are_too_few_the_ranking_says_its_doubt_alone(
     tmp_path: Path,
 ) -> None:
-    app = make_app(tmp_path, FILE, evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"]))
+    app = make_app(tmp_path, FILE, evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(60, 20)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
-        await until(pilot, lambda: len(app.session.models.run.results()) == 9)
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 9)
         for model in app.session.models.run.models.values():
             assert model.result is not None
             model.result = beginning(model.result, 301)
         app.session.models.run._groups = None
         await pilot.press("m")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "models finished" in text_of(app))
-        *_, first, second, _, _ = text_of(app).splitlines()
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: "models finished" in screen_text(app))
+        *_, first, second, _, _ = screen_text(app).splitlines()
         assert first.strip().startswith("301 reviews of 11 days are too few to tell models apart:")
         assert second.strip() == "1,000 reviews and 20 days are needed."
 
 
 async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await pilot.press("m")
-        await until(pilot, lambda: engine.holding.is_set() and on(app, "RunScreen")())
+        await wait_until(
+            pilot, lambda: engine.holding.is_set() and is_on_screen(app, "RunScreen")()
+        )
         await pilot.press("escape")  # it goes on behind the answers
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         for answer in ("escape", "enter"):  # the harmless answer has the focus
             await pilot.press("ctrl+o")
-            await until(pilot, on(app, "Question"))
+            await wait_until(pilot, is_on_screen(app, "ConfirmDialog"))
             await pilot.press(answer)
-            await until(pilot, on(app, "AnswersScreen"))
-        assert app.session.models.run.running
+            await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        assert app.session.models.run.is_running
         await pilot.press("ctrl+o", "y")
-        await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, engine.closed.is_set)
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        await wait_until(pilot, engine.closed.is_set)
     app.session.shut_down()
 
 
 async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         type_at_once(app, "m/FSRS")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: app.screen.query_one(Input).value == "FSRS")
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
         type_at_once(app, "-6\rv\x1b")  # to the list, to Compare, and back
-        await until(pilot, lambda: app.opened[-1] == "CompareScreen" and on(app, "RunScreen")())
+        await wait_until(
+            pilot, lambda: app.opened[-1] == "CompareScreen" and is_on_screen(app, "RunScreen")()
+        )
         assert app.session.state.filter == "FSRS-6"
         type_at_once(app, "\x1b\x1bP")  # all models, the answers, which presets
-        await until(pilot, on(app, "ChooseScreen"))
+        await wait_until(pilot, is_on_screen(app, "ChooseScreen"))
         assert app.session.state.filter == ""
     assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
 
@@ -457,15 +481,17 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
 async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         app._input.waiting.append(events.Key("x", "x"))
-        app._input.since = app.session.monotonic() - 1
+        app._input.started_at = app.session.monotonic() - 1
         type_at_once(app, "m")
         await pilot.pause(0.1)
-        assert on(app, "AnswersScreen")()
-        app._input.since -= 10
+        assert is_on_screen(app, "AnswersScreen")()
+        app._input.started_at -= 10
         type_at_once(app, "q")
-        await until(pilot, lambda: not app.is_running or not on(app, "AnswersScreen")())
+        await wait_until(
+            pilot, lambda: not app.is_running or not is_on_screen(app, "AnswersScreen")()
+        )
 
 
 @pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
@@ -473,7 +499,7 @@ async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
     tmp_path: Path, error: Exception | None
 ) -> None:
     """Of all models that they are left out, or by a refusal, behind which R would be no more."""
-    of_benchmark, of_anki = MadeUpEngine(), MadeUpEngine(skipping=MODELS, error=error)
+    of_benchmark, of_anki = FakeEngine(), FakeEngine(skipping=MODELS, error=error)
 
     def evaluate(log: ReviewLog, names: Any, protocol: Protocol, **options: Any) -> Iterator[Any]:
         engine = of_anki if protocol.rows == "anki" else of_benchmark
@@ -484,24 +510,26 @@ async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
         await to_results(pilot, app)
         await pilot.press("R")
         if error is None:
-            await until(pilot, lambda: "on Anki's rows" in text_of(app))
-            await until(pilot, lambda: not app.session.models.run.running)
-            assert not app.session.models.run.results()
-            assert "3 usable reviews" in text_of(app)
+            await wait_until(pilot, lambda: "on Anki's rows" in screen_text(app))
+            await wait_until(pilot, lambda: not app.session.models.run.is_running)
+            assert not app.session.models.run.results_by_name()
+            assert "3 usable reviews" in screen_text(app)
             await pilot.press("R")
         else:
-            await until(pilot, on(app, "Refusal"))
-            await until(pilot, lambda: "no review is left" in text_of(app))
+            await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
+            await wait_until(pilot, lambda: "no review is left" in screen_text(app))
             await pilot.press("escape")
-        await until(pilot, on(app, "RunScreen"))
-        await until(pilot, lambda: "on the benchmark's rows" in text_of(app))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
+        await wait_until(pilot, lambda: "on the benchmark's rows" in screen_text(app))
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
 
 
 async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await app.push_screen(ImportSummaryScreen())  # not a moment more
         assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
 
@@ -509,11 +537,11 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
 async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(160, 48)) as pilot:
-        await until(pilot, lambda: "models: 8 of 8" in text_of(app))
+        await wait_until(pilot, lambda: "models: 8 of 8" in screen_text(app))
         await pilot.press("x")
-        await until(pilot, on(app, "ExportScreen"))
+        await wait_until(pilot, is_on_screen(app, "ExportScreen"))
         await pilot.resize_terminal(80, 32)
-        await until(pilot, lambda: "What to do" in text_of(app))
+        await wait_until(pilot, lambda: "What to do" in screen_text(app))
 
 
 @pytest.mark.slow
@@ -525,17 +553,20 @@ async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
             await app.push_screen(CompareScreen(app.session.models.run, "FSRS-6", "DASH"))
             await asyncio.sleep(milliseconds / 1000)
             await app.pop_screen()
-        await until(pilot, on(app, "RunScreen"))
+        await wait_until(pilot, is_on_screen(app, "RunScreen"))
 
 
 async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
     """One's own line is drawn first where the ranking is long; it may be the only best one."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 16)) as pilot:
-        await until(pilot, on(app, "AnswersScreen"))
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await pilot.press("m")
-        await until(pilot, lambda: not app.session.models.run.running and on(app, "RunScreen")())
-        best = app.session.models.run.ranked()[0].configuration.name
+        await wait_until(
+            pilot,
+            lambda: not app.session.models.run.is_running and is_on_screen(app, "RunScreen")(),
+        )
+        best = app.session.models.run.ranked_results()[0].configuration.name
         table = app.screen.query_one(RankingTable)
         table.show(app.session.models.run, {}, app.session.state, best)
         assert "★" in table.heading.plain
@@ -547,24 +578,26 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
 
 
 async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, engine.holding.is_set)
         await pilot.press("d")  # the best one so far; what runs can be cancelled there, too
-        await until(pilot, on(app, "DetailsScreen"))
-        await until(pilot, lambda: "Cancel" in footer(app))
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        await wait_until(pilot, lambda: "Cancel" in footer(app))
         await pilot.press("c")
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
         await pilot.press("escape")
-        await until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
+        await wait_until(pilot, lambda: "Run again" in footer(app) and "Cancel" not in footer(app))
         engine.go.set()
         await pilot.press("r")
-        await until(pilot, lambda: "Cancel" in footer(app) or not app.session.models.run.running)
-        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
-        await until(pilot, lambda: "Run again" not in footer(app))
+        await wait_until(
+            pilot, lambda: "Cancel" in footer(app) or not app.session.models.run.is_running
+        )
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 8)
+        await wait_until(pilot, lambda: "Run again" not in footer(app))
 
 
 async def test_lines_by_j_and_k(tmp_path: Path) -> None:
@@ -573,7 +606,7 @@ async def test_lines_by_j_and_k(tmp_path: Path) -> None:
         await to_results(pilot, app)
         table = app.screen.query_one(RankingTable)
         await pilot.press("j", "j", "k")
-        assert table.chosen == app.session.models.run.ranked()[1].configuration.name
+        assert table.chosen == app.session.models.run.ranked_results()[1].configuration.name
 
 
 async def test_profiles_tell_their_reviews_and_files_here_are_offered(
@@ -594,13 +627,13 @@ async def test_profiles_tell_their_reviews_and_files_here_are_offered(
     found = [SimpleNamespace(name=path.parent.name, path=path) for path in folders]
     app = make_app(tmp_path, profiles=lambda: found)
     async with app.run_test(size=(120, 30)) as pilot:
-        await until(pilot, lambda: f"{answers:,} reviews" in text_of(app))
-        lines = text_of(app).splitlines()
+        await wait_until(pilot, lambda: f"{answers:,} reviews" in screen_text(app))
+        lines = screen_text(app).splitlines()
         first = next(line for line in lines if "User 1" in line)
         assert " · last " in first
         assert "reviews" not in next(line for line in lines if "  User 2" in line)
-        assert "deck.apkg" in text_of(app)
-        assert "picture.png" not in text_of(app)
+        assert "deck.apkg" in screen_text(app)
+        assert "picture.png" not in screen_text(app)
     before = {path.name for path in folders[0].parent.iterdir()}
     assert before == {"collection.anki2"}  # looked at, never written
 
@@ -616,23 +649,23 @@ async def test_a_few_files_here_are_offered_the_last_changed_first(
     monkeypatch.chdir(here)
     app = make_app(tmp_path)
     async with app.run_test(size=(160, 48)) as pilot:
-        await until(pilot, lambda: "… and 7 more: type ./ to see them" in text_of(app))
+        await wait_until(pilot, lambda: "… and 7 more: type ./ to see them" in screen_text(app))
         ids = [option.id or "" for option in app.screen.query_one(OptionList).options]
         files = [each.removeprefix("here:") for each in ids if each.startswith("here:")]
         changed = [(here / each).stat().st_mtime for each in files]
         assert (
             changed == sorted((path.stat().st_mtime for path in here.iterdir()), reverse=True)[:8]
         )
-        assert "Try a simulated learner" in text_of(app)
+        assert "Try a simulated learner" in screen_text(app)
 
 
 async def test_paths_are_told_apart_by_their_ends(tmp_path: Path) -> None:
     paths = [f"/a/folder/of/many/{name}/Anki2/User {name}/collection.anki2" for name in "xy"]
-    save_state(State(recent=tuple(Recent(path, NOW, 12) for path in paths)), tmp_path)
+    save_state(State(recent=tuple(RecentFile(path, NOW, 12) for path in paths)), tmp_path)
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "User x/collection.anki2" in text_of(app))
-        assert "User y/collection.anki2" in text_of(app)
+        await wait_until(pilot, lambda: "User x/collection.anki2" in screen_text(app))
+        assert "User y/collection.anki2" in screen_text(app)
 
 
 async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> None:
@@ -641,20 +674,20 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
 
     def answer(log: ReviewLog, *, cancel: threading.Event, **_: Any) -> Iterator[Any]:
         answers = make_answers()
-        questions = set(Overview.begun(log).waiting) - NOT_WAITED_FOR
+        questions = set(Overview.start(log).waiting) - NON_BLOCKING_QUESTIONS
         yield tuple(each for each in answers if each.question in questions), tuple(questions)
         while not go.wait(0.01) and not cancel.is_set():
             pass
-        rest = tuple(each for each in answers if each.question in NOT_WAITED_FOR)
-        yield rest, tuple(NOT_WAITED_FOR)
+        rest = tuple(each for each in answers if each.question in NON_BLOCKING_QUESTIONS)
+        yield rest, tuple(NON_BLOCKING_QUESTIONS)
 
-    engine = MadeUpEngine()
+    engine = FakeEngine()
     app = make_app(tmp_path, FILE, answer=answer, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: len(app.session.models.run.results()) == 8)
-        assert sorted(app.session.overview.waiting) == sorted(NOT_WAITED_FOR)
+        await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 8)
+        assert sorted(app.session.overview.waiting) == sorted(NON_BLOCKING_QUESTIONS)
         go.set()
-        await until(pilot, lambda: app.session.answers_ended is not None)
+        await wait_until(pilot, lambda: app.session.answers_ended_at is not None)
         assert len(engine.asked) == 1
 
 
@@ -662,14 +695,14 @@ async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None
     """Wherever the focus is; no letter is a key there."""
     app = make_app(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
-        await until(pilot, lambda: "^q Quit" in footer(app) and " q " not in footer(app))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
+        await wait_until(pilot, lambda: "^q Quit" in footer(app) and " q " not in footer(app))
         path, choices = app.screen.query_one(Input), app.screen.query_one(OptionList)
         for typed in ("/quit", "~/x", "jq"):
             path.clear()
             choices.focus()
             type_at_once(app, typed)
-            await until(pilot, lambda typed=typed: path.value == typed)
+            await wait_until(pilot, lambda typed=typed: path.value == typed)
         for pasted, meant in (
             ("/a/b.colpkg", "/a/b.colpkg"),
             ("'/a folder/b.colpkg' \n", "/a folder/b.colpkg"),
@@ -680,7 +713,7 @@ async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None
                 path.clear()
                 focused.focus()
                 app.post_message(events.Paste(pasted))
-                await until(pilot, lambda meant=meant: path.value == meant)
+                await wait_until(pilot, lambda meant=meant: path.value == meant)
         assert app.is_running
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: app._exit)
+        await wait_until(pilot, lambda: app._exit)

@@ -13,7 +13,15 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 
 from srs_eval.tui.config import DARK, LIGHT
-from tests.tui.app_world import MODELS, MadeUpEngine, make_app, make_costs, on, text_of, until
+from tests.tui.app_world import (
+    MODELS,
+    FakeEngine,
+    is_on_screen,
+    make_app,
+    make_costs,
+    screen_text,
+    wait_until,
+)
 
 SIZES = ((80, 24), (140, 45), (100, 30))
 
@@ -23,16 +31,14 @@ async def settle(pilot: Any) -> None:
     looks: list[str] = []
     for _ in range(50):
         await pilot.pause(0.03)
-        looks.append(text_of(pilot.app))
+        looks.append(screen_text(pilot.app))
         worked_out = all(each.is_finished for each in pilot.app.workers)
         if worked_out and len(looks) > 3 and len(set(looks[-3:])) == 1:
             return
 
 
 async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = make_app(
-        tmp_path, Path("collection.anki2"), evaluate=MadeUpEngine([*MODELS, "FSRS-6-own"])
-    )
+    app = make_app(tmp_path, Path("collection.anki2"), evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     monkeypatch.setattr(app.session, "costs", lambda: iter([make_costs()]))
     pictures = snapshot.use_extension(SVGImageExtension)
     different: list[str] = []
@@ -43,7 +49,7 @@ async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPa
             different.append(name)
 
     async with app.run_test(size=SIZES[0]) as pilot:
-        await until(pilot, lambda: "models: 9 of 9" in text_of(app))
+        await wait_until(pilot, lambda: "models: 9 of 9" in screen_text(app))
         for theme in (LIGHT, DARK):
             app.theme = theme
             for size in SIZES:
@@ -57,7 +63,7 @@ async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPa
             (["escape", "d"], "DetailsScreen"),
         ):
             await pilot.press(*keys)
-            await until(pilot, on(app, screen))
+            await wait_until(pilot, is_on_screen(app, screen))
             await look(screen)
     app.session.shut_down()
     assert not different, f"look at {', '.join(different)}; wanted: --snapshot-update"

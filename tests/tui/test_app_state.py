@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from srs_eval.tui.config import State, load_state, save_state
 from tests.conftest import PATIENCE
-from tests.tui.app_world import MODELS, make_app, on, until
+from tests.tui.app_world import MODELS, is_on_screen, make_app, wait_until
 
 
 def test_comes_back_as_it_was(tmp_path: Path) -> None:
     state = State(theme="nord", light_theme="solarized-light", bins=20)
-    state = state.opened(Path("/a/collection.anki2"), 12, 5.0).opened(Path("/b ü.colpkg"), 3, 6.0)
+    state = state.with_opened(Path("/a/collection.anki2"), 12, 5.0).with_opened(
+        Path("/b ü.colpkg"), 3, 6.0
+    )
     assert save_state(state, tmp_path / "new" / "folder")
     assert load_state(tmp_path / "new" / "folder") == state
     assert [recent.path for recent in state.recent] == ["/b ü.colpkg", "/a/collection.anki2"]
@@ -29,11 +31,11 @@ def test_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_a_file_is_listed_once_latest_first() -> None:
     state = State()
     for number in [*range(20), 15]:
-        state = state.opened(Path(f"/{number}"), number, float(number))
+        state = state.with_opened(Path(f"/{number}"), number, float(number))
     paths = [recent.path for recent in state.recent]
     assert paths[:3] == ["/15", "/19", "/18"]
     assert len(paths) == len(set(paths)) == 8
-    assert "/15" not in [recent.path for recent in state.forgotten("/15").recent]
+    assert "/15" not in [recent.path for recent in state.without_file("/15").recent]
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,12 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
     )
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, on(app, "OpenScreen"))
+        await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.session.open_file(Path("collection.anki2"))
-        await until(pilot, lambda: len(app.session.models.run.results()) == len(MODELS))
-        await until(pilot, lambda: not app.session.models.run.running)
+        await wait_until(
+            pilot, lambda: len(app.session.models.run.results_by_name()) == len(MODELS)
+        )
+        await wait_until(pilot, lambda: not app.session.models.run.is_running)
     assert load_state(tmp_path) == app.session.state
     kept = json.loads((tmp_path / "app.json").read_text(), parse_constant=pytest.fail)
     assert kept["recent"][0]["path"].endswith("collection.anki2")

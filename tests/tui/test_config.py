@@ -12,16 +12,23 @@ from typing import Any
 
 import pytest
 
-from srs_eval.app import Options
+from srs_eval.app import AppOptions
 from srs_eval.cli.main import main
-from srs_eval.cli.options import Evaluation
+from srs_eval.cli.options import EvaluationOptions
 from srs_eval.data.errors import InputError
-from srs_eval.tui.config import SCREENS, Config, _conflict, load_config
+from srs_eval.tui.config import SCREEN_ACTIONS, Config, _find_key_conflict, load_config
 from srs_eval.tui.screens.answers import AnswersScreen
-from srs_eval.tui.screens.dialogs import _help_on
-from tests.cli.program import program
+from srs_eval.tui.screens.dialogs import _read_help
+from tests.cli.program import run_program
 from tests.conftest import PATIENCE
-from tests.tui.app_world import MadeUpEngine, make_app, on, text_of, to_import_summary, until
+from tests.tui.app_world import (
+    FakeEngine,
+    is_on_screen,
+    make_app,
+    screen_text,
+    to_import_summary,
+    wait_until,
+)
 from tests.tui.test_app import FILE, to_results
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -43,7 +50,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     write(tmp_path, printed)
     config = load_config()
     assert Config(**{**vars(config), "keys": {}}) == Config()
-    everything = [action for each in SCREENS.values() for action in each]
+    everything = [action for each in SCREEN_ACTIONS.values() for action in each]
     assert config.keys == {action.id: action.key for action in everything}
     write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "z"\n')
     assert main(["config"]) == 0
@@ -108,7 +115,7 @@ def test_what_is_no_file_is_said_and_not_waited_for(what: str, tmp_path: Path) -
         path.mkdir()
     for command in (["config"], ["run", "x.anki2"]):
         environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
-        done = program(*command, env=environment, timeout=PATIENCE)
+        done = run_program(*command, env=environment, timeout=PATIENCE)
         assert done.returncode == 2
         assert f"{path} cannot be read (no regular file); mend or delete it." in done.stderr
 
@@ -119,9 +126,9 @@ def test_keys_may_be_exchanged(tmp_path: Path) -> None:
 
 
 def test_an_action_has_the_same_key_on_all_screens() -> None:
-    assert _conflict({}) == ""
+    assert _find_key_conflict({}) == ""
     by_id: dict[str, set[str]] = {}
-    for each in SCREENS.values():
+    for each in SCREEN_ACTIONS.values():
         for action in each:
             by_id.setdefault(action.id, set()).add(action.key)
     assert [name for name, keys in by_id.items() if len(keys) > 1] == []
@@ -130,7 +137,7 @@ def test_an_action_has_the_same_key_on_all_screens() -> None:
 def test_a_key_means_the_same_on_all_screens() -> None:
     panes = {str(each.key) for each in AnswersScreen.BINDINGS if each.action.startswith("pane")}
     by_key: dict[str, set[str]] = {key: {"pane"} for key in panes}
-    for action in (each for screen in SCREENS.values() for each in screen):
+    for action in (each for screen in SCREEN_ACTIONS.values() for each in screen):
         for key in action.key.split(","):
             by_key.setdefault(key, set()).add(action.id)
     assert len(panes) == 5
@@ -138,7 +145,7 @@ def test_a_key_means_the_same_on_all_screens() -> None:
 
 
 def test_each_screen_with_keys_is_explained() -> None:
-    assert all(_help_on(name) for name in SCREENS if name != "everywhere")
+    assert all(_read_help(name) for name in SCREEN_ACTIONS if name != "everywhere")
 
 
 def test_settings_hold_for_run(
@@ -173,27 +180,27 @@ def test_settings_hold_for_run(
 
 
 def test_a_report_ranks_the_models_of_the_app() -> None:
-    assert Evaluation.models == Options().models == Config().models == "all"
+    assert EvaluationOptions.models == AppOptions().models == Config().models == "all"
 
 
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
     config = Config(
         theme="nord", equivalence=0.5, reduced_motion=True, keys={"compare": "z", "table": "2"}
     )
-    app = make_app(tmp_path, FILE, options=Options(config=config))
+    app = make_app(tmp_path, FILE, options=AppOptions(config=config))
     assert app.theme == "nord"
     assert app.animation_level == "none"
     async with app.run_test(size=(100, 50)) as pilot:
         await to_results(pilot, app)
         standings = {line.standing for line in app.session.models.run.groups()[0].lines}
         assert standings == {"best", "as good", None}
-        await until(pilot, lambda: "z Compare" in text_of(app))
+        await wait_until(pilot, lambda: "z Compare" in screen_text(app))
         await pilot.press("question_mark")
-        await until(pilot, on(app, "HelpScreen"))
-        assert re.search(r"\bz +Compare +Two models", text_of(app))
+        await wait_until(pilot, is_on_screen(app, "HelpScreen"))
+        assert re.search(r"\bz +Compare +Two models", screen_text(app))
         await pilot.press("escape", "z")
-        await until(pilot, on(app, "CompareScreen"))
-        await until(pilot, lambda: "Each is as good as the other" in text_of(app))
+        await wait_until(pilot, is_on_screen(app, "CompareScreen"))
+        await wait_until(pilot, lambda: "Each is as good as the other" in screen_text(app))
         help_texts: list[Any] = [each.help for each in app.get_system_commands(app.screen)]
         assert any(each.endswith("(2)") and "numbers behind" in each for each in help_texts)
 
@@ -202,7 +209,7 @@ def test_a_theme_that_is_not_there_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match="there is no theme 'nrd', only"):
-        make_app(tmp_path, options=Options(config=Config(theme="nrd")))
+        make_app(tmp_path, options=AppOptions(config=Config(theme="nrd")))
     monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
     path = write(tmp_path, 'theme = "nrd"')
     assert main(["config"]) == 2
@@ -212,17 +219,17 @@ def test_a_theme_that_is_not_there_is_said(
 
 
 async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:
-    engine = MadeUpEngine(hold_at=("DASH", 3))
+    engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(100, 40)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
-        await until(pilot, engine.holding.is_set)
+        await wait_until(pilot, engine.holding.is_set)
         commands = list(app.get_system_commands(app.screen))
         here = [each.title for each in commands if each.help.startswith("Here: ")]
         assert "Cancel" in here
         assert "Run again" not in here
         assert [each.title for each in commands[: len(here)]] == here
         await pilot.press("ctrl+p")
-        await until(pilot, lambda: "Here: Stop the models" in text_of(app))
+        await wait_until(pilot, lambda: "Here: Stop the models" in screen_text(app))
         engine.go.set()

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from srs_eval.report import formats as words
-from srs_eval.tui.widgets.facts import in_columns
+from srs_eval.tui.widgets.facts import align_columns
 
 
 @given(
@@ -20,7 +20,7 @@ from srs_eval.tui.widgets.facts import in_columns
     st.integers(24, 90),
 )
 def test_columns_keep_every_word_within_the_width(rows: list[tuple[str, str]], width: int) -> None:
-    shown = in_columns([tuple(map(Text, row)) for row in rows], width, right=[0])
+    shown = align_columns([tuple(map(Text, row)) for row in rows], width, right_aligned=[0])
     assert all(len(line) <= width for line in shown.plain.split("\n"))
     words = " ".join(word for row in rows for word in " ".join(row).split())
     assert sorted(shown.plain.replace(" ", "").replace("\n", "")) == sorted(words.replace(" ", ""))
@@ -28,12 +28,12 @@ def test_columns_keep_every_word_within_the_width(rows: list[tuple[str, str]], w
 
 @pytest.mark.parametrize("cells", [[], [("one",)], [("a", "b"), ("c",)]])
 def test_columns_of_uneven_rows(cells: list[tuple[str, ...]]) -> None:
-    shown = in_columns([tuple(map(Text, row)) for row in cells], 40)
+    shown = align_columns([tuple(map(Text, row)) for row in cells], 40)
     assert [line.split() for line in shown.plain.splitlines()] == [list(row) for row in cells]
 
 
 @given(st.text("aé日本語ひ", max_size=30), st.integers(1, 30))
 def test_a_wide_character_takes_two_columns(text: str, width: int) -> None:
-    for shorter in (words.cut(text, width), words.shortened(text, width)):
+    for shorter in (words.truncate(text, width), words.shorten_middle(text, width)):
         assert cell_len(shorter) <= width
         assert cell_len(text) > width or shorter == text

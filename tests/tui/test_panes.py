@@ -7,21 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.advice.sentences import Line, Pane
-from srs_eval.advice.shown.first_screen import first_screen
-from srs_eval.report.panes import below, drawn, left_out, needed, without_frame
-from srs_eval.tui.widgets.panes import PaneBox, heights
-from tests.tui.app_world import make_answers, make_app, on, text_of, until
+from srs_eval.advice.sentences import Pane, PaneLine
+from srs_eval.advice.shown.first_screen import build_first_screen
+from srs_eval.report.panes import (
+    count_hidden_items,
+    count_needed_lines,
+    render_pane,
+    render_unframed,
+    wrap_notes,
+)
+from srs_eval.tui.widgets.panes import PaneBox, compute_heights
+from tests.tui.app_world import is_on_screen, make_answers, make_app, screen_text, wait_until
 
 SAID = "one two, three; four · five six seven eight nine ten eleven twelve thirteen"
-LINE = Line(SAID, "look", "!")
+LINE = PaneLine(SAID, "look", "!")
 PANE = Pane("Anything wrong?", LINE, (LINE,), ())
 
 
 @pytest.mark.parametrize("width", range(30, 100, 3))
 def test_what_has_no_room_ends_after_a_word(width: int) -> None:
-    (shown,) = without_frame(5, PANE, width, 1)
-    lines = [shown, *drawn(PANE, width, 2)]
+    (shown,) = render_unframed(5, PANE, width, 1)
+    lines = [shown, *render_pane(PANE, width, 2)]
     assert max(line.cell_len for line in lines) <= width
     assert shown.plain.startswith("5 Anything wrong?  ! one")
     for said in (
@@ -34,76 +40,80 @@ def test_what_has_no_room_ends_after_a_word(width: int) -> None:
 
 
 def test_grey_lines_take_the_room_there_is() -> None:
-    screen = replace(first_screen(make_answers()), below=(Line("Where you stand."), LINE))
-    assert below(screen, 40, 2)[0] == " Where you stand."
-    assert below(screen, 40, 2)[1].endswith(" …")
-    assert " ".join(below(screen, 40, 9)).split()[3:] == SAID.split()
+    screen = replace(
+        build_first_screen(make_answers()), footer=(PaneLine("Where you stand."), LINE)
+    )
+    assert wrap_notes(screen, 40, 2)[0] == " Where you stand."
+    assert wrap_notes(screen, 40, 2)[1].endswith(" …")
+    assert " ".join(wrap_notes(screen, 40, 9)).split()[3:] == SAID.split()
 
 
 def test_a_sentence_needs_no_frame_and_a_long_act_a_line_more() -> None:
-    assert heights(80, 22, {3: 1})[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
-    assert heights(80, 22, act=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
-    assert heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
-    assert [len(without_frame(5, PANE, width, 2)) for width in (60, 110)] == [2, 1]
+    assert compute_heights(80, 22, {3: 1})[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
+    assert compute_heights(80, 22, action_lines=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
+    assert compute_heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
+    assert [len(render_unframed(5, PANE, width, 2)) for width in (60, 110)] == [2, 1]
 
 
 async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
-        keys = text_of(app).splitlines()[-1]
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        keys = screen_text(app).splitlines()[-1]
         assert all(
             each in keys for each in ("Enter Why", "y Copy", "w Costs", "x Export", "q Quit")
         )
         box = app.screen.query_one("#pane-3", PaneBox)
-        assert box.has_class("-line") is bool(box.little(80))
+        assert box.has_class("-line") is bool(box.unframed_lines(80))
     app.session.shut_down()
 
 
 async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         for key, title in (("2", "Do I remember what I asked for?"), ("1", "What to do: Default")):
             await pilot.press(key)
-            await until(pilot, on(app, "EvidenceScreen"))
+            await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
             assert app.screen.query_one("#box").border_title == title
             await pilot.press("escape")
-            await until(pilot, on(app, "AnswersScreen"))
+            await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
     app.session.shut_down()
 
 
 def test_what_has_no_room_is_counted() -> None:
-    items = (LINE, Line("a", spare=1), Line("b", spare=2))
+    items = (LINE, PaneLine("a", drop_order=1), PaneLine("b", drop_order=2))
     pane = replace(PANE, items=items)
-    least = needed(pane, 60)
-    assert least == len(drawn(replace(pane, items=(LINE,)), 60, 9)) + 2
-    assert [left_out(pane, 60, least - less) for less in range(3)] == [0, 1, 2]
+    least = count_needed_lines(pane, 60)
+    assert least == len(render_pane(replace(pane, items=(LINE,)), 60, 9)) + 2
+    assert [count_hidden_items(pane, 60, least - less) for less in range(3)] == [0, 1, 2]
 
 
 async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 40)) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         for pane in (1, 2, 4):
             await pilot.press(str(pane))
-            await until(pilot, on(app, "EvidenceScreen"))
-            shown = drawn(app.session.overview.first_screen.panes[pane - 1], 75, 99, airy=False)
+            await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+            shown = render_pane(
+                app.session.overview.first_screen.panes[pane - 1], 75, 99, spacious=False
+            )
             first = shown[0].plain.partition("  ")[0].rstrip()
-            assert first in text_of(app).splitlines()[2]
+            assert first in screen_text(app).splitlines()[2]
             await pilot.press("escape")
-            await until(pilot, on(app, "AnswersScreen"))
+            await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
     app.session.shut_down()
 
 
 async def test_what_is_said_stays_on_its_screen(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: "answered in" in text_of(app))
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: app.screen.query("Toast"))
+        await wait_until(pilot, lambda: app.screen.query("Toast"))
         assert app.screen.query("Toast").first().region.y > 12
         await pilot.press("1")
-        await until(pilot, on(app, "EvidenceScreen"))
-        await until(pilot, lambda: not app.screen.query("Toast"))
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        await wait_until(pilot, lambda: not app.screen.query("Toast"))
     app.session.shut_down()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from srs_eval.tui.widgets.plot import MARGIN, Axis, Graph, Mark, draw
+from srs_eval.tui.widgets.plot import MARGIN, Axis, GraphMark, PlotGraph, draw_graph
 
 SHARES = Axis(0.0, 1.0, ((0.0, "0"), (0.5, "50"), (1.0, "100")))
 
 
-def lines(*marks: Mark, width: int = 16, height: int = 7) -> list[str]:
-    drawn = draw(Graph(marks, SHARES, SHARES, "dim"), width, height).plain.splitlines()
+def lines(*marks: GraphMark, width: int = 16, height: int = 7) -> list[str]:
+    drawn = draw_graph(PlotGraph(marks, SHARES, SHARES, "dim"), width, height).plain.splitlines()
     assert all(len(line) == width for line in drawn)
     return drawn
 
 
 def test_curve_points_and_axes() -> None:
-    diagonal = Mark([0.0, 1.0], [0.0, 1.0], "red")
-    beyond = Mark([-1.0, -0.5], [2.0, 3.0], "blue")
-    shown = lines(diagonal, beyond, Mark([0.5, 0.9], [0.5, 7.0], "green", "●"))
+    diagonal = GraphMark([0.0, 1.0], [0.0, 1.0], "red")
+    beyond = GraphMark([-1.0, -0.5], [2.0, 3.0], "blue")
+    shown = lines(diagonal, beyond, GraphMark([0.5, 0.9], [0.5, 7.0], "green", "●"))
     assert shown == [
         "100 ┤         ⡠⠊",
         "    │      ⢀⠔⠊  ",

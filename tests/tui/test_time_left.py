@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from srs_eval.engine.run import Event, Finished, Prepared, Progress, Run, Started
-from srs_eval.models.configurations import Configuration, resolve
-from srs_eval.tui.screens.ranking import seconds_left
+from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.tui.screens.ranking import estimate_seconds_left
 from tests.tui.app_world import make_result
 
 REVIEWS = 12_000
@@ -53,7 +53,7 @@ def recorded(
         if not free or not waiting:
             continue
         each = waiting.popleft()
-        name, kernels = each.model.name, each.model.compiled_as
+        name, kernels = each.model.name, each.model.kernel_owner
         before = WORKER_S if now == 0 else 0.0
         if each.compiles:
             before, loaded = before + LOADING_S * (loaded < workers), loaded + 1
@@ -87,7 +87,7 @@ def said(
             when, event = open_.popleft()
             evaluation.apply(event, when)
         if end - now > end / 5:
-            left = seconds_left(evaluation, now)
+            left = estimate_seconds_left(evaluation, now)
             assert left is not None
             stated.append((now, left, end - now))
     while open_:
@@ -99,7 +99,9 @@ def all_compiled() -> frozenset[str]:
     """Of a first run: the answers have compiled FSRS-6 and the day's model."""
     there = ("FSRS-6", "STATE-FSRS-6")
     return frozenset(
-        each.name for each in resolve("all") if each.compiles and each.model.name not in there
+        each.name
+        for each in resolve_configurations("all")
+        if each.compiles and each.model.name not in there
     )
 
 
@@ -110,7 +112,7 @@ def test_recorded_runs_are_said_within_a_factor_of_two(
     missing: frozenset[str], workers: int, slowness: float
 ) -> None:
     """From the third second on."""
-    events = recorded(resolve("all"), missing, workers=workers, slowness=slowness)
+    events = recorded(resolve_configurations("all"), missing, workers=workers, slowness=slowness)
     stated = [each for each in said(Run(), events) if each[0] > 3 * max(slowness, 1)]
     assert len(stated) > 5
     for now, left, true in stated:

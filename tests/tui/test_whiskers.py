@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice.sentences import Table
+from srs_eval.advice.sentences import FindingTable
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.facts import drawn_table
-from srs_eval.tui.widgets.plot import common_scale
+from srs_eval.tui.widgets.facts import render_table_with_intervals
+from srs_eval.tui.widgets.plot import fit_scale
 
 losses = st.floats(0.05, 3.0)
 halves = st.floats(0.0, 0.5) | st.just(math.nan)
@@ -23,53 +23,56 @@ def test_every_line_has_the_width_of_the_scale(
     drawn: list[Interval], width: int, has_baseline: bool
 ) -> None:
     baseline = drawn[0] if has_baseline else None
-    scale = common_scale(drawn, width, baseline)
+    scale = fit_scale(drawn, width, baseline)
     assert scale is not None
     line = None if baseline is None else baseline.estimate
-    assert len(scale.labels(line, "").plain) == width
+    assert len(scale.draw_labels(line, "").plain) == width
     for each in drawn:
-        text = scale.whisker(each, "●", "", line, "").plain
+        text = scale.draw_interval(each, "●", "", line, "").plain
         assert len(text) == width
         assert ("●" in text) != ("▸" in text)  # where it lies, or that it lies beyond
 
 
 @given(st.lists(intervals, min_size=2, max_size=12), st.integers(8, 80))
 def test_dots_keep_their_order(drawn: list[Interval], width: int) -> None:
-    scale = common_scale(drawn, width)
+    scale = fit_scale(drawn, width)
     assert scale is not None
     drawn.sort(key=lambda each: each.estimate)
-    dots = [scale.whisker(each, "●", "", None, "").plain.index("●") for each in drawn]
+    dots = [scale.draw_interval(each, "●", "", None, "").plain.index("●") for each in drawn]
     assert dots == sorted(dots)
 
 
 def test_the_baseline_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
     baseline, best, lost = Interval(0.5, 0.02), Interval(0.4, 0.02), Interval(3.0, 0.1)
-    scale = common_scale([best, baseline, lost], 40, baseline)
+    scale = fit_scale([best, baseline, lost], 40, baseline)
     assert scale is not None
     assert scale.high < 0.6
-    text = scale.whisker(best, "●", "", baseline.estimate, "").plain
+    text = scale.draw_interval(best, "●", "", baseline.estimate, "").plain
     assert text.index("├") < text.index("●") < text.index("┤") < text.index("┊")
     assert text.index("┊") == scale.column(0.5)
-    assert scale.whisker(lost, "●", "", None, "").plain.strip() == "▸"
+    assert scale.draw_interval(lost, "●", "", None, "").plain.strip() == "▸"
 
 
 def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
     baseline, best, worse = Interval(0.36, 0.03), Interval(0.31, 0.017), Interval(0.40, 0.03)
     crossing = Interval(0.35, 0.02)
-    scale = common_scale([best, worse, crossing, baseline], 40, baseline)
+    scale = fit_scale([best, worse, crossing, baseline], 40, baseline)
     assert scale is not None
-    drawn = scale.whisker(best, "●", "", baseline.estimate, "").plain
+    drawn = scale.draw_interval(best, "●", "", baseline.estimate, "").plain
     assert drawn.index("┤") - drawn.index("├") >= 13
-    assert len(scale.labels(baseline.estimate, "").plain.replace("┊", " ").split()) >= 4
-    assert scale.whisker(crossing, "●", "", baseline.estimate, "").plain[scale.column(0.36)] == "┼"
-    assert "▸" in scale.whisker(worse, "×", "", baseline.estimate, "").plain
+    assert len(scale.draw_labels(baseline.estimate, "").plain.replace("┊", " ").split()) >= 4
+    assert (
+        scale.draw_interval(crossing, "●", "", baseline.estimate, "").plain[scale.column(0.36)]
+        == "┼"
+    )
+    assert "▸" in scale.draw_interval(worse, "×", "", baseline.estimate, "").plain
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.36, 0.52), (0.1, 2.5), (0.4361, 0.4372), (12, 99)])
 def test_labels_say_where_they_stand(low: float, high: float) -> None:
-    scale = common_scale([Interval(low, 0.0), Interval(high, 0.0)], 40)
+    scale = fit_scale([Interval(low, 0.0), Interval(high, 0.0)], 40)
     assert scale is not None
-    labels = scale.labels(None, "").plain
+    labels = scale.draw_labels(None, "").plain
     assert len(labels.split()) >= 2
     for label in labels.split():
         middle = labels.index(label) + len(label) // 2
@@ -77,14 +80,16 @@ def test_labels_say_where_they_stand(low: float, high: float) -> None:
 
 
 def test_nothing_to_draw() -> None:
-    assert common_scale([], 40) is None
-    assert common_scale([Interval(0.4, 0.1)], 5) is None
+    assert fit_scale([], 40) is None
+    assert fit_scale([Interval(0.4, 0.1)], 5) is None
 
 
 def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
     rows = (("now", Interval(0.0, math.nan), "–"), ("pooled", Interval(-0.02, 0.01), "better"))
-    table = Table("held out", ("candidate", "minus now", "verdict"), rows)
-    wide, narrow = (drawn_table(table).draw(width).plain.splitlines() for width in (80, 40))
+    table = FindingTable("held out", ("candidate", "minus now", "verdict"), rows)
+    wide, narrow = (
+        render_table_with_intervals(table).draw(width).plain.splitlines() for width in (80, 40)
+    )
     assert len(wide) == 3
     assert "●" in wide[2]
     assert "better" in narrow[2]
@@ -95,6 +100,6 @@ def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
 
 
 def test_one_value_has_one_label() -> None:
-    scale = common_scale([Interval(0.7272, math.nan)], 40)
+    scale = fit_scale([Interval(0.7272, math.nan)], 40)
     assert scale is not None
-    assert scale.labels(None, "").plain.split() == [".73"]
+    assert scale.draw_labels(None, "").plain.split() == [".73"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from textual.drivers._writer_thread import WriterThread
 
-from srs_eval.tui.workarounds import _Unfailing, is_terminal, lasting
+from srs_eval.tui.workarounds import _SafeFile, is_terminal, with_safe_output
 
 
 class Closed:
@@ -25,7 +25,7 @@ class Closed:
 
 
 def test_writing_goes_on_where_nobody_reads() -> None:
-    thread = WriterThread(_Unfailing(Closed()))  # type: ignore[arg-type]
+    thread = WriterThread(_SafeFile(Closed()))  # type: ignore[arg-type]
     thread.start()
     for _ in range(100):  # more than Textual's queue holds
         thread.write("x")
@@ -49,7 +49,7 @@ class Reader:
 
 
 def make_reader(*errors: Exception, **options: int) -> Any:
-    return lasting(Reader)(list(errors), **options)  # type: ignore[arg-type]
+    return with_safe_output(Reader)(list(errors), **options)  # type: ignore[arg-type]
 
 
 def test_bytes_that_are_no_utf_8_are_passed_over() -> None:

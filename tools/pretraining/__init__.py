@@ -1,1 +1,1 @@
-"""How the shipped weights were made."""
+"""Make the shipped weights of the models."""

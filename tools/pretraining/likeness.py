@@ -1,11 +1,11 @@
-"""In what a learner's history is like other people's: figures that networks can learn from.
+"""Measure how alike learners' histories are, in numbers that networks can learn from.
 
-What a memory model does not explain is measured against its predictions p: answers of one day,
-card, deck or of cards begun on the same day depart from p together. The departures of a group
-are taken to be one shift of the logit of recall, normally distributed over groups. To first order
+A memory model's residuals are measured against its predictions p: answers of one day, card or
+deck, or of cards begun on the same day, depart from p together. The departures of a group are
+taken to be one shift of the logit of recall, normally distributed over groups. To first order
 the group's sum of y - p then has the mean square sum of v + (sum of v)^2 sd^2, v = p (1 - p), from
-which sd follows by moments, and the correlation of neighbouring groups likewise. (How one would
-test for such a shift: score tests of variance components, Lin 1997.)
+which sd follows by moments, and the correlation of neighbouring groups likewise. (One would
+test for such a shift by score tests of variance components, Lin 1997.)
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ BREAK = 14  # days without an answer
 
 @dataclass(frozen=True)
 class Likeness:
-    """One learner's figures; NaN where there is nothing to take them from."""
+    """One learner's figures; NaN where the history has no data for them."""
 
     evaluated: int
-    success: float  # share of the evaluated reviews
+    success: float  # share of recalled reviews among the evaluated ones
     interval: float  # days, median
     same_day: float  # share of all answers that are the card's second or later one that day
     hard: float  # share of the answers that were not Again
     easy: float
     day: float  # sd on the logit, see above
-    day_correlation: float  # of a day's shift with that of the day with answers before
+    day_correlation: float  # between a day's shift and that of the previous day with answers
     card: float  # sd
     deck: float
     begun_together: float  # sd, of cards first seen on the same day
     idle: float  # share of days without an answer
-    breaks: float  # of a fortnight and more, per year
+    breaks: float  # of 14 days or more, per year
     seconds: float  # median answer time
     spread: float  # sd of ln seconds
     time_and_answer: float  # correlation of ln seconds and success
-    time_tells: float  # that of a pass's ln seconds with the next answer's departure from p
+    time_tells: float  # correlation of a pass's ln seconds with the next answer's departure from p
 
 
-def likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
-    """The figures of a history; p (n,) are predictions of `trials.test_index`.
+def compute_likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
+    """Compute the figures of a history; p (n,) are predictions of `trials.test_index`.
 
     `trials` hold same-day reviews in their histories (protocol with `short`).
     """
@@ -56,7 +56,7 @@ def likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
     deck_of = dict(zip(log.cards.card_id.tolist(), log.cards.deck_id.tolist(), strict=True))
     deck = np.array([deck_of.get(each, -1) for each in card.tolist()])
     begun = trials.history_day[trials.history_start[index]]
-    day_sd, correlation = shift(day, departure, v)
+    day_sd, correlation = estimate_shift(day, departure, v)
     rating = trials.history_rating
     again = np.diff(trials.history_card_id, prepend=-1) == 0
     days = np.unique(trials.day)
@@ -75,9 +75,9 @@ def likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
         easy=float(np.mean(rating[rating > 1] == 4)),
         day=day_sd,
         day_correlation=correlation,
-        card=shift(card, departure, v)[0],
-        deck=shift(deck, departure, v)[0] if len(np.unique(deck)) > 1 else math.nan,
-        begun_together=shift(begun, departure, v)[0],
+        card=estimate_shift(card, departure, v)[0],
+        deck=estimate_shift(deck, departure, v)[0] if len(np.unique(deck)) > 1 else math.nan,
+        begun_together=estimate_shift(begun, departure, v)[0],
         idle=float(1 - len(days) / (days[-1] - days[0] + 1)),
         breaks=float(np.sum(gaps > BREAK) * 365 / (days[-1] - days[0] + 1)),
         seconds=float(np.median(milliseconds[timed]) / 1000) if timed.any() else math.nan,
@@ -87,10 +87,10 @@ def likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
     )
 
 
-def shift(group: IntArray, departure: FloatArray, v: FloatArray) -> tuple[float, float]:
-    """Standard deviation of the groups' shifts, and the correlation of a group's with the next.
+def estimate_shift(group: IntArray, departure: FloatArray, v: FloatArray) -> tuple[float, float]:
+    """Estimate the standard deviation of the groups' shifts and the correlation of neighbours.
 
-    0 and NaN where departures vary no more than chance lets them.
+    0 and NaN if departures vary no more than by chance.
     """
     _, place = np.unique(group, return_inverse=True)
     score, weight = np.bincount(place, departure), np.bincount(place, v)

@@ -1,6 +1,6 @@
 """Kinds of memory besides FSRS-6 that a simulated learner can have.
 
-There are several, so that what is trained on simulated learners does not merely learn one
+There are several, so that models trained on simulated learners do not merely learn one
 model's formulas: FSRS-4.5, half-life regression, DASH, and ACT-R's decaying traces.
 """
 
@@ -107,12 +107,12 @@ class HalfLife:
 
 
 class _Past:
-    """When each card was reviewed, one column per review; grows as needed."""
+    """Times of each card's reviews, one column per review; grows as needed."""
 
     def __init__(self, cards: int) -> None:
         self.count = np.zeros(cards, np.int64)
         self.time = np.zeros((cards, 8))
-        self.value = np.zeros((cards, 8))  # another figure of the review
+        self.value = np.zeros((cards, 8))  # another value of the review
 
     def add(self, cards: IntArray, time: FloatArray, value: FloatArray) -> None:
         place = self.count[cards]
@@ -124,7 +124,7 @@ class _Past:
         self.count[cards] += 1
 
     def of(self, cards: IntArray) -> tuple[_BoolArray, FloatArray, FloatArray]:
-        """Which columns are filled, their times and their values, each (n, longest)."""
+        """Return which columns are filled, their times and their values, each (n, longest)."""
         count = self.count[cards]
         longest = int(count.max(initial=0))
         return (
@@ -177,7 +177,7 @@ class Dash:
 
 
 class ActR:
-    """Traces that decay as powers of their age (Pavlik and Anderson, 2005).
+    """Memory traces that decay as powers of their age (Pavlik and Anderson, 2005).
 
     m = ln sum over reviews of age^-d, d = c e^m(at the time of that review) + a, and
     p = 1 / (1 + e^((tau - m) / s)); ages in seconds, of which only the share `h` counts
@@ -194,7 +194,7 @@ class ActR:
 
     @staticmethod
     def around_literature(random: np.random.Generator) -> ActR:
-        """Constants near those of Pavlik and Anderson (2005)."""
+        """Draw constants near those of Pavlik and Anderson (2005)."""
         return ActR(
             a=float(0.177 * np.exp(random.normal(0, 0.25))),
             c=float(0.217 * np.exp(random.normal(0, 0.3))),

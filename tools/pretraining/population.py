@@ -1,14 +1,13 @@
-"""A population of learners: what is published about real ones, and simulated ones like them.
+"""A population of learners: published facts about real ones, and simulated ones like them.
 
 `data/population.json` sums up the per-user fits that srs-benchmark publishes for 9,999 users
-of anki-revlogs-10k: per model, quantiles of every parameter and how the parameters go together
-(correlation of normal scores), along with the number of evaluated reviews and the share of
-successes. `draw` draws a learner's parameters from that (a Gaussian copula), `draw_character`
-a whole learner, with one of several kinds of memory and habits of their own, and
-`population_learner` simulates them. Networks are pretrained on such learners, see
-`tools.pretraining.train`.
+of anki-revlogs-10k: per model, quantiles of every parameter and the correlation of the parameters'
+normal scores, along with the number of evaluated reviews and the share of successes. `draw` draws
+a learner's parameters from that (a Gaussian copula), `draw_character` a whole learner with habits
+and one of several kinds of memory, and `population_learner` simulates them. Networks are
+pretrained on such learners, see `tools.pretraining.train`.
 
-No user's own numbers are in the file or can be got from it.
+The file contains no user's own numbers, and they cannot be recovered from it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import REVIEW, FloatArray
 from tools.pretraining.memories import ActR, Dash, Fsrs4Dot5, HalfLife
-from tools.simulated.character import Character, Habits, character_presets
+from tools.simulated.character import Character, Habits, make_single_deck
 from tools.simulated.learner import SimulatedLearner, simulate_learner
 from tools.simulated.memory import DEFAULT_PARAMETERS, SPREAD, Fsrs6, Memory
 
@@ -38,23 +37,23 @@ SOURCE = (
     "18 January 2025, commit 399354168d2924898b49babdc6104a33948c76b0 of 1DWalker/srs-benchmark"
 )
 MODELS = {"FSRS-5": 19, "FSRS-4.5": 17, "HLR": 3, "DASH": 9}  # number of parameters
-LEAST_REVIEWS = 1000  # fits on fewer are mostly noise
+LEAST_REVIEWS = 1000  # fits to fewer are mostly noise
 LEVELS = (
     0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
     0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.965, 0.98, 0.99, 0.995,
 )  # fmt: skip
 
 
-# What is published
+# Published results
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """One learner's draw for one model."""
+class ParameterDraw:
+    """One learner's parameters for one model, drawn at random."""
 
     parameters: FloatArray
     size: float  # evaluated reviews
-    success: float  # share of them that were recalled
+    success: float  # share of reviews that were recalled
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +63,12 @@ class _Copula:
     root: FloatArray  # (k + 2, k + 2) Cholesky factor of the correlation
 
 
-def summarise(folder: str | Path) -> dict[str, Any]:
-    """The content of population.json, from a folder with srs-benchmark's published results.
+def summarize_results(folder: str | Path) -> dict[str, Any]:
+    """Summarize a folder of srs-benchmark's published results as the content of population.json.
 
-    Reads `AVG.jsonl.gz` and one file for each of `MODELS`; figures have 4 significant digits,
+    Reads `AVG.jsonl.gz` and one file for each of `MODELS`; numbers have 4 significant digits,
     correlations 3 decimals. Users with fewer than 1,000 evaluated reviews are left out. Raises
-    InputError where a file is missing or no such file.
+    InputError if a file is missing or is not such a file.
     """
     folder = Path(folder)
     success = {
@@ -82,7 +81,7 @@ def summarise(folder: str | Path) -> dict[str, Any]:
         rows = []
         for user, line in _lines(folder, model).items():
             parameters = line["parameters"]
-            if isinstance(parameters, Mapping):  # by partition; there is one
+            if isinstance(parameters, Mapping):  # by partition; there is only one
                 (parameters,) = parameters.values()
             if len(parameters) == count and line["size"] >= LEAST_REVIEWS and user in success:
                 rows.append([*parameters, line["size"], success[user]])
@@ -108,7 +107,7 @@ def summarise(folder: str | Path) -> dict[str, Any]:
 
 
 def summary_text(summary: Mapping[str, Any]) -> str:
-    """population.json as it is written: a line for each row of numbers."""
+    """Format population.json with one line for each row of numbers."""
 
     def rows(table: list[list[float]]) -> str:
         return "[\n" + ",\n".join(f"        {json.dumps(row)}" for row in table) + "\n      ]"
@@ -127,9 +126,9 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 
 def success_rate(log_loss: float) -> float:
-    """The share of successes p >= 0.5 at which always predicting p has this log loss.
+    """Return the share of successes p >= 0.5 at which always predicting p has this log loss.
 
-    Solves -p ln p - (1 - p) ln(1 - p) = log_loss by halving; 0.5 above ln 2, where a
+    Solves -p ln p - (1 - p) ln(1 - p) = log_loss by bisection; 0.5 above ln 2, where a
     constant prediction was worse than none.
     """
     low, high = 0.5, 1.0
@@ -140,12 +139,12 @@ def success_rate(log_loss: float) -> float:
     return (low + high) / 2
 
 
-def draw(random: np.random.Generator, model: str) -> Drawn:
-    """A learner's parameters for this model, with their size and success rate.
+def draw(random: np.random.Generator, model: str) -> ParameterDraw:
+    """Draw a learner's parameters for this model, with their size and success rate.
 
     Gaussian copula: each value is distributed as published between the 0.5 % and the 99.5 %
-    quantile, and their ranks go together as published. Raises InputError for a model that
-    population.json does not hold.
+    quantile, with the published rank correlations. Raises InputError for a model that
+    population.json does not contain.
     """
     copula = _copula(model)
     scores = copula.root @ random.standard_normal(len(copula.root))
@@ -154,26 +153,26 @@ def draw(random: np.random.Generator, model: str) -> Drawn:
         float(np.interp(u, copula.levels, quantiles))
         for u, quantiles in zip(level, copula.quantiles, strict=True)
     ]
-    return Drawn(np.array(values[:-2]), values[-2], values[-1])
+    return ParameterDraw(np.array(values[:-2]), values[-2], values[-1])
 
 
 @cache
-def published() -> dict[str, Any]:
-    """The content of population.json."""
+def load_summary() -> dict[str, Any]:
+    """Load the content of population.json."""
     found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return found
 
 
 @cache
 def _copula(model: str) -> _Copula:
-    content = published()
+    content = load_summary()
     if model not in content["models"]:
         raise InputError(
             f"No published distribution for {model!r}; there are {', '.join(content['models'])}."
         )
     found = content["models"][model]
     correlation = np.array(found["correlation"])
-    # Rounding may leave it a hair short of positive definite.
+    # Rounding may leave the matrix just short of positive definite.
     root = np.array(np.linalg.cholesky(0.999 * correlation + 0.001 * np.eye(len(correlation))))
     return _Copula(np.array(content["levels"]), np.array(found["quantiles"]), root)
 
@@ -193,7 +192,7 @@ def _lines(folder: Path, model: str) -> dict[int, dict[str, Any]]:
 
 
 def _normal_scores_correlation(table: FloatArray) -> FloatArray:
-    """Correlation (k, k) of the columns' normal scores, ties sharing their mean rank."""
+    """Return the correlation (k, k) of the columns' normal scores; ties share their mean rank."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -216,17 +215,17 @@ SHARES: Mapping[Kind, float] = {
     "DASH": 0.05,
     "HLR": 0.05,
 }
-"""How many learners have which kind of memory."""
+"""Share of learners with each kind of memory."""
 
-FAILS = 0.7  # of the published share of failures, what a learner aims at
+FAILS = 0.7  # target share of failures, relative to the published one
 
-REVIEWS = 2_000, 12_000  # answers of one learner, least and most
+REVIEWS = 2_000, 12_000  # least and most answers of one learner
 
 
 def kind_of(number: int) -> Kind:
-    """The kind of memory of the population's learner with this number (0, 1, ...).
+    """Return the kind of memory of the population's learner with this number (0, 1, ...).
 
-    Shares are met as closely as they can be in every stretch of numbers.
+    Any run of consecutive numbers meets the shares as closely as possible.
     """
     kinds = list(SHARES)
     weights = np.array(list(SHARES.values()))
@@ -239,15 +238,15 @@ def kind_of(number: int) -> Kind:
 
 
 def population_learner(seed: int, number: int) -> SimulatedLearner:
-    """The learner with this number (0, 1, ...) of the population with this seed.
+    """Simulate the learner with this number (0, 1, ...) of the population with this seed.
 
-    The same arguments give the same learner, whoever else is simulated. Who fails much more
-    or much less often than real learners (outside the 20 % and 98 % quantiles), because
-    scheduler and memory do not go together, is drawn again. (Below 20 % the published share
-    tells little: who changes over time looks like someone who guesses, see `success_rate`.)
+    The same arguments give the same learner, whichever others are simulated. Learners are drawn
+    again if they fail much more or much less often than real ones (outside the 20 % and 98 %
+    quantiles) because scheduler and memory do not fit together. (Below 20 % the published share
+    says little: a learner who changes over time looks like one who guesses, see `success_rate`.)
     """
     random = np.random.default_rng([seed, number])
-    levels, shares = published()["levels"], published()["models"]["FSRS-5"]["quantiles"][-1]
+    levels, shares = load_summary()["levels"], load_summary()["models"]["FSRS-5"]["quantiles"][-1]
     least, most = np.interp([0.2, 0.98], levels, shares)
     while True:
         character, reviews = draw_character(random, kind_of(number))
@@ -260,14 +259,14 @@ def population_learner(seed: int, number: int) -> SimulatedLearner:
 
 
 def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, int]:
-    """A learner's memory and habits, and how many answers they give."""
+    """Draw a learner's memory and habits, and the number of their answers."""
     memory, drawn, own = _memory(random, kind)
     reviews = int(np.clip(0.35 * drawn.size, *REVIEWS))
-    # The published share counts whoever changes over time as someone who guesses (see
+    # The published share counts a learner who changes over time as one who guesses (see
     # `success_rate`): learners aim higher, and cards stick better.
     aim = 1 - FAILS * (1 - drawn.success)
     retention = float(np.clip(aim + random.normal(0, 0.02), 0.75, 0.97))
-    # Who has optimised is scheduled by parameters near their memory's, others by the defaults.
+    # Learners who have optimised use parameters near their memory's, others the defaults.
     stored = np.array(DEFAULT_PARAMETERS)
     if own is not None and random.random() < 0.5:
         stored = np.clip(own * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None)
@@ -303,7 +302,7 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
     )
     learning = ((1.0, 10.0), (10.0,), (1.0, 10.0, 30.0), (15.0,), (1.0, 10.0, 1440.0))
     relearning = ((10.0,), (1.0, 10.0), (20.0,))
-    decks, presets, shares = character_presets(
+    decks, presets, shares = make_single_deck(
         tuple(np.round(stored, 4).tolist()),
         retention,
         learning[int(random.choice(5, p=[0.5, 0.15, 0.15, 0.1, 0.1]))],
@@ -328,8 +327,8 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
 
 def _memory(
     random: np.random.Generator, kind: Kind
-) -> tuple[Memory, Drawn, NDArray[np.float64] | None]:
-    """The memory, the draw behind it, and FSRS-6 parameters near it where there are any."""
+) -> tuple[Memory, ParameterDraw, NDArray[np.float64] | None]:
+    """Draw a memory; return it with its draw and FSRS-6 parameters near it, if there are any."""
     if kind in ("FSRS-5", "FSRS-6"):
         drawn = draw(random, "FSRS-5")
         # FSRS-5 is FSRS-6 without the last but one parameter and with a decay of 0.5.
@@ -347,6 +346,6 @@ def _memory(
     if kind == "HLR":
         drawn = draw(random, "HLR")
         return HalfLife(drawn.parameters), drawn, None
-    # Nobody publishes fits of ACT-R: around the constants of Pavlik and Anderson (2005).
+    # There are no published fits of ACT-R: around the constants of Pavlik and Anderson (2005).
     drawn = draw(random, "FSRS-5")
     return ActR.around_literature(random), drawn, None

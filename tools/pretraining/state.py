@@ -1,14 +1,14 @@
-"""The prior of STATE-*: how the weights lie over other people.
+"""Fit the prior of STATE-*: the distribution of the weights over other people.
 
     python -m tools.pretraining.state FOLDER...
 
-reads every review history in the folders (files as `srs-eval` reads them, data sets with all of
-their users or those of `--users`) and writes `models/state.json`: of every weight the mean and
-the standard deviation over people, nothing that could be traced to one of them. Where RWKV
-has no weights (SRS_EVAL_RWKV_WEIGHTS), the prior with it is left out. They come from
+reads every review history in the folders (files that `srs-eval` reads, data sets with all of
+their users or those of `--users`) and writes `models/state.json`: the mean and the standard
+deviation of every weight over people, nothing that could be traced to one of them. Where RWKV
+has no weights (SRS_EVAL_RWKV_WEIGHTS), the prior with it is left out. The numbers come from
 an expectation-maximisation (Dempster, Laird & Rubin, 1977, JRSS B 39): each learner's weights
-are filtered under the prior, then the prior becomes their mean, and their variance plus that of
-each learner's own uncertainty.
+are filtered under the prior, then the prior's mean becomes their mean, and its variance becomes
+their variance plus that of each learner's own uncertainty.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.models import rwkv
-from srs_eval.models.configurations import resolve
+from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.state import (
-    _BASES,
+    _BASE_MODELS,
     _PRIOR_FILE,
-    Prior,
+    WeightPrior,
+    _compute_learner_features,
     _feature_names,
-    _kalman_filter,
-    _learner_features,
-    _without_prior,
+    _make_uninformed_prior,
+    _run_kalman_filter,
 )
-from srs_eval.training.compile import compiled
+from srs_eval.training.compile import compile_kernel
 from srs_eval.training.hyperparameters import Context
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ DRIFT = 1e-5
 def histories(
     folders: Sequence[Path], users: str | None = None
 ) -> Iterator[tuple[str, Callable[[], ReviewLog]]]:
-    """Name of every learner found, in order of name, and what reads the history.
+    """Yield each learner's name, in order, and a function that reads the history.
 
-    `users` are those of data sets, as in "1-3,7"; all if None.
+    `users` selects users of data sets, as in "1-3,7"; all if None.
     """
     for folder in folders:
         if (folder / "revlogs").is_dir():
@@ -66,25 +66,27 @@ def histories(
             yield path.name, partial(load_log, path)
 
 
-def trials_of(history: ReviewLog) -> Trials:
-    """The trials that STATE-FSRS-6 is evaluated on; raises NotEnoughData."""
-    return prepare_trials(history, select_rows(history).rows, resolve("STATE-FSRS-6")[0].protocol)
+def load_trials(history: ReviewLog) -> Trials:
+    """Prepare the trials that STATE-FSRS-6 is evaluated on; raises NotEnoughData."""
+    return prepare_trials(
+        history, select_rows(history).rows, resolve_configurations("STATE-FSRS-6")[0].protocol
+    )
 
 
 def prior_from(
     learners: Sequence[tuple[FloatArray, FloatArray]], iterations: int = ITERATIONS
-) -> Prior:
-    """Means and standard deviations over learners, each given by features (n, k) and y (n,).
+) -> WeightPrior:
+    """Fit means and standard deviations over learners, each given by features (n, k) and y (n,).
 
     Raises ValueError for fewer than two learners.
     """
     if len(learners) < 2:
         raise ValueError("a spread over people takes two people at least")
-    prior = _without_prior(learners[0][0].shape[1])
+    prior = _make_uninformed_prior(learners[0][0].shape[1])
     for _ in range(iterations):
         weights, variances = [], []
         for features, y in learners:
-            *_, w, variance = compiled(_kalman_filter)(
+            *_, w, variance = compile_kernel(_run_kalman_filter)(
                 features, y, prior.mean, prior.deviation**2, DRIFT, (0, 0)
             )
             weights.append(w)
@@ -92,17 +94,19 @@ def prior_from(
         mean = np.mean(weights, axis=0)
         several = len(learners) / (len(learners) - 1)
         spread = several * np.mean((np.array(weights) - mean) ** 2 + np.array(variances), axis=0)
-        prior = Prior(mean, np.sqrt(spread))
+        prior = WeightPrior(mean, np.sqrt(spread))
     return prior
 
 
-def document(learners: Sequence[Trials]) -> Mapping[str, object]:
-    """What the shipped file holds."""
+def build_document(learners: Sequence[Trials]) -> Mapping[str, object]:
+    """Build the content of the shipped file."""
     priors, context = {}, Context()
-    for model, bases in _BASES.items():
-        if rwkv in bases and not rwkv.found_weights():
+    for model, bases in _BASE_MODELS.items():
+        if rwkv in bases and not rwkv.find_weights():
             continue
-        known = [(_learner_features(model, trials, context), trials.y) for trials in learners]
+        known = [
+            (_compute_learner_features(model, trials, context), trials.y) for trials in learners
+        ]
         prior = prior_from(known)
         priors[model] = {
             "features": list(_feature_names(model)),
@@ -127,13 +131,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     learners = []
     for name, read in histories(given.folders, given.users):
         try:
-            trials = trials_of(read())
+            trials = load_trials(read())
         except (InputError, NotEnoughData) as reason:
             log.info("%s: left out, %s", name, reason)
             continue
         log.info("%s: %d reviews", name, len(trials))
         learners.append(trials)
-    given.out.write_text(json.dumps(document(learners), indent=1) + "\n", "utf-8")
+    given.out.write_text(json.dumps(build_document(learners), indent=1) + "\n", "utf-8")
     return 0
 
 

@@ -1,13 +1,13 @@
-"""Pretraining of the networks on simulated learners: `python -m tools.pretraining`.
+"""Pretrain the networks on simulated learners: `python -m tools.pretraining`.
 
 Simulates learners (`population.py`), trains each network on all of them at once, and
-writes its weights. After every epoch the log loss on other simulated learners is taken; the
-weights with the least are kept, and training ends where it has not fallen for a while.
-LSTM goes on from there as it is used, for a start that tuning makes the most of (Finn, Abbeel
-and Levine, Model-Agnostic Meta-Learning, 2017, to first order).
+writes its weights. After every epoch the log loss on other simulated learners is computed; the
+weights with the least are kept, and training ends when it has not fallen for a while.
+LSTM is then trained further in the way it is used, for a start that tuning profits from most (Finn,
+Abbeel and Levine, Model-Agnostic Meta-Learning, 2017, to first order).
 
-The same arguments give the same weights on the same machine (CPU); docs/pretraining.md tells
-more. srs-benchmark's pretrain.py and reptile_trainer.py show how upstream's weights came about.
+The same arguments give the same weights on the same machine (CPU); docs/pretraining.md says
+more. srs-benchmark's pretrain.py and reptile_trainer.py show how upstream made its weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.workers import WorkerPool
 from srs_eval.models import gru, gru_503, lstm, nn17, transformer
 from srs_eval.training import networks, torch_networks
-from srs_eval.training.compile import packed
+from srs_eval.training.compile import pack
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Tensors
 from tools.pretraining import population
@@ -40,17 +40,17 @@ from tools.pretraining import population
 log = logging.getLogger(__name__)
 
 DAYS, SHORT, SECS = Protocol(), Protocol(short=True), Protocol(secs=True)
-EVERYTHING = Protocol(short=True, secs=True, equalize_test_with_non_secs=True)  # LSTM's
-BATCH = 2_048  # reviews, about
+EVERYTHING = Protocol(short=True, secs=True, equalize_test_with_non_secs=True)  # LSTM's protocol
+BATCH = 2_048  # reviews, approximately
 PATIENCE = 8  # epochs without a new best
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to pretrain; everything that the weights depend on."""
+    """Settings of a pretraining run: everything that the weights depend on."""
 
     learners: int = 240
-    validation: int = 20  # further learners, on whom the best epoch is chosen
+    validation: int = 20  # additional learners, who choose the best epoch
     seed: int = 1
     epochs: int | None = None  # at most; None: each network's own
     device: str = "cpu"  # of the networks on torch
@@ -58,20 +58,20 @@ class Settings:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a network learns from, and how."""
+    """A network's training data and method."""
 
     protocol: Protocol
     course: Callable[[Recipe, Trials, Trials, Settings, int], Course]
-    network: gru.Network | None = None
+    network: gru.GruNetwork | None = None
     epochs: int = 32
     rate: float = 0.04
-    starts: int = 1  # random beginnings, of which the best is kept
-    files: tuple[str, ...] = ()  # where not named like the network
+    starts: int = 1  # random initializations, of which the best is kept
+    files: tuple[str, ...] = ()  # if not named like the network
 
 
 @dataclass(frozen=True)
 class Course:
-    """One network in training: its functions share a state."""
+    """One network in training; the functions share a state."""
 
     epoch: Callable[[int], None]
     log_loss: Callable[[], float]  # on the validation learners
@@ -83,14 +83,14 @@ class Pretrained:
     tensors: Tensors
     log_loss: float  # on the validation learners, without tuning
     epochs: int
-    tuned_log_loss: float | None = None  # LSTM: see `tuned_loss`
+    tuned_log_loss: float | None = None  # LSTM: see `compute_tuned_loss`
 
 
 # Learners
 
 
 def learner_logs(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[ReviewLog]:
-    """The population's learners with these numbers, in this order; `jobs` processes."""
+    """Simulate the population's learners with these numbers, in order, in `jobs` processes."""
     if jobs <= 1:
         return [_learner_log(seed, number) for number in numbers]
     with WorkerPool(jobs) as pool:
@@ -101,13 +101,13 @@ def _learner_log(seed: int, number: int) -> ReviewLog:
     return population.population_learner(seed, number).log()
 
 
-def pooled_trials(logs: Iterable[ReviewLog], protocol: Protocol) -> Trials:
-    """The trials of all learners one after the other, without folds; cards stay apart."""
+def pool_trials(logs: Iterable[ReviewLog], protocol: Protocol) -> Trials:
+    """Join the trials of all learners in sequence, without folds; cards stay separate."""
     return pool([prepare_trials(log, select_rows(log).rows, protocol) for log in logs])
 
 
 def pool(several: Sequence[Trials]) -> Trials:
-    """One learner's trials after the other's, as if they were one learner's; no folds."""
+    """Join several learners' trials as if they were one learner's; no folds."""
     rows = np.cumsum([0, *(len(trials.history_rating) for trials in several)])
     cards = 0
     shifted = []
@@ -131,13 +131,13 @@ def pool(several: Sequence[Trials]) -> Trials:
     return Trials(**columns, folds=(), protocol=several[0].protocol)
 
 
-def card_batches(
+def make_card_batches(
     trials: Trials, rows: IntArray, size: int, random: np.random.Generator
 ) -> list[IntArray]:
-    """The positions `rows` in batches of about `size`, a card's together, cards at random.
+    """Split the positions `rows` into batches of about `size`, cards whole and in random order.
 
-    Together, because a card's histories are each other's beginnings; at random, so that each
-    batch is like all.
+    Cards are whole because their histories are prefixes of each other; the order is random so that
+    each batch resembles all.
     """
     card = trials.card_id[rows]
     place = random.permutation(int(card.max()) + 1)[card]
@@ -149,8 +149,8 @@ def card_batches(
     return [part for part in np.split(rows[order], cuts) if len(part)]
 
 
-def _trained_on(trials: Trials) -> IntArray:
-    """Reviews of later days with a history that is not too long."""
+def _select_training_rows(trials: Trials) -> IntArray:
+    """Return the reviews of later days with a history that is not too long."""
     short = trials.sequence_length <= trials.protocol.max_seq_len
     return np.flatnonzero(short & (trials.elapsed_days > 0))
 
@@ -164,7 +164,7 @@ def _loss(y: FloatArray, p: FloatArray) -> float:
 
 
 def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -> Pretrained:
-    """Weights of the network `name` after training on `train`.
+    """Train the network `name` on `train` and return its weights.
 
     Raises InputError for a name that is not in `RECIPES`, and ArithmeticError if no start led
     anywhere.
@@ -206,32 +206,34 @@ def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -
 def _recurrent(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    """GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
-    from srs_eval.training.cells import Adam, network_pass
-    from srs_eval.training.compile import compiled
-    from srs_eval.training.trie import trie_batches
+    """Set up GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
+    from srs_eval.training.cells import AdamWState, network_pass
+    from srs_eval.training.compile import compile_kernel
+    from srs_eval.training.trie import cut_batches
 
     network = recipe.network
     assert network is not None
     random = np.random.default_rng([settings.seed, start])
-    parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = trie_batches(network._trie(train), train, parts)
-    x = network._inputs(batches)
+    parts = make_card_batches(train, _select_training_rows(train), BATCH, random)
+    batches = cut_batches(network._build_trie(train), train, parts)
+    x = network._compute_inputs(batches)
     w = network.random_start(Context(user=1_000 * settings.seed + start))
-    adam = Adam(
+    adam = AdamWState(
         mean=np.zeros(len(w)),
         square=np.zeros(len(w)),
         rate=recipe.rate,
         decay=1e-4,
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )
-    scratch = network._scratch(batches)
-    evaluated = _trained_on(validation)
+    scratch = network._make_scratch(batches)
+    evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        shape = network._shape()
-        compiled(network_pass)(shape, visits, number * len(parts), w, batches, x, adam, scratch)
+        shape = network._cell_shape()
+        compile_kernel(network_pass)(
+            shape, visits, number * len(parts), w, batches, x, adam, scratch
+        )
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
@@ -246,13 +248,13 @@ def _nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     from srs_eval.training import recurrent
-    from srs_eval.training.trie import history_trie, trie_batches
+    from srs_eval.training.trie import cut_batches, history_trie
 
-    model = nn17._model_of(train)
+    model = nn17._recurrent_for(train)
     random = np.random.default_rng([settings.seed, start])
-    parts = card_batches(train, _trained_on(train), BATCH, random)
-    batches = trie_batches(history_trie(train, same_day=False), train, parts)
-    # As torch begins: within 1/sqrt(inputs).
+    parts = make_card_batches(train, _select_training_rows(train), BATCH, random)
+    batches = cut_batches(history_trie(train, same_day=False), train, parts)
+    # torch's initialization: within 1/sqrt(inputs).
     w = np.array([*model.default, *model.constants])
     place = 11
     for name, shape in list(nn17.SHAPES.items())[3:]:
@@ -261,19 +263,19 @@ def _nn17(
         w[place : place + size] = random.uniform(-1, 1, size) / math.sqrt(inputs)
         place += size
     p = len(model.default)
-    descent = recurrent._new_descent(
+    descent = recurrent._new_adam_state(
         w[:p].copy(),
         np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
         rate=recipe.rate,
         steps=len(parts) * (settings.epochs or recipe.epochs),
     )._replace(lower=np.array(model.lower, np.float64), upper=np.array(model.upper, np.float64))
-    scratch = recurrent._scratch(model, (batches,))
-    evaluated = _trained_on(validation)
+    scratch = recurrent._make_scratch(model, (batches,))
+    evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
-        tables = packed(batches), packed(descent), packed(scratch)
-        recurrent._kernel_of(model)(visits, number * len(parts), w, *tables)
+        tables = pack(batches), pack(descent), pack(scratch)
+        recurrent._kernel_of_model(model)(visits, number * len(parts), w, *tables)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
@@ -285,7 +287,7 @@ def _nn17(
 
 
 def _tensors(w: FloatArray, shapes: networks.Shapes) -> Tensors:
-    """The vector of parameters as tensors (copies)."""
+    """Split the vector of parameters into tensors (copies)."""
     found = {}
     place = 0
     for name, shape in shapes.items():
@@ -298,22 +300,25 @@ def _tensors(w: FloatArray, shapes: networks.Shapes) -> Tensors:
 def _transformer(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    """Batches by length, as in tuning, and some of all lengths, as in prediction."""
+    """Set up a transformer.
+
+    Its batches are sorted by length, as in tuning, or mix all lengths, as in prediction.
+    """
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = torch_networks._device_of(Context(device=settings.device))
+    device = torch_networks._resolve_device(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
     network = transformer.network_class()().to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=1e-4)
-    rows = _trained_on(train)
+    rows = _select_training_rows(train)
     per_epoch, size = min(len(rows), 60_000), 512
     count = -(-per_epoch // size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, T_max=count * (settings.epochs or recipe.epochs)
     )
-    evaluated = _trained_on(validation)
+    evaluated = _select_training_rows(validation)
     evaluated = evaluated[:: -(-len(evaluated) // 30_000)]
 
     def epoch(number: int) -> None:
@@ -325,7 +330,7 @@ def _transformer(
         network.train()
         for k in random.permutation(len(parts)):
             rows_ = (
-                transformer.histories(train, parts[k]),
+                transformer.pad_histories(train, parts[k]),
                 train.delta_t[parts[k]],
                 train.y[parts[k]],
             )
@@ -339,7 +344,7 @@ def _transformer(
         return {name: each.cpu().numpy().copy() for name, each in network.state_dict().items()}
 
     def log_loss() -> float:
-        p = transformer.predict(validation, networks.flat(tensors()), evaluated, Context())
+        p = transformer.predict(validation, networks.flatten(tensors()), evaluated, Context())
         return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, tensors)
@@ -351,34 +356,34 @@ META_RATE = 5e-4
 TASKS, TASKS_AT_ONCE = 4, 6  # per learner and round; per step
 LONGEST_TASK = 2_500  # reviews to tune on
 EVALUATED_AFTER_TUNING = 8  # validation learners
-MIXTURE_TASKS, MIXTURE_META_RATE = 8, 2e-3  # the same of GRU-503
+MIXTURE_TASKS, MIXTURE_META_RATE = 8, 2e-3  # the same for GRU-503
 
 
 def _lstm(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    """Joint training; `meta_train` goes on from there."""
+    """Set up joint training of LSTM; `meta_train` continues from there."""
     import torch
     from torch.nn.functional import binary_cross_entropy
 
-    device = torch_networks._device_of(Context(device=settings.device))
+    device = torch_networks._resolve_device(Context(device=settings.device))
     random = np.random.default_rng([settings.seed, start])
     torch.manual_seed(1_000 * settings.seed + start)
-    mean, deviation = input_normalisation(train)
+    mean, deviation = compute_input_normalisation(train)
     network = lstm.network_class()().to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=0.03)
-    x = lstm._inputs(train, mean, deviation)
-    rows = _trained_on(train)
-    parts = card_batches(train, rows, 2 * BATCH, random)
+    x = lstm._compute_inputs(train, mean, deviation)
+    rows = _select_training_rows(train)
+    parts = make_card_batches(train, rows, 2 * BATCH, random)
     made: list[tuple[Any, Any]] = []
     for part in parts:
-        for group in lstm.groups(train, part, x, device, 1 << 30):
+        for group in lstm.group_cards(train, part, x, device, 1 << 30):
             y = train.y[part[group.position]].astype(np.float32)
             made.append((group, torch.from_numpy(y).to(device)))
     steps = len(made) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
     done = 0
-    evaluated = _trained_on(validation)
+    evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
         nonlocal done
@@ -395,38 +400,41 @@ def _lstm(
             optimizer.step()
             done += 1
 
-    def weights() -> lstm.Weights:
+    def weights() -> lstm.LstmWeights:
         state = network.state_dict()
         tensors = {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
-        return lstm.Weights(tensors, mean, deviation)
+        return lstm.LstmWeights(tensors, mean, deviation)
 
     def log_loss() -> float:
-        p = lstm.recall(weights(), validation, evaluated, Context(device=settings.device))
+        p = lstm.predict_recall(weights(), validation, evaluated, Context(device=settings.device))
         return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
-    return Course(epoch, log_loss, lambda: lstm_file(weights()))
+    return Course(epoch, log_loss, lambda: export_lstm(weights()))
 
 
-def input_normalisation(trials: Trials) -> tuple[Any, Any]:
-    """Mean and deviation (2,) of LSTM's ln delay and ln answer time over all history rows."""
+def compute_input_normalisation(trials: Trials) -> tuple[Any, Any]:
+    """Compute mean and deviation (2,) of LSTM's ln delay and ln answer time over history rows."""
     zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    raw = lstm._inputs(trials, zero, one)[:, :2].astype(np.float64)
+    raw = lstm._compute_inputs(trials, zero, one)[:, :2].astype(np.float64)
     return raw.mean(axis=0).astype(np.float32), raw.std(axis=0).astype(np.float32)
 
 
-def lstm_file(weights: lstm.Weights) -> Tensors:
-    """The weights under the names that a file has."""
+def export_lstm(weights: lstm.LstmWeights) -> Tensors:
+    """Return the weights under the names of the weight file."""
     return {**weights.tensors, "input_mean": weights.mean, "input_std": weights.deviation}
 
 
-def lstm_weights(tensors: Tensors) -> lstm.Weights:
-    """The way back from `lstm_file`."""
-    named = {name: tensors[name] for name in lstm._shapes()}
-    return lstm.Weights(named, tensors["input_mean"], tensors["input_std"])
+def import_lstm(tensors: Tensors) -> lstm.LstmWeights:
+    """Invert `export_lstm`."""
+    named = {name: tensors[name] for name in lstm._tensor_shapes()}
+    return lstm.LstmWeights(named, tensors["input_mean"], tensors["input_std"])
 
 
-def one_normalisation(tensors: Tensors) -> Tensors:
-    """The same function with both inputs normalised as the delay is, as `LSTM` does it."""
+def merge_normalisations(tensors: Tensors) -> Tensors:
+    """Rescale the first layer so that both inputs are normalised as the delay is; same function.
+
+    `LSTM` normalises them this way.
+    """
     mean, deviation = tensors["input_mean"], tensors["input_std"]
     first = tensors["process.0.weight"].copy()
     bias = tensors["process.0.bias"] + first[:, 1] * (mean[0] - mean[1]) / deviation[1]
@@ -447,20 +455,21 @@ def meta_train(
     settings: Settings,
     rounds: int,
 ) -> Pretrained:
-    """LSTM's weights as a better start for tuning: `halfway` to the best; the old ones if not.
+    """Improve LSTM's weights as a start for tuning; the old ones are kept if nothing is better.
 
     A task is a learner's reviews up to some time, few or many: the network is tuned on them as
     in use, and the gradient of its log loss on the reviews that follow, taken at the tuned
-    weights, moves the weights that tuning began from.
+    weights, moves the weights that tuning began from. The result is the mean (`average_weights`) of
+    the old weights and the best new ones.
     """
     import torch
 
     context = Context(device=settings.device)
     random = np.random.default_rng([settings.seed, 99])
-    weights = lstm_weights(pretrained.tensors)
+    weights = import_lstm(pretrained.tensors)
     evaluated = validation[:EVALUATED_AFTER_TUNING]
     joint = best = weights
-    before = least = tuned_loss(weights, evaluated, context)
+    before = least = compute_tuned_loss(weights, evaluated, context)
     log.info("LSTM after tuning: log loss %.4f", least)
     meta = {
         name: torch.nn.Parameter(torch.from_numpy(each.copy()))
@@ -492,7 +501,7 @@ def meta_train(
                 log.info("LSTM step %d/%d", done, steps)
         tensors = {name: each.detach().numpy().copy() for name, each in meta.items()}
         weights = replace(weights, tensors=tensors)
-        loss = tuned_loss(weights, evaluated, context)
+        loss = compute_tuned_loss(weights, evaluated, context)
         log.info(
             "LSTM round %d/%d: log loss after tuning %.4f%s (%.0f s)",
             number + 1,
@@ -504,21 +513,21 @@ def meta_train(
         if loss < least:
             best, least = weights, loss
     if best is not joint:
-        best = replace(joint, tensors=halfway(joint.tensors, best.tensors))
-        least = tuned_loss(best, evaluated, context)
+        best = replace(joint, tensors=average_weights(joint.tensors, best.tensors))
+        least = compute_tuned_loss(best, evaluated, context)
         log.info("LSTM halfway: log loss after tuning %.4f", least)
         if least > before:
             best, least = joint, before
     pooled = pool(validation)
-    rows = _trained_on(pooled)
-    untuned = _loss(pooled.y[rows], lstm.recall(best, pooled, rows, context))
-    return replace(pretrained, tensors=lstm_file(best), log_loss=untuned, tuned_log_loss=least)
+    rows = _select_training_rows(pooled)
+    untuned = _loss(pooled.y[rows], lstm.predict_recall(best, pooled, rows, context))
+    return replace(pretrained, tensors=export_lstm(best), log_loss=untuned, tuned_log_loss=least)
 
 
-def halfway(one: Tensors, other: Tensors) -> Tensors:
-    """The mean of two sets of weights of which one began as the other.
+def average_weights(one: Tensors, other: Tensors) -> Tensors:
+    """Average two sets of weights of which one was the start of the other.
 
-    What meta-learning gains it gains on simulated learners, and part of it holds for them alone;
+    Meta-learning improves weights on simulated learners, and part of the gain holds for them alone;
     the mean does better on others (Wortsman and others, Robust fine-tuning of zero-shot models,
     2022).
     """
@@ -526,9 +535,9 @@ def halfway(one: Tensors, other: Tensors) -> Tensors:
 
 
 def _task_gradient(
-    weights: lstm.Weights, trials: Trials, random: np.random.Generator, context: Context
+    weights: lstm.LstmWeights, trials: Trials, random: np.random.Generator, context: Context
 ) -> dict[str, Any]:
-    """Gradient of the log loss on what follows a random beginning, after tuning on that."""
+    """Tune on a random stretch of reviews; return the log loss's gradient on those that follow."""
     import torch
     from torch.nn.functional import binary_cross_entropy
 
@@ -538,54 +547,58 @@ def _task_gradient(
     begin = int(random.integers(0, len(later) - 2 * cut + 1))
     train = later[begin : begin + cut]
     rows = later[begin + cut : begin + cut + max(cut, 300)]
-    tuned = lstm.tune(weights, trials, train, context, lstm._REVIEWS_AT_ONCE)
-    device = torch_networks._device_of(context)
-    network = lstm._network(tuned, device)
-    x = lstm._inputs(trials, weights.mean, weights.deviation)
-    for group in lstm.groups(trials, rows, x, device, lstm._REVIEWS_AT_ONCE):
+    tuned = lstm.fine_tune(weights, trials, train, context, lstm._REVIEWS_AT_ONCE)
+    device = torch_networks._resolve_device(context)
+    network = lstm._build_network(tuned, device)
+    x = lstm._compute_inputs(trials, weights.mean, weights.deviation)
+    for group in lstm.group_cards(trials, rows, x, device, lstm._REVIEWS_AT_ONCE):
         y = torch.from_numpy(trials.y[rows[group.position]].astype(np.float32)).to(device)
         p = network(group)
         (binary_cross_entropy(p, y, reduction="sum") / len(rows)).backward()
     return {name: each.grad.cpu() for name, each in network.named_parameters()}
 
 
-def tuned_loss(weights: lstm.Weights, learners: Sequence[Trials], context: Context) -> float:
-    """Mean log loss on what follows after tuning on little, some and most of each learner."""
+def compute_tuned_loss(
+    weights: lstm.LstmWeights, learners: Sequence[Trials], context: Context
+) -> float:
+    """Return mean log loss on what follows after tuning on little, some and most of a learner."""
     losses = []
     for trials in learners:
         later = np.flatnonzero(trials.elapsed_days > 0)
         most = 2 * len(later) // 3
         for cut in (min(15, most), min(300, most), most):
-            tuned = lstm.tune(weights, trials, later[:cut], context, lstm._REVIEWS_AT_ONCE)
+            tuned = lstm.fine_tune(weights, trials, later[:cut], context, lstm._REVIEWS_AT_ONCE)
             rows = later[cut : cut + 2_000]
-            losses.append(_loss(trials.y[rows], lstm.recall(tuned, trials, rows, context)))
+            losses.append(_loss(trials.y[rows], lstm.predict_recall(tuned, trials, rows, context)))
     return float(np.mean(losses))
 
 
 # GRU-503
 
-TUNED = 0.1  # how much AdamW's state that is shipped follows that of the last task
+TUNED = 0.1  # share by which the shipped state of AdamW moves towards the last task's
 
 
 def _mixture(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
-    """Joint training; `meta_train_mixture` goes on from there."""
-    from srs_eval.training.compile import compiled
-    from srs_eval.training.mixture import Descent, mixture_pass
-    from srs_eval.training.trie import history_trie, trie_batches
+    """Set up joint training of GRU-503; `meta_train_mixture` continues from there."""
+    from srs_eval.training.compile import compile_kernel
+    from srs_eval.training.mixture import MixtureDescent, mixture_pass
+    from srs_eval.training.trie import cut_batches, history_trie
 
     random = np.random.default_rng([settings.seed, start])
-    rows = _short_enough(train)
-    parts = card_batches(train, rows, BATCH, random)
-    batches = trie_batches(history_trie(train, same_day=False), train, parts)
+    rows = _select_short_rows(train)
+    parts = make_card_batches(train, rows, BATCH, random)
+    batches = cut_batches(history_trie(train, same_day=False), train, parts)
     waited = np.log(1e-5 + train.history_delta_t)
-    weights = gru_503.Weights(_random_mixture(random), float(waited.mean()), float(waited.std()))
+    weights = gru_503.Gru503Weights(
+        _draw_mixture(random), float(waited.mean()), float(waited.std())
+    )
     w = weights.values
-    delay = gru_503._delay(batches, weights)
+    delay = gru_503._normalise_delay(batches, weights)
     scales = np.array([1.0 / len(part) for part in parts])
-    scratch = gru_503._scratch(batches)
-    descent = Descent(
+    scratch = gru_503._make_scratch(batches)
+    descent = MixtureDescent(
         mean=np.zeros(len(w)),
         square=np.zeros(len(w)),
         start=np.zeros(len(w)),
@@ -598,7 +611,7 @@ def _mixture(
     )
     steps = len(parts) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
-    evaluated = _trained_on(validation)
+    evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
         visits = random.permutation(len(parts))
@@ -606,26 +619,28 @@ def _mixture(
         rates = recipe.rate * (1 + np.cos(np.pi * done / steps)) / 2
         rates *= np.minimum(1.0, (done + 1) / warm_up)
         here = descent._replace(steps=number * len(parts))
-        compiled(mixture_pass)(visits, rates, w, batches, delay, scales, here, scratch)
+        compile_kernel(mixture_pass)(visits, rates, w, batches, delay, scales, here, scratch)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        return _loss(validation.y[evaluated], gru_503.recall(weights, validation, evaluated))
+        return _loss(
+            validation.y[evaluated], gru_503.predict_recall(weights, validation, evaluated)
+        )
 
     def tensors() -> Tensors:
-        return mixture_file(replace(weights, values=w.copy()))
+        return export_mixture(replace(weights, values=w.copy()))
 
     return Course(epoch, log_loss, tensors)
 
 
-def _short_enough(trials: Trials) -> IntArray:
-    """Reviews with a history that is not too long."""
+def _select_short_rows(trials: Trials) -> IntArray:
+    """Return the reviews with a history that is not too long."""
     return np.flatnonzero(trials.sequence_length <= trials.protocol.max_seq_len)
 
 
-def _random_mixture(random: np.random.Generator) -> FloatArray:
-    """Random parameters: within 1/sqrt(inputs), as torch begins; norms 1; the GRU orthogonal."""
+def _draw_mixture(random: np.random.Generator) -> FloatArray:
+    """Draw parameters: within 1/sqrt(inputs), as torch does; norms 1; the GRU orthogonal."""
     values = []
     inputs = 1
     for name, shape in gru_503.SHAPES.items():
@@ -641,8 +656,8 @@ def _random_mixture(random: np.random.Generator) -> FloatArray:
     return np.concatenate(values)
 
 
-def mixture_file(weights: gru_503.Weights) -> Tensors:
-    """The weights under the names that a file has, AdamW's state beside them if there is one."""
+def export_mixture(weights: gru_503.Gru503Weights) -> Tensors:
+    """Return the weights under the names of the weight file, with AdamW's state if there is one."""
     tensors = dict(_tensors(weights.values, gru_503.SHAPES))
     tensors["input_mean"] = np.array([weights.mean], np.float32)
     tensors["input_std"] = np.array([weights.deviation], np.float32)
@@ -653,11 +668,11 @@ def mixture_file(weights: gru_503.Weights) -> Tensors:
     return tensors
 
 
-def mixture_weights(tensors: Tensors) -> gru_503.Weights:
-    """The way back from `mixture_file`, without AdamW's state."""
-    values = networks.flat({name: tensors[name] for name in gru_503.SHAPES})
+def import_mixture(tensors: Tensors) -> gru_503.Gru503Weights:
+    """Invert `export_mixture`, without AdamW's state."""
+    values = networks.flatten({name: tensors[name] for name in gru_503.SHAPES})
     mean, deviation = float(tensors["input_mean"][0]), float(tensors["input_std"][0])
-    return gru_503.Weights(values, mean, deviation)
+    return gru_503.Gru503Weights(values, mean, deviation)
 
 
 def meta_train_mixture(
@@ -667,14 +682,14 @@ def meta_train_mixture(
     settings: Settings,
     rounds: int,
 ) -> Pretrained:
-    """GRU-503's weights as the best start for tuning; the better ones are kept.
+    """Improve GRU-503's weights as a start for tuning; the best ones are kept.
 
-    As `meta_train`; the state in which tuning leaves AdamW is carried on from task to task.
+    This works like `meta_train`; AdamW's state after tuning carries over from task to task.
     """
     random = np.random.default_rng([settings.seed, 98])
-    best = weights = mixture_weights(pretrained.tensors)
+    best = weights = import_mixture(pretrained.tensors)
     evaluated = validation[: 2 * EVALUATED_AFTER_TUNING]
-    least = tuned_mixture_loss(weights, evaluated)
+    least = compute_tuned_mixture_loss(weights, evaluated)
     log.info("GRU-503 after tuning: log loss %.4f", least)
     count = rounds * MIXTURE_TASKS * len(learners)
     mean, square = np.zeros(len(weights.values)), np.zeros(len(weights.values))
@@ -694,8 +709,8 @@ def meta_train_mixture(
             mean = 0.9 * mean + 0.1 * gradient
             square = 0.99 * square + 0.01 * np.square(gradient)
             step = mean / (1 - 0.9**done) / (np.sqrt(square / (1 - 0.99**done)) + 1e-8)
-            weights = _after(weights, tuned, weights.values - rate * step)
-        loss = tuned_mixture_loss(weights, evaluated)
+            weights = _merge_optimiser_state(weights, tuned, weights.values - rate * step)
+        loss = compute_tuned_mixture_loss(weights, evaluated)
         log.info(
             "GRU-503 round %d/%d: log loss after tuning %.4f%s",
             number + 1,
@@ -706,13 +721,15 @@ def meta_train_mixture(
         if loss < least:
             best, least = weights, loss
     pooled = pool(validation)
-    rows = _trained_on(pooled)
-    untuned = _loss(pooled.y[rows], gru_503.recall(best, pooled, rows))
-    return replace(pretrained, tensors=mixture_file(best), log_loss=untuned, tuned_log_loss=least)
+    rows = _select_training_rows(pooled)
+    untuned = _loss(pooled.y[rows], gru_503.predict_recall(best, pooled, rows))
+    return replace(pretrained, tensors=export_mixture(best), log_loss=untuned, tuned_log_loss=least)
 
 
-def _after(weights: gru_503.Weights, tuned: gru_503.Weights, values: FloatArray) -> gru_503.Weights:
-    """New values, and AdamW's state moved a little towards that of a tuned network."""
+def _merge_optimiser_state(
+    weights: gru_503.Gru503Weights, tuned: gru_503.Gru503Weights, values: FloatArray
+) -> gru_503.Gru503Weights:
+    """Return new values, with AdamW's state moved a little towards that of a tuned network."""
     assert tuned.adam_mean is not None
     assert tuned.adam_square is not None
     if weights.adam_mean is None or weights.adam_square is None:
@@ -726,16 +743,16 @@ def _after(weights: gru_503.Weights, tuned: gru_503.Weights, values: FloatArray)
 
 
 def _mixture_task(
-    weights: gru_503.Weights, trials: Trials, random: np.random.Generator
-) -> tuple[gru_503.Weights, FloatArray]:
-    """The weights tuned on a random beginning; gradient of the log loss on what follows it."""
+    weights: gru_503.Gru503Weights, trials: Trials, random: np.random.Generator
+) -> tuple[gru_503.Gru503Weights, FloatArray]:
+    """Tune on a random stretch; return the weights and the log loss's gradient on what follows."""
     most = max(5, min(LONGEST_TASK, len(trials) // 2))
     cut = int(math.exp(random.uniform(math.log(5), math.log(most))))
     usable = trials.sequence_length <= trials.protocol.max_seq_len
     begin = int(random.integers(0, len(trials) - 2 * cut + 1))
-    while not usable[begin : begin + cut].any():  # there is nothing to tune on
+    while not usable[begin : begin + cut].any():  # nothing to tune on
         begin = int(random.integers(0, len(trials) - 2 * cut + 1))
-    tuned = gru_503.tuned(weights, trials, np.arange(begin, begin + cut), Context())
+    tuned = gru_503.fine_tune(weights, trials, np.arange(begin, begin + cut), Context())
     rows = np.arange(begin + cut, min(len(trials), begin + cut + max(cut, 300)))
     rows = rows[trials.elapsed_days[rows] > 0]
     if not len(rows):
@@ -743,34 +760,36 @@ def _mixture_task(
     return tuned, gradient(tuned, trials, rows) / len(rows)
 
 
-def write_weights(path: Path, tensors: Tensors, made: Mapping[str, str]) -> None:
-    """Write a weight file; `made` becomes the metadata, see `networks`."""
+def write_weights(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+    """Write a weight file with this metadata, see `networks`."""
     from safetensors.numpy import save_file
 
     arrays = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    save_file(arrays, path, metadata=dict(made))
+    save_file(arrays, path, metadata=dict(metadata))
 
 
-def gradient(weights: gru_503.Weights, trials: Trials, index: IntArray) -> FloatArray:
-    """Of the log loss summed over the positions `index`, by the weights (503,)."""
-    nowhere = gru_503._Course(np.array([1e-300]), decay=0.0, pull=0.0, longest=np.inf, exponent=1.0)
+def gradient(weights: gru_503.Gru503Weights, trials: Trials, index: IntArray) -> FloatArray:
+    """Return the gradient (503,) of the log loss, summed over the positions `index`."""
+    nowhere = gru_503._TrainingSchedule(
+        np.array([1e-300]), decay=0.0, pull=0.0, max_gradient_norm=np.inf, exponent=1.0
+    )
     still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
-    found = gru_503._tune(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
+    found = gru_503._train(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
     assert found.adam_mean is not None
     return found.adam_mean / (1.0 - gru_503._BETAS[0])
 
 
-def tuned_mixture_loss(weights: gru_503.Weights, learners: Sequence[Trials]) -> float:
-    """Mean log loss on what follows after tuning on little, some and most of each learner."""
+def compute_tuned_mixture_loss(weights: gru_503.Gru503Weights, learners: Sequence[Trials]) -> float:
+    """Return mean log loss on what follows after tuning on little, some and most of a learner."""
     losses = []
     for trials in learners:
         most = 2 * len(trials) // 3
         for cut in (min(15, most), min(300, most), min(1_500, most), most):
-            tuned = gru_503.tuned(weights, trials, np.arange(cut), Context())
+            tuned = gru_503.fine_tune(weights, trials, np.arange(cut), Context())
             rows = np.arange(cut, min(len(trials), cut + 2_000))
             rows = rows[trials.elapsed_days[rows] > 0]
             if len(rows):
-                losses.append(_loss(trials.y[rows], gru_503.recall(tuned, trials, rows)))
+                losses.append(_loss(trials.y[rows], gru_503.predict_recall(tuned, trials, rows)))
     return float(np.mean(losses))
 
 
@@ -788,7 +807,7 @@ RECIPES: dict[str, Recipe] = {
     "GRU-503": Recipe(EVERYTHING, _mixture, epochs=40, rate=0.01, starts=2),
     "LSTM": Recipe(EVERYTHING, _lstm, epochs=10, rate=0.004, files=("LSTM-fixed", "LSTM")),
 }
-"""What can be pretrained, by the name of the weight file, the slowest last."""
+"""Recipes for pretraining by the name of the weight file, the slowest last."""
 
 
 # Command line
@@ -803,7 +822,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--epochs", type=int, help="at most; by default each network's own")
     parser.add_argument("--rounds", type=int, default=2, help="of meta-learning (LSTM)")
-    parser.add_argument("--out", type=Path, default=networks.SHIPPED, help="folder for weights")
+    parser.add_argument(
+        "--out", type=Path, default=networks.SHIPPED_WEIGHTS, help="folder for weights"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes that simulate")
     parser.add_argument("--threads", type=int, default=1, help="torch's; more are not repeatable")
     parser.add_argument("--device", default="cpu", help="of networks on torch: cpu or cuda")
@@ -827,9 +848,9 @@ def run(
     rounds: int = 2,
     threads: int = 1,
 ) -> list[Path]:
-    """Pretrain these networks and write their files to `out`; returns their paths.
+    """Pretrain these networks, write their files to `out` and return the paths.
 
-    Raises InputError for unknown names, numbers below one, or a device that is not here.
+    Raises InputError for unknown names, numbers below one, or an unavailable device.
     """
     unknown = [name for name in names if name not in RECIPES]
     if unknown:
@@ -845,12 +866,12 @@ def run(
     for protocol in dict.fromkeys(RECIPES[name].protocol for name in names):
         each = [prepare_trials(one, select_rows(one).rows, protocol) for one in logs]
         train, validation = pool(each[: settings.learners]), pool(each[settings.learners :])
-        reviews = len(_trained_on(train))
+        reviews = len(_select_training_rows(train))
         for name in names:
             if RECIPES[name].protocol != protocol:
                 continue
             began = time.perf_counter()
-            with _threads(threads):
+            with _limit_threads(threads):
                 pretrained = pretrain(name, train, validation, settings)
             course = RECIPES[name].course
             if rounds and course in (_lstm, _mixture):
@@ -860,10 +881,12 @@ def run(
             for file in RECIPES[name].files or (name,):
                 tensors = pretrained.tensors
                 if file == "LSTM":
-                    tensors = one_normalisation(tensors)
+                    tensors = merge_normalisations(tensors)
                 path = out / f"{file}.safetensors"
-                write_weights(path, tensors, _made(file, settings, pretrained, reviews, rounds))
-                path.chmod(0o644)  # safetensors leaves it readable to its owner only
+                write_weights(
+                    path, tensors, _build_metadata(file, settings, pretrained, reviews, rounds)
+                )
+                path.chmod(0o644)  # safetensors makes it readable for its owner only
                 written.append(path)
                 log.info(
                     "%s written, log loss %.4f (%.0f s)",
@@ -874,7 +897,7 @@ def run(
     return written
 
 
-def _threads(count: int) -> Any:
+def _limit_threads(count: int) -> Any:
     from contextlib import contextmanager
 
     @contextmanager
@@ -891,10 +914,10 @@ def _threads(count: int) -> Any:
     return limited()
 
 
-def _made(
+def _build_metadata(
     name: str, settings: Settings, pretrained: Pretrained, reviews: int, rounds: int
 ) -> dict[str, str]:
-    """A weight file's metadata: how it came about."""
+    """Build a weight file's metadata: how the weights were made."""
     command = (
         f"python -m tools.pretraining --models {name.replace('-fixed', '')} "
         f"--learners {settings.learners} --validation {settings.validation} --seed {settings.seed}"

@@ -1,4 +1,4 @@
-"""Make the demo's learner anew: `python -m tools.simulated` writes what the package holds."""
+"""Regenerate the demo's learner: `python -m tools.simulated` writes the file in the package."""
 
 from __future__ import annotations
 

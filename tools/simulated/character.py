@@ -1,4 +1,4 @@
-"""Whom to simulate: memory, habits, decks, presets and how cards differ."""
+"""Describe the learner to simulate: memory, habits, decks, presets and how cards differ."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset
 
 @dataclass(frozen=True)
 class Habits:
-    """How a learner behaves, apart from memory."""
+    """A learner's behaviour, apart from memory."""
 
     first: FloatArray  # (4,) probabilities of the buttons at a first review
-    hard: float  # probability of Hard, and of Easy, when recalled
+    hard: float  # probability of Hard on recall, and of Easy
     easy: float
     forgets: bool
     skip: float  # probability of skipping a day
@@ -33,24 +33,24 @@ class Habits:
     seconds: float  # median answer time
     hour: float  # at which a day's reviews begin, counted from the rollover
     daily_limit: int
-    hard_when_unsure: float = 0.0  # how much more often, where recall was unlikely
-    slowing: float = 0.0  # how much longer answers take where recall was unlikely
+    hard_when_unsure: float = 0.0  # rise in Hard presses when recall was unlikely
+    slowing: float = 0.0  # slowdown of answers when recall was unlikely
     time_spread: float = 0.55  # standard deviation of an answer time's logarithm
-    card_time: float = 0.0  # the same of what is each card's own
+    card_time: float = 0.0  # the same for the part that is each card's own
     weak_time: float = 0.0  # answer times go with a card's strength to the power of minus this
     buttons_tell: float = 0.0
-    """How much rather the strong cards get Easy, and the weak ones Hard: the change of either's
-    logit for a standard deviation of what decides on them."""
+    """Tendency of strong cards to get Easy, and of weak ones to get Hard: the change of either's
+    logit for one standard deviation of the underlying score."""
     first_tells: float = 0.0  # correlation of the first button with a card's strength
     timed: bool = True  # False: the program kept no answer times
-    slip: float = 0.0  # share of remembered cards that are failed all the same
+    slip: float = 0.0  # share of remembered cards that are failed anyway
     long_pause: float = 0.005  # probability that a day begins a pause
     pause_days: int = 15  # the longest pause
     new_share: float = 0.9  # share of the days with new cards
     new_per_day: int | None = None
     form: float = 0.0
     """Good and bad days: standard deviation of a day's shift of the logit of recall."""
-    form_lasts: float = 0.0  # its correlation with that of the last day with reviews
+    form_lasts: float = 0.0  # correlation with that of the last day with reviews
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,32 +62,32 @@ class Character:
     scheduler: Literal["fsrs", "sm2"]
     decks: Mapping[int, Deck]
     presets: Mapping[int, Preset]
-    shares: Mapping[int, float]  # of the cards, by deck
+    shares: Mapping[int, float]  # of cards, by deck
     spread: tuple[float, float] = (0.35, 0.8)
     """Standard deviations of the logarithm of a card's strength and of its hardness."""
-    topic: int = 0  # how many cards begun in a row belong together, on average; 0: none do
+    topic: int = 0  # average number of consecutively begun cards that belong together; 0: none do
     topic_spread: tuple[float, float] = (0.0, 0.0)
-    """As `spread`, of what the cards of a topic have in common."""
-    strength: float = 1.0  # the middle one of the cards' strengths
+    """Like `spread`, for what the cards of a topic have in common."""
+    strength: float = 1.0  # median of the cards' strengths
     strength_lasts: float = 0.0  # see `Traits.lasting`
 
 
-def drawn_character(
+def draw_character(
     random: np.random.Generator, scheduler: Literal["fsrs", "sm2"], buttons: int, forgets: bool
 ) -> Character:
-    """A learner with two presets and a memory of FSRS-6 for each."""
-    presets, memory = _presets(random)
+    """Draw a learner with two presets and a memory of FSRS-6 for each."""
+    presets, memory = _draw_presets(random)
     return Character(
         memory=Fsrs6(np.array(list(memory.values())).T),
-        decks=_decks(),
-        habits=_habits(random, buttons, forgets),
+        decks=_make_decks(),
+        habits=_draw_habits(random, buttons, forgets),
         scheduler=scheduler,
         presets=presets,
         shares=_DECK_SHARES,
     )
 
 
-def _habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
+def _draw_habits(random: np.random.Generator, buttons: int, forgets: bool) -> Habits:
     first = np.array([0.3, 0.08, 0.5, 0.12]) if buttons == 4 else np.array([0.35, 0, 0.65, 0])
     if not forgets:
         first = np.array([0.0, 0.1, 0.7, 0.2]) if buttons == 4 else np.array([0.0, 0, 1, 0])
@@ -113,7 +113,7 @@ FILTERED_DECK = CREATED_MS + 20
 _DECK_SHARES = {WORDS: 0.45, _SENTENCES: 0.15, _GEOGRAPHY: 0.25, _ANATOMY: 0.15}
 
 
-def _decks() -> dict[int, Deck]:
+def _make_decks() -> dict[int, Deck]:
     return {
         deck.id: deck
         for deck in (
@@ -135,10 +135,10 @@ _FSRS5_DEFAULTS = (
 )  # fmt: skip
 
 
-def _presets(
+def _draw_presets(
     random: np.random.Generator,
 ) -> tuple[dict[int, Preset], dict[int, tuple[float, ...]]]:
-    """The presets, and the true parameters of the memory for each.
+    """Draw the presets and the true parameters of the memory for each.
 
     The stored parameters of "Languages" are close to the true ones, as after optimising; those
     of "Facts" are far from them, so that optimising would help.
@@ -178,13 +178,13 @@ def _presets(
     }
 
 
-def character_presets(
+def make_single_deck(
     stored: tuple[float, ...],
     retention: float,
     learning_steps: tuple[float, ...],
     relearning_steps: tuple[float, ...],
 ) -> tuple[dict[int, Deck], dict[int, Preset], dict[int, float]]:
-    """Decks, presets and deck shares of a `Character` with one deck and these settings."""
+    """Return decks, presets and deck shares of a `Character` with one deck and these settings."""
     preset = Preset(
         1, "Default", {6: stored}, retention, 0.9, None,
         learning_steps, relearning_steps, _MAXIMUM_INTERVAL, None, SM2_SETTINGS,

@@ -80,13 +80,13 @@ def write_collection(learner: SimulatedLearner, path: Path) -> None:
         raise FileExistsError(f"{path} exists already")
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(_TABLES)
-        _insert(database, "notes", _notes(learner))
-        _insert(database, "cards", _cards(learner))
+        _insert(database, "notes", _note_rows(learner))
+        _insert(database, "cards", _card_rows(learner))
         entries = learner.entries
         _insert(
             database,
             "revlog",
-            _rows(
+            _zip_columns(
                 entries.time_ms,
                 entries.card_id,
                 np.full(len(entries), _UNSYNCED),
@@ -98,8 +98,8 @@ def write_collection(learner: SimulatedLearner, path: Path) -> None:
                 entries.kind,
             ),
         )
-        _insert(database, "graves", _graves(learner))
-        _insert(database, "col", [_collection(learner)])
+        _insert(database, "graves", _grave_rows(learner))
+        _insert(database, "col", [_collection_row(learner)])
         database.executescript(_INDEXES)
 
 
@@ -110,11 +110,11 @@ def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, 
         database.executemany(f"insert into {table} values ({places})", rows)
 
 
-def _rows(*columns: Any) -> Iterable[tuple[Any, ...]]:
+def _zip_columns(*columns: Any) -> Iterable[tuple[Any, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _notes(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
+def _note_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
     cards = learner.cards
     kept = ~cards.deleted
     both = set(cards.note_id[kept & (cards.ordinal == 1)].tolist())
@@ -128,8 +128,8 @@ def _notes(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _cards(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
-    """Rows of the table `cards`; cards in a filtered deck keep their own deck in `odid`."""
+def _card_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
+    """Return the rows of `cards`; cards in a filtered deck keep their own deck in `odid`."""
     cards, presets, decks = learner.cards, learner.presets, learner.decks
     place = 0
     for at in np.flatnonzero(~cards.deleted).tolist():
@@ -150,7 +150,7 @@ def _cards(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
             data["s"] = round(float(cards.stability[at]), 4)
             data["d"] = round(float(cards.difficulty[at]), 3)
             data["dr"] = deck.desired_retention or preset.desired_retention
-            data["decay"] = round((preset.parameters_in_force or (0.1542,))[-1], 3)
+            data["decay"] = round((preset.active_parameters or (0.1542,))[-1], 3)
             data["lrt"] = int(cards.last_review_s[at])
         queue = -1 if cards.suspended[at] else (0, 1, 2, 1)[phase]
         home, now_in, home_due = 0, deck.id, 0
@@ -164,15 +164,15 @@ def _cards(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _graves(learner: SimulatedLearner) -> Iterable[tuple[int, int, int]]:
+def _grave_rows(learner: SimulatedLearner) -> Iterable[tuple[int, int, int]]:
     cards = learner.cards
     for kind, column in enumerate((cards.card_id, cards.note_id)):
         for gone in np.unique(column[cards.deleted]).tolist():
             yield (_UNSYNCED, gone, kind)
 
 
-def _collection(learner: SimulatedLearner) -> tuple[Any, ...]:
-    """The one row of `col`."""
+def _collection_row(learner: SimulatedLearner) -> tuple[Any, ...]:
+    """Return the only row of the table `col`."""
     modified_ms = int(learner.entries.time_ms[-1]) + 1000
     west = -60 * UTC_OFFSET_HOURS  # minutes, as Anki stores it
     settings = {
@@ -184,8 +184,10 @@ def _collection(learner: SimulatedLearner) -> tuple[Any, ...]:
         "timeLim": 0,
     }  # fmt: skip
     models = {str(model["id"]): model for model in _note_types()}
-    decks = {str(deck.id): _deck(deck, modified_ms // 1000) for deck in learner.decks.values()}
-    presets = {str(preset.id): _preset(preset) for preset in learner.presets.values()}
+    decks = {
+        str(deck.id): _encode_deck(deck, modified_ms // 1000) for deck in learner.decks.values()
+    }
+    presets = {str(preset.id): _encode_preset(preset) for preset in learner.presets.values()}
     texts = (json.dumps(part) for part in (settings, models, decks, presets, {}))
     return (1, FIRST_DAY_S, modified_ms, CREATED_MS, 11, 0, 0, 0, *texts)
 
@@ -214,7 +216,7 @@ def _note_types() -> Iterable[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _deck(deck: Deck, modified_s: int) -> dict[str, Any]:
+def _encode_deck(deck: Deck, modified_s: int) -> dict[str, Any]:
     nothing = [0, 0]
     common = {
         "id": deck.id, "name": deck.name, "mod": modified_s, "usn": _UNSYNCED, "desc": "",
@@ -233,7 +235,7 @@ def _deck(deck: Deck, modified_s: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _preset(preset: Preset) -> dict[str, Any]:
+def _encode_preset(preset: Preset) -> dict[str, Any]:
     stored = preset.fsrs_parameters
     graduating, easy, ease, bonus, hard, lapse, factor = preset.sm2_settings or SM2_SETTINGS
     return {

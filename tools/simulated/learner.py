@@ -21,7 +21,7 @@ from srs_eval.data.reviews import (
     Preset,
     ReviewLog,
 )
-from tools.simulated.character import DAY_S, FIRST_DAY_S, Character, drawn_character
+from tools.simulated.character import DAY_S, FIRST_DAY_S, Character, draw_character
 from tools.simulated.memory import Fsrs6
 from tools.simulated.studying import ENTRY_COLUMNS, IN_REVIEW, Simulation
 
@@ -45,7 +45,7 @@ class CardStates:
     due_s: IntArray  # Unix time, for cards in learning
     interval: IntArray  # days
     ease: IntArray  # SM-2 ease x 1000
-    stability: FloatArray  # as the scheduler believes, days; NaN for new cards and under SM-2
+    stability: FloatArray  # the scheduler's estimate, days; NaN for new cards and under SM-2
     difficulty: FloatArray
     reps: IntArray
     lapses: IntArray
@@ -74,11 +74,11 @@ class SimulatedLearner:
     """The memory's true FSRS-6 parameters by preset, which a perfect fit would find; empty for
     another kind of memory."""
     recall: FloatArray
-    """Of each entry: the true probability of recall; NaN where there is none (first reviews)."""
+    """True probability of recall of each entry; NaN where there is none (first reviews)."""
     days: int  # from the first day to the last, inclusive
 
     def log(self) -> ReviewLog:
-        """The history as an importer would deliver it."""
+        """Return the history as an importer would deliver it."""
         kept = ~self.cards.deleted
         next_day = FIRST_DAY_S + self.days * DAY_S
         return ReviewLog(
@@ -112,11 +112,11 @@ def simulate_learner(
     incidents: bool = True,
     character: Character | None = None,
 ) -> SimulatedLearner:
-    """A learner's history with exactly `reviews` answers; the same arguments give the same one.
+    """Simulate a history with exactly `reviews` answers; the same arguments give the same one.
 
     `buttons=2` never presses Hard or Easy; `forgets=False` never fails; `new_per_day` sets how
-    dense the history is (by default, 20,000 answers take about a year). `incidents` adds what
-    happens to real collections: filtered decks, resets, due dates set by hand, deleted cards.
+    dense the history is (by default, 20,000 answers take about a year). `incidents` adds events
+    of real collections: filtered decks, resets, due dates set by hand, deleted cards.
     `character` is the learner to simulate instead of one drawn from the seed with `scheduler`,
     `buttons` and `forgets`. Raises ValueError for fewer than one review.
     """
@@ -125,7 +125,7 @@ def simulate_learner(
     random = np.random.default_rng(seed)
     memory: Mapping[int, tuple[float, ...]] = {}
     if character is None:
-        character = drawn_character(random, scheduler, buttons, forgets)
+        character = draw_character(random, scheduler, buttons, forgets)
     if isinstance(character.memory, Fsrs6):
         columns = character.memory.w.T.tolist()
         memory = {preset: tuple(w) for preset, w in zip(character.presets, columns, strict=True)}
@@ -133,7 +133,7 @@ def simulate_learner(
     pace = new_per_day or habits.new_per_day or max(3, round(math.sqrt(reviews) / 20))
     sim = Simulation(random, reviews, character)
 
-    plan = _incident_plan(reviews) if incidents else []
+    plan = _plan_incidents(reviews) if incidents else []
     pause = 0
     while sim.answered < reviews:
         sim.day += 1
@@ -146,10 +146,10 @@ def simulate_learner(
         while plan and sim.answered >= plan[0][0]:
             plan.pop(0)[1](sim)
         sim.study(pace if random.random() < habits.new_share else 0)
-    return _finished(sim, seed, memory)
+    return _finish(sim, seed, memory)
 
 
-def _finished(
+def _finish(
     sim: Simulation, seed: int, memory: Mapping[int, tuple[float, ...]]
 ) -> SimulatedLearner:
     """Add unseen cards, put some into the filtered deck, and return everything as columns."""
@@ -159,8 +159,8 @@ def _finished(
         owner = int(np.flatnonzero(sim.integer["note_id"][: sim.n] == note)[0])
         sim.add_card(note, ordinal, int(sim.integer["deck_id"][owner]))
     if days > 1:
-        sim.filtered[sim.some(0.02, IN_REVIEW)] = True
-        sim.suspended[sim.some(0.01, IN_REVIEW)] = True
+        sim.filtered[sim.draw_share(0.02, IN_REVIEW)] = True
+        sim.suspended[sim.draw_share(0.01, IN_REVIEW)] = True
 
     order = np.argsort(sim.integer["card_id"][: sim.n])
     integer = {name: column[order] for name, column in sim.integer.items()}
@@ -215,18 +215,18 @@ def _finished(
     )
 
 
-def _incident_plan(reviews: int) -> list[tuple[float, Callable[[Simulation], None]]]:
-    """Incidents in order, each with the number of answers after which it happens."""
+def _plan_incidents(reviews: int) -> list[tuple[float, Callable[[Simulation], None]]]:
+    """List incidents in order, each with the number of answers after which it happens."""
     return [
-        (0.30 * reviews, lambda sim: sim.set_by_hand(sim.some(0.01, IN_REVIEW), None)),
+        (0.30 * reviews, lambda sim: sim.set_by_hand(sim.draw_share(0.01, IN_REVIEW), None)),
         (0.45 * reviews, Simulation.preview),
         (0.50 * reviews, _postpone),
         (0.60 * reviews, Simulation.review_early),
         (0.70 * reviews, Simulation.delete),
-        (0.80 * reviews, lambda sim: sim.set_by_hand(sim.some(0.004, IN_REVIEW), None)),
+        (0.80 * reviews, lambda sim: sim.set_by_hand(sim.draw_share(0.004, IN_REVIEW), None)),
     ]
 
 
 def _postpone(sim: Simulation) -> None:
-    cards = sim.some(0.03, IN_REVIEW)
+    cards = sim.draw_share(0.03, IN_REVIEW)
     sim.set_by_hand(cards, sim.random.integers(1, 15, len(cards)))

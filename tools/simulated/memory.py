@@ -1,7 +1,7 @@
 """A simulated learner's memory: its interface, FSRS-6 for n cards at once, the fuzz of intervals.
 
 A memory keeps a state for each card, gives the probability of recall and is updated by each
-answer. Other kinds than FSRS-6 are where networks are pretrained (`tools/pretraining`).
+answer. Kinds other than FSRS-6 live where networks are pretrained (`tools/pretraining`).
 
 Formulas as described by open-spaced-repetition/fsrs-optimizer; fuzz as in ankitects/anki
 (rslib/src/scheduler/states/fuzz.rs). `w` has shape (21, n), everything else (n,).
@@ -25,20 +25,20 @@ DEFAULT_PARAMETERS = (
 )  # fmt: skip
 """FSRS-6's defaults, taken as an average learner's memory."""
 
-# How much learners differ: standard deviation of each parameter's logarithm.
+# Differences between learners: standard deviation of each parameter's logarithm.
 SPREAD = np.array([0.4] * 4 + [0.08, 0.15, 0.1, 0.1, 0.12, 0.1, 0.12, 0.12, 0.1, 0.1, 0.1]
                    + [0.1, 0.1, 0.15, 0.1, 0.1, 0.15])  # fmt: skip
 
 
 def retrievability(w: FloatArray, stability: FloatArray, days: FloatArray) -> FloatArray:
-    """Probability of recall `days` after the last review."""
+    """Return the probability of recall `days` after the last review."""
     factor = 0.9 ** (-1 / w[20]) - 1
     result: FloatArray = (1 + factor * days / stability) ** -w[20]
     return result
 
 
 def interval_for(w: FloatArray, stability: FloatArray, retention: FloatArray) -> FloatArray:
-    """Days until the probability of recall falls to `retention`."""
+    """Return the days until the probability of recall falls to `retention`."""
     factor = 0.9 ** (-1 / w[20]) - 1
     result: FloatArray = stability / factor * (retention ** (-1 / w[20]) - 1)
     return result
@@ -50,7 +50,7 @@ def _initial_difficulty(w: FloatArray, rating: IntArray | float) -> FloatArray:
 
 
 def first_state(w: FloatArray, rating: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Stability and difficulty after a card's first review."""
+    """Return stability and difficulty after a card's first review."""
     stability = np.take_along_axis(w[:4], rating[None] - 1, 0)[0]
     return stability, np.clip(_initial_difficulty(w, rating), 1, 10)
 
@@ -58,7 +58,7 @@ def first_state(w: FloatArray, rating: IntArray) -> tuple[FloatArray, FloatArray
 def next_state(
     w: FloatArray, stability: FloatArray, difficulty: FloatArray, rating: IntArray, days: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Stability and difficulty after a review `days` (whole; 0: same day) after the last."""
+    """Return stability and difficulty after a review `days` (whole; 0: same day) after the last."""
     s, d = stability, difficulty
     r = retrievability(w, s, days)
     bonus = np.where(rating == 2, w[15], np.where(rating == 4, w[16], 1.0))
@@ -78,8 +78,8 @@ def next_state(
     )
 
 
-def fuzzed(random: np.random.Generator, interval: FloatArray) -> IntArray:
-    """Whole days near `interval`, spread as in Anki so that cards do not stay together."""
+def fuzz_interval(random: np.random.Generator, interval: FloatArray) -> IntArray:
+    """Return whole days near `interval`, spread as in Anki so that cards do not stay together."""
     spread = (
         1
         + 0.15 * np.clip(interval - 2.5, 0, 4.5)
@@ -98,26 +98,26 @@ LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
 
 
 class Moment(NamedTuple):
-    """When each of n cards is shown, in days (n,)."""
+    """Time at which each of n cards is shown, in days (n,)."""
 
     now: FloatArray  # since the beginning of the first day
     days: FloatArray  # whole days since the card's last review; 0: same day
-    waited: FloatArray  # the same, but a fraction of a day where it was on the same day
+    waited: FloatArray  # like `days`, but a fraction of a day for reviews on the same day
 
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """How cards differ, by position (size,); filled in by the simulation."""
+    """Differences between cards, by position (size,); filled in by the simulation."""
 
     preset: IntArray  # position of the card's preset
-    strength: FloatArray  # around 1: how stable its memory is
-    hardness: FloatArray  # around 0: how much harder it is than others
+    strength: FloatArray  # around 1: stability of its memory, relative to other cards
+    hardness: FloatArray  # around 0: difficulty, relative to other cards
     lasting: float = 0.0
-    """Of FSRS: later stability grows by strength to the power of this; 0: strength shows at the
-    first review only."""
+    """Exponent for FSRS: later stability grows by strength to the power of this. 0: strength
+    affects the first review only."""
 
     def later(self, cards: IntArray, before: FloatArray, after: FloatArray) -> FloatArray:
-        """Stability after a later review, as the cards' strength changes it."""
+        """Return stability after a later review, as the cards' strength changes it."""
         if not self.lasting:
             return after
         factor = self.strength[cards] ** self.lasting
@@ -134,16 +134,16 @@ class Memory(Protocol):
         """Start without any card seen; the traits' length is the largest number of cards."""
 
     def seen(self, cards: IntArray) -> _BoolArray:
-        """Which cards have been reviewed at least once."""
+        """Return which cards have been reviewed at least once."""
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
-        """Probability of recall of cards that have been reviewed."""
+        """Return the probability of recall of cards that have been reviewed."""
 
     def difficulty(self, cards: IntArray) -> FloatArray:
-        """How hard the cards feel, 1 to 10; NaN for cards never seen."""
+        """Return how hard the cards feel, 1 to 10; NaN for cards never seen."""
 
     def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
-        """Update the memory by answers (1 to 4); for some cards it may be the first."""
+        """Update the memory with answers (1 to 4); for some cards it may be the first."""
 
 
 class Fsrs6:

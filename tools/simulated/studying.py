@@ -1,11 +1,11 @@
-"""How a simulated learner studies: memory, habits, scheduler and incidents, day by day.
+"""Simulate a learner's studying day by day: memory, habits, scheduler and incidents.
 
-A learner has a memory (the formulas of FSRS-6 with parameters of the learner's own for each
+A learner has a memory (the formulas of FSRS-6 with the learner's own parameters for each
 preset, and cards of different difficulty; or another kind of memory) and
-habits: pauses, answer times, which buttons are pressed. A scheduler as in Anki (learning and
+habits: pauses, answer times, preferred buttons. A scheduler as in Anki (learning and
 relearning steps, then FSRS with the preset's parameters, or SM-2, with fuzz) decides which
-cards are shown. What else real collections hold is there too: reviews of deleted cards,
-leeches, filtered decks, a reset, due dates set by hand.
+cards are shown. Other things that real collections contain are there too: reviews of deleted
+cards, leeches, filtered decks, a reset, due dates set by hand.
 
 Steps, intervals and log entries as in ankitects/anki (rslib/src/scheduler).
 """
@@ -42,7 +42,7 @@ from tools.simulated.memory import (
     Moment,
     Traits,
     first_state,
-    fuzzed,
+    fuzz_interval,
     interval_for,
     next_state,
 )
@@ -79,7 +79,7 @@ class Simulation:
         self.stored_w = np.array(
             [presets[preset].fsrs_parameters.get(6, DEFAULT_PARAMETERS) for preset in presets]
         ).T
-        self.steps, self.step_count = _step_tables(list(presets.values()))
+        self.steps, self.step_count = _make_step_tables(list(presets.values()))
         self.longest = np.array([preset.maximum_interval for preset in presets.values()])
         self.suspends_leeches = np.array([preset != FACTS for preset in presets])
 
@@ -98,7 +98,7 @@ class Simulation:
         self.number = {
             name: np.full(size, np.nan)
             for name in (
-                "sched_stability", "sched_difficulty",  # as the scheduler believes
+                "sched_stability", "sched_difficulty",  # as the scheduler estimates
                 "strength", "hardness", "retention", "time",
             )
         }  # fmt: skip
@@ -158,8 +158,8 @@ class Simulation:
             number["time"][at] *= math.exp(self.habits.card_time * self.random.standard_normal())
         self.n += 1
 
-    def active(self, *phases: int) -> IntArray:
-        """Positions of the cards in these phases that are neither suspended nor deleted."""
+    def active_cards(self, *phases: int) -> IntArray:
+        """Return positions of the cards in these phases that are neither suspended nor deleted."""
         n = self.n
         shown = np.isin(self.integer["phase"][:n], phases)
         return np.flatnonzero(shown & ~self.suspended[:n] & ~self.deleted[:n])
@@ -175,15 +175,15 @@ class Simulation:
             self.form = lasts * self.form + news
 
     def study(self, new: int) -> None:
-        """A day's reviews: due cards and new ones, then learning steps until none is left."""
-        due = self.active(IN_REVIEW)
+        """Simulate a day's reviews: due and new cards, then learning steps until none is left."""
+        due = self.active_cards(IN_REVIEW)
         due = due[self.integer["due_day"][due] <= self.day]
         due = due[np.argsort(self.integer["due_day"][due], kind="stable")]
         cards = np.concatenate(
             [
-                self.active(_IN_LEARNING, _IN_RELEARNING),
+                self.active_cards(_IN_LEARNING, _IN_RELEARNING),
                 due[: self.habits.daily_limit],
-                self.active(_NEW)[:5],  # reset by hand
+                self.active_cards(_NEW)[:5],  # reset by hand
                 self.add_cards(new),
             ]
         )
@@ -204,12 +204,12 @@ class Simulation:
     # Answers
 
     def ask(self, cards: IntArray, not_before: FloatArray, early: bool = False) -> None:
-        """Show cards in turn, each at its time at the earliest, and record the answers."""
+        """Show cards in turn, none before its time, and record the answers."""
         count = len(cards)
         seconds = self.habits.seconds * self.number["time"][cards]
         seconds *= np.exp(self.habits.time_spread * self.random.standard_normal(count))
         if self.habits.slowing:
-            seconds *= self._slowing(cards, np.maximum(self.now_s, not_before))
+            seconds *= self._answer_time_factor(cards, np.maximum(self.now_s, not_before))
         seconds = np.clip(seconds, 0.8, 60.0)  # Anki stops the clock after a minute
         spent = np.cumsum(seconds + 0.4)
         at = spent + np.maximum(
@@ -217,8 +217,8 @@ class Simulation:
         )
         self.now_s = float(at[-1])
 
-        recall, rating = self._answers(cards, at)
-        self.memory.learn(cards, rating, self._moment(cards, at))
+        recall, rating = self._draw_answers(cards, at)
+        self.memory.learn(cards, rating, self._make_moment(cards, at))
         before = self.integer["phase"][cards]
         last = np.where(
             before == IN_REVIEW, self.integer["interval"][cards], -self.integer["delay_s"][cards]
@@ -242,15 +242,15 @@ class Simulation:
         self.integer["reps"][cards] += 1
         self.answered += count
 
-    def _moment(self, cards: IntArray, at: FloatArray) -> Moment:
+    def _make_moment(self, cards: IntArray, at: FloatArray) -> Moment:
         days = (self.day - self.integer["last_day"][cards]).astype(np.float64)
         same_day = (at - self.integer["last_s"][cards]) / DAY_S
         return Moment((at - FIRST_DAY_S) / DAY_S, days, np.where(days > 0, days, same_day))
 
     def _recall(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, _BoolArray]:
-        """Probability of recall (NaN for unseen cards), and which cards have been seen."""
+        """Return the probability of recall (NaN if unseen) and which cards have been seen."""
         seen = self.memory.seen(cards)
-        moment = self._moment(cards, at)
+        moment = self._make_moment(cards, at)
         recall = np.full(len(cards), np.nan)
         known = self.memory.recall(cards[seen], Moment(*(column[seen] for column in moment)))
         if self.form:
@@ -258,15 +258,15 @@ class Simulation:
         recall[seen] = known * (1 - self.habits.slip)
         return recall, seen
 
-    def _slowing(self, cards: IntArray, at: FloatArray) -> FloatArray:
-        """Factor on each answer's time; answers take longer where recall is unlikely."""
+    def _answer_time_factor(self, cards: IntArray, at: FloatArray) -> FloatArray:
+        """Return a factor on each answer's time; answers take longer where recall is unlikely."""
         recall = np.clip(np.nan_to_num(self._recall(cards, at)[0], nan=0.5), 0.1, 0.995)
         logit = np.log(recall / (1 - recall))
         result: FloatArray = np.exp(0.25 * self.habits.slowing * (2.2 - logit))
         return result
 
-    def _answers(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Probability of recall (NaN for unseen cards) and the button pressed."""
+    def _draw_answers(self, cards: IntArray, at: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Draw answers; return the probability of recall (NaN if unseen) and the buttons."""
         habits = self.habits
         recall, seen = self._recall(cards, at)
         if not habits.forgets:
@@ -274,21 +274,21 @@ class Simulation:
         chance = self.random.random((2, len(cards)))
         draw = chance[0]
         if habits.first_tells:
-            draw = self._said_by_strength(cards, draw)
+            draw = self._draw_by_strength(cards, draw)
         first = 1 + np.searchsorted(np.cumsum(habits.first)[:-1], draw, side="right")
         shaky = habits.hard_when_unsure * (1 - np.nan_to_num(recall, nan=1.0))
         hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
         easy = habits.easy / (1 + 6 * shaky)
         if habits.buttons_tell:
-            tells = np.exp(habits.buttons_tell * self._ease(cards, recall))
+            tells = np.exp(habits.buttons_tell * self._estimate_ease(cards, recall))
             hard = hard / (hard + np.maximum(1 - hard, 0) * tells)
             easy = easy * tells / (easy * tells + 1 - easy)
         passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
         known = np.where(chance[0] < recall, passed, 1)
         return recall, np.where(seen, known, first)
 
-    def _said_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
-        """Uniform draws that go together with the cards' strengths."""
+    def _draw_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
+        """Draw uniform values that correlate with the cards' strengths."""
         from scipy.special import ndtr, ndtri
 
         strength = np.log(self.number["strength"][cards]) - self.usual_strength
@@ -297,8 +297,8 @@ class Simulation:
         result: FloatArray = ndtr(score + math.sqrt(1 - tells**2) * ndtri(chance))
         return result
 
-    def _ease(self, cards: IntArray, recall: FloatArray) -> FloatArray:
-        """How easy the cards feel, around 0: what is likely recalled, and what sticks well."""
+    def _estimate_ease(self, cards: IntArray, recall: FloatArray) -> FloatArray:
+        """Estimate how easy the cards feel, around 0: likely recalls and strong cards feel easy."""
         likely = np.clip(np.nan_to_num(recall, nan=0.9), 0.3, 0.995)
         strength = np.log(self.number["strength"][cards]) - self.usual_strength
         ease = 0.5 * (np.log(likely / (1 - likely)) - 2.2) + 0.7 * strength
@@ -312,7 +312,7 @@ class Simulation:
         days_since = np.where(phase == _NEW, 0, self.day - integer["last_day"][cards])
         wish = self._intervals(cards, rating, days_since.astype(np.float64))
         wish = np.clip(wish, 1, self.longest[preset])
-        interval = np.clip(fuzzed(random, wish), 1, self.longest[preset])
+        interval = np.clip(fuzz_interval(random, wish), 1, self.longest[preset])
 
         lapsed = (phase == IN_REVIEW) & (rating == 1)
         integer["lapses"][cards] += lapsed
@@ -347,7 +347,7 @@ class Simulation:
         integer["due_day"][cards] = self.day + interval
 
     def _intervals(self, cards: IntArray, rating: IntArray, days: FloatArray) -> FloatArray:
-        """The scheduler's intervals in days, before fuzz and limits."""
+        """Return the scheduler's intervals in days, before fuzz and limits."""
         integer, number = self.integer, self.number
         preset, phase = integer["preset"][cards], integer["phase"][cards]
         if self.scheduler == "fsrs":
@@ -379,7 +379,7 @@ class Simulation:
             reviewing, np.maximum(integer["ease"][cards] + change, 1300), integer["ease"][cards]
         )
         graduating = np.where(rating == 4, 4.0, 1.0)
-        kept = np.maximum(old, 1)  # a relearned card keeps the interval that its lapse left it
+        kept = np.maximum(old, 1)  # a relearned card keeps the interval from its lapse
         return np.select([reviewing, phase == _IN_RELEARNING], [grown, kept], graduating)
 
     def _record(
@@ -414,15 +414,15 @@ class Simulation:
             self.integer["interval"][cards] = days
             self.integer["due_day"][cards] = self.day + days
 
-    def some(self, share: float, *phases: int) -> IntArray:
-        """A random `share` of the cards in these phases, at least one if there are any."""
-        cards = self.active(*phases)
+    def draw_share(self, share: float, *phases: int) -> IntArray:
+        """Draw a random `share` of the cards in these phases, at least one if there are any."""
+        cards = self.active_cards(*phases)
         count = min(len(cards), max(1, round(share * len(cards))))
         return np.sort(self.random.choice(cards, count, replace=False))
 
     def preview(self) -> None:
         """Cram in a filtered deck without rescheduling: log entries that leave memory unchanged."""
-        cards = self.some(0.08, IN_REVIEW)
+        cards = self.draw_share(0.08, IN_REVIEW)
         count, none = len(cards), np.zeros(len(cards), np.int64)
         seconds = np.clip(3 * np.exp(0.5 * self.random.standard_normal(count)), 0.8, 60.0)
         at = self.now_s + np.cumsum(seconds)
@@ -435,7 +435,7 @@ class Simulation:
 
     def review_early(self) -> None:
         """Review cards before they are due, in a filtered deck that reschedules."""
-        cards = self.some(0.05, IN_REVIEW)
+        cards = self.draw_share(0.05, IN_REVIEW)
         early = self.integer["due_day"][cards] > self.day
         seen_today = self.integer["last_day"][cards] == self.day
         cards = cards[early & ~seen_today][: self.reviews - self.answered]
@@ -444,13 +444,13 @@ class Simulation:
 
     def delete(self) -> None:
         """Delete notes with all of their cards; their reviews stay in the log."""
-        notes = self.integer["note_id"][self.some(0.02, IN_REVIEW)]
+        notes = self.integer["note_id"][self.draw_share(0.02, IN_REVIEW)]
         self.deleted[: self.n] |= np.isin(self.integer["note_id"][: self.n], notes)
         self.waiting = [pair for pair in self.waiting if pair[0] not in set(notes.tolist())]
 
 
-def _step_tables(presets: Sequence[Preset]) -> tuple[IntArray, IntArray]:
-    """Learning (0) and relearning (1) steps of each preset in seconds, and their numbers."""
+def _make_step_tables(presets: Sequence[Preset]) -> tuple[IntArray, IntArray]:
+    """Return learning (0) and relearning (1) steps of each preset in seconds, and their numbers."""
     kinds = [
         [preset.learning_steps for preset in presets],
         [preset.relearning_steps for preset in presets],

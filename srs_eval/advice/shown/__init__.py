@@ -1,4 +1,4 @@
-"""What findings say in English: a line, sentences, tables. No other module words findings."""
+"""Put findings into English: a line, sentences, tables. No other module words findings."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.findings import Evidence, Finding, Missing
-from srs_eval.advice.sentences import Renderer, Table, by_when
+from srs_eval.advice.findings import Evidence, Finding, MissingData
+from srs_eval.advice.sentences import FindingTable, Renderer, format_due_date
 from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
-from srs_eval.advice.workload.estimate import TooFew
+from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.data.arguments import check_type, refuse
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
 
 def _unanswered(finding: Finding) -> tuple[str]:
-    assert isinstance(finding.evidence, f.Unanswered | TooFew)
+    assert isinstance(finding.evidence, f.Unanswered | TooFewForCosts)
     return (f"Can't tell: {finding.evidence.reason}.",)
 
 
@@ -27,40 +27,51 @@ _RENDERERS: Mapping[type[Evidence], Renderer] = {
     **memory.RENDERERS,
     **habits.RENDERERS,
     **costs.RENDERERS,
-    **dict.fromkeys((f.Unanswered, TooFew), Renderer(_unanswered)),
+    **dict.fromkeys((f.Unanswered, TooFewForCosts), Renderer(_unanswered)),
 }
 
 
 def line(findings: Sequence[Finding]) -> str:
-    """The findings on one question in a line, presets of which the same is said together."""
-    words = "a list of what srs_eval.compare returns"
-    check_type("findings", words, findings, Sequence)
+    """Summarize the findings on one question in a line, grouping presets with equal answers."""
+    expected = "a list of what srs_eval.compare returns"
+    check_type("findings", expected, findings, Sequence)
     if not findings:
-        raise refuse("findings", words, findings)
-    renderer = _of(findings[0])
-    return renderer.line(findings) if renderer.line else renderer.sentences(findings[0])[0]
+        raise refuse("findings", expected, findings)
+    renderer = _find_renderer(findings[0])
+    if renderer.line:
+        return renderer.line(findings)
+    return renderer.sentences(findings[0])[0]
 
 
 def sentences(finding: Finding) -> tuple[str, ...]:
-    """The answer, what it rests on, and when to ask again."""
-    said, lack = list(_of(finding).sentences(finding)), finding.missing
+    """Return the answer, what it rests on, and when to ask again."""
+    answer = list(_find_renderer(finding).sentences(finding))
+    missing = finding.missing
     is_sure = finding.probability is not None and finding.probability >= f.SURE
-    if lack is not None and lack != Missing() and not is_sure and (lack.date or finding.act):
-        said.append(f"Ask again {by_when(lack)}.")
-    return tuple(said)
+    if (
+        missing is not None
+        and missing != MissingData()
+        and not is_sure
+        and (missing.date or finding.recommendation)
+    ):
+        answer.append(f"Ask again {format_due_date(missing)}.")
+    return tuple(answer)
 
 
-def tables(finding: Finding) -> tuple[Table, ...]:
-    """The figures behind it."""
-    return tuple(_of(finding).tables(finding))
+def tables(finding: Finding) -> tuple[FindingTable, ...]:
+    """Return the tables of figures behind a finding."""
+    return tuple(_find_renderer(finding).tables(finding))
 
 
 def document(finding: Finding) -> dict[str, Any]:
-    """As JSON has it (layout: docs/formats.md, docs/findings.schema.json); None is not known."""
-    found: dict[str, Any] = {
+    """Return a finding as JSON-ready values; None means unknown.
+
+    Layout: docs/formats.md, docs/findings.schema.json.
+    """
+    fields: dict[str, Any] = {
         "question": finding.question,
         "subject": finding.subject,
-        "act": finding.act or None,
+        "act": finding.recommendation or None,
         "probability": _figure(finding.probability),
         "gain": _figure(finding.gain),
         "interval": None if finding.interval is None else _interval(finding.interval),
@@ -69,38 +80,44 @@ def document(finding: Finding) -> dict[str, Any]:
         "missing": None if finding.missing is None else vars(finding.missing),
     }
     if finding.probabilities is not None:
-        chances = finding.probabilities.items()
-        found["probabilities"] = {candidate: _figure(each) for candidate, each in chances}
-    return found | {
-        "conclusion": finding.says,
-        "sentences": list(sentences(finding)),
-        "tables": [{"title": table.title, "rows": table.records()} for table in tables(finding)],
-    }
+        fields["probabilities"] = {
+            candidate: _figure(probability)
+            for candidate, probability in finding.probabilities.items()
+        }
+    fields["conclusion"] = finding.conclusion
+    fields["sentences"] = list(sentences(finding))
+    fields["tables"] = [
+        {"title": table.title, "rows": table.records()} for table in tables(finding)
+    ]
+    return fields
 
 
 def documents(findings: Sequence[Finding], rows: str) -> dict[str, Any]:
-    """All that `compare` finds, as JSON has it (layout: docs/formats.md).
+    """Return all findings of `compare` as JSON-ready values (layout: docs/formats.md).
 
-    `rows`: which reviews that rests on, "anki" or "benchmark".
+    `rows` names the reviews behind them, "anki" or "benchmark".
     """
     return {
         "layout": 2,
         "srs_eval": VERSION,
         "rows": rows,
-        "equivalence": next((each.equivalence for each in findings), None),
+        "equivalence": findings[0].equivalence if findings else None,
         "findings": list(map(document, findings)),
     }
 
 
 def state_document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """What the learner's days tell, as JSON has it (layout: docs/formats.md)."""
-    by_day = [each.evidence.days for each in findings if isinstance(each.evidence, f.Days)]
+    """Return the findings on the learner's days as JSON-ready values (layout: docs/formats.md)."""
+    days: list[dict[str, Any]] = []
+    for finding in findings:
+        if isinstance(finding.evidence, f.DayStates):
+            days += memory.days_table(finding.evidence.days).records()
     return {
         "layout": 2,
         "srs_eval": VERSION,
         "model": "STATE-FSRS-6",
         "answers": list(map(document, findings)),
-        "days": [record for days in by_day for record in memory.days_table(days).records()],
+        "days": days,
     }
 
 
@@ -115,11 +132,11 @@ def _interval(interval: Interval) -> dict[str, float | int | None]:
 
 
 def _figure(value: float | None) -> float | None:
-    """None for what is not defined, such as the interval of a single day."""
+    """Return a rounded figure; None if undefined, such as the interval of a single day."""
     return None if value is None or not math.isfinite(value) else round(float(value), 6)
 
 
-def _of(finding: Finding) -> Renderer:
+def _find_renderer(finding: Finding) -> Renderer:
     check_type("finding", "one of what srs_eval.compare returns", finding, Finding)
     assert finding.evidence is not None
     return _RENDERERS[type(finding.evidence)]

@@ -1,7 +1,7 @@
-"""The first screen in a person's words: five panes, each a question and its answer.
+"""Build the first screen from findings: five panes, each with a question and its answer.
 
-Findings in, small dataclasses of lines, bars and months out: app, report and command line lay the
-same ones out. Numbers are "of 100" or minutes; what a pane leads to tells log losses.
+The panes are small dataclasses of lines, bars and months, which the app, the report and the command
+line lay out. Numbers are "of 100" or minutes; log losses are in the details that a pane opens.
 """
 
 from __future__ import annotations
@@ -11,289 +11,367 @@ from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.sentences import FirstScreen, Item, Level, Line, Pane, Row
-from srs_eval.advice.shown.costs import minutes
-from srs_eval.advice.shown.habits import MARKS, check_line
-from srs_eval.advice.shown.memory import remembered
-from srs_eval.advice.shown.parameters import DO, is_unjudged, what_to_do
-from srs_eval.advice.shown.predicted import standing_line
-from srs_eval.advice.workload.estimate import TooFew, Workload
-from srs_eval.data.errors import counted
-from srs_eval.stats.intervals import FEWEST_REVIEWS
+from srs_eval.advice.sentences import FirstScreen, LineLevel, Pane, PaneItem, PaneLine, PresetRow
+from srs_eval.advice.shown.costs import render_minutes
+from srs_eval.advice.shown.habits import MARKS, describe_check
+from srs_eval.advice.shown.memory import render_retention
+from srs_eval.advice.shown.parameters import INSTRUCTIONS, lacks_own_evidence, preset_action
+from srs_eval.advice.shown.predicted import percentile_line
+from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
+from srs_eval.data.errors import format_count
+from srs_eval.stats.intervals import MIN_REVIEWS
 
-WAITING = Line("…", "not yet")
+WAITING = PaneLine("…", "not yet")
 TITLES = (
-    *("What to do", "Do I remember what I asked for?", "What would it cost?"),
-    *("One preset or several?", "Anything wrong?"),
+    "What to do",
+    "Do I remember what I asked for?",
+    "What would it cost?",
+    "One preset or several?",
+    "Anything wrong?",
 )
-_EXPECTED = "Do I remember what Anki expects?"
-_BY_FSRS = "Do I remember what FSRS expects?"  # of a file that may be another program's
-_COPIED = ("one line", "pooled")  # acts by which a preset gets numbers of ours
-_FEW = "Too few reviews to say."
+_TITLE_FOR_ANKI = "Do I remember what Anki expects?"
+_TITLE_FOR_FSRS = "Do I remember what FSRS expects?"  # for a file that may be from another program
+# Recommendations that give a preset our parameters.
+_COPIED_RECOMMENDATIONS = ("one line", "pooled")
+_TOO_FEW_REVIEWS = "Too few reviews to say."
 _NOTHING_LEFT = "Nothing is left to schedule."
-_MOST_CHECKS = 5
-_UNTOLD: Mapping[str, str] = {
+_MAX_CHECKS = 5
+_QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
     "says": "whether FSRS is right about you",
     "standing": "where you stand",
 }
-"""Questions that no pane tells."""
+"""Questions that no pane answers."""
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Findings, and which questions are still open."""
+class _AnswersSoFar:
+    """Findings so far, and the questions that are still open."""
 
     answers: Sequence[f.Finding]
     waiting: Collection[str]
     checks: Sequence[f.Check]
     rows: str
-    gone: str
+    excluded_note: str
 
-    def of(self, question: str) -> list[f.Finding]:
-        return [each for each in self.answers if each.question == question]
+    def find(self, question: str) -> list[f.Finding]:
+        return [finding for finding in self.answers if finding.question == question]
 
-    def open(self, question: str) -> bool:
-        """Whether an answer is to come; that of one preset is none yet of all."""
+    def is_open(self, question: str) -> bool:
+        """Return True if the answer is still to come; answers on single presets do not count."""
         if question not in self.waiting:
             return False
-        subjects = {each.subject for each in self.of(question)}
+        subjects = {finding.subject for finding in self.find(question)}
         return not subjects & {f.ALL_REVIEWS, "all presets"}
 
-    def told(self, kind: type[f.E]) -> list[tuple[f.Finding, f.E]]:
-        """Those with evidence of a kind, which it stands beside."""
-        return [(e, e.evidence) for e in self.answers if isinstance(e.evidence, kind)]
+    def with_evidence(self, kind: type[f.EvidenceT]) -> list[tuple[f.Finding, f.EvidenceT]]:
+        """Return the findings with evidence of one type, each with its evidence."""
+        return [
+            (finding, finding.evidence)
+            for finding in self.answers
+            if isinstance(finding.evidence, kind)
+        ]
 
     @property
     def presets(self) -> list[f.Finding]:
-        """What to do with each, those with the most reviews first."""
-        return [each for each, _ in self.told(f.OfPreset)]
+        """Return the findings on single presets, the presets with the most reviews first."""
+        return [finding for finding, _ in self.with_evidence(f.PresetParameters)]
 
     @property
     def fit(self) -> f.Finding | None:
-        return next((each for each, _ in self.told(f.Fit)), None)
+        return next((finding for finding, _ in self.with_evidence(f.Fit)), None)
 
 
-def first_screen(
+def build_first_screen(
     answers: Sequence[f.Finding],
     waiting: Collection[str] = (),
     checks: Sequence[f.Check] = (),
     *,
     rows: str = "anki",
-    gone: str = "",
+    excluded_note: str = "",
 ) -> FirstScreen:
-    """The five panes of what is known; questions `waiting` have no (whole) answer yet.
+    """Return the five panes of the answers so far; `waiting` questions lack a full answer.
 
-    `checks`: of all answers, worst first; `rows`: which reviews it rests on, "anki" or
-    "benchmark"; `gone`: what is said of nearly all cards, where they are no longer there.
+    `checks` are from all answers, worst first. `rows` names the reviews behind the answers, "anki"
+    or "benchmark". `excluded_note` is the sentence for a log whose cards are nearly all gone.
     """
-    known = _Known(answers, waiting, checks, rows, gone)
-    what_to_do, copied = _what_to_do(known)
-    panes = (what_to_do, _remembered(known), _costs(known), _presets(known), _wrong(known))
-    return FirstScreen(panes, tuple(_below(known)), copied)
+    so_far = _AnswersSoFar(answers, waiting, checks, rows, excluded_note)
+    advice_pane, copyable = _advice_pane(so_far)
+    panes = (
+        advice_pane,
+        _retention_pane(so_far),
+        _cost_pane(so_far),
+        _presets_pane(so_far),
+        _checks_pane(so_far),
+    )
+    return FirstScreen(panes, tuple(_footer_lines(so_far)), copyable)
 
 
-def _pane(number: int, items: Sequence[Item], *questions: str, subject: str = "") -> Pane:
-    short = next((each for each in items if isinstance(each, Line)), WAITING)
-    return Pane(TITLES[number - 1], short, tuple(items), questions, subject)
+def _make_pane(number: int, items: Sequence[PaneItem], *questions: str, subject: str = "") -> Pane:
+    summary = next((item for item in items if isinstance(item, PaneLine)), WAITING)
+    return Pane(TITLES[number - 1], summary, tuple(items), questions, subject)
 
 
 # 1 What to do
 
 
-def _what_to_do(known: _Known) -> tuple[Pane, f.Finding | None]:
+def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
     questions = ("parameters", "health", "fit")
-    if known.open("fit") or (known.open("parameters") and not known.of("split")):
-        return _pane(1, [WAITING], *questions), None
-    for each, left_out in known.told(f.LeftOut):
-        line = Line(left_out.sentence, "look", "●")
-        return _pane(1, [line], *questions, subject=each.subject), None
-    items: list[Item]
-    if known.gone:
-        was = Line(f"  {known.gone} This is about how it was.")
-        return _pane(1, [Line("Nothing to do.", "look", "●"), was], *questions), None
-    presets, fit = known.presets, known.fit
+    if so_far.is_open("fit") or (so_far.is_open("parameters") and not so_far.find("split")):
+        return _make_pane(1, [WAITING], *questions), None
+    for finding, unsupported in so_far.with_evidence(f.UnsupportedParameters):
+        line = PaneLine(unsupported.sentence, "look", "●")
+        return _make_pane(1, [line], *questions, subject=finding.subject), None
+    items: list[PaneItem]
+    if so_far.excluded_note:
+        items = [
+            PaneLine("Nothing to do.", "look", "●"),
+            PaneLine(f"  {so_far.excluded_note} This is about how it was."),
+        ]
+        return _make_pane(1, items, *questions), None
+    presets = so_far.presets
+    fit = so_far.fit
     if not presets:
-        reasons = known.told(f.Unanswered)
-        why = f": {reasons[0][1].reason}" if reasons else ""
-        return _pane(1, [Line(f"Nothing can be told{why}.", "not yet")], *questions), None
-    off = fit is not None and fit.act in ("turn on", "SM-2")
-    chosen, about = _worth_most(presets), presets[0]
-    name = say.quoted(chosen.subject) if chosen is not None and len(presets) > 1 else ""
-    if fit is not None and fit.act == "SM-2":
-        chosen, items = None, [_sure("Leave FSRS off.", fit.probability)]
-    elif fit is not None and off:
-        do = "" if chosen is None else f" and {_do(chosen.act, name)}"
-        items = [_sure(f"Turn FSRS on{do}.", fit.probability)]
-    elif chosen is not None and fit is not None and f.of(fit, f.Fit).now is not None:
-        return _of_another_program(chosen, fit, questions)
+        reason = ""
+        for _, unanswered in so_far.with_evidence(f.Unanswered):
+            reason = f": {unanswered.reason}"
+            break
+        line = PaneLine(f"Nothing can be told{reason}.", "not yet")
+        return _make_pane(1, [line], *questions), None
+    is_fsrs_off = fit is not None and fit.recommendation in ("turn on", "SM-2")
+    chosen = _most_valuable(presets)
+    main_preset = presets[0]
+    name = say.quote_name(chosen.subject) if chosen is not None and len(presets) > 1 else ""
+    if fit is not None and fit.recommendation == "SM-2":
+        chosen = None
+        items = [_line_with_certainty("Leave FSRS off.", fit.probability)]
+    elif fit is not None and is_fsrs_off:
+        instruction = "" if chosen is None else f" and {_instruction(chosen.recommendation, name)}"
+        items = [_line_with_certainty(f"Turn FSRS on{instruction}.", fit.probability)]
+    elif (
+        chosen is not None
+        and fit is not None
+        and f.get_evidence(fit, f.Fit).current_scheduler is not None
+    ):
+        return _other_scheduler_pane(chosen, fit, questions)
     elif chosen is not None:
-        do = _do(chosen.act, name)
-        is_known = isinstance(chosen.evidence, f.OfPreset) and chosen.evidence.known
-        do = say.capital(do) if is_known else f"With FSRS on in Anki, {do}"
-        items = [_sure(f"{do}.", chosen.probability)]
-    elif all(map(is_unjudged, presets)):
-        said = "Too few reviews to judge your numbers by. Go on reviewing."
-        items = [Line("Change nothing yet.", "not yet", "●"), Line(f"  {said}", spare=1)]
+        instruction = _instruction(chosen.recommendation, name)
+        is_known = isinstance(chosen.evidence, f.PresetParameters) and chosen.evidence.is_known
+        if is_known:
+            instruction = say.capitalize(instruction)
+        else:
+            instruction = f"With FSRS on in Anki, {instruction}"
+        items = [_line_with_certainty(f"{instruction}.", chosen.probability)]
+    elif all(map(lacks_own_evidence, presets)):
+        items = [
+            PaneLine("Change nothing yet.", "not yet", "●"),
+            PaneLine("  Too few reviews to judge your numbers by. Go on reviewing.", drop_order=1),
+        ]
     else:
-        either = [each for each in presets if each.act != f.KEEP]
-        about = min(either or presets, key=lambda each: each.probability or 0.0)
-        said = "Your parameters are as good as others would be."
-        if either:
-            said = "Optimizing may help or not; neither is a mistake."
-        items = [_sure("Change nothing.", about.probability), Line(f"  {said}", spare=1)]
+        undecided = [finding for finding in presets if finding.recommendation != f.KEEP]
+        main_preset = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
+        reason = "Your parameters are as good as others would be."
+        if undecided:
+            reason = "Optimizing may help or not; neither is a mistake."
+        items = [
+            _line_with_certainty("Change nothing.", main_preset.probability),
+            PaneLine(f"  {reason}", drop_order=1),
+        ]
     if chosen is not None:
-        items += [_where(chosen, len(presets)), *_same(chosen, presets)]
-    elif fit is not None and fit.act == "turn on":
-        items.append(Line("  Deck options › FSRS"))
-    subject = "" if off else (chosen or about).subject
-    first = questions[1:] if off else questions
-    return _pane(1, items, *first, subject=subject), chosen
+        items.append(_location_line(chosen, len(presets)))
+        items += _other_preset_lines(chosen, presets)
+    elif fit is not None and fit.recommendation == "turn on":
+        items.append(PaneLine("  Deck options › FSRS"))
+    if is_fsrs_off:
+        return _make_pane(1, items, *questions[1:]), chosen
+    subject = main_preset.subject if chosen is None else chosen.subject
+    return _make_pane(1, items, *questions, subject=subject), chosen
 
 
-def _of_another_program(
+def _other_scheduler_pane(
     chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
 ) -> tuple[Pane, f.Finding | None]:
-    """FSRS against what schedules now."""
-    now = f.of(fit, f.Fit).now
-    assert now is not None
-    if now.verdict == "worse":
-        return _pane(1, [_sure(f"Stay with {now.name}.", f.SURE)], *questions), None
-    items: list[Item] = [
-        _sure("If you use FSRS, give it numbers fitted to you.", chosen.probability)
-    ]
-    if now.verdict == "better" and f.of(fit, f.Fit).says not in ("no better", "worse"):
-        items = [_sure(f"Change from {now.name} to FSRS, with numbers fitted to you.", f.SURE)]
-    items.append(Line("  They go into its field for FSRS parameters", key="y copies the line"))
-    return _pane(1, items, *questions, subject=chosen.subject), chosen
+    """Return the pane that compares FSRS with the current scheduler, and the finding to copy."""
+    evidence = f.get_evidence(fit, f.Fit)
+    scheduler = evidence.current_scheduler
+    assert scheduler is not None
+    if scheduler.verdict == "worse":
+        advice = _line_with_certainty(f"Stay with {scheduler.name}.", f.SURE)
+        return _make_pane(1, [advice], *questions), None
+    if scheduler.verdict == "better" and evidence.conclusion not in ("no better", "worse"):
+        advice = _line_with_certainty(
+            f"Change from {scheduler.name} to FSRS, with numbers fitted to you.", f.SURE
+        )
+    else:
+        advice = _line_with_certainty(
+            "If you use FSRS, give it numbers fitted to you.", chosen.probability
+        )
+    location = PaneLine(
+        "  They go into its field for FSRS parameters", key_hint="y copies the line"
+    )
+    return _make_pane(1, [advice, location], *questions, subject=chosen.subject), chosen
 
 
-def _sure(act: str, chance: float | None) -> Line:
+def _line_with_certainty(text: str, chance: float | None) -> PaneLine:
     probability = chance or 0.0
-    level: Level = "fine" if probability >= f.LIKELY else ""
-    return Line(act, level, "●", f"{say.sureness(probability)} {say.dots(probability)}")
+    level: LineLevel = "fine" if probability >= f.LIKELY else ""
+    certainty = f"{say.describe_certainty(probability)} {say.format_dots(probability)}"
+    return PaneLine(text, level, "●", certainty)
 
 
-def _worth_most(presets: Sequence[f.Finding]) -> f.Finding | None:
-    worth = [each for each in presets if each.parameters]
-    gains = [(each.probability or 0.0) * (each.gain or 0.0) for each in worth]
-    return worth[gains.index(max(gains))] if worth else None
+def _most_valuable(presets: Sequence[f.Finding]) -> f.Finding | None:
+    with_parameters = [finding for finding in presets if finding.parameters]
+    if not with_parameters:
+        return None
+    return max(
+        with_parameters, key=lambda finding: (finding.probability or 0.0) * (finding.gain or 0.0)
+    )
 
 
-def _do(act: str, name: str) -> str:
-    """ "press Optimize for “Maps”"; the only preset needs no name."""
-    if act in _COPIED:
+def _instruction(recommendation: str, name: str) -> str:
+    """Return the instruction, such as "press Optimize for “Maps”"; an only preset needs no name."""
+    if recommendation in _COPIED_RECOMMENDATIONS:
         return f"copy a line of numbers into {name or 'your preset'}"
-    if act == "defaults":
-        return f"go back to the default numbers{name and f' in {name}'}"
-    return f"{DO[act]}{name and f' for {name}'}"
+    if recommendation == "defaults":
+        return (
+            f"go back to the default numbers in {name}"
+            if name
+            else "go back to the default numbers"
+        )
+    instruction = INSTRUCTIONS[recommendation]
+    return f"{instruction} for {name}" if name else instruction
 
 
-def _same(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[Line]:
-    """What other presets gain by: the same, or another act."""
-    by_act: dict[str, list[str]] = {}
-    for each in presets:
-        if each is not chosen and each.parameters:
-            by_act.setdefault(each.act, []).append(say.quoted(each.subject))
-    said = ""
-    for act in sorted(by_act, key=lambda act: act != chosen.act):
-        names = say.listed(by_act[act])
-        same = act == chosen.act != "pooled"
-        said += f" The same for {names}." if same else f" {say.capital(_do(act, names))}."
-    if said:
-        yield Line(f" {said}", spare=1)
+def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[PaneLine]:
+    """Yield a line on what helps other presets: the same recommendation or another one."""
+    by_recommendation: dict[str, list[str]] = {}
+    for finding in presets:
+        if finding is not chosen and finding.parameters:
+            name = say.quote_name(finding.subject)
+            by_recommendation.setdefault(finding.recommendation, []).append(name)
+    text = ""
+    for recommendation in sorted(
+        by_recommendation, key=lambda recommendation: recommendation != chosen.recommendation
+    ):
+        names = say.join_names(by_recommendation[recommendation])
+        if recommendation == chosen.recommendation != "pooled":
+            text += f" The same for {names}."
+        else:
+            text += f" {say.capitalize(_instruction(recommendation, names))}."
+    if text:
+        yield PaneLine(f" {text}", drop_order=1)
 
 
-def _where(finding: f.Finding, presets: int) -> Line:
-    """Where in Anki; the preset has its name here if it is the only one."""
+def _location_line(finding: f.Finding, presets: int) -> PaneLine:
+    """Return a line on where to find it in Anki; it names the preset if it is the only one."""
     name = "" if presets > 1 or finding.subject == f.ALL_REVIEWS else f"preset {finding.subject} › "
-    at = f"  Deck options › FSRS › {name}"
-    if finding.act in _COPIED or finding.act == "defaults":
-        return Line(f"{at}FSRS parameters", key="y copies the line")
-    return Line(f"{at}Optimize", key="y copies the numbers")
+    path = f"  Deck options › FSRS › {name}"
+    if finding.recommendation in _COPIED_RECOMMENDATIONS or finding.recommendation == "defaults":
+        return PaneLine(f"{path}FSRS parameters", key_hint="y copies the line")
+    return PaneLine(f"{path}Optimize", key_hint="y copies the numbers")
 
 
 # 2 Do I remember what I asked for?
 
 
-def _remembered(known: _Known) -> Pane:
-    """Of all presets; without any against FSRS fitted to the time before, by months."""
-    found = {each.subject: evidence for each, evidence in known.told(f.Retention)}
-    is_asked = any(each.desired is not None for each in found.values())
-    question, title = "retention", TITLES[1] if is_asked or known.open("retention") else _EXPECTED
+def _retention_pane(so_far: _AnswersSoFar) -> Pane:
+    """Return the pane on retention: of all presets, or without presets by month.
+
+    Months are compared with FSRS fitted to the time before.
+    """
+    retentions = {
+        finding.subject: retention for finding, retention in so_far.with_evidence(f.Retention)
+    }
     months = None
-    if known.rows != "anki":
-        question, title = "time", _BY_FSRS
-        months = next((evidence for _, evidence in known.told(f.Months)), None)
-    made = remembered(found, months, known.checks, of_gone_cards=bool(known.gone))
-    if made is None:
-        line = WAITING if known.open(question) else Line(_FEW, "not yet")
+    if so_far.rows != "anki":
+        question = "time"
+        title = _TITLE_FOR_FSRS
+        months = next((evidence for _, evidence in so_far.with_evidence(f.Months)), None)
+    else:
+        question = "retention"
+        is_desired = any(retention.desired is not None for retention in retentions.values())
+        title = TITLES[1] if is_desired or so_far.is_open("retention") else _TITLE_FOR_ANKI
+    summary_and_items = render_retention(
+        retentions, months, so_far.checks, of_excluded_cards=bool(so_far.excluded_note)
+    )
+    if summary_and_items is None:
+        line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
         return Pane(title, line, (line,), (question,))
-    return Pane(title, made[0], made[1], (question,))
+    summary, items = summary_and_items
+    return Pane(title, summary, items, (question,))
 
 
 # 3 What would it cost?
 
 
-def _costs(known: _Known) -> Pane:
-    for _, found in known.told(Workload):
-        is_part = len(found.presets) < len(known.presets)
-        short, items = minutes(found, is_one_of_several=is_part)
-        subject = found.preset if len(found.presets) == 1 else ""
-        return Pane(TITLES[2], short, items, ("costs",), subject)
-    if known.open("costs"):
-        return _pane(3, [WAITING], "costs")
-    return _pane(3, [Line(_no_costs(known), "not yet")], "costs")
+def _cost_pane(so_far: _AnswersSoFar) -> Pane:
+    for _, workload in so_far.with_evidence(Workload):
+        is_one_of_several = len(workload.presets) < len(so_far.presets)
+        summary, items = render_minutes(workload, is_one_of_several=is_one_of_several)
+        subject = workload.preset if len(workload.presets) == 1 else ""
+        return Pane(TITLES[2], summary, items, ("costs",), subject)
+    if so_far.is_open("costs"):
+        return _make_pane(3, [WAITING], "costs")
+    return _make_pane(3, [PaneLine(_no_costs_sentence(so_far), "not yet")], "costs")
 
 
-def _no_costs(known: _Known) -> str:
-    if known.gone:
+def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
+    if so_far.excluded_note:
         return _NOTHING_LEFT
-    if known.rows != "anki":
+    if so_far.rows != "anki":
         return "Only an Anki collection tells that."
-    few = next((each for each, _ in known.told(TooFew)), None)
-    if few is None:
-        unknown = "Nobody knows how these cards are scheduled."
-        return _FEW if _is_unanswered(known, "parameters") else unknown
-    said = f"You have {counted(few.reviews, 'usable review')}; this needs {FEWEST_REVIEWS:,}"
-    if few.missing is not None and few.missing.date is not None:
-        when = say.by_when(few.missing).removeprefix("by ").removesuffix(" at your pace")
-        said = f"{few.reviews:,} of {FEWEST_REVIEWS:,} usable reviews; come back {when}"
-    return f"{said}."
+    finding = next((finding for finding, _ in so_far.with_evidence(TooFewForCosts)), None)
+    if finding is None:
+        if _is_unanswered(so_far, "parameters"):
+            return _TOO_FEW_REVIEWS
+        return "Nobody knows how these cards are scheduled."
+    missing = finding.missing
+    if missing is not None and missing.date is not None:
+        date = say.format_due_date(missing).removeprefix("by ").removesuffix(" at your pace")
+        return f"{finding.reviews:,} of {MIN_REVIEWS:,} usable reviews; come back {date}."
+    reviews = format_count(finding.reviews, "usable review")
+    return f"You have {reviews}; this needs {MIN_REVIEWS:,}."
 
 
-def _is_unanswered(known: _Known, question: str) -> bool:
-    return any(isinstance(each.evidence, f.Unanswered) for each in known.of(question))
+def _is_unanswered(so_far: _AnswersSoFar, question: str) -> bool:
+    return any(isinstance(finding.evidence, f.Unanswered) for finding in so_far.find(question))
 
 
 # 4 One preset or several?
 
 
-def _presets(known: _Known) -> Pane:
+def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     questions = ("split", "parameters")
-    split = known.told(f.Sharing)
-    if any(map(known.open, questions)):
-        return _pane(4, [WAITING], *questions)
-    if not split:
-        why = _NOTHING_LEFT if known.gone else "This file names no presets."
-        why = _FEW if _is_unanswered(known, "split") else why
-        return _pane(4, [Line(why, "not yet")], *questions)
-    finding, sharing = split[0]
-    first = Line(_sharing(finding, sharing))
-    rows: list[Row] = []
-    if sharing.parts > 1:  # those to change stay longest
-        kept = sorted(known.presets, key=lambda each: not each.parameters)
-        rows = [replace(_row(e, known), spare=kept.index(e) + 1) for e in known.presets]
-    short = Line(first.text.partition(" Keeping")[0])
-    return Pane(TITLES[3], short, (first, *rows), questions)
+    if any(map(so_far.is_open, questions)):
+        return _make_pane(4, [WAITING], *questions)
+    sharing_findings = so_far.with_evidence(f.Sharing)
+    if not sharing_findings:
+        if _is_unanswered(so_far, "split"):
+            reason = _TOO_FEW_REVIEWS
+        elif so_far.excluded_note:
+            reason = _NOTHING_LEFT
+        else:
+            reason = "This file names no presets."
+        return _make_pane(4, [PaneLine(reason, "not yet")], *questions)
+    finding, sharing = sharing_findings[0]
+    line = PaneLine(_sharing_sentence(finding, sharing))
+    rows: list[PresetRow] = []
+    if sharing.unit_count > 1:
+        presets = so_far.presets
+        changed_first = sorted(presets, key=lambda preset: not preset.parameters)
+        for preset in presets:  # presets to change are dropped last
+            drop_order = changed_first.index(preset) + 1
+            rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
+    summary = PaneLine(line.text.partition(" Keeping")[0])
+    return Pane(TITLES[3], summary, (line, *rows), questions)
 
 
-def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
-    n = evidence.parts
-    if evidence.says == f.RUNS_FSRS_7:
+def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
+    n = sharing.unit_count
+    if sharing.conclusion == f.RUNS_FSRS_7:
         return f"Keep your {n}; whether they could share FSRS-7 parameters is not told."
     if n == 1:
         return "You have one. Keep it."
-    match finding.act:
+    match finding.recommendation:
         case "keep shared":
             return f"Your {n} presets forget alike: one is enough. Keeping {n} does no harm."
         case "split":
@@ -303,51 +381,63 @@ def _sharing(finding: f.Finding, evidence: f.Sharing) -> str:
     return f"Keep your {n}; too few reviews to compare them."
 
 
-def _row(finding: f.Finding, known: _Known) -> Row:
-    said = ""
-    for found in (e for each, e in known.told(f.Retention) if each.subject == finding.subject):
-        part, desired = found.parts[0], found.desired
-        said = say.whole_of_100(part.recalled.estimate)
-        aim = "expected" if desired is None else "asked"
-        said += f", {aim} {say.whole_of_100(part.expected if desired is None else desired)}"
-    stays_off = known.fit is not None and known.fit.act == "SM-2"
-    act = "leave" if stays_off else what_to_do(finding)
-    return Row((finding.subject, said, act), "" if act == "leave" else "fine")
+def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
+    remembered = ""
+    for retention_finding, retention in so_far.with_evidence(f.Retention):
+        if retention_finding.subject != finding.subject:
+            continue
+        all_reviews = retention.groups[0]
+        remembered = say.format_per_hundred(all_reviews.recalled.estimate)
+        if retention.desired is None:
+            remembered += f", expected {say.format_per_hundred(all_reviews.expected)}"
+        else:
+            remembered += f", asked {say.format_per_hundred(retention.desired)}"
+    stays_off = so_far.fit is not None and so_far.fit.recommendation == "SM-2"
+    action = "leave" if stays_off else preset_action(finding)
+    return PresetRow((finding.subject, remembered, action), "" if action == "leave" else "fine")
 
 
 # 5 Anything wrong?
 
 
-def _wrong(known: _Known) -> Pane:
-    if known.open("wrong") or not known.checks:
-        return _pane(5, [WAITING], "wrong")
-    told = [each for each in known.checks if each.level != "not yet"]
-    if not told:
-        return _pane(5, [Line(_FEW, "not yet")], "wrong")
-    shown = [
-        Line(check_line(each), each.level, MARKS[each.level], spare=place)
-        for place, each in enumerate(told[:_MOST_CHECKS])
+def _checks_pane(so_far: _AnswersSoFar) -> Pane:
+    if so_far.is_open("wrong") or not so_far.checks:
+        return _make_pane(5, [WAITING], "wrong")
+    conclusive = [check for check in so_far.checks if check.level != "not yet"]
+    if not conclusive:
+        return _make_pane(5, [PaneLine(_TOO_FEW_REVIEWS, "not yet")], "wrong")
+    lines = [
+        PaneLine(describe_check(check), check.level, MARKS[check.level], drop_order=position)
+        for position, check in enumerate(conclusive[:_MAX_CHECKS])
     ]
-    looks = "; ".join(check_line(each) for each in known.checks if each.level == "look")
-    short = Line(looks, "look", "!") if looks else Line("Nothing that your reviews show.", "fine")
-    return Pane(TITLES[4], short, tuple(shown), ("wrong",))
+    problems = [describe_check(check) for check in so_far.checks if check.level == "look"]
+    if problems:
+        summary = PaneLine("; ".join(problems), "look", "!")
+    else:
+        summary = PaneLine("Nothing that your reviews show.", "fine")
+    return Pane(TITLES[4], summary, tuple(lines), ("wrong",))
 
 
 # Below
 
 
-def _below(known: _Known) -> Iterable[Line]:
-    for each, _ in known.told(f.Standings):
-        yield Line(f"Where you stand: {standing_line([each])}.")
-    untold = []
-    for question, words in _UNTOLD.items():
-        found = [] if known.open(question) else known.of(question)
-        untold += [words] * bool(found and all(map(_needs_reviews, found)))
-    if untold:
-        yield Line(f"Too few reviews to say yet: {' · '.join(untold)}", "not yet")
+def _footer_lines(so_far: _AnswersSoFar) -> Iterable[PaneLine]:
+    for finding, _ in so_far.with_evidence(f.Percentiles):
+        yield PaneLine(f"Where you stand: {percentile_line([finding])}.")
+    unanswered = []
+    for question, words in _QUESTIONS_WITHOUT_PANE.items():
+        if so_far.is_open(question):
+            continue
+        findings = so_far.find(question)
+        if findings and all(map(_needs_reviews, findings)):
+            unanswered.append(words)
+    if unanswered:
+        yield PaneLine(f"Too few reviews to say yet: {' · '.join(unanswered)}", "not yet")
 
 
 def _needs_reviews(finding: f.Finding) -> bool:
-    """Whether it can be told with more reviews alone."""
-    is_lacking = finding.missing is not None and finding.missing != f.Missing()
-    return isinstance(finding.evidence, f.Unanswered) or (finding.says == f.OPEN and is_lacking)
+    """Return True if more reviews alone would give an answer."""
+    is_lacking = finding.missing is not None and finding.missing != f.MissingData()
+    return isinstance(finding.evidence, f.Unanswered) or (
+        finding.conclusion == f.CANT_TELL and is_lacking
+    )

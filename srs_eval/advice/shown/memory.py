@@ -1,4 +1,4 @@
-"""What is said of what is remembered, and of the learner's days."""
+"""Sentences, bars and tables about retention, calibration and daily state."""
 
 from __future__ import annotations
 
@@ -12,414 +12,552 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.findings import of
-from srs_eval.advice.sentences import Bar, ByMonth, Item, Level, Line, Renderer, Table, percent
-from srs_eval.advice.workload.estimate import held_out_of_all
-from srs_eval.data.errors import counted
-from srs_eval.stats.intervals import Interval, side
+from srs_eval.advice.findings import get_evidence
+from srs_eval.advice.sentences import (
+    Bar,
+    FindingTable,
+    LineLevel,
+    MonthBars,
+    PaneItem,
+    PaneLine,
+    Renderer,
+    format_percent,
+)
+from srs_eval.advice.workload.estimate import format_held_out_count
+from srs_eval.data.errors import format_count
+from srs_eval.stats.intervals import Interval, classify_side
 
-_DESIRED = {
+_RETENTION_WORDS = {
     "below": "less than desired",
     "no matter": "as desired",
     "above": "more than desired",
-    f.OPEN: "can't tell yet",
+    f.CANT_TELL: "can't tell yet",
     "not asked for": "recalled",
 }
-"""By how it is said what was found, those first of which something may follow."""
+"""Words for each conclusion, first the ones that may call for action."""
 
 
-def _parts(found: f.Retention) -> list[tuple[Interval, str]]:
-    """What makes for the difference from what is desired, as far as it is known: that which lies
-    beyond zero on its side."""
-    if found.says not in ("below", "above"):
+def _find_causes(retention: f.Retention) -> list[tuple[Interval, str]]:
+    """Return the known causes of the difference from the desired retention, with words.
+
+    A cause is known if its interval lies beyond zero on the side of the difference.
+    """
+    if retention.conclusion not in ("below", "above"):
         return []
-    late, much = ("later", "much") if found.says == "below" else ("earlier", "little")
-    causes = (
-        (found.timing, f"as cards came {late} than that asks for"),
-        (found.expecting, f"as FSRS expects too {much}"),
-    )
-    return [(part, why) for part, why in causes if side(part, 0.0) == found.says]
+    if retention.conclusion == "below":
+        timing = "as cards came later than that asks for"
+        expectation = "as FSRS expects too much"
+    else:
+        timing = "as cards came earlier than that asks for"
+        expectation = "as FSRS expects too little"
+    causes = ((retention.timing_gap, timing), (retention.expectation_gap, expectation))
+    return [
+        (gap, cause) for gap, cause in causes if classify_side(gap, 0.0) == retention.conclusion
+    ]
 
 
 def _retention_line(findings: Sequence[f.Finding]) -> str:
-    """ "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)"."""
-    groups: dict[str, list[tuple[str, str]]] = {each: [] for each in _DESIRED.values()}
+    """Summarize retention, grouping presets with equal conclusions.
+
+    Example: "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)".
+    """
+    subjects: dict[str, list[tuple[str, str]]] = {words: [] for words in _RETENTION_WORDS.values()}
     for finding in findings:
-        found = of(finding, f.Retention)
-        recalled, desired = found.parts[0].recalled, found.desired
-        beside = [] if desired is None else [f"desired {percent(desired, 0)}"]
-        if finding.missing is not None and not say.has_a_figure(recalled):
-            beside.append(say.lacks(finding.missing, is_short=len(findings) > 1))
-        elif found.says == f.OPEN:
-            beside.append(say.share_range(recalled))
-        parts = _parts(found)
-        if parts:
-            lost = "less" if found.says == "below" else "more"
-            said = [f"{abs(100 * part.estimate):.1f} points {lost} {why}" for part, why in parts]
-            beside = [": ".join([*beside, ", ".join(said)])]
-        figure = f"{percent(recalled.estimate)} " if say.has_a_figure(recalled) else ""
-        difference_in_words = f"{figure}({', '.join(beside)})" if beside else figure
-        groups[_DESIRED[found.says]].append((finding.subject, difference_in_words.strip()))
-    return say.in_groups({says: names for says, names in groups.items() if names})
+        retention = get_evidence(finding, f.Retention)
+        recalled = retention.groups[0].recalled
+        notes = []
+        if retention.desired is not None:
+            notes.append(f"desired {format_percent(retention.desired, 0)}")
+        if finding.missing is not None and not say.has_enough_to_show(recalled):
+            notes.append(say.format_missing_data(finding.missing, is_short=len(findings) > 1))
+        elif retention.conclusion == f.CANT_TELL:
+            notes.append(say.format_share_range(recalled))
+        causes = _find_causes(retention)
+        if causes:
+            direction = "less" if retention.conclusion == "below" else "more"
+            points = [
+                f"{abs(100 * gap.estimate):.1f} points {direction} {cause}" for gap, cause in causes
+            ]
+            notes = [": ".join([*notes, ", ".join(points)])]
+        figures = ""
+        if say.has_enough_to_show(recalled):
+            figures = f"{format_percent(recalled.estimate)} "
+        if notes:
+            figures += f"({', '.join(notes)})"
+        words = _RETENTION_WORDS[retention.conclusion]
+        subjects[words].append((finding.subject, figures.strip()))
+    return say.format_groups({words: names for words, names in subjects.items() if names})
 
 
 def _retention_sentences(finding: f.Finding) -> list[str]:
-    """What is recalled, why it is not what is desired, what was expected."""
-    found = of(finding, f.Retention)
-    recalled, expected = found.parts[0].recalled, percent(found.parts[0].expected)
-    beside = f"95 %: {' to '.join(say.share_bounds(recalled, 1))}"
-    beside = beside if math.isfinite(recalled.half_width) else "one day has no interval"
-    count = counted(recalled.reviews, "review")
-    figures = f"{percent(recalled.estimate)} recalled on {count} ({beside})"
-    who = "FSRS, which is off, would have" if found.fsrs_is_off else "The parameters in force"
-    last = f"{who} expected {expected} of these."
-    if found.desired is None:
-        nobody = "FSRS is off, so none was asked for" if found.fsrs_is_off else "not known"
-        return [f"{figures}; desired: {nobody}.", last]
-    first = f"{say.capital(_DESIRED[found.says])}: {figures}, {percent(found.desired)} desired."
+    """Return what is recalled, why that is not what is desired, and what was expected."""
+    retention = get_evidence(finding, f.Retention)
+    recalled = retention.groups[0].recalled
+    expected = format_percent(retention.groups[0].expected)
+    interval = "one day has no interval"
+    if math.isfinite(recalled.half_width):
+        low, high = say.format_share_bounds(recalled, 1)
+        interval = f"95 %: {low} to {high}"
+    reviews = format_count(recalled.reviews, "review")
+    figures = f"{format_percent(recalled.estimate)} recalled on {reviews} ({interval})"
+    if retention.fsrs_is_off:
+        expectation = f"FSRS, which is off, would have expected {expected} of these."
+    else:
+        expectation = f"The parameters in force expected {expected} of these."
+    if retention.desired is None:
+        reason = "FSRS is off, so none was asked for" if retention.fsrs_is_off else "not known"
+        return [f"{figures}; desired: {reason}.", expectation]
+    conclusion = say.capitalize(_RETENTION_WORDS[retention.conclusion])
+    answer = f"{conclusion}: {figures}, {format_percent(retention.desired)} desired."
     if finding.missing is not None:
-        return [first, say.what_lacks(finding.missing), last]
-    parts = [f"{_points(part)} {why}" for part, why in _parts(found)]
-    why = [f"Of the difference in points: {', '.join(parts)}."] if parts else []
-    return [first, *why, last]
+        return [answer, say.missing_data_sentence(finding.missing), expectation]
+    causes = [f"{_format_points(gap)} {cause}" for gap, cause in _find_causes(retention)]
+    if not causes:
+        return [answer, expectation]
+    return [answer, f"Of the difference in points: {', '.join(causes)}.", expectation]
 
 
-def _points(part: Interval) -> str:
-    """ "−12.1 (−13.4 to −10.8)"."""
-    estimate, low, high = (
-        say.signed(100 * each, 1) for each in (part.estimate, part.low, part.high)
-    )
+def _format_points(difference: Interval) -> str:
+    """Format a difference in points: "−12.1 (−13.4 to −10.8)"."""
+    estimate = say.format_signed(100 * difference.estimate, 1)
+    low = say.format_signed(100 * difference.low, 1)
+    high = say.format_signed(100 * difference.high, 1)
     return f"{estimate} ({low} to {high})"
 
 
-def _retention_tables(finding: f.Finding) -> list[Table]:
-    """All reviews, young and old cards, months."""
-    parts = of(finding, f.Retention).parts
-    return [_of_parts(f"{finding.subject}: retention", "reviews of", parts)]
+def _retention_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table of all reviews, young and old cards, and months."""
+    groups = get_evidence(finding, f.Retention).groups
+    return [_recall_table(f"{finding.subject}: retention", "reviews of", groups)]
 
 
-def _of_parts(title: str, of: str, parts: Sequence[f.Part]) -> Table:
-    rows = [
-        (_ROWS.get(each.name, each.name), each.recalled.reviews, each.recalled, each.expected)
-        for each in parts
-    ]
-    return Table(title, (of, "reviews", "recalled", "expected"), tuple(rows))
+def _recall_table(title: str, column: str, groups: Sequence[f.RecallGroup]) -> FindingTable:
+    rows = []
+    for group in groups:
+        name = _GROUP_NAMES.get(group.name, group.name)
+        rows.append((name, group.recalled.reviews, group.recalled, group.expected))
+    return FindingTable(title, (column, "reviews", "recalled", "expected"), tuple(rows))
 
 
 # When FSRS says 90 %
 
+_CALIBRATION_WORDS = {
+    "below": "less than it says",
+    "above": "more than it says",
+    "no matter": "it means what it says",
+    f.CANT_TELL: "can't tell yet whether it means what it says",
+}
 
-def _says_line(findings: Sequence[f.Finding]) -> str:
-    """ "90 %, you recall 88 % (86 to 90 %): less than it says"."""
-    found = of(findings[0], f.Calibration)
-    if found.near is None:
-        return f"can't tell yet ({say.lacks(findings[0].missing)})"
-    recalled = found.near.recalled
-    means = "it means what it says"
-    words = {"below": "less than it says", "above": "more than it says", "no matter": means}
-    says = words.get(found.says, f"can't tell yet whether {means}")
-    off = " (it is off, and would)" if found.fsrs_is_off else ""
-    said = f"{percent(found.near.expected, 0)}{off}"
+
+def _calibration_line(findings: Sequence[f.Finding]) -> str:
+    """Summarize recall where FSRS says about 90 %.
+
+    Example: "90 %, you recall 88 % (86 to 90 %): less than it says".
+    """
+    calibration = get_evidence(findings[0], f.Calibration)
+    if calibration.nearest_bin is None:
+        return f"can't tell yet ({say.format_missing_data(findings[0].missing)})"
+    expected = format_percent(calibration.nearest_bin.expected, 0)
+    if calibration.fsrs_is_off:
+        expected += " (it is off, and would)"
+    recalled = calibration.nearest_bin.recalled
+    recalled_range = say.format_share_range(recalled)
+    conclusion = _CALIBRATION_WORDS[calibration.conclusion]
     return (
-        f"{said}, you recall {percent(recalled.estimate, 0)} ({say.share_range(recalled)}): {says}"
+        f"{expected}, you recall {format_percent(recalled.estimate, 0)} ({recalled_range}): "
+        f"{conclusion}"
     )
 
 
-def _says_sentences(finding: f.Finding) -> list[str]:
-    """The same of what is nearest to 90 %, and of all reviews."""
-    found = of(finding, f.Calibration)
-    if found.near is None:
-        first = f"Can't tell yet: it {say.lacks(finding.missing)} with about the same prediction."
+def _calibration_sentences(finding: f.Finding) -> list[str]:
+    """Return recall where FSRS says about 90 %, and recall over all reviews."""
+    calibration = get_evidence(finding, f.Calibration)
+    if calibration.nearest_bin is None:
+        missing = say.format_missing_data(finding.missing)
+        answer = f"Can't tell yet: it {missing} with about the same prediction."
     else:
-        first = f"When it says {_says_line([finding])}."
-    whole = found.whole
+        answer = f"When it says {_calibration_line([finding])}."
+    overall = calibration.overall
+    reviews = format_count(overall.recalled.reviews, "usable review")
+    expected = format_percent(overall.expected)
+    recalled = format_percent(overall.recalled.estimate)
     return [
-        first,
-        f"Over all {counted(whole.recalled.reviews, 'usable review')} it expected "
-        f"{percent(whole.expected)}, and you recalled {percent(whole.recalled.estimate)}.",
+        answer,
+        f"Over all {reviews} it expected {expected}, and you recalled {recalled}.",
         "The parameters in force may have been fitted to these reviews.",
     ]
 
 
-def _says_tables(finding: f.Finding) -> list[Table]:
-    """By what it says."""
-    bins = of(finding, f.Calibration).bins
-    return [_of_parts("What Anki's FSRS says and what you recall", "when it says", bins)]
+def _calibration_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table of recall by what FSRS says."""
+    bins = get_evidence(finding, f.Calibration).bins
+    return [_recall_table("What Anki's FSRS says and what you recall", "when it says", bins)]
 
 
 # Month by month
 
-_PREDICTABLE = {
+_PREDICTABILITY_WORDS = {
     "below": "more predictable than before",
     "above": "less predictable than before",
     "no matter": "about as predictable as before",
-    f.OPEN: "can't tell yet whether more predictable than before",
+    f.CANT_TELL: "can't tell yet whether more predictable than before",
 }
 
 
-def _time_line(findings: Sequence[f.Finding]) -> str:
-    """ "less predictable than before: recalled 81.2 %, expected 88.3 %"."""
+def _months_line(findings: Sequence[f.Finding]) -> str:
+    """Summarize the last month.
+
+    Example: "less predictable than before: recalled 81.2 %, expected 88.3 %".
+    """
     (finding,) = findings
     if finding.missing is not None:
-        return f"can't tell yet ({say.lacks(finding.missing)})"
-    found = of(finding, f.Months)
-    last = found.months[-1]
-    figures = f"recalled {percent(last.recalled.estimate)}, expected {percent(last.predicted)}"
-    return f"{_PREDICTABLE[found.says]}: {figures}"
+        return f"can't tell yet ({say.format_missing_data(finding.missing)})"
+    months = get_evidence(finding, f.Months)
+    last_month = months.months[-1]
+    recalled = format_percent(last_month.recalled.estimate)
+    expected = format_percent(last_month.predicted)
+    conclusion = _PREDICTABILITY_WORDS[months.conclusion]
+    return f"{conclusion}: recalled {recalled}, expected {expected}"
 
 
-def _time_sentences(finding: f.Finding) -> list[str]:
-    """How the last month was, and by how much log loss differs from the months before."""
-    first = f"{say.month_in_words(finding.subject)}: {_time_line([finding])}."
+def _months_sentences(finding: f.Finding) -> list[str]:
+    """Return how the last month was, and how its log loss differs from the months before."""
+    answer = f"{say.format_month(finding.subject)}: {_months_line([finding])}."
     if finding.interval is None:
-        return [first]
+        return [answer]
+    difference = say.format_difference_with_range(finding.interval, 3)
     return [
-        first,
-        f"The log loss of FSRS-6 on its {counted(finding.reviews, 'review')} is "
-        f"{say.difference_in_words(finding.interval, 3)} than that of the months before.",
+        answer,
+        f"The log loss of FSRS-6 on its {format_count(finding.reviews, 'review')} is "
+        f"{difference} than that of the months before.",
         "The more is recalled, the lower log loss is anyway.",
     ]
 
 
-def _time_tables(finding: f.Finding) -> list[Table]:
-    """Month by month."""
+def _months_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table with a row for each month."""
     rows = [
-        (each.name, each.reviews, each.recalled, each.predicted, each.log_loss)
-        for each in of(finding, f.Months).months
+        (month.name, month.reviews, month.recalled, month.predicted, month.log_loss)
+        for month in get_evidence(finding, f.Months).months
     ]
     columns = ("month", "reviews", "recalled", "expected", "log loss")
-    return [Table("Month by month, FSRS-6", columns, tuple(rows))]
+    return [FindingTable("Month by month, FSRS-6", columns, tuple(rows))]
 
 
 # The learner's day
 
 _DAYS_SHOWN = 14
-_USUAL_RECALL = 0.9  # the card by which a state is put into words
-_KNOWING = {
+_USUAL_RECALL = 0.9  # recall of the card that puts a state into words
+_EFFECT_WORDS = {
     "day": ("Your day", "knowing how it goes"),
     "hour": ("The time of day", "knowing it"),
     "session": ("The length of a session", "counting the day's reviews"),
 }
 
 
-def _habit_line(findings: Sequence[f.Finding]) -> str:
-    """ "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error"."""
+def _effect_line(findings: Sequence[f.Finding]) -> str:
+    """Summarize what it is worth to know the day, the hour or the session.
+
+    Example: "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error".
+    """
     (finding,) = findings
-    found = of(finding, f.Habit)
-    if found.worth is None:
+    effect = get_evidence(finding, f.DayEffect)
+    if effect.worth is None:
         return "is unknown, this source has no clock times"
     if finding.missing is not None:
-        return f"can't tell yet whether it matters ({say.lacks(finding.missing)})"
-    ends = [f"{100 * e:.1f}".replace("-", "−") for e in (found.worth.estimate, found.worth.low)]
-    high = percent(found.worth.high).replace("-", "−")
-    spares = f"{_KNOWING[finding.question][1]} spares {ends[0]} % ({ends[1]} to {high})"
-    spares += " of FSRS-6's error"
-    return f"{found.says}: {spares}"
+        return f"can't tell yet whether it matters ({say.format_missing_data(finding.missing)})"
+    estimate = f"{100 * effect.worth.estimate:.1f}".replace("-", "−")
+    low = f"{100 * effect.worth.low:.1f}".replace("-", "−")
+    high = format_percent(effect.worth.high).replace("-", "−")
+    _, knowledge = _EFFECT_WORDS[finding.question]
+    return (
+        f"{effect.conclusion}: {knowledge} spares {estimate} % ({low} to {high}) of FSRS-6's error"
+    )
 
 
-def _habit_sentences(finding: f.Finding) -> list[str]:
-    """Whether it matters, in log loss, and what that means."""
+def _effect_sentences(finding: f.Finding) -> list[str]:
+    """Return whether the effect matters, its size in log loss, and what that means."""
     colon = "" if finding.missing is None else ":"
-    first = f"{_KNOWING[finding.question][0]}{colon} {_habit_line([finding])}."
+    subject, _ = _EFFECT_WORDS[finding.question]
+    answer = f"{subject}{colon} {_effect_line([finding])}."
     if finding.interval is None or math.isnan(finding.interval.half_width):
-        return [first]
+        return [answer]
     return [
-        first,
-        f"That makes the log loss of {counted(finding.reviews, 'evaluated review')} "
-        f"{say.difference_in_words(finding.interval)}.",
+        answer,
+        f"That makes the log loss of {format_count(finding.reviews, 'evaluated review')} "
+        f"{say.format_difference_with_range(finding.interval)}.",
         "It says that errors come together, not why; no scheduler can know it ahead.",
     ]
 
 
-def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> Table:
-    """The state of days: what it adds to the logits of recall."""
+def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> FindingTable:
+    """Return a table of the state by day: what it adds to the logits of recall."""
     columns = ("day", "reviews", "recalled", "expected", "state (logits)")
-    rows = [
-        (each.name, each.state.reviews, each.recalled, each.expected, each.state) for each in days
-    ]
-    return Table(title, columns, tuple(rows))
+    rows = [(day.name, day.state.reviews, day.recalled, day.expected, day.state) for day in days]
+    return FindingTable(title, columns, tuple(rows))
 
 
 def _today_line(findings: Sequence[f.Finding]) -> str:
-    """ "more forgotten than usual since 2024-10-01: of what is usually recalled at 90 %, 81 %"."""
-    found = of(findings[0], f.Days)
-    odds = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + found.days[-1].state.estimate
-    of_usual = f"of cards recalled at 90 % otherwise, about {percent(1 / (1 + math.exp(-odds)), 0)}"
-    if found.says == "as usual":
-        return f"as usual: {of_usual}"
-    return f"{found.says} than usual since {found.since}: {of_usual}"
+    """Summarize the state of the last day.
+
+    Example: "more forgotten than usual since 2024-10-01: of cards recalled at 90 % otherwise,
+    about 81 %".
+    """
+    states = get_evidence(findings[0], f.DayStates)
+    logit = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + states.days[-1].state.estimate
+    recalled = format_percent(1 / (1 + math.exp(-logit)), 0)
+    effect = f"of cards recalled at 90 % otherwise, about {recalled}"
+    if states.conclusion == "as usual":
+        return f"as usual: {effect}"
+    return f"{states.conclusion} than usual since {states.since}: {effect}"
 
 
 def _today_sentences(finding: f.Finding) -> list[str]:
-    """How the last day went."""
-    return [f"On {of(finding, f.Days).days[-1].name}, your last day, {_today_line([finding])}."]
+    """Return how the last day went."""
+    last_day = get_evidence(finding, f.DayStates).days[-1].name
+    return [f"On {last_day}, your last day, {_today_line([finding])}."]
 
 
-def _today_tables(finding: f.Finding) -> list[Table]:
-    """The last days."""
-    return [days_table(of(finding, f.Days).days[-_DAYS_SHOWN:], "Your last days")]
+def _today_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table of the last days."""
+    days = get_evidence(finding, f.DayStates).days
+    return [days_table(days[-_DAYS_SHOWN:], "Your last days")]
 
 
 # The second pane
 
-_ROWS = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
-_POINTS = 2  # of 100: less short of what was asked for is no matter
-_FEWEST_OF_MONTH, _MOST_MONTHS = 30, 12  # reviews for a month to be shown; the last of these
-_NOTES: Mapping[str, tuple[str, Level]] = {
+_GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
+_NEGLIGIBLE_POINTS = 2  # of 100; a smaller shortfall does not matter
+_MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
+_MAX_MONTHS = 12  # most months shown, the latest ones
+_MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "": ("", ""),
     "look": ("◀ look", "look"),
     "few": ("too few", "not yet"),
 }
 
 
-def remembered(
-    found: Mapping[str, f.Retention],
+def render_retention(
+    retentions: Mapping[str, f.Retention],
     months: f.Months | None,
     checks: Sequence[f.Check],
     *,
-    of_gone_cards: bool = False,
-) -> tuple[Line, tuple[Item, ...]] | None:
-    """What is remembered in short and as bars, by preset or by months; None of nothing.
+    of_excluded_cards: bool = False,
+) -> tuple[PaneLine, tuple[PaneItem, ...]] | None:
+    """Return retention over presets or by month, as a summary and bars; None without reviews.
 
-    `of_gone_cards`: most of it is of cards that are suspended or deleted.
+    `of_excluded_cards`: most of the cards are suspended or deleted.
     """
-    parts = _all_together([each.parts for each in found.values()])
-    if months is not None:
-        by_month = [f.Part(each.name, each.recalled, each.predicted) for each in months.months]
-        parts = {"all": _sum(by_month)} | {each.name: each for each in by_month}
-    if not parts:
+    if months is None:
+        groups = _merge_presets([retention.groups for retention in retentions.values()])
+    else:
+        by_month = [
+            f.RecallGroup(month.name, month.recalled, month.predicted) for month in months.months
+        ]
+        groups = {"all": _average_groups(by_month)}
+        groups |= {month.name: month for month in by_month}
+    if not groups:
         return None
-    asked = {name: each for name, each in found.items() if each.desired is not None}
-    weights = [each.parts[0].recalled.reviews for each in asked.values()]
-    desires = [each.desired or 0.0 for each in asked.values()]
-    desired = float(np.average(desires, weights=weights)) if asked else None
-    whole = parts["all"]
-    rows = [name for name in _ROWS if name in parts]
-    if rows == ["all", "young cards"]:  # they are all
-        rows.pop()
-    marks = {name: _mark(parts[name], desired) for name in rows}
-    short = [name for name, each in asked.items() if each.says == "below"]
-    if marks["all"] == "look" and not short:
-        marks["all"] = "few"
-    are_old_off = any(each.name == "old cards" and each.level == "look" for each in checks)
-    if are_old_off and "mature cards" in marks:
-        marks["mature cards"] = "look"
-    if marks["all"] == "few":  # what is too few in all is too few in part
-        marks = {name: mark and "few" for name, mark in marks.items()}
-    columns = ("you", "expected") if desired is None else ("you", "asked", "expected")
-    other = f"; {say.whole_of_100(whole.expected)} were expected"
-    other = other if desired is None else f" and asked for {say.whole_of_100(desired)}"
-    lead = Line(f"You remember {say.whole_of_100(whole.recalled.estimate)} of 100{other}.")
-    if asked and all(each.says in ("no matter", "above") for each in asked.values()):
-        lead = replace(lead, level="fine", mark="✓")
-    if whole.recalled.reviews < f.FEWEST_SHOWN:
-        few = counted(
-            whole.recalled.reviews, "usable review" if months is None else "held-out review"
-        )
-        said = f"Only {few}: too few to go by."
-        if of_gone_cards:
-            said = f"Only {held_out_of_all(whole.recalled.reviews)}: too few."
-        lead = Line(said, "not yet")
-    bars = [_bar(_ROWS[name], parts[name], desired, marks[name]) for name in rows]
-    items: list[Item] = [lead, say.Heading("of 100 reviews", columns), *bars]
-    items += _why(asked, whole, marks["all"], short, desired)
-    shown = {
-        name: round(100 * part.recalled.estimate)
-        for name, part in parts.items()
-        if name[-1:].isdigit() and part.recalled.reviews >= _FEWEST_OF_MONTH
+    requested = {
+        name: retention for name, retention in retentions.items() if retention.desired is not None
     }
-    items += [ByMonth(_of_months(shown), spare=2)] if shown else []
-    return lead, tuple(items)
+    desired = _average_desired(list(requested.values()))
+    overall = groups["all"]
+    presets_short = [
+        name for name, retention in requested.items() if retention.conclusion == "below"
+    ]
+    marks = _mark_groups(groups, desired, bool(presets_short), checks)
+    if desired is None:
+        columns: tuple[str, ...] = ("you", "expected")
+        rival = f"; {say.format_per_hundred(overall.expected)} were expected"
+    else:
+        columns = ("you", "asked", "expected")
+        rival = f" and asked for {say.format_per_hundred(desired)}"
+    recalled = say.format_per_hundred(overall.recalled.estimate)
+    summary = PaneLine(f"You remember {recalled} of 100{rival}.")
+    if requested and all(
+        retention.conclusion in ("no matter", "above") for retention in requested.values()
+    ):
+        summary = replace(summary, level="fine", symbol="✓")
+    if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
+        summary = _too_few_line(
+            overall.recalled.reviews,
+            is_held_out=months is not None,
+            of_excluded_cards=of_excluded_cards,
+        )
+    items: list[PaneItem] = [summary, say.Heading("of 100 reviews", columns)]
+    for name, mark in marks.items():
+        items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
+    items += _explain_shortfall(requested, overall, marks["all"], presets_short, desired)
+    recalled_by_month = {
+        name: round(100 * group.recalled.estimate)
+        for name, group in groups.items()
+        if name[-1:].isdigit() and group.recalled.reviews >= _MIN_MONTH_REVIEWS
+    }
+    if recalled_by_month:
+        items.append(MonthBars(_label_months(recalled_by_month), drop_order=2))
+    return summary, tuple(items)
 
 
-def _mark(part: f.Part, desired: float | None) -> str:
-    """Whether too little is remembered of what was asked for: "look", or "few" to say so by."""
-    aim = part.expected if desired is None else desired
-    if part.recalled.reviews < f.FEWEST_SHOWN and abs(_short_of(part, aim)) >= _POINTS:
-        return "few"
-    if desired is None or _short_of(part, desired) < _POINTS:
-        return ""
-    return "look" if part.recalled.high < desired else "few"
+def _average_desired(retentions: Sequence[f.Retention]) -> float | None:
+    """Return the desired retention, averaged over presets by reviews; None without presets."""
+    if not retentions:
+        return None
+    reviews = [retention.groups[0].recalled.reviews for retention in retentions]
+    desired = [retention.desired or 0.0 for retention in retentions]
+    return float(np.average(desired, weights=reviews))
 
 
-def _short_of(part: f.Part, desired: float) -> int:
-    """Points, as the rounded figures have it."""
-    return round(100 * desired) - round(100 * part.recalled.estimate)
-
-
-def _bar(label: str, part: f.Part, desired: float | None, mark: str) -> Bar:
-    figures = [part.recalled.estimate, *([desired] if desired is not None else []), part.expected]
-    aim = part.expected if desired is None else desired
-    note, level = _NOTES[mark]
-    spare = {"young cards": 3, "all": 1}.get(label, 2 if mark == "few" else 0)
-    said = tuple(map(say.whole_of_100, figures))
-    return Bar(label, said, part.recalled.estimate, 0.0, aim, note, level, spare)
-
-
-def _why(
-    asked: Mapping[str, f.Retention],
-    whole: f.Part,
-    mark: str,
-    short: Sequence[str],
+def _mark_groups(
+    groups: Mapping[str, f.RecallGroup],
     desired: float | None,
-) -> Iterator[Line]:
-    """What makes for the difference from what was asked for."""
+    is_preset_short: bool,
+    checks: Sequence[f.Check],
+) -> dict[str, str]:
+    """Return the mark of each group that gets a bar, in the order of the bars."""
+    names = [name for name in _GROUP_NAMES if name in groups]
+    if names == ["all", "young cards"]:  # all cards are young
+        names = ["all"]
+    marks = {name: _choose_mark(groups[name], desired) for name in names}
+    if marks["all"] == "look" and not is_preset_short:
+        marks["all"] = "few"
+    is_old_card_problem = any(
+        check.name == "old cards" and check.level == "look" for check in checks
+    )
+    if is_old_card_problem and "mature cards" in marks:
+        marks["mature cards"] = "look"
+    if marks["all"] == "few":  # too few in all means too few in each group
+        marks = {name: "few" if mark else "" for name, mark in marks.items()}
+    return marks
+
+
+def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -> PaneLine:
+    """Return the line that says that there are too few reviews."""
+    if of_excluded_cards:
+        return PaneLine(f"Only {format_held_out_count(reviews)}: too few.", "not yet")
+    count = format_count(reviews, "held-out review" if is_held_out else "usable review")
+    return PaneLine(f"Only {count}: too few to go by.", "not yet")
+
+
+def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:
+    """Return "look" if too little is remembered, "few" if too few reviews show it, else ""."""
+    aim = group.expected if desired is None else desired
+    if (
+        group.recalled.reviews < f.MIN_REVIEWS_SHOWN
+        and abs(_points_short(group, aim)) >= _NEGLIGIBLE_POINTS
+    ):
+        return "few"
+    if desired is None or _points_short(group, desired) < _NEGLIGIBLE_POINTS:
+        return ""
+    return "look" if group.recalled.high < desired else "few"
+
+
+def _points_short(group: f.RecallGroup, desired: float) -> int:
+    """Return the shortfall in points, computed from the rounded figures."""
+    return round(100 * desired) - round(100 * group.recalled.estimate)
+
+
+def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str) -> Bar:
+    if desired is None:
+        shares = [group.recalled.estimate, group.expected]
+    else:
+        shares = [group.recalled.estimate, desired, group.expected]
+    note, level = _MARK_NOTES[mark]
+    if label == "young cards":
+        drop_order = 3
+    elif label == "all":
+        drop_order = 1
+    else:
+        drop_order = 2 if mark == "few" else 0
+    return Bar(
+        label,
+        tuple(map(say.format_per_hundred, shares)),
+        share=group.recalled.estimate,
+        marker=group.expected if desired is None else desired,
+        note=note,
+        level=level,
+        drop_order=drop_order,
+    )
+
+
+def _explain_shortfall(
+    requested: Mapping[str, f.Retention],
+    overall: f.RecallGroup,
+    mark: str,
+    presets_short: Sequence[str],
+    desired: float | None,
+) -> Iterator[PaneLine]:
+    """Yield a line on the causes of the difference from what was asked for."""
     if mark == "look" and desired is not None:
-        points = _short_of(whole, desired)
-        weights = [each.parts[0].recalled.reviews for each in asked.values()]
-        causes = [(each.timing.estimate, each.expecting.estimate) for each in asked.values()]
-        late, much = -100 * np.average(causes, axis=0, weights=weights)
-        said = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
+        points = _points_short(overall, desired)
+        reviews = [retention.groups[0].recalled.reviews for retention in requested.values()]
+        gaps = [
+            (retention.timing_gap.estimate, retention.expectation_gap.estimate)
+            for retention in requested.values()
+        ]
+        late, much = -100 * np.average(gaps, axis=0, weights=reviews)
         if late >= 3 * much:
-            said = f"Most cards came late ({min(round(late), points)} of the {points} points)."
+            text = f"Most cards came late ({min(round(late), points)} of the {points} points)."
         elif much >= 3 * late:
-            said = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
-        yield Line(said, "look")
-    elif short:
-        worst = asked[short[0]]
-        you = say.whole_of_100(worst.parts[0].recalled.estimate)
-        wanted = say.whole_of_100(worst.desired or 0.0)
-        said = f"{say.quoted(short[0])} falls short: you remember {you}, asked for {wanted}."
-        yield Line(said, "look")
+            text = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
+        else:
+            text = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
+        yield PaneLine(text, "look")
+    elif presets_short:
+        worst = requested[presets_short[0]]
+        name = say.quote_name(presets_short[0])
+        recalled = say.format_per_hundred(worst.groups[0].recalled.estimate)
+        desired_share = say.format_per_hundred(worst.desired or 0.0)
+        text = f"{name} falls short: you remember {recalled}, asked for {desired_share}."
+        yield PaneLine(text, "look")
 
 
-def _all_together(found: Sequence[Sequence[f.Part]]) -> dict[str, f.Part]:
-    """The parts of all presets, months in their order."""
-    by_name: dict[str, list[f.Part]] = {}
-    for part in (part for parts in found for part in parts):
-        by_name.setdefault(part.name, []).append(part)
-    return {name: _sum(by_name[name]) for name in sorted(by_name)}
+def _merge_presets(groups_by_preset: Sequence[Sequence[f.RecallGroup]]) -> dict[str, f.RecallGroup]:
+    """Merge the groups of all presets by name, with months in order."""
+    by_name: dict[str, list[f.RecallGroup]] = {}
+    for groups in groups_by_preset:
+        for group in groups:
+            by_name.setdefault(group.name, []).append(group)
+    return {name: _average_groups(by_name[name]) for name in sorted(by_name)}
 
 
-def _sum(parts: Sequence[f.Part]) -> f.Part:
-    first, n = parts[0], [each.recalled.reviews for each in parts]
-    mean = np.average([each.recalled.estimate for each in parts], weights=n)
-    half = np.average([each.recalled.half_width for each in parts], weights=n)
-    expected = np.average([each.expected for each in parts], weights=n)
-    recalled = type(first.recalled)(mean, half, sum(n), first.recalled.days)
-    return f.Part(first.name, recalled, expected)
+def _average_groups(groups: Sequence[f.RecallGroup]) -> f.RecallGroup:
+    """Return the groups' averages, weighted by reviews, under the name of the first group."""
+    reviews = [group.recalled.reviews for group in groups]
+    mean = np.average([group.recalled.estimate for group in groups], weights=reviews)
+    half_width = np.average([group.recalled.half_width for group in groups], weights=reviews)
+    expected = np.average([group.expected for group in groups], weights=reviews)
+    first_interval = groups[0].recalled
+    recalled = type(first_interval)(mean, half_width, sum(reviews), first_interval.days)
+    return f.RecallGroup(groups[0].name, recalled, expected)
 
 
-def _of_months(shown: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """ "Oct" for "2024-10" of the last twelve months, "Oct ’24" of others; "month 2" for "days
-    31-60"."""
-    latest = list(shown)[-_MOST_MONTHS:]
-    year, _, month = time.strftime("%Y-%m").partition("-")
-    is_old = latest[0] <= f"{int(year) - 1}-{month}"
-    names = []
+def _label_months(recalled_by_month: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Label the latest months, each with its figure.
+
+    "2024-10" becomes "Oct" if all months are among the last twelve, else "Oct ’24"; "days 31-60"
+    becomes "month 2".
+    """
+    latest = list(recalled_by_month)[-_MAX_MONTHS:]
+    current_year, _, current_month = time.strftime("%Y-%m").partition("-")
+    has_old_months = latest[0] <= f"{int(current_year) - 1}-{current_month}"
+    labelled = []
     for name in latest:
         year, _, number = name.partition("-")
-        if year.isdigit() and number.isdigit():
-            names.append(calendar.month_abbr[int(number)] + f" ’{year[2:]}" * is_old)
+        if not (year.isdigit() and number.isdigit()):
+            label = f"month {int(number) // 30}"
+        elif has_old_months:
+            label = f"{calendar.month_abbr[int(number)]} ’{year[2:]}"
         else:
-            names.append(f"month {int(number) // 30}")
-    return tuple(zip(names, (shown[name] for name in latest), strict=True))
+            label = calendar.month_abbr[int(number)]
+        labelled.append((label, recalled_by_month[name]))
+    return tuple(labelled)
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.Retention: Renderer(_retention_sentences, _retention_line, _retention_tables),
-    f.Calibration: Renderer(_says_sentences, _says_line, _says_tables),
-    f.Months: Renderer(_time_sentences, _time_line, _time_tables),
-    f.Habit: Renderer(_habit_sentences, _habit_line),
-    f.Days: Renderer(_today_sentences, _today_line, _today_tables),
+    f.Calibration: Renderer(_calibration_sentences, _calibration_line, _calibration_tables),
+    f.Months: Renderer(_months_sentences, _months_line, _months_tables),
+    f.DayEffect: Renderer(_effect_sentences, _effect_line),
+    f.DayStates: Renderer(_today_sentences, _today_line, _today_tables),
 }

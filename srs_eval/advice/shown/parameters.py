@@ -1,4 +1,4 @@
-"""What is said of parameters, and of one preset or several."""
+"""Sentences and tables about parameters, and about one preset or several."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.sentences import Cell, Renderer, Table
-from srs_eval.data.errors import counted
-from srs_eval.stats.intervals import FEWEST_REVIEWS
+from srs_eval.advice.sentences import Cell, FindingTable, Renderer
+from srs_eval.data.errors import format_count
+from srs_eval.stats.intervals import MIN_REVIEWS
 
-_NAMES: Mapping[str, str] = {
-    f.NOW: "current",
+_CANDIDATE_NAMES: Mapping[str, str] = {
+    f.CURRENT: "current",
     f.RECENCY: "optimized, as Anki does it",
     f.OPTIMIZED: "optimized, all reviews alike",
     f.DEFAULTS: "FSRS's defaults",
     f.POOLED: "optimized, drawn towards all presets",
-    f.TOGETHER: "one line for all presets",
+    f.SHARED: "one line for all presets",
     f.SM2: "SM-2",
 }
-_IN_SHORT: Mapping[str, str] = {
+_SHORT_RECOMMENDATIONS: Mapping[str, str] = {
     f.KEEP: "keep",
     "optimize": "optimize",
     "pooled": "paste a line",
@@ -28,8 +28,12 @@ _IN_SHORT: Mapping[str, str] = {
     "left out": "repair",
     "": "see each preset",
 }
-_TO_DO = {"one line": "copy a line", "pooled": "copy a line", "defaults": "default numbers"}
-DO: Mapping[str, str] = {
+_PRESET_ACTIONS = {
+    "one line": "copy a line",
+    "pooled": "copy a line",
+    "defaults": "default numbers",
+}
+INSTRUCTIONS: Mapping[str, str] = {
     f.KEEP: "leave the parameters as they are",
     "optimize": "press Optimize",
     "pooled": "copy the line below into this preset",
@@ -38,218 +42,284 @@ DO: Mapping[str, str] = {
 }
 
 
-def what_to_do(finding: f.Finding) -> str:
-    """ "optimize", "copy a line", "leave": with a preset."""
-    if isinstance(finding.evidence, f.LeftOut):
+def preset_action(finding: f.Finding) -> str:
+    """Return what to do with a preset: "optimize", "copy a line", "leave"."""
+    if isinstance(finding.evidence, f.UnsupportedParameters):
         return "repair"
-    return _TO_DO.get(finding.act, finding.act) if finding.parameters else "leave"
+    if not finding.parameters:
+        return "leave"
+    return _PRESET_ACTIONS.get(finding.recommendation, finding.recommendation)
 
 
-def named(candidate: str) -> str:
-    """A candidate as a person reads it."""
-    return _NAMES.get(candidate, candidate)
+def candidate_name(candidate: str) -> str:
+    """Return the name of a candidate for people."""
+    return _CANDIDATE_NAMES.get(candidate, candidate)
 
 
-def _in_line(findings: Sequence[f.Finding]) -> str:
-    """ "●●●●○ likely, 88 of 100"; while FSRS is off, how sure that is is told of turning it on."""
-    (finding,) = findings[:1]
+def _parameter_line(findings: Sequence[f.Finding]) -> str:
+    """Summarize how sure the recommendation is: "●●●●○ likely, 88 of 100".
+
+    While FSRS is off, the probability belongs to turning it on.
+    """
+    finding = findings[0]
     evidence = finding.evidence
-    if not isinstance(evidence, f.OfPreset):
-        return _sentences(finding)[0]
+    if not isinstance(evidence, f.PresetParameters):
+        return _parameter_sentences(finding)[0]
     if finding.probability is None:
         return "nothing to schedule"
     if evidence.fsrs_is_off:
         return "once FSRS is on"
-    if is_unjudged(finding):
-        return _by_others(finding.probability)
-    return f"{say.dots(finding.probability)} {say.of_100(finding.probability)}"
+    if lacks_own_evidence(finding):
+        return _population_certainty(finding.probability)
+    return f"{say.format_dots(finding.probability)} {say.format_certainty(finding.probability)}"
 
 
-def _sentences(finding: f.Finding) -> tuple[str, ...]:
-    """What to do and how sure that is, what it rests on, and what is missing."""
+def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
+    """Return what to do and how sure that is, what it rests on, and what is missing."""
     match finding.evidence:
-        case f.LeftOut(sentence=sentence):
+        case f.UnsupportedParameters(sentence=sentence):
             return (sentence,)
-        case f.OfAll(by_act=by_act, held_out=held_out):
-            each = [f"{_IN_SHORT[act]}: {say.listed(names)}" for act, names in by_act]
-            best = held_out[0]
-            assert best.log_loss is not None
-            return (
-                f"{say.capital('; '.join(each))}.",
-                f"Best over all presets: {named(best.name)}, log loss "
-                f"{best.log_loss.estimate:.4f} on {counted(best.log_loss.reviews, 'review')} that "
-                "no candidate had seen.",
-            )
+        case f.ParameterSummary() as summary:
+            return _summary_sentences(summary)
     evidence = finding.evidence
-    assert isinstance(evidence, f.OfPreset)
+    assert isinstance(evidence, f.PresetParameters)
     if finding.probability is None:
-        return ("Nothing to do.", *_more(evidence))
-    do, sure = DO[finding.act], f" ({say.of_100(finding.probability)})"
-    if finding.act == "optimize" and not evidence.known:
-        do = "let FSRS optimize its parameters"
-    if finding.act != f.KEEP and not finding.parameters:
-        do = f"{DO[f.KEEP]}, or {DO['optimize']}: neither is a mistake"
-    if is_unjudged(finding):
-        sure = f" ({_by_others(finding.probability)})"
-    if evidence.fsrs_is_off:  # how sure that is is told of turning it on
-        do, sure = f"once FSRS is on: {do}", ""
-    return (f"{say.capital(do)}{sure}.", _basis(finding, evidence), *_more(evidence))
+        return ("Nothing to do.", *_caveats(evidence))
+    instruction = INSTRUCTIONS[finding.recommendation]
+    if finding.recommendation == "optimize" and not evidence.is_known:
+        instruction = "let FSRS optimize its parameters"
+    if finding.recommendation != f.KEEP and not finding.parameters:
+        instruction = f"{INSTRUCTIONS[f.KEEP]}, or {INSTRUCTIONS['optimize']}: neither is a mistake"
+    if evidence.fsrs_is_off:  # the probability belongs to turning it on
+        answer = f"Once FSRS is on: {instruction}."
+    elif lacks_own_evidence(finding):
+        certainty = _population_certainty(finding.probability)
+        answer = f"{say.capitalize(instruction)} ({certainty})."
+    else:
+        certainty = say.format_certainty(finding.probability)
+        answer = f"{say.capitalize(instruction)} ({certainty})."
+    return (answer, _basis_sentence(finding, evidence), *_caveats(evidence))
 
 
-def is_unjudged(finding: f.Finding) -> bool:
-    """Whether nothing of the learner's own speaks for a preset's parameters."""
+def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
+    """Return what to do with each preset, and the best candidate over all presets."""
+    recommendations = [
+        f"{_SHORT_RECOMMENDATIONS[recommendation]}: {say.join_names(names)}"
+        for recommendation, names in summary.by_recommendation
+    ]
+    best = summary.held_out[0]
+    assert best.log_loss is not None
+    reviews = format_count(best.log_loss.reviews, "review")
+    return (
+        f"{say.capitalize('; '.join(recommendations))}.",
+        f"Best over all presets: {candidate_name(best.name)}, log loss "
+        f"{best.log_loss.estimate:.4f} on {reviews} that no candidate had seen.",
+    )
+
+
+def lacks_own_evidence(finding: f.Finding) -> bool:
+    """Return True if the learner's own reviews give no evidence on a preset's parameters."""
     evidence = finding.evidence
-    if finding.act != f.KEEP or not isinstance(evidence, f.OfPreset):
+    if finding.recommendation != f.KEEP or not isinstance(evidence, f.PresetParameters):
         return False
     held_out = evidence.held_out[0].log_loss if evidence.held_out else None
-    few = held_out is None or held_out.reviews < FEWEST_REVIEWS
-    return few and all(each.difference is None for each in evidence.candidates)
+    if held_out is not None and held_out.reviews >= MIN_REVIEWS:
+        return False
+    return all(candidate.difference is None for candidate in evidence.candidates)
 
 
-def _by_others(probability: float) -> str:
-    return f"by other people's reviews {say.times_in_100(probability)} of 100"
+def _population_certainty(probability: float) -> str:
+    return f"by other people's reviews {say.round_down_percent(probability)} of 100"
 
 
-def _basis(finding: f.Finding, evidence: f.OfPreset) -> str:
-    chosen = next(each for each in evidence.candidates if each.name == evidence.about)
-    belief = chosen.belief
+def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
+    candidate = next(
+        candidate
+        for candidate in evidence.candidates
+        if candidate.name == evidence.compared_candidate
+    )
+    belief = candidate.belief
     assert belief is not None
-    low, high = (say.signed(each, 3) for each in (belief.low, belief.high))
-    others = "what people with as many reviews gained"
-    reference = "FSRS's defaults"
-    if evidence.stored:
-        others, reference = "what people gained by optimizing again", "yours"
-    name = named(chosen.name)
-    expected = f"expect {say.signed(belief.gain, 3)} log loss gained ({low} to {high})"
+    gain = say.format_signed(belief.gain, 3)
+    low = say.format_signed(belief.low, 3)
+    high = say.format_signed(belief.high, 3)
+    expected = f"expect {gain} log loss gained ({low} to {high})"
+    if evidence.is_fitted:
+        population = "what people gained by optimizing again"
+        reference = "yours"
+    else:
+        population = "what people with as many reviews gained"
+        reference = "FSRS's defaults"
     if (
-        chosen.difference is None
-        and finding.act == f.KEEP
+        candidate.difference is None
+        and finding.recommendation == f.KEEP
         and (finding.probability or 0.0) >= f.SURE
     ):
         return "There is next to nothing new to learn from: a fit of today would be the same."
-    if chosen.difference is None:
-        return f"Too few reviews that neither had seen: by {others}, {expected}."
-    own = say.figures(chosen.difference, "unseen review", f" than {reference}")
-    return f"On your own reviews: {name}, {own}. Together with {others}, {expected}."
+    if candidate.difference is None:
+        return f"Too few reviews that neither had seen: by {population}, {expected}."
+    name = candidate_name(candidate.name)
+    difference = say.format_log_loss_difference(
+        candidate.difference, "unseen review", f" than {reference}"
+    )
+    return f"On your own reviews: {name}, {difference}. Together with {population}, {expected}."
 
 
-def _more(evidence: f.OfPreset) -> tuple[str, ...]:
-    said = []
-    if evidence.gone:
-        said.append(
-            f"Most of what you reviewed is {evidence.gone}: nothing is left to schedule, and "
-            "presets cannot be evaluated."
+def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
+    caveats = []
+    if evidence.excluded_majority:
+        caveats.append(
+            f"Most of what you reviewed is {evidence.excluded_majority}: nothing is left to "
+            "schedule, and presets cannot be evaluated."
         )
-    elif not evidence.known:
-        said.append("The file does not say which parameters are in force: the defaults stand here.")
+    elif not evidence.is_known:
+        caveats.append(
+            "The file does not say which parameters are in force: the defaults stand here."
+        )
     if evidence.search:
-        said.append(
+        caveats.append(
             f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
             "the preset's cards count that are not suspended."
         )
-    return tuple(said)
+    return tuple(caveats)
 
 
-def _tables(finding: f.Finding) -> tuple[Table, ...]:
-    """Candidates on reviews since the last change; on all held-out ones those not told yet."""
+def _parameter_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+    """Return tables of candidates on reviews since the last change and on all held-out reviews.
+
+    The second table omits candidates that the first shows on the same reviews.
+    """
     evidence = finding.evidence
-    made, told_above = [], set()
-    if isinstance(evidence, f.OfPreset) and not evidence.gone:
-        in_force = "current" if evidence.stored else "FSRS's defaults, in force"
-        is_run = evidence.known and not evidence.fsrs_is_off
-        names = {f.NOW: in_force if is_run else "FSRS's defaults"}
-        rows: list[tuple[Cell, ...]] = []
-        for each in evidence.candidates:
-            if each.name == f.DEFAULTS and not evidence.stored:
-                continue  # they are what is in force
-            chance = None if each.belief is None else say.times_in_100(each.belief.probability)
-            name = names.get(each.name, named(each.name))
-            rows.append((name, each.log_loss, each.difference, each.verdict or "", chance))
-        since = " since these were set, which" if evidence.stored else " that"
-        reviews = f"{counted(finding.reviews, 'review')}{since} no candidate had seen"
-        columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
-        made.append(Table(f"{finding.subject}: {reviews}", columns, tuple(rows)))
-        if not evidence.stored and finding.reviews:  # the held-out reviews are the same
-            told_above = {each.name for each in evidence.candidates} - {f.OPTIMIZED}
-    if isinstance(evidence, f.OfPreset | f.OfAll) and evidence.held_out:
-        untold = [each for each in evidence.held_out if each.name not in told_above]
-        held_out = tuple((named(e.name), e.log_loss, e.difference, e.verdict or "") for e in untold)
+    tables = []
+    omitted: set[str] = set()
+    if isinstance(evidence, f.PresetParameters) and not evidence.excluded_majority:
+        tables.append(_candidate_table(finding, evidence))
+        if not evidence.is_fitted and finding.reviews:  # the held-out reviews are the same
+            omitted = {candidate.name for candidate in evidence.candidates} - {f.OPTIMIZED}
+    if isinstance(evidence, f.PresetParameters | f.ParameterSummary) and evidence.held_out:
+        rows = tuple(
+            (
+                candidate_name(candidate.name),
+                candidate.log_loss,
+                candidate.difference,
+                candidate.verdict or "",
+            )
+            for candidate in evidence.held_out
+            if candidate.name not in omitted
+        )
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
-        title = f"{finding.subject}: all {counted(count, 'evaluated review')}"
-        minus = f"minus {f.OPTIMIZED}"
-        held_out_columns = ("candidate", "log loss", minus, "verdict")
-        made.append(Table(say.capital(title), held_out_columns, held_out))
-    return tuple(made)
+        title = f"{finding.subject}: all {format_count(count, 'evaluated review')}"
+        columns = ("candidate", "log loss", f"minus {f.OPTIMIZED}", "verdict")
+        tables.append(FindingTable(say.capitalize(title), columns, rows))
+    return tuple(tables)
+
+
+def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> FindingTable:
+    """Return the table of a preset's candidates on reviews since the last change."""
+    if not evidence.is_known or evidence.fsrs_is_off:
+        current_name = "FSRS's defaults"
+    elif evidence.is_fitted:
+        current_name = "current"
+    else:
+        current_name = "FSRS's defaults, in force"
+    rows: list[tuple[Cell, ...]] = []
+    for candidate in evidence.candidates:
+        if candidate.name == f.DEFAULTS and not evidence.is_fitted:
+            continue  # the defaults are in force
+        row = (
+            current_name if candidate.name == f.CURRENT else candidate_name(candidate.name),
+            candidate.log_loss,
+            candidate.difference,
+            candidate.verdict or "",
+            None
+            if candidate.belief is None
+            else say.round_down_percent(candidate.belief.probability),
+        )
+        rows.append(row)
+    since = " since these were set, which" if evidence.is_fitted else " that"
+    reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
+    columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
+    return FindingTable(f"{finding.subject}: {reviews}", columns, tuple(rows))
 
 
 # One preset or several?
 
-_LINE: Mapping[str, str] = {
+_SHARING_LINES: Mapping[str, str] = {
     "keep shared": "one line of parameters is enough for all",
     "split": "a line of its own for each is better",
     "pooled": "a line for each, drawn to each other",
 }
-_SENTENCE: Mapping[str, str] = {
-    "keep shared": "Your {parts} forget alike: one set of parameters is enough.",
-    "split": "Your {parts} forget differently: each needs parameters of its own.",
-    "pooled": "Give each of your {parts} parameters that are drawn to each other.",
+_SHARING_SENTENCES: Mapping[str, str] = {
+    "keep shared": "Your {units} forget alike: one set of parameters is enough.",
+    "split": "Your {units} forget differently: each needs parameters of its own.",
+    "pooled": "Give each of your {units} parameters that are drawn to each other.",
 }
 
 
 def _sharing_line(findings: Sequence[f.Finding]) -> str:
-    """ "one line of parameters is enough for all ●●●●● sure, 98 of 100"."""
-    first = findings[0]
-    if first.probability is None:
-        return _sharing_sentences(first)[0]
-    return f"{_LINE[first.act]} {say.dots(first.probability)} {say.of_100(first.probability)}"
+    """Summarize whether presets can share parameters.
+
+    Example: "one line of parameters is enough for all ●●●●● sure, 98 of 100".
+    """
+    finding = findings[0]
+    if finding.probability is None:
+        return _sharing_sentences(finding)[0]
+    answer = _SHARING_LINES[finding.recommendation]
+    dots = say.format_dots(finding.probability)
+    return f"{answer} {dots} {say.format_certainty(finding.probability)}"
 
 
 def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
-    evidence = f.of(finding, f.Sharing)
-    if evidence.says == f.RUNS_FSRS_7:
+    evidence = f.get_evidence(finding, f.Sharing)
+    if evidence.conclusion == f.RUNS_FSRS_7:
         return (
             "Whether presets that run FSRS-7 could share parameters is not told: what presets "
             "share is computed for FSRS-6.",
         )
-    if evidence.parts == 1:
+    if evidence.unit_count == 1:
         return ("You have one preset with reviews. Keep it.",)
-    parts = f"{evidence.parts} {evidence.part}s"
+    units = f"{evidence.unit_count} {evidence.unit}s"
     if not evidence.differences:
-        few = counted(finding.reviews, "evaluated review")
-        return (f"Let your {parts} share parameters for now: {few}, too few to compare.",)
+        reviews = format_count(finding.reviews, "evaluated review")
+        return (f"Let your {units} share parameters for now: {reviews}, too few to compare.",)
     assert finding.probability is not None
-    sentence = _SENTENCE[finding.act].format(parts=parts)
-    said = [f"{sentence[:-1]} ({say.of_100(finding.probability)})."]
-    if finding.act == "pooled":
-        said.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
-    if len(evidence.groups) not in (1, evidence.parts) and evidence.groups:
-        together = "; ".join(say.listed(each) for each in evidence.groups)
-        said.append(
-            f"By what each one's parameters predict of the others, these go together: {together}."
+    answer = _SHARING_SENTENCES[finding.recommendation].format(units=units).removesuffix(".")
+    sentences = [f"{answer} ({say.format_certainty(finding.probability)})."]
+    if finding.recommendation == "pooled":
+        sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
+    if evidence.groups and len(evidence.groups) not in (1, evidence.unit_count):
+        groups = "; ".join(map(say.join_names, evidence.groups))
+        sentences.append(
+            f"By what each one's parameters predict of the others, these go together: {groups}."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
-def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
-    evidence = f.of(finding, f.Sharing)
+def _sharing_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+    evidence = f.get_evidence(finding, f.Sharing)
     if not evidence.differences:
         return ()
-    rows: list[tuple[Cell, ...]] = [
-        (each.of, each.parameters, each.difference.reviews, each.difference, each.decision)
-        for each in evidence.differences
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for unit in evidence.differences:
+        reviews = unit.difference.reviews
+        rows.append((unit.subject, unit.parameters, reviews, unit.difference, unit.decision))
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
-    subject = "" if finding.subject == "all presets" else f"{finding.subject}: "
-    made = [Table(f"{subject}Parameters of their own or one set for all", columns, tuple(rows))]
+    title = "Parameters of their own or one set for all"
+    if finding.subject != "all presets":
+        title = f"{finding.subject}: {title}"
+    tables = [FindingTable(title, columns, tuple(rows))]
     if evidence.pairs:
         title = "Parameters of one preset on reviews of another"
-        of_pairs = ("parameters of", "reviews of", "minus its own", "verdict")
-        made.append(Table(title, of_pairs, evidence.pairs))
-    return tuple(made)
+        pair_columns = ("parameters of", "reviews of", "minus its own", "verdict")
+        tables.append(FindingTable(title, pair_columns, evidence.pairs))
+    return tuple(tables)
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {
-    **dict.fromkeys((f.OfPreset, f.OfAll, f.LeftOut), Renderer(_sentences, _in_line, _tables)),
+    **dict.fromkeys(
+        (f.PresetParameters, f.ParameterSummary, f.UnsupportedParameters),
+        Renderer(_parameter_sentences, _parameter_line, _parameter_tables),
+    ),
     f.Sharing: Renderer(_sharing_sentences, _sharing_line, _sharing_tables),
 }

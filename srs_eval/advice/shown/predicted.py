@@ -1,4 +1,4 @@
-"""What is said of how well models predict, where they err, and where a learner stands."""
+"""Sentences and tables about how well models predict, where they err, where a learner stands."""
 
 from __future__ import annotations
 
@@ -8,168 +8,202 @@ from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.model_evidence import Errors, Where
-from srs_eval.advice.sentences import Cell, Renderer, Table
-from srs_eval.advice.shown.parameters import named
-from srs_eval.data.errors import counted
-from srs_eval.stats.intervals import Interval, enough_to_tell
+from srs_eval.advice.model_evidence import ErrorGroup, ModelErrors
+from srs_eval.advice.sentences import Cell, FindingTable, Renderer
+from srs_eval.advice.shown.parameters import candidate_name
+from srs_eval.data.errors import format_count
+from srs_eval.stats.intervals import Interval, has_enough_data
 
 
-def _name(other: f.Against) -> str:
-    return {"older scheduler": "SM-2", "average": "your average"}.get(other.kind, other.name)
+def _rival_name(rival: f.Rival) -> str:
+    return {"older scheduler": "SM-2", "average": "your average"}.get(rival.kind, rival.name)
 
 
-def _share(saved: Interval, than: str = "") -> str:
-    """ "11 % better than SM-2 (7 to 16 %)"; "5 % worse (2 % better to 12 % worse)"."""
+def _format_saving(saved: Interval, than: str = "") -> str:
+    """Format a saved share of log loss in words.
+
+    Examples: "11 % better than SM-2 (7 to 16 %)"; "5 % worse (2 % better to 12 % worse)".
+    """
     sign = 1 if saved.estimate >= 0 else -1
     word = "better" if sign > 0 else "worse"
-    shown = f"{abs(100 * saved.estimate):.0f} % {word}{f' than {than}' if than else ''}"
-    return f"{shown} {_range(saved, sign)}".rstrip()
+    text = f"{abs(100 * saved.estimate):.0f} % {word}"
+    if than:
+        text += f" than {than}"
+    return f"{text} {_format_saving_range(saved, sign)}".rstrip()
 
 
-def _range(saved: Interval, sign: int) -> str:
-    """ "(7 to 16 %)", "(15 % worse to 16 % better)"; "" where there is no interval."""
+def _format_saving_range(saved: Interval, sign: int) -> str:
+    """Format the interval of a saving: "(7 to 16 %)", "(15 % worse to 16 % better)" or ""."""
     if math.isnan(saved.half_width):
         return ""
-    # Nobody saves more than all; the interval of a ratio does not know.
-    low, high = sorted(100 * sign * min(each, 1.0) for each in (saved.low, saved.high))
+    # A saving cannot exceed 100 %, but the interval of a ratio can.
+    low, high = sorted(100 * sign * min(bound, 1.0) for bound in (saved.low, saved.high))
     if round(low) < 0 < round(high):
-        less, more = ("worse", "better")[::sign]
-        return f"({-low:.0f} % {less} to {high:.0f} % {more})"
+        if sign > 0:
+            return f"({-low:.0f} % worse to {high:.0f} % better)"
+        return f"({-low:.0f} % better to {high:.0f} % worse)"
     return f"({low:.0f} to {high:.0f} %)".replace("-", "−")
 
 
-def _change(finding: f.Finding) -> str:
-    """Whether to change to FSRS, of who schedules with something else; else ""."""
-    found = f.of(finding, f.Fit)
-    if found.now is None:
+def _change_sentence(finding: f.Finding) -> str:
+    """Return whether to change from another scheduler to FSRS; "" if there is no other."""
+    fit = f.get_evidence(finding, f.Fit)
+    scheduler = fit.current_scheduler
+    if scheduler is None:
         return ""
-    against, name = found.now, f"{_name(found.now)}, your scheduler"
-    how = "with parameters fitted to you"
-    alone = {
+    name = f"{_rival_name(scheduler)}, your scheduler"
+    saving = _format_saving(scheduler.saved, name)
+    parameters = "with parameters fitted to you"
+    defaults = {
         "worse": " (its defaults alone would be worse)",
         "as good": " (its defaults alone would be no better)",
         "can't tell yet": " (its defaults alone may be no better)",
-    }.get(found.defaults or "", "")
-    by = _share(against.saved, name)
-    if finding.probability is not None and finding.act == "turn on":
-        sure = say.of_100(finding.probability)
-        if against.verdict != "better":
-            by = f"better than SM-2, as nearly everybody; on your own reviews so far {by}"
-        return f"Turn FSRS on, {how} ({sure}): it would predict you {by}{alone}."
-    verdict = {
-        "better": f"Yes, {how}{alone}: it would predict you {by}.",
-        "worse": f"No: it would predict you {by}.",
+    }.get(fit.defaults_verdict or "", "")
+    if finding.probability is not None and finding.recommendation == "turn on":
+        certainty = say.format_certainty(finding.probability)
+        if scheduler.verdict != "better":
+            saving = f"better than SM-2, as nearly everybody; on your own reviews so far {saving}"
+        return f"Turn FSRS on, {parameters} ({certainty}): it would predict you {saving}{defaults}."
+    answer = {
+        "better": f"Yes, {parameters}{defaults}: it would predict you {saving}.",
+        "worse": f"No: it would predict you {saving}.",
         "as good": f"As you like: it would predict you as well as {name}.",
-        "can't tell yet": f"Can't tell yet: so far {by}.",
-    }[against.verdict]
-    if finding.missing is not None and against.verdict == "can't tell yet":
-        verdict = f"Can't tell yet: {say.lacks(finding.missing)}."
-    return f"Change to FSRS? {verdict}"
+        "can't tell yet": f"Can't tell yet: so far {saving}.",
+    }[scheduler.verdict]
+    if finding.missing is not None and scheduler.verdict == "can't tell yet":
+        answer = f"Can't tell yet: {say.format_missing_data(finding.missing)}."
+    return f"Change to FSRS? {answer}"
 
 
-def _how_well(finding: f.Finding) -> str:
-    found = f.of(finding, f.Fit)
-    name, verb = ("FSRS is off; it", "would predict") if found.fsrs_is_off else ("FSRS", "predicts")
-    whose = {"stored": "with your parameters ", "defaults": "with its defaults "}
-    saved = f"{whose.get(found.by, 'optimized, ')}{_share(found.saved, 'guessing your average')}"
-    if found.by != "optimized":
-        saved += f", optimized {_share(found.of('average')[0].saved)}"
-    if found.says == f.OPEN:
-        is_enough = finding.interval is not None and enough_to_tell(finding.interval)
-        why = saved if is_enough else say.lacks(finding.missing)
-        return f"How well FSRS {verb} you can't be told yet: {why}."
-    how: str = "a little better" if found.says == "a little" else found.says
-    how += "" if how == "well" else " than your average does"
-    return f"{name} {verb} you {how}: {saved}."
+def _fit_sentence(finding: f.Finding) -> str:
+    fit = f.get_evidence(finding, f.Fit)
+    verb = "would predict" if fit.fsrs_is_off else "predicts"
+    parameters = {
+        "stored": "with your parameters ",
+        "defaults": "with its defaults ",
+    }.get(fit.parameter_source, "optimized, ")
+    saving = parameters + _format_saving(fit.saved, "guessing your average")
+    if fit.parameter_source != "optimized":
+        average = fit.rivals_of_kind("average")[0]
+        saving += f", optimized {_format_saving(average.saved)}"
+    if fit.conclusion == f.CANT_TELL:
+        if finding.interval is not None and has_enough_data(finding.interval):
+            reason = saving
+        else:
+            reason = say.format_missing_data(finding.missing)
+        return f"How well FSRS {verb} you can't be told yet: {reason}."
+    if fit.conclusion == "well":
+        quality = "well"
+    elif fit.conclusion == "a little":
+        quality = "a little better than your average does"
+    else:
+        quality = f"{fit.conclusion} than your average does"
+    subject = "FSRS is off; it" if fit.fsrs_is_off else "FSRS"
+    return f"{subject} {verb} you {quality}: {saving}."
 
 
 def _fit_sentences(finding: f.Finding) -> list[str]:
-    """Whether to change to FSRS, how well it predicts, on what that rests."""
-    found = f.of(finding, f.Fit)
-    said = [each for each in (_change(finding), _how_well(finding)) if each]
-    said += [
-        f"Optimized, it is {_share(older.saved, 'the older scheduler (SM-2)')}."
-        for older in found.of("older scheduler")
-        if found.now is None and enough_to_tell(older.difference)
-    ]
-    if found.now is not None and found.says in ("no better", "worse"):
-        said[0] += " Expect little of it."
-    if found.would_run_fsrs7:
-        said.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
+    """Return whether to change to FSRS, how well it predicts, and what that rests on."""
+    fit = f.get_evidence(finding, f.Fit)
+    sentences = []
+    if fit.current_scheduler is not None:
+        change = _change_sentence(finding)
+        if fit.conclusion in ("no better", "worse"):
+            change += " Expect little of it."
+        sentences.append(change)
+    sentences.append(_fit_sentence(finding))
+    if fit.current_scheduler is None:
+        for rival in fit.rivals_of_kind("older scheduler"):
+            if has_enough_data(rival.difference):
+                saving = _format_saving(rival.saved, "the older scheduler (SM-2)")
+                sentences.append(f"Optimized, it is {saving}.")
+    if fit.would_run_fsrs7:
+        sentences.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
     if finding.missing is not None:
-        said.append(say.what_lacks(finding.missing))
-    days = found.log_loss.days
-    last = (
-        f"That is by log loss on {counted(finding.reviews, 'review')} of {counted(days, 'day')}; "
-        "optimized means fitted to the reviews before."
+        sentences.append(say.missing_data_sentence(finding.missing))
+    reviews = format_count(finding.reviews, "review")
+    days = format_count(fit.log_loss.days, "day")
+    basis = (
+        f"That is by log loss on {reviews} of {days}; optimized means fitted to the reviews before."
     )
-    if found.by == "stored":
-        last += (
+    if fit.parameter_source == "stored":
+        basis += (
             " Your parameters may have been fitted to them: what you have now looks better here "
             "than on the reviews since, by which each preset is told what to do."
         )
-    return [*said, last]
+    sentences.append(basis)
+    return sentences
 
 
-def _fit_tables(finding: f.Finding) -> list[Table]:
-    """Log loss of everything else, against FSRS-6."""
-    found = f.of(finding, f.Fit)
-    rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", found.log_loss, None, "")]
-    rows += [(named(e.name), e.log_loss, e.difference, e.verdict) for e in found.against]
+def _fit_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table of the rivals' log losses, compared with FSRS-6."""
+    fit = f.get_evidence(finding, f.Fit)
+    rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", fit.log_loss, None, "")]
+    for rival in fit.rivals:
+        name = candidate_name(rival.name)
+        rows.append((name, rival.log_loss, rival.difference, rival.verdict))
     columns = ("predicted by", "log loss", "minus it", "verdict")
-    return [Table("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
+    return [FindingTable("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
 
 
 # Is FSRS right for a preset?
 
 
-_RIGHT = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
+_SCHEDULER_ADVICE = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
 
 
 def _health_line(findings: Sequence[f.Finding]) -> str:
-    """ "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words"."""
-    shown: dict[str, list[tuple[str, str]]] = {}
+    """Summarize whether FSRS is right, grouping presets with equal answers.
+
+    Example: "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words".
+    """
+    subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        says, sure = "too few reviews", ""
-        if finding.probability is not None:
-            says, sure = _RIGHT[finding.act], f"({say.of_100(finding.probability)})"
-        shown.setdefault(says, []).append((finding.subject, sure))
+        if finding.probability is None:
+            advice = "too few reviews"
+            certainty = ""
+        else:
+            advice = _SCHEDULER_ADVICE[finding.recommendation]
+            certainty = f"({say.format_certainty(finding.probability)})"
+        subjects.setdefault(advice, []).append((finding.subject, certainty))
     if len(findings) > 1:
-        return say.in_groups(shown)
-    ((says, ((_, sure),)),) = shown.items()
-    return f"{says} {sure}".rstrip()
+        return say.format_groups(subjects)
+    return f"{advice} {certainty}".rstrip()
 
 
 def _health_sentences(finding: f.Finding) -> list[str]:
-    """Against the older scheduler, and Anki's own check."""
-    found = f.of(finding, f.Health)
-    if found.older is None:
-        return [_check(found)]
-    few = counted(finding.reviews, "evaluated review")
-    said = f"as nearly everybody gained by it; your {few} say too little yet"
-    if enough_to_tell(found.older.difference):
-        said = f"FSRS-6 is {_share(found.older.saved, 'SM-2')} once optimized"
-        said += f"; {say.figures(found.older.difference, 'evaluated review')}"
+    """Return the comparison with SM-2, and the result of Anki's own health check."""
+    health = f.get_evidence(finding, f.Health)
+    if health.sm2 is None:
+        return [_health_check_sentence(health)]
+    if has_enough_data(health.sm2.difference):
+        saving = _format_saving(health.sm2.saved, "SM-2")
+        difference = say.format_log_loss_difference(health.sm2.difference, "evaluated review")
+        comparison = f"FSRS-6 is {saving} once optimized; {difference}"
+    else:
+        reviews = format_count(finding.reviews, "evaluated review")
+        comparison = f"as nearly everybody gained by it; your {reviews} say too little yet"
     if finding.probability is not None:
-        said = f"{say.capital(_RIGHT[finding.act])} ({say.of_100(finding.probability)}): {said}"
-    return [f"{said}.", _check(found)]
+        advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
+        certainty = say.format_certainty(finding.probability)
+        comparison = f"{advice} ({certainty}): {comparison}"
+    return [f"{comparison}.", _health_check_sentence(health)]
 
 
-def _check(evidence: f.Health) -> str:
-    found = evidence.check
-    if evidence.runs_fsrs7:
-        when = " once FSRS is on," if evidence.fsrs_is_off else ""
-        return f"Anki's health check is of FSRS-6, and{when} this preset runs FSRS-7."
-    if found is None:
+def _health_check_sentence(health: f.Health) -> str:
+    check = health.check
+    if health.runs_fsrs7:
+        condition = " once FSRS is on," if health.fsrs_is_off else ""
+        return f"Anki's health check is of FSRS-6, and{condition} this preset runs FSRS-7."
+    if check is None:
         return (
             "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
             "first intervals that are not all rare."
         )
     return (
-        f"Anki's health check ({found.version}) {'passes' if found.passed else 'fails'}: log loss "
-        f"is {found.log_loss_ratio:.2f} times what is usual (limit {found.log_loss_limit}), "
-        f"RMSE(bins) {found.rmse_ratio:.2f} times (limit {found.rmse_limit}); one of both has to "
+        f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: log loss "
+        f"is {check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), "
+        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}); one of both has to "
         "hold."
     )
 
@@ -178,78 +212,99 @@ def _check(evidence: f.Health) -> str:
 
 
 def _models_sentences(finding: f.Finding) -> list[str]:
-    """The best one, those that were brought along, what was left out."""
-    found = f.of(finding, f.Models)
-    reviews = counted(finding.reviews, "evaluated review")
-    said = []
-    for each in found.models:
-        if each.is_own and each.difference is not None and each.verdict is not None:
-            by = say.figures(each.difference, "evaluated review")
-            is_open = each.verdict == "can't tell yet"
-            than = f"{'better' if is_open else each.verdict} than"
-            than = "as good as" if each.verdict == "as good" else than
-            says = f"“{each.name}” predicts {than} FSRS-6 fitted to these reviews: {by}."
-            said.append(f"Can't tell yet whether {says}" if is_open else says)
-    best = found.models[0].log_loss
-    assert best is not None
-    said.append(f"“{found.says}” has the lowest log loss on the {reviews}, {best.estimate:.4f}.")
-    if found.left_out:
-        left_out = counted(found.left_out, "held-out review")
-        said.append(f"Left out: {left_out} without a prediction by every model.")
-    for name, count in found.unused.items():
-        are = "is" if count == 1 else "are"
-        said.append(
-            f"{counted(count, 'prediction')} of “{name}” {are} for reviews that are not evaluated."
-        )
-    return said
-
-
-def _models_tables(finding: f.Finding) -> list[Table]:
-    """All models, the best first."""
-    rows = tuple(
-        (each.name, each.log_loss, each.rmse_bins, each.auc, each.difference, each.verdict or "")
-        for each in f.of(finding, f.Models).models
+    """Return how the user's own models compare, the best model, and what was left out."""
+    comparison = f.get_evidence(finding, f.ModelComparison)
+    sentences = []
+    for model in comparison.models:
+        if model.is_own and model.difference is not None and model.verdict is not None:
+            difference = say.format_log_loss_difference(model.difference, "evaluated review")
+            start = ""
+            if model.verdict == "can't tell yet":
+                start = "Can't tell yet whether "
+                quality = "better than"
+            elif model.verdict == "as good":
+                quality = "as good as"
+            else:
+                quality = f"{model.verdict} than"
+            sentences.append(
+                f"{start}“{model.name}” predicts {quality} FSRS-6 fitted to these reviews: "
+                f"{difference}."
+            )
+    reviews = format_count(finding.reviews, "evaluated review")
+    lowest = comparison.models[0].log_loss
+    assert lowest is not None
+    sentences.append(
+        f"“{comparison.conclusion}” has the lowest log loss on the {reviews}, "
+        f"{lowest.estimate:.4f}."
     )
+    if comparison.excluded_reviews:
+        excluded = format_count(comparison.excluded_reviews, "held-out review")
+        sentences.append(f"Left out: {excluded} without a prediction by every model.")
+    for name, count in comparison.unused_predictions.items():
+        predictions = format_count(count, "prediction")
+        verb = "is" if count == 1 else "are"
+        sentences.append(f"{predictions} of “{name}” {verb} for reviews that are not evaluated.")
+    return sentences
+
+
+def _models_tables(finding: f.Finding) -> list[FindingTable]:
+    """Return a table of all models, the best first."""
+    rows = tuple(
+        (
+            model.name,
+            model.log_loss,
+            model.rmse_bins,
+            model.auc,
+            model.difference,
+            model.verdict or "",
+        )
+        for model in f.get_evidence(finding, f.ModelComparison).models
+    )
+    title = f"{format_count(finding.reviews, 'review')} that no fit had seen"
     columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
-    return [Table(f"{counted(finding.reviews, 'review')} that no fit had seen", columns, rows)]
+    return [FindingTable(title, columns, rows)]
 
 
 # Where do I stand?
 
 
-def standing_line(findings: Sequence[f.Finding]) -> str:
-    """ "FSRS predicts you better than it does 61 of 100 people with as many reviews"."""
-    return _standing_sentences(findings[0])[0].rstrip(".")
+def percentile_line(findings: Sequence[f.Finding]) -> str:
+    """Summarize how the learner compares with other learners.
+
+    Example: "FSRS predicts you better than it does 61 of 100 people with as many reviews".
+    """
+    return _percentile_sentences(findings[0])[0].rstrip(".")
 
 
-def _standing_sentences(finding: f.Finding) -> tuple[str, ...]:
-    """By log loss, and what the figures are of."""
-    less_well = f.of(finding, f.Standings).metrics[0].of_100
+def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
+    """Return the percentile by log loss, and what the figures are based on."""
+    log_loss = f.get_evidence(finding, f.Percentiles).metrics[0]
+    people = log_loss.people_worse_of_100
     return (
-        f"FSRS predicts you better than it does {less_well} of 100 people with as many reviews.",
-        f"By log loss, FSRS-5 on your {counted(finding.reviews, 'evaluated review')} against "
+        f"FSRS predicts you better than it does {people} of 100 people with as many reviews.",
+        f"By log loss, FSRS-5 on your {format_count(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
         "recall about as much.",
     )
 
 
-def _standing_tables(finding: f.Finding) -> tuple[Table, ...]:
-    """Each metric among those of the others."""
-    metrics = f.of(finding, f.Standings).metrics
+def _percentile_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+    """Return a table of each metric among those of other learners."""
+    metrics = f.get_evidence(finding, f.Percentiles).metrics
     levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
     rows: list[tuple[Cell, ...]] = []
-    for each in metrics:
-        name, theirs = each.metric, (value for _, value in each.quantiles)
-        name = "log loss" if name == "LogLoss" else name
-        rows.append((name, each.figure, *theirs, each.of_100))
+    for metric in metrics:
+        name = "log loss" if metric.metric == "LogLoss" else metric.metric
+        values = (value for _, value in metric.quantiles)
+        rows.append((name, metric.figure, *values, metric.people_worse_of_100))
     title = "So many of theirs lie below; less well: how many of 100 are"
-    return (Table(title, ("metric", "yours", *levels, "less well"), tuple(rows)),)
+    return (FindingTable(title, ("metric", "yours", *levels, "less well"), tuple(rows)),)
 
 
 # Where a model errs
 
-COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
-_TITLES = {
+ERROR_COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
+_ERROR_TITLES = {
     "days": "By days since the review before",
     "reviews": "By reviews of the card before",
     "lapses": "By lapses of the card before",
@@ -258,26 +313,43 @@ _TITLES = {
     "first rating": "Forgetting curves: the first review on a later day, by first rating",
     "stability": "Forgetting curves by stability, as FSRS-6's defaults estimate it",
 }
-_CURVES = ("first rating", "stability")
-_MOST_PARTS = 12  # whose parameters are shown
+_CURVE_FEATURES = ("first rating", "stability")
+_MAX_PARAMETER_TABLES = 12  # most presets or decks whose parameters are shown
 
 # FSRS's parameters in words (open-spaced-repetition/fsrs4anki wiki: The Algorithm).
-_FSRS_6 = (
-    *(f"first stability after {rating}, days" for rating in ("Again", "Hard", "Good", "Easy")),
-    *("first difficulty", "first difficulty, by rating"),
-    *("difficulty, change by rating", "difficulty, pull to the mean"),
-    *("recalled: growth", "recalled: less growth with stability", "recalled: more growth if due"),
-    *("forgotten: stability after", "forgotten: by difficulty", "forgotten: by stability"),
-    *("forgotten: by retrievability", "Hard, factor of growth", "Easy, factor of growth"),
-    *("same day: growth", "same day: shift of ratings", "same day: less growth with stability"),
+_FSRS_6_MEANINGS = (
+    "first stability after Again, days",
+    "first stability after Hard, days",
+    "first stability after Good, days",
+    "first stability after Easy, days",
+    "first difficulty",
+    "first difficulty, by rating",
+    "difficulty, change by rating",
+    "difficulty, pull to the mean",
+    "recalled: growth",
+    "recalled: less growth with stability",
+    "recalled: more growth if due",
+    "forgotten: stability after",
+    "forgotten: by difficulty",
+    "forgotten: by stability",
+    "forgotten: by retrievability",
+    "Hard, factor of growth",
+    "Easy, factor of growth",
+    "same day: growth",
+    "same day: shift of ratings",
+    "same day: less growth with stability",
     "decay of the forgetting curve",
 )
-_MEANINGS = {"FSRS-6": _FSRS_6, "FSRS-rs": _FSRS_6, "FSRS-5": _FSRS_6[:19]}
+_PARAMETER_MEANINGS = {
+    "FSRS-6": _FSRS_6_MEANINGS,
+    "FSRS-rs": _FSRS_6_MEANINGS,
+    "FSRS-5": _FSRS_6_MEANINGS[:19],
+}
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Recall of some reviews over the days since the one before; k points, days ascending."""
+class RecallCurve:
+    """Recall of some reviews by days since the previous review; k points, days ascending."""
 
     name: str
     days: tuple[float, ...]  # mean of the reviews of a point
@@ -286,74 +358,107 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Curves(Table):
-    """A table whose figures can be drawn: the reviews of a curve are the rows with its name."""
+class CurvesTable(FindingTable):
+    """A table that can be drawn as curves; a curve's reviews are in the rows with its name."""
 
-    curves: tuple[Curve, ...] = ()
+    curves: tuple[RecallCurve, ...] = ()
 
 
-def errors_tables(where: Where) -> list[Table]:
-    """Errors by what is known before a review; `Curves`; the parameters beside the defaults."""
-    made: list[Table] = []
-    for name, errors in where.by.items():
-        title = _TITLES[name]
-        if name == "deck" and where.decks > len(errors):
-            title += f", the {len(errors)} largest of {where.decks}"
-        if name in _CURVES:
-            rows = tuple((each.of, _steps(each), *_figures(each)) for each in errors)
-            made.append(Curves(title, (name, "days", *COLUMNS), rows, _curves(errors)))
+def error_tables(model_errors: ModelErrors) -> list[FindingTable]:
+    """Return tables of errors by what is known before a review, and of the parameters.
+
+    Forgetting curves are `CurvesTable`s. Parameters stand beside the defaults.
+    """
+    tables: list[FindingTable] = []
+    for feature, groups in model_errors.by_feature.items():
+        title = _ERROR_TITLES[feature]
+        if feature == "deck" and model_errors.deck_count > len(groups):
+            title += f", the {len(groups)} largest of {model_errors.deck_count}"
+        if feature in _CURVE_FEATURES:
+            columns: tuple[str, ...] = (feature, "days", *ERROR_COLUMNS)
+            rows = tuple(
+                (group.label, _format_range(group), *_error_figures(group)) for group in groups
+            )
+            tables.append(CurvesTable(title, columns, rows, _recall_curves(groups)))
         else:
-            rows = tuple((each.of or _steps(each), *_figures(each)) for each in errors)
-            column = "before" if name == "reviews" else name
-            made.append(Table(title, (column, *COLUMNS), rows))
-    return [*made, *_parameters(where)]
+            columns = ("before" if feature == "reviews" else feature, *ERROR_COLUMNS)
+            rows = tuple(
+                (group.label or _format_range(group), *_error_figures(group)) for group in groups
+            )
+            tables.append(FindingTable(title, columns, rows))
+    tables += _parameter_tables(model_errors)
+    return tables
 
 
-def _steps(each: Errors) -> str:
-    """ "5-8", "30 and more", "0" """
-    if each.last is None:
-        return f"{each.first} and more"
-    return str(each.first) if each.first == each.last else f"{each.first}-{each.last}"
+def _format_range(group: ErrorGroup) -> str:
+    """Format a range of values: "5-8", "30 and more", "0"."""
+    if group.last is None:
+        return f"{group.first} and more"
+    if group.first == group.last:
+        return str(group.first)
+    return f"{group.first}-{group.last}"
 
 
-def _figures(each: Errors) -> tuple[Cell, ...]:
-    recalled = each.recalled
-    return recalled.reviews, recalled.estimate, each.expected, each.bias, each.log_loss
+def _error_figures(group: ErrorGroup) -> tuple[Cell, ...]:
+    """Return a group's figures in the order of `ERROR_COLUMNS`."""
+    return (
+        group.recalled.reviews,
+        group.recalled.estimate,
+        group.expected,
+        group.bias,
+        group.log_loss,
+    )
 
 
-def _curves(errors: Sequence[Errors]) -> tuple[Curve, ...]:
-    drawn: dict[str, list[tuple[float, Interval, float]]] = {}
-    for each in errors:
-        if each.is_enough:
-            drawn.setdefault(each.of, []).append((each.days, each.recalled, each.expected))
-    return tuple(Curve(name, *zip(*points, strict=True)) for name, points in drawn.items())
-
-
-def _parameters(where: Where) -> list[Table]:
-    """A table for each preset or deck with parameters of its own."""
-    title = "Parameters of the last fold, fitted to most of the reviews"
-    title = "Parameters stored in Anki" if where.is_own else title
-    meanings, defaults = _MEANINGS.get(where.model, ()), where.defaults
-    made = []
-    for name, values in where.parameters[:_MOST_PARTS]:
-        of_other_version = where.is_own and len(values) != len(defaults)
-        has_defaults = len(defaults) >= len(values) and not of_other_version
-        beside = defaults if has_defaults else (None,) * len(values)
-        known = (*(() if of_other_version else meanings), *[""] * len(values))
-        rows: tuple[tuple[Cell, ...], ...] = tuple(
-            (f"w{k}", known[k], beside[k], value) for k, value in enumerate(values)
+def _recall_curves(groups: Sequence[ErrorGroup]) -> tuple[RecallCurve, ...]:
+    groups_by_label: dict[str, list[ErrorGroup]] = {}
+    for group in groups:
+        if group.has_enough_reviews:
+            groups_by_label.setdefault(group.label, []).append(group)
+    curves = []
+    for label, points in groups_by_label.items():
+        curve = RecallCurve(
+            name=label,
+            days=tuple(group.mean_days for group in points),
+            recalled=tuple(group.recalled for group in points),
+            expected=tuple(group.expected for group in points),
         )
-        columns = ("parameter", "meaning", "default", "in Anki" if where.is_own else "fitted")
-        made.append(Table(f"{title}: {name}" if name else title, columns, rows))
-    if len(where.parameters) > _MOST_PARTS:
-        left_out = f"the first {_MOST_PARTS} of {len(where.parameters)} {where.parts}s"
-        made[-1] = replace(made[-1], title=f"{made[-1].title} ({left_out})")
-    return made
+        curves.append(curve)
+    return tuple(curves)
+
+
+def _parameter_tables(model_errors: ModelErrors) -> list[FindingTable]:
+    """Return a table for each preset or deck that has its own parameters."""
+    if model_errors.is_own:
+        title = "Parameters stored in Anki"
+        value_column = "in Anki"
+    else:
+        title = "Parameters of the last fold, fitted to most of the reviews"
+        value_column = "fitted"
+    columns = ("parameter", "meaning", "default", value_column)
+    meanings = _PARAMETER_MEANINGS.get(model_errors.model, ())
+    defaults = model_errors.defaults
+    tables = []
+    for name, values in model_errors.parameters[:_MAX_PARAMETER_TABLES]:
+        is_other_version = model_errors.is_own and len(values) != len(defaults)
+        has_defaults = len(defaults) >= len(values) and not is_other_version
+        rows: list[tuple[Cell, ...]] = []
+        for k, value in enumerate(values):
+            has_meaning = k < len(meanings) and not is_other_version
+            meaning = meanings[k] if has_meaning else ""
+            default = defaults[k] if has_defaults else None
+            rows.append((f"w{k}", meaning, default, value))
+        tables.append(FindingTable(f"{title}: {name}" if name else title, columns, tuple(rows)))
+    count = len(model_errors.parameters)
+    if count > _MAX_PARAMETER_TABLES:
+        note = f"the first {_MAX_PARAMETER_TABLES} of {count} {model_errors.partitions}s"
+        tables[-1] = replace(tables[-1], title=f"{tables[-1].title} ({note})")
+    return tables
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.Fit: Renderer(_fit_sentences, tables=_fit_tables),
     f.Health: Renderer(_health_sentences, _health_line),
-    f.Models: Renderer(_models_sentences, tables=_models_tables),
-    f.Standings: Renderer(_standing_sentences, standing_line, _standing_tables),
+    f.ModelComparison: Renderer(_models_sentences, tables=_models_tables),
+    f.Percentiles: Renderer(_percentile_sentences, percentile_line, _percentile_tables),
 }

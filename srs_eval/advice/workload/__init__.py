@@ -1,10 +1,10 @@
-"""What a desired retention costs: scheduler x memory x habits, day by day.
+"""Estimate the workload of a desired retention by simulating scheduler, memory and habits by day.
 
-`estimate.workload` answers in numbers, better and better; `advice.shown` words them. It plays
-a preset's cards forward: `simulator` for one course of events, `kernel` is its compiled loop,
-`loops` what it asks of a model. What goes in are a `Deck` (today's cards) and `Costs` (what answers
-cost and which buttons are pressed), both of `today`, `Settings` (the question) and one or two
-`Memory`: the one that decides on intervals and, for the schedule of today, the one that answers are
-drawn from. `simulator` tells which these can be, and which other parameters the learner's reviews
-allow.
+`estimate.workload` yields figures that become better and better; `advice.shown` puts them into
+words. It simulates a preset's cards: `simulator` runs one simulation, `kernel` is its compiled
+loop, and `loops` has the operations that it needs from a model. The inputs are a `SimulatedDeck`
+(today's cards) and `Costs` (answer times and button frequencies), both from `today`,
+`SimulationSettings` (the question) and one or two `Memory` objects: one decides on intervals, and,
+for today's schedule, another one determines the answers. `simulator` defines the possible models,
+and draws other parameters that the learner's reviews allow.
 """

@@ -1,23 +1,23 @@
-"""What each desired retention costs a learner, and how sure that is.
+"""Estimate the cost of each desired retention for a learner, with its uncertainty.
 
     workload(log, ...) -> Iterator[Workload]
 
-Each Workload is whole and knows more than the one before: first what the fit to the learner's own
-reviews costs, beside what the schedule of today costs on the same cards, then draw by draw what
-else these reviews allow. The figures stay as they are; ranges come with the draws. Closing the
-iterator ends the work. Several presets' cards are played forward each by its own settings, and
-summed.
+Each Workload is complete and contains more than the one before: first the cost by the fit to the
+learner's own reviews, compared with the cost of today's schedule on the same cards, then draw by
+draw the other parameters that these reviews allow. The figures do not change; ranges come with the
+draws. Closing the iterator ends the work. The cards of several presets are simulated by the
+settings of each preset, and summed.
 
-A draw is a fit to days drawn with replacement (`memories.draws`); cards' states are followed
-through their histories by it, it schedules, and answers are drawn from it: what the cards would
-cost somebody whose parameters were known to be these. Cards are those that there are: when the new
-ones have all been learned, none follow.
+A draw is a fit to days drawn with replacement (`simulator.draw_memories`). It computes the cards'
+states from their histories, schedules, and determines the answers: the result is the cost for a
+learner whose parameters were known to be these. Only existing cards are simulated: when all new
+ones have been learned, no others follow.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,142 +26,148 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice.candidates import (
-    WHOLE,
+    ALL_REVIEWS_PROTOCOL,
     Learner,
-    evaluated_by_preset,
-    refuse_without_presets,
-    too_few,
+    can_evaluate_by_preset,
+    explain_too_few,
+    require_presets,
 )
-from srs_eval.advice.findings import ALL_REVIEWS, OPEN, Evidence, Finding, Missing
+from srs_eval.advice.findings import ALL_REVIEWS, CANT_TELL, Evidence, Finding, MissingData
 from srs_eval.advice.workload import presets as played
 from srs_eval.advice.workload import today as habits
-from srs_eval.advice.workload.simulator import FITTED, SM2, Memory, Simulated
+from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
 from srs_eval.data.arguments import check_numbers, check_type
-from srs_eval.data.errors import InputError, NotEnoughData, counted
+from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.data.rows import only_preset
-from srs_eval.engine.workers import cores
-from srs_eval.models.own_parameters import why_left_out, why_replaced
-from srs_eval.stats.intervals import FEWEST_REVIEWS
-from srs_eval.training.compile import kernels_there, mark_kernels
+from srs_eval.data.rows import select_presets
+from srs_eval.engine.workers import count_cores
+from srs_eval.models.own_parameters import explain_left_out_presets, why_replaced
+from srs_eval.stats.intervals import MIN_REVIEWS
+from srs_eval.training.compile import has_kernels, mark_kernels
 from srs_eval.training.hyperparameters import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
-GLANCED = (0.80, 0.85, 0.90, 0.95)  # desired retentions told beside today's at a glance
-COSTS = "costs"  # the question of a glance
-IN_FORCE = "the parameters in force"  # today's schedule, in words
-ALL_PRESETS = "all presets"  # their name where several are summed
-_ENDS = (0.025, 0.5, 0.975)  # quantiles of the draws: the ends of a range, and its middle
+GLANCE_RETENTIONS = (0.80, 0.85, 0.90, 0.95)  # desired retentions at a glance, besides today's
+COSTS = "costs"  # name of the question at a glance
+IN_FORCE = "the parameters in force"  # name of today's schedule
+ALL_PRESETS = "all presets"  # name of several presets summed
+_RANGE_QUANTILES = (0.025, 0.5, 0.975)  # of the draws: lower end, middle and upper end of a range
 FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
-"""A day (mean over all days): reviews, minutes. At the end: cards known. Share of reviews that
-are passed. Days above the budget."""
-REVIEWS, MINUTES, KNOWN, RECALLED, OVER = range(len(FIGURES))
+"""Reviews and minutes a day (mean over all days), cards known at the end, share of reviews passed,
+and number of days above the budget."""
+REVIEWS, MINUTES, KNOWN, RECALLED, OVER_BUDGET = range(len(FIGURES))
 
 _Figures = tuple[float, ...]  # (FIGURES,)
-_KERNELS = "workload"  # what the simulation's kernels are marked by
+_PendingSimulations = list[list[list[Future[SimulationResult]]]]  # like `presets.Simulations`
+_KERNEL_MARK = "workload"  # mark of the simulation's kernels
 
 
 class _TooFewReviews(NotEnoughData):
-    """There are too few for costs to be told."""
+    """Error for too few reviews to estimate costs."""
 
     reviews = 0
 
 
 @dataclass(frozen=True)
-class TooFew(Evidence):
-    """That there are too few reviews for costs to be told."""
+class TooFewForCosts(Evidence):
+    """Evidence that there are too few reviews to estimate costs."""
 
     reason: str
-    says: str = OPEN
+    conclusion: str = CANT_TELL
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of one preset, or of all."""
+class WorkloadQuestion:
+    """Question about the workload of one preset, or of all presets."""
 
     retentions: tuple[float, ...] = RETENTIONS
     days: int = 365
-    new_a_day: int | None = None  # None: as many as of late
+    new_a_day: int | None = None  # None: the recent pace
     budget: float | None = None  # minutes a day
     states: habits.States = "history"
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
-    model: str = "FSRS-6"  # of FITTED: what is optimized, remembers and schedules
+    model: str = "FSRS-6"  # of TRAINABLES: is fitted, determines recall and schedules
 
 
 @dataclass(frozen=True)
 class Workload(Evidence):
-    """What is known so far of what r desired retentions cost, once optimized to all reviews."""
+    """Estimate so far of the cost of r desired retentions, once optimized on all reviews."""
 
-    preset: str  # its name, or ALL_PRESETS
-    question: Question
+    preset: str  # the preset's name, or ALL_PRESETS
+    question: WorkloadQuestion
     retentions: tuple[float, ...]  # (r,)
-    reviews: int  # that parameters can be fitted to
-    desired: float  # today's; of several presets the mean by reviews, each having its own there
-    presets: tuple[tuple[str, float], ...]  # whose cards these are, and what each desires
-    learned: int  # cards
-    unseen: int  # new cards that there are
-    overdue: habits.Overdue
+    reviews: int  # available for fitting parameters
+    desired: float  # today's; for several presets the mean by reviews (each uses its own)
+    presets: tuple[tuple[str, float], ...]  # name and desired retention of each preset
+    learned_cards: int  # learned cards
+    unseen_cards: int  # new cards
+    overdue: habits.OverdueCards
     new_a_day: int
-    pace_days: int  # the days that one's own pace was seen over
-    done_a_day: int  # reviews in these
-    minutes_a_day: float
-    schedule: str  # what today's is, in words; SM2 where FSRS is off
-    seen: tuple[float, float] | None  # the least and the most that a month had recalled
-    left_out: tuple[str, ...]
-    """Sentences on presets whose parameters Anki does not run."""
-    first: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
+    pace_days: int  # days over which the learner's pace was measured
+    recent_reviews_a_day: int  # reviews a day over these days
+    recent_minutes_a_day: float
+    schedule: str  # name of today's schedule; SM2 if FSRS is off
+    observed_retentions: tuple[float, float] | None  # lowest and highest share recalled in a month
+    excluded_preset_sentences: tuple[str, ...]
+    """Sentences about presets whose parameters Anki does not run."""
+    estimates: tuple[_Figures, ...]  # (r, FIGURES) by the fit to all reviews
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
-    as_now: _Figures | None = None
-    """What the same cards cost (FIGURES,) while today's schedule goes on, for a memory of the fit
-    to all reviews. None where that fit is what schedules today."""
-    held_back: tuple[float, int] | None = None
-    """The least retention at which a preset's limit of reviews a day is about reached, and it."""
+    current_figures: _Figures | None = None
+    """Cost of the same cards (FIGURES,) while today's schedule continues and recall follows the fit
+    to all reviews. None if that fit is today's schedule."""
+    review_limit: tuple[float, int] | None = None
+    """Lowest retention that about reaches a preset's limit of reviews a day, and the limit."""
     by_fsrs7: tuple[str, ...] = ()
-    """Presets that FSRS-7 schedules today (by the parameters given, all of them), or would once
-    FSRS is on, where FSRS-6 is asked about: in order of `presets`."""
-    says: str = "see figures"
+    """Presets that FSRS-7 schedules today (all of them, if the parameters given are FSRS-7's), or
+    would schedule with FSRS on, in a question about FSRS-6; in the order of `presets`."""
+    conclusion: str = "see figures"
 
     @property
-    def is_off(self) -> bool:
-        """Whether FSRS is: then all is told as if it were on."""
+    def is_fsrs_off(self) -> bool:
+        """Return True if FSRS is off; the figures are then those with FSRS on."""
         return self.schedule == SM2
 
     @property
-    def drawn(self) -> bool:
-        """Whether all draws are there; a range of fewer would look surer than it is."""
+    def has_all_draws(self) -> bool:
+        """Return True if all draws are done; a range of fewer would look surer than it is."""
         return len(self.draws) == self.question.draws
 
     @property
-    def doing(self) -> str:
-        """What is being computed."""
+    def progress_text(self) -> str:
+        """Text about the current step of the computation."""
         done = f"{len(self.draws)} of {self.question.draws}"
         return f"parameters that your reviews allow: {done}"
 
     @property
-    def share(self) -> float:
-        """How much of all the work lies behind it."""
+    def progress(self) -> float:
+        """Share of the whole work that is done."""
         return (1 + len(self.draws)) / (1 + self.question.draws)
 
     @property
     def figures(self) -> FloatArray:
-        """(r, FIGURES): the one estimate, with ranges or without."""
-        return np.array(self.first)
+        """Estimate (r, FIGURES), the same with and without ranges."""
+        return np.array(self.estimates)
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """The ends (r, FIGURES) of a range around the figures: as 95 % of the draws lie around
-        their median."""
+        """Ends (r, FIGURES) of a range around the figures.
+
+        It lies around the figures as 95 % of the draws lie around their median.
+        """
         figures = self.figures
-        if not self.drawn:
+        if not self.has_all_draws:
             return figures, figures
-        low, middle, high = np.quantile(np.array(self.draws), _ENDS, axis=0)
-        most = (math.inf, math.inf, self.learned + self.unseen, 1.0, self.question.days)
-        return np.maximum(figures + low - middle, 0.0), np.minimum(figures + high - middle, most)
+        low, middle, high = np.quantile(np.array(self.draws), _RANGE_QUANTILES, axis=0)
+        cards = self.learned_cards + self.unseen_cards
+        limits = (math.inf, math.inf, cards, 1.0, self.question.days)
+        lower_end = np.maximum(figures + low - middle, 0.0)
+        upper_end = np.minimum(figures + high - middle, limits)
+        return lower_end, upper_end
 
     def at(self, retention: float) -> int:
-        """The place of the nearest retention."""
+        """Return the index of the nearest retention."""
         return int(np.argmin(np.abs(np.array(self.retentions) - retention)))
 
     @property
@@ -169,157 +175,200 @@ class Workload(Evidence):
         return Finding("workload", self.preset, reviews=self.reviews, evidence=self)
 
     @property
-    def glance(self) -> Finding:
-        """The same at a few retentions."""
-        wanted = sorted({self.at(each) for each in (*GLANCED, self.desired)})
+    def glance_finding(self) -> Finding:
+        """Return the finding at a few retentions."""
+        retentions = (*GLANCE_RETENTIONS, self.desired)
+        positions = sorted({self.at(retention) for retention in retentions})
 
-        def of(figures: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(figures[place] for place in wanted)
+        def select(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(values[position] for position in positions)
 
-        few = replace(
+        at_a_glance = replace(
             self,
-            question=replace(self.question, retentions=GLANCED),
-            retentions=of(self.retentions),
-            first=of(self.first),
-            draws=tuple(map(of, self.draws)),
+            question=replace(self.question, retentions=GLANCE_RETENTIONS),
+            retentions=select(self.retentions),
+            estimates=select(self.estimates),
+            draws=tuple(map(select, self.draws)),
         )
-        return Finding(COSTS, self.preset, reviews=self.reviews, evidence=few)
+        return Finding(COSTS, self.preset, reviews=self.reviews, evidence=at_a_glance)
 
 
-def beginning() -> str:
-    """What is done until the first figures are there."""
-    words = "preparing, about a minute once after an update"
-    return "playing your cards forward" if kernels_there(_KERNELS) else words
+def describe_beginning() -> str:
+    """Describe the work until the first figures are ready."""
+    if has_kernels(_KERNEL_MARK):
+        return "playing your cards forward"
+    return "preparing, about a minute once after an update"
 
 
 def workload(
     log: ReviewLog,
     preset: str | None = None,
-    question: Question | None = None,
+    question: WorkloadQuestion | None = None,
     *,
     parameters: Sequence[float] | None = None,
     context: Context | None = None,
 ) -> Generator[Workload]:
-    """What a preset's cards cost, better known with every item; where FSRS is off, were it on.
+    """Yield estimates of what a preset's cards cost, each better than the one before.
 
-    `preset` is a name or an id, by default all of them; `parameters` stand in for those in force
-    (17, 19 or 21 numbers, or FSRS-7's 34). Raises InputError for what the log does not tell and for
-    a question that makes no sense, NotEnoughData for too few reviews: for an argument of another
-    type at once, for the others where the first item is asked for.
+    If FSRS is off, the estimates are for FSRS turned on. `preset` is a name or an id, by default
+    all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34). Raises
+    InputError if the log lacks what is needed or the question makes no sense, and NotEnoughData for
+    too few reviews. An argument of the wrong type raises at once, the other errors come with the
+    first item.
     """
     check_type("log", "what srs_eval.load returns", log, ReviewLog)
     if preset is not None:
         check_type("preset", "the name or the number of a preset as text", preset, str)
     if question is not None:
-        words = "an srs_eval.advice.workload.estimate.Question"
-        check_type("question", words, question, Question)
+        expected = "an srs_eval.advice.workload.estimate.WorkloadQuestion"
+        check_type("question", expected, question, WorkloadQuestion)
     if parameters is not None:
         check_numbers("parameters", "a list of numbers", parameters)
     if context is not None:
         check_type("context", "an srs_eval.Context", context, Context)
-    return _estimates(log, preset, question or Question(), parameters, context)
+    return _estimates(log, preset, question or WorkloadQuestion(), parameters, context)
 
 
 def _estimates(
     log: ReviewLog,
     preset: str | None,
-    question: Question,
+    question: WorkloadQuestion,
     parameters: Sequence[float] | None,
     context: Context | None,
 ) -> Generator[Workload]:
-    _check(question)
-    refuse_without_presets(log)
+    _check_question(question)
+    require_presets(log)
     is_off = log.import_summary.fsrs_enabled is False and parameters is None
-    log = log if preset is None else only_preset(log, preset)
-    replaced = why_replaced(log) if parameters is None else {}
-    if is_off or parameters is not None:  # whatever is stored
-        bare = {key: replace(each, fsrs_parameters={}) for key, each in log.presets.items()}
-        log = replace(log, presets=bare)
-    try:
-        learner = Learner.of(log, context)
-    except NotEnoughData as error:
-        said = NotEnoughData(f"{error}{_counted_elsewhere(log, context)}")
-        raise NotEnoughData(too_few(log, said)) from None
-    if len(learner.trials) < FEWEST_REVIEWS:
-        who = "There are" if preset is None else f"{next(iter(learner.groups.values()))} has"
-        few = f"{who} {counted(len(learner.trials), 'usable review')}"
-        few += _counted_elsewhere(log, context)
-        few = f"{few}, and what it costs can be told from {FEWEST_REVIEWS:,} on"
-        refusal = _TooFewReviews(too_few(log, NotEnoughData(few)))
-        refusal.reviews = len(learner.trials)
-        raise refusal
-    presets, refused = [], None
+    if preset is not None:
+        log = select_presets(log, preset)
+    replaced: Mapping[int, str] = {}
+    if parameters is None:
+        replaced = why_replaced(log)
+    if is_off or parameters is not None:
+        log = _without_stored_parameters(log)
+    learner = _make_learner(log, context, is_one_preset=preset is not None)
+    presets: list[played.PresetCards] = []
+    error: InputError | None = None
     for group in learner.groups:
         try:
             presets.append(
-                played.cards_of_preset(
+                played.prepare_preset(
                     learner, group, question.days, question.after, parameters, is_off=is_off
                 )
             )
-        except InputError as error:  # all its cards are suspended, say
-            refused = error
+        except InputError as input_error:  # for example, all its cards are suspended
+            error = input_error
     if not presets:
-        assert refused is not None
-        raise refused
-    paces = [habits.own_pace(learner.log, each.group) for each in presets]
-    new, weights = question.new_a_day, [float(each.today.new) for each in presets]
-    if new is None:
-        new, weights = round(sum(pace[0] for pace in paces)), [pace[0] for pace in paces]
-    presets = [
-        replace(each, settings=replace(each.settings, new_a_day=some))
-        for each, some in zip(presets, _shared_out(new, weights), strict=True)
-    ]
-    schedule = IN_FORCE if parameters is None else "the parameters given"
-    overdue = habits.overdue_cards(learner.log, {each.group for each in presets}, question.after)
+        assert error is not None
+        raise error
+    paces = [habits.measure_pace(learner.log, cards.group) for cards in presets]
+    if question.new_a_day is None:
+        new_a_day = round(sum(pace[0] for pace in paces))
+        weights = [pace[0] for pace in paces]
+    else:
+        new_a_day = question.new_a_day
+        weights = [float(cards.today.new) for cards in presets]
+    shares = _apportion(new_a_day, weights)
+    for number, share in enumerate(shares):
+        settings = replace(presets[number].settings, new_a_day=share)
+        presets[number] = replace(presets[number], settings=settings)
+    group_ids = {cards.group for cards in presets}
+    overdue = habits.count_overdue(learner.log, group_ids, question.after)
     assert overdue is not None
-    counts = [len(each.index) for each in presets]
-    desired = round(float(np.average([each.desired for each in presets], weights=counts)), 2)
-    found = Workload(
-        preset=learner.name_of(presets[0].group) if len(presets) == 1 else ALL_PRESETS,
+    counts = [len(cards.index) for cards in presets]
+    desired_retentions = [cards.desired_retention for cards in presets]
+    desired = round(float(np.average(desired_retentions, weights=counts)), 2)
+    name = ALL_PRESETS
+    if len(presets) == 1:
+        name = learner.group_name(presets[0].group)
+    schedule = IN_FORCE
+    if is_off:
+        schedule = SM2
+    elif parameters is not None:
+        schedule = "the parameters given"
+    first_estimate = Workload(
+        preset=name,
         question=question,
         retentions=tuple(sorted({*question.retentions, desired})),
         reviews=sum(counts),
         desired=desired,
-        presets=tuple((learner.name_of(each.group), each.desired) for each in presets),
-        learned=sum(len(each.today) for each in presets),
-        unseen=sum(each.today.new for each in presets),
+        presets=tuple(
+            (learner.group_name(cards.group), cards.desired_retention) for cards in presets
+        ),
+        learned_cards=sum(len(cards.today) for cards in presets),
+        unseen_cards=sum(cards.today.new for cards in presets),
         overdue=overdue,
-        new_a_day=new,
+        new_a_day=new_a_day,
         pace_days=max(pace[3] for pace in paces),
-        done_a_day=round(sum(pace[1] for pace in paces)),
-        minutes_a_day=sum(pace[2] for pace in paces),
-        schedule=SM2 if is_off else schedule,
-        seen=habits.seen_retentions(learner, np.concatenate([each.index for each in presets])),
-        left_out=(*why_left_out(log).values(), *replaced.values()),
-        first=(),
+        recent_reviews_a_day=round(sum(pace[1] for pace in paces)),
+        recent_minutes_a_day=sum(pace[2] for pace in paces),
+        schedule=schedule,
+        observed_retentions=habits.observed_retention_range(
+            learner, np.concatenate([cards.index for cards in presets])
+        ),
+        excluded_preset_sentences=(*explain_left_out_presets(log).values(), *replaced.values()),
+        estimates=(),
         draws=(),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
-    return _refine(learner, presets, found)
+    return _refine(learner, presets, first_estimate)
 
 
-def held_out_of_all(count: int) -> str:
-    """So many of the reviews that are evaluated where nearly all cards are gone, in words."""
-    return f"{counted(count, 'held-out review')}, also of suspended and deleted cards"
+def _without_stored_parameters(log: ReviewLog) -> ReviewLog:
+    presets = {
+        preset_id: replace(preset, fsrs_parameters={}) for preset_id, preset in log.presets.items()
+    }
+    return replace(log, presets=presets)
 
 
-def _counted_elsewhere(log: ReviewLog, context: Context | None) -> str:
-    """What the first screen counts where nearly all cards are gone, in brackets; "" elsewhere.
+def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: bool) -> Learner:
+    """Create the learner by preset. Raises NotEnoughData for too few reviews."""
+    try:
+        learner = Learner.of(log, context)
+    except NotEnoughData as error:
+        reason = NotEnoughData(f"{error}{_first_screen_count_note(log, context)}")
+        raise NotEnoughData(explain_too_few(log, reason)) from None
+    count = len(learner.trials)
+    if count >= MIN_REVIEWS:
+        return learner
+    owner = f"{next(iter(learner.groups.values()))} has" if is_one_preset else "There are"
+    note = _first_screen_count_note(log, context)
+    reason = NotEnoughData(
+        f"{owner} {format_count(count, 'usable review')}{note}, "
+        f"and what it costs can be told from {MIN_REVIEWS:,} on"
+    )
+    refusal = _TooFewReviews(explain_too_few(log, reason))
+    refusal.reviews = count
+    raise refusal
 
-    Costs rest on the cards that Anki's optimizer takes, the first screen then on all of them.
+
+def format_held_out_count(count: int) -> str:
+    """Format the number of held-out reviews for a log with nearly all cards gone."""
+    return f"{format_count(count, 'held-out review')}, also of suspended and deleted cards"
+
+
+def _first_screen_count_note(log: ReviewLog, context: Context | None) -> str:
+    """Return the first screen's count, in brackets, if nearly all cards are gone, else "".
+
+    Costs rest on the cards that Anki's optimizer uses, the first screen then on all cards.
     """
-    if evaluated_by_preset(log):
+    if can_evaluate_by_preset(log):
         return ""
     with suppress(NotEnoughData):
-        whole = Learner.of(log, context, WHOLE)
-        return f" (the first screen counts {held_out_of_all(len(whole.trials.test_index))})"
+        learner = Learner.of(log, context, ALL_REVIEWS_PROTOCOL)
+        count = format_held_out_count(len(learner.trials.test_index))
+        return f" (the first screen counts {count})"
     return ""
 
 
 def _scheduled_by_fsrs7(
-    learner: Learner, presets: Sequence[played.PresetCards], question: Question, *, is_off: bool
+    learner: Learner,
+    presets: Sequence[played.PresetCards],
+    question: WorkloadQuestion,
+    *,
+    is_off: bool,
 ) -> tuple[str, ...]:
-    """`Workload.by_fsrs7`."""
+    """Return the names for `Workload.by_fsrs7`."""
     if question.model == "FSRS-7":
         return ()
     names = []
@@ -328,134 +377,182 @@ def _scheduled_by_fsrs7(
         if is_off:
             runs_fsrs7 = learner.runs_fsrs7(preset.group)
         if runs_fsrs7:
-            names.append(learner.name_of(preset.group))
+            names.append(learner.group_name(preset.group))
     return tuple(names)
 
 
-def _shared_out(count: int, weights: Sequence[float]) -> list[int]:
-    """Whole numbers that sum to `count`, by weights."""
-    added = np.cumsum(weights if sum(weights) > 0 else np.ones(len(weights)))
-    return np.diff(np.round(count * added / added[-1]), prepend=0).astype(int).tolist()
+def _apportion(count: int, weights: Sequence[float]) -> list[int]:
+    """Return whole numbers that sum to `count`, in proportion to the weights."""
+    if not sum(weights) > 0:
+        weights = [1.0] * len(weights)
+    cumulative = np.cumsum(weights)
+    rounded = np.round(count * cumulative / cumulative[-1])
+    return np.diff(rounded, prepend=0).astype(int).tolist()
 
 
-def at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Finding]:
-    """About what all cards take a day at some retentions: at once, and again with ranges.
+def estimate_at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Finding]:
+    """Yield rough daily costs of all cards at a few retentions, first without and then with ranges.
 
-    Raises InputError and NotEnoughData as `workload` does, but of few reviews says so.
+    Raises InputError and NotEnoughData like `workload`, but too few reviews give a finding that
+    says so.
     """
+    question = WorkloadQuestion(retentions=GLANCE_RETENTIONS)
     try:
-        coming = workload(log, question=Question(retentions=GLANCED), context=context)
-    except _TooFewReviews as few:
-        lacks, why = Missing(FEWEST_REVIEWS - few.reviews), TooFew(str(few))
-        yield Finding(COSTS, ALL_REVIEWS, reviews=few.reviews, missing=lacks, evidence=why)
+        estimates = workload(log, question=question, context=context)
+    except _TooFewReviews as error:
+        yield Finding(
+            COSTS,
+            ALL_REVIEWS,
+            reviews=error.reviews,
+            missing=MissingData(MIN_REVIEWS - error.reviews),
+            evidence=TooFewForCosts(str(error)),
+        )
         return
-    with closing(coming):
-        yield next(coming).glance
-        *_, last = coming
-        yield last.glance
+    with closing(estimates):
+        yield next(estimates).glance_finding
+        *_, last = estimates
+        yield last.glance_finding
 
 
-def document(found: Workload) -> dict[str, Any]:
-    """As JSON has it, but for the words (layout: docs/formats.md)."""
-    low, high = found.band
-    parts = {"estimate": found.figures, "low": low, "high": high}
+def workload_document(result: Workload) -> dict[str, Any]:
+    """Return the result as for JSON, without the sentences (layout: docs/formats.md)."""
+    estimate = result.figures
+    low, high = result.band
+    by_retention = []
+    for position, retention in enumerate(result.retentions):
+        by_retention.append(
+            {
+                "desired": retention,
+                "estimate": _figures_by_name(estimate[position]),
+                "low": _figures_by_name(low[position]),
+                "high": _figures_by_name(high[position]),
+            }
+        )
+    current: Sequence[float] | FloatArray | None = result.current_figures
+    if not current:
+        current = estimate[result.at(result.desired)]
     return {
         "layout": 3,
         "srs_eval": VERSION,
-        "preset": found.preset,
-        "question": asdict(found.question),
-        "desired_retention": found.desired,
-        "schedule": found.schedule,
-        "cards": {"learned": found.learned, "new": found.unseen, "overdue": found.overdue.cards},
-        "overdue_minutes": found.overdue.minutes,
-        "new_a_day": found.new_a_day,
-        "done_a_day": found.done_a_day,
-        "draws": len(found.draws),
-        "retentions": [
-            {"desired": retention, **{name: _named(part[place]) for name, part in parts.items()}}
-            for place, retention in enumerate(found.retentions)
-        ],
-        "now": _named(found.as_now or found.figures[found.at(found.desired)]),
-        "months_recalled": found.seen,
+        "preset": result.preset,
+        "question": asdict(result.question),
+        "desired_retention": result.desired,
+        "schedule": result.schedule,
+        "cards": {
+            "learned": result.learned_cards,
+            "new": result.unseen_cards,
+            "overdue": result.overdue.cards,
+        },
+        "overdue_minutes": result.overdue.minutes,
+        "new_a_day": result.new_a_day,
+        "done_a_day": result.recent_reviews_a_day,
+        "draws": len(result.draws),
+        "retentions": by_retention,
+        "now": _figures_by_name(current),
+        "months_recalled": result.observed_retentions,
     }
 
 
-def _named(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
+def _figures_by_name(figures: Sequence[float] | FloatArray) -> dict[str, float | None]:
     names = (name.replace(" ", "_") for name in FIGURES)
     values = (float(value) if math.isfinite(value) else None for value in figures)
     return dict(zip(names, values, strict=True))
 
 
 def _refine(
-    learner: Learner, presets: Sequence[played.PresetCards], found: Workload
+    learner: Learner, presets: Sequence[played.PresetCards], latest: Workload
 ) -> Generator[Workload]:
-    """What is `found` before anything is simulated, better and better: courses of events run in
-    threads, several draws ahead."""
-    question, pool = found.question, ThreadPoolExecutor(cores())
+    """Yield estimates, each better than the one before, from `latest` before any simulation.
 
-    def curve(memories: Sequence[Memory], seeds: Sequence[int]) -> Callable[[], played.Runs]:
-        """What happens at each desired retention: begun now, awaited when called."""
-        parts = [
-            (preset, memory, habits.deck_of(preset.today, memory, question.states))
-            for preset, memory in zip(presets, memories, strict=True)
+    Simulations run in threads, several draws ahead.
+    """
+    question = latest.question
+    pool = ThreadPoolExecutor(count_cores())
+
+    def start(memories: Sequence[Memory], seeds: Sequence[int]) -> _PendingSimulations:
+        """Start the simulations of all presets at each desired retention."""
+        decks = [
+            habits.make_deck(cards.today, memory, question.states)
+            for cards, memory in zip(presets, memories, strict=True)
         ]
+        by_retention = []
+        for retention in latest.retentions:
+            by_seed = []
+            for seed in seeds:
+                by_preset = []
+                for cards, memory, deck in zip(presets, memories, decks, strict=True):
+                    desired = retention
+                    if retention == latest.desired:
+                        desired = cards.desired_retention
+                    by_preset.append(pool.submit(cards.simulate_once, memory, deck, seed, desired))
+                by_seed.append(by_preset)
+            by_retention.append(by_seed)
+        return by_retention
 
-        def run(retention: float, seed: int) -> list[Future[Simulated]]:
-            is_own = retention == found.desired
-            return [
-                pool.submit(each.course, memory, deck, seed, each.desired if is_own else retention)
-                for each, memory, deck in parts
-            ]
+    def report(workload: Workload) -> Workload:
+        learner.context.tick(workload.progress)
+        return workload
 
-        waiting = [[run(retention, seed) for seed in seeds] for retention in found.retentions]
-        return lambda: [[[each.result() for each in run] for run in runs] for runs in waiting]
-
-    def known(**more: Any) -> Workload:
-        made = replace(found, **more)
-        learner.context.tick(made.share)
-        return made
-
-    def costs(at_each: played.Runs) -> tuple[_Figures, ...]:
-        return tuple(_mean_figures(runs, question.budget) for runs in at_each)
+    def average(simulations: played.Simulations) -> tuple[_Figures, ...]:
+        return tuple(_average_runs(runs, question.budget) for runs in simulations)
 
     try:
-        of_each = (played.fits(learner, each, question.draws, question.model) for each in presets)
-        coming = zip(*of_each, strict=False)
-        best = next(coming)
-        first = curve(best, range(played.COURSES))()
-        now = played.as_now(presets, best, question.states)
-        found = known(
-            first=costs(first),
-            as_now=_mean_figures(now, question.budget) if now else None,
-            held_back=played.held_back(presets, found.retentions, first),
+        memories_by_preset = [
+            played.fit_and_draw(learner, cards, question.draws, question.model) for cards in presets
+        ]
+        memories = zip(*memories_by_preset, strict=False)
+        best = next(memories)
+        simulations = _wait_for(start(best, range(played.REPEATS)))
+        current_runs = played.simulate_current(presets, best, question.states)
+        current_figures = None
+        if current_runs:
+            current_figures = _average_runs(current_runs, question.budget)
+        latest = replace(
+            latest,
+            estimates=average(simulations),
+            current_figures=current_figures,
+            review_limit=played.find_review_limit(presets, latest.retentions, simulations),
         )
-        yield found
-        waiting: list[Callable[[], played.Runs]] = []
+        yield report(latest)
+        pending: list[_PendingSimulations] = []
         for number in range(1, question.draws + 1):
-            waiting.append(curve(next(coming), (number,)))
+            pending.append(start(next(memories), (number,)))
             ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
-            while len(waiting) > ahead:
-                yield (found := known(draws=(*found.draws, costs(waiting.pop(0)()))))
-        mark_kernels(_KERNELS)
+            while len(pending) > ahead:
+                draw = average(_wait_for(pending.pop(0)))
+                latest = report(replace(latest, draws=(*latest.draws, draw)))
+                yield latest
+        mark_kernels(_KERNEL_MARK)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _mean_figures(runs: Sequence[Sequence[Simulated]], budget: float | None) -> _Figures:
-    """What the presets (of each of the runs) cost together."""
-    found = []
-    for presets in runs:
-        minutes: FloatArray = np.sum([each.seconds for each in presets], axis=0) / 60
-        reviews = int(sum(each.reviews.sum() for each in presets))
-        recalled = int(sum(each.recalled.sum() for each in presets))
+def _wait_for(pending: _PendingSimulations) -> played.Simulations:
+    """Return the results of started simulations."""
+    by_retention = []
+    for runs in pending:
+        by_seed = []
+        for futures in runs:
+            by_seed.append([future.result() for future in futures])
+        by_retention.append(by_seed)
+    return by_retention
+
+
+def _average_runs(runs: Sequence[Sequence[SimulationResult]], budget: float | None) -> _Figures:
+    """Return the mean cost over runs, each the sum over its presets."""
+    figures = []
+    for results in runs:
+        minutes: FloatArray = np.sum([result.seconds for result in results], axis=0) / 60
+        reviews = int(sum(result.reviews.sum() for result in results))
+        recalled = int(sum(result.recalled.sum() for result in results))
         share = recalled / reviews if reviews else math.nan
-        over = 0.0 if budget is None else (minutes > budget).sum()
-        known = sum(each.known for each in presets)
-        found.append((reviews / len(minutes), minutes.mean(), known, share, over))
-    return tuple(np.mean(found, axis=0).tolist())
+        days_over_budget = 0.0 if budget is None else (minutes > budget).sum()
+        known = sum(result.known for result in results)
+        figures.append((reviews / len(minutes), minutes.mean(), known, share, days_over_budget))
+    return tuple(np.mean(figures, axis=0).tolist())
 
 
-def _check(question: Question) -> None:
+def _check_question(question: WorkloadQuestion) -> None:
     for retention in question.retentions:
         if not 0.5 <= retention <= 0.995:
             raise InputError(
@@ -465,15 +562,15 @@ def _check(question: Question) -> None:
     if not question.retentions:
         raise InputError("--retention is empty: give numbers such as 0.8,0.85,0.9.")
     new = 0 if question.new_a_day is None else question.new_a_day
-    for option, value, least, most in (
+    for option, value, lowest, highest in (
         ("--days", question.days, 1, 3650),
         ("--new", new, 0, 999),
         ("--after", question.after, 0, 3650),
     ):
-        if not least <= value <= most:
-            raise InputError(f"{option} {value} is not between {least} and {most}.")
-    if question.model not in FITTED:
-        raise InputError(f"--model {question.model} is none of {', '.join(FITTED)}.")
+        if not lowest <= value <= highest:
+            raise InputError(f"{option} {value} is not between {lowest} and {highest}.")
+    if question.model not in TRAINABLES:
+        raise InputError(f"--model {question.model} is none of {', '.join(TRAINABLES)}.")
     if question.draws < 1:
         raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
     if question.budget is not None and not 0 < question.budget <= 1440:

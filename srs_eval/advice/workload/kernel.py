@@ -1,8 +1,9 @@
-"""The template of the simulation's kernel: one run of days over all cards of a deck.
+"""Define the template of the simulation's kernel: one run of days over all cards of a deck.
 
-`play` is compiled once per pair of models with their `loops` in place of the names with an
-underscore below (`compile.specialised`): it knows of a model only what these do to many cards at
-once. Cards wait in a queue for each day, so that a day touches only the cards that are due.
+`simulate_days` is compiled once for each pair of models, with their `loops` in place of the names
+with an underscore below (`compile.specialise`): it uses a model only through these loops, which
+process many cards at once. Cards wait in a queue for each day, so that a day touches only the cards
+that are due.
 
 This module imports numba; import it inside functions only.
 """
@@ -15,31 +16,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from srs_eval.advice.workload.loops import Work
+from srs_eval.advice.workload.loops import LoopWorkspace
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
-from srs_eval.training.simd import broadcast, load, store, unpacked, where
+from srs_eval.training.simd import broadcast, load, store, unpack, where
 
 _begin: Any = None  # the memory's loops
 _review: Any = None
 _step: Any = None
 _recall: Any = None
-_SEPARATE = 0  # whether the scheduler is another model or has other parameters
+_SEPARATE = 0  # whether the scheduler has another model or other parameters
 _scheduler_begin: Any = None
 _scheduler_review: Any = None
 _scheduler_step: Any = None
 _scheduler_factor: Any = None
 _scheduler_intervals: Any = None
 
-_MOST_STEPS = 5  # of learning or relearning that a card takes on one day
+_MOST_STEPS = 5  # learning or relearning steps of a card on one day
 _LEARNING, _REVIEW, _RELEARNING = 0, 4, 8  # offsets in `seconds`
-_RELEARNING_ROW = 12  # where shares of relearning begin in `step_rating`
+_RELEARNING_ROW = 12  # start of the relearning shares in `step_rating`
 _DUE, _RANDOM, _SHORTEST, _LONGEST, _EASIEST, _HARDEST, _LEAST_RECALLED, _MOST_RECALLED = range(8)
 
 
-class Question(NamedTuple):
-    """What does not change while days go by."""
+class KernelInputs(NamedTuple):
+    """Inputs that stay the same on all days."""
 
     days: int
     desired_retention: float
@@ -51,58 +52,58 @@ class Question(NamedTuple):
     relearning_steps: int
     order: int
     balanced: int
-    learned: int  # cards at the beginning
+    learned: int  # learned cards at the start
     new: int
-    parameters: FloatArray  # of the memory, with its constants
+    parameters: FloatArray  # parameters of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
-    first_rating: FloatArray  # (4,) shares added up
-    review_rating: FloatArray  # (3,) shares added up
-    step_rating: FloatArray  # (24,) shares added up after each rating, learning, then relearning
+    first_rating: FloatArray  # (4,) cumulative shares
+    review_rating: FloatArray  # (3,) cumulative shares
+    step_rating: FloatArray  # (24,) cumulative shares after each rating: learning, then relearning
 
 
-class Cards(NamedTuple):
-    """All cards, the learned ones first (room,)."""
+class CardTable(NamedTuple):
+    """All cards (room,), the learned ones first."""
 
     room: int
     state: FloatArray  # (states, room)
-    scheduler_state: FloatArray  # (states of the scheduler, room); the same where they are one
-    difficulty: int  # where the scheduler's last state begins
+    scheduler_state: FloatArray  # (scheduler's states, room); may be the same array
+    difficulty: int  # start of the scheduler's last state
     last: FloatArray  # day of the last review
-    due: FloatArray  # the day that was scheduled
+    due: FloatArray  # scheduled day
 
 
 class Queue(NamedTuple):
-    """Cards by the day on which they come up."""
+    """Cards by the day on which they are due."""
 
     head: Int32Array  # (days,) the first card of a day; -1: none
     following: Int32Array  # (room,) the next card of the same day
-    due: Int32Array  # (horizon,) how many cards are due, for the balance
+    due: Int32Array  # (horizon,) number of cards due, for balancing
     horizon: int
-    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (none: inf) ...
-    of_interval: FloatArray  # (horizon + LANES,) ... times that of the interval
+    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (0: inf) ...
+    interval_weight: FloatArray  # (horizon + LANES,) ... times the weight of the interval
     crowd: FloatArray  # (horizon + LANES,) crowding[due] of each day
-    weights: FloatArray  # (horizon + 2 LANES,) room for those of a fuzz range
-    low: Int32Array  # (horizon,) the fuzz range of an interval
+    weights: FloatArray  # (horizon + 2 LANES,) buffer for the weights of a fuzz range
+    low: Int32Array  # (horizon,) fuzz range of an interval
     high: Int32Array
 
 
-class Day(NamedTuple):
-    """Room for the answers of one day."""
+class DayBuffers(NamedTuple):
+    """Buffers for the answers of one day."""
 
-    card: Int32Array  # (room + LANES,), as all
-    t: FloatArray  # since the last review; later the interval
+    card: Int32Array  # (room + LANES,), like all fields
+    t: FloatArray  # days since the last review; later the interval
     recall: FloatArray
     rating: FloatArray
     stepping: Int32Array  # cards in learning or relearning
     step_rating: FloatArray
-    row: Int32Array  # where the shares of its kind begin in Question.step_rating
+    row: Int32Array  # start of the card's shares in KernelInputs.step_rating
     consecutive: Int32Array  # steps passed
-    needed: Int32Array  # to be passed
+    needed: Int32Array  # steps to be passed
 
 
-class Happened(NamedTuple):
-    """By day (days,); what is known at the end of the last one, in the first place."""
+class DailyTotals(NamedTuple):
+    """Totals by day (days,); `known`, at the end of the last day, is in its first element."""
 
     reviews: IntArray
     recalled: IntArray
@@ -113,7 +114,7 @@ class Happened(NamedTuple):
 
 @njit(nogil=True, error_model="numpy")
 def _uniform(random: Any) -> float:
-    """A number in [0, 1): SplitMix64 (Steele, Lea and Flood 2014); `random` (1,) is its state."""
+    """Draw from [0, 1) by SplitMix64 (Steele, Lea and Flood 2014); `random` (1,) is its state."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
     z = random[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -123,18 +124,18 @@ def _uniform(random: Any) -> float:
 
 
 @njit(nogil=True, error_model="numpy")
-def _drawn(random: Any, shares: Any, start: int, count: int) -> int:
-    """A place below `count`, by shares added up from `shares[start]` on."""
+def _draw_index(random: Any, shares: Any, start: int, count: int) -> int:
+    """Draw an index below `count`, by cumulative shares from `shares[start]` on."""
     u = _uniform(random) * shares[start + count - 1]
     place = 0
     for other in range(start, start + count - 1):
-        place += u >= shares[other]  # without a branch that nobody could foresee
+        place += u >= shares[other]  # without a branch, which would be unpredictable
     return place
 
 
 @njit(nogil=True, error_model="numpy")
 def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
-    """The shortest and the longest interval that Anki draws from instead of so many days."""
+    """Return the shortest and the longest interval that Anki draws from instead of `days`."""
     if days < 3:
         return days, days
     interval = float(days)
@@ -153,24 +154,24 @@ def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
 
 @njit(nogil=True, error_model="numpy", inline="always")
 def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
-    """An interval of a fuzz range, rather on a day with few cards due.
+    """Draw an interval from a fuzz range, preferably for a day with few cards due.
 
     A day without cards has weight 1, one with n cards n^-2.15 interval^-3
     (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
     """
-    seen = min(high + 1, queue.horizon - day)  # beyond, nothing is known to be due
+    seen = min(high + 1, queue.horizon - day)  # due cards beyond are unknown
     u = _uniform(random)
     chosen = low
-    if day + low >= days:  # it is not played, so any day will do
+    if day + low >= days:  # beyond the simulated days, so any day will do
         chosen = low + int(u * (high - low + 1))
     else:
         weights, count = queue.weights, seen - low
         for j in range(0, count, LANES):
-            weight = load(queue.crowd, day + low + j) * load(queue.of_interval, low + j)
+            weight = load(queue.crowd, day + low + j) * load(queue.interval_weight, low + j)
             store(weights, j, where(weight < 1.0, weight, 1.0))
         store(weights, count, broadcast(0.0))
         even, odd = 0.0, 0.0
-        for j in range(0, count, 4):  # as sums that need not wait for each other
+        for j in range(0, count, 4):  # two sums that need not wait for each other
             even += weights[j] + weights[j + 2]
             odd += weights[j + 1] + weights[j + 3]
         added = even + odd
@@ -211,24 +212,24 @@ def _smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
             return
 
 
-def play(
+def simulate_days(
     question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, work_table: Any,
     out_table: Any, random: Any,
 ) -> None:  # fmt: skip
-    """Play all days. Changes the cards, the queue and `random`, and fills in what happened.
+    """Simulate all days. Change the cards, the queue and `random`, and fill in the daily totals.
 
-    One function on purpose: all of a day's parts share some twenty arrays, whose bounds and places
-    the compiler keeps in registers.
+    This is one function on purpose: all parts of a day share some twenty arrays, whose bounds and
+    addresses the compiler keeps in registers.
     """
-    question = unpacked(question_table, Question)
-    cards = unpacked(cards_table, Cards)
-    queue = unpacked(queue_table, Queue)
-    today = unpacked(day_table, Day)
-    out = unpacked(out_table, Happened)
+    question = unpack(question_table, KernelInputs)
+    cards = unpack(cards_table, CardTable)
+    queue = unpack(queue_table, Queue)
+    today = unpack(day_table, DayBuffers)
+    out = unpack(out_table, DailyTotals)
     room, days = cards.room, question.days
     states, scheduler_states = cards.state, cards.scheduler_state
     parameters, scheduler_parameters = question.parameters, question.scheduler_parameters
-    work = unpacked(work_table, Work)
+    work = unpack(work_table, LoopWorkspace)
     last = cards.last
     head, following, due = queue.head, queue.following, queue.due
     crowd, crowding = queue.crowd, queue.crowding
@@ -247,7 +248,7 @@ def play(
         if at < days:
             following[k] = head[at]
             head[at] = k
-    left, at = waiting, 0  # new cards take room on the days on which they will come
+    left, at = waiting, 0  # new cards count on the days on which they will be introduced
     while left > 0 and at < queue.horizon:
         more = min(question.new_a_day, left)
         due[at] += more
@@ -261,7 +262,7 @@ def play(
 
     factor = _scheduler_factor(scheduler_parameters, question.desired_retention, work)
     for day in range(days):
-        # Who comes up today; where these are too many, who comes first
+        # Cards due today; if there are too many, those that come first
         n, k = 0, head[day]
         while k >= 0:
             card[n] = k
@@ -305,12 +306,12 @@ def play(
                     head[day + 1] = k
             n = question.reviews_a_day
 
-        # What is answered
+        # Answers to the reviews
         cost, steps, right = 0.0, 0, 0
         for i in range(n):
             if _uniform(random) < recalls[i]:
                 right += 1
-                rating = 2 + _drawn(random, question.review_rating, 0, 3)
+                rating = 2 + _draw_index(random, question.review_rating, 0, 3)
             else:
                 k, rating = card[i], 1
                 stepping[steps], step_rating[steps] = k, 1.0
@@ -333,7 +334,7 @@ def play(
             new = min(new, question.reviews_a_day - n)
         new = min(max(new, 0), waiting)
         for i in range(n, n + new):
-            rating = 1 + _drawn(random, question.first_rating, 0, 4)
+            rating = 1 + _draw_index(random, question.first_rating, 0, 4)
             card[i], ratings[i] = learned + i - n, rating
             cost += seconds[_LEARNING + rating - 1]
             stepping[steps], step_rating[steps] = card[i], rating
@@ -358,7 +359,7 @@ def play(
                 if consecutive[i] >= needed[i] or rating == 4:
                     continue
                 kind = row[i]
-                rating = 1 + _drawn(random, question.step_rating, kind + 4 * (rating - 1), 4)
+                rating = 1 + _draw_index(random, question.step_rating, kind + 4 * (rating - 1), 4)
                 begun = _RELEARNING if kind == _RELEARNING_ROW else _LEARNING
                 cost += seconds[begun + rating - 1]
                 held = consecutive[i]
@@ -381,7 +382,7 @@ def play(
                     work,
                 )  # fmt: skip
 
-        # When they come up again
+        # Next due days
         n += new
         _scheduler_intervals(scheduler_parameters, scheduler_states, room, card, n, factor, t)
         for i in range(n):

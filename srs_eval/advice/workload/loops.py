@@ -1,22 +1,23 @@
-"""The templates of what a memory does to many cards at once: five loops, and two of a scheduler.
+"""Define the loop templates by which a model processes many cards at once.
+
+A memory has five loops, a scheduler two more:
 
     begin(parameters, states, room, card, rating, start, end, work)
-    review(parameters, states, room, card, t, rating, start, end, work)      of a later day
-    step(parameters, states, room, card, rating, start, end, work)           of the same day
+    review(parameters, states, room, card, t, rating, start, end, work)      on a later day
+    step(parameters, states, room, card, rating, start, end, work)           on the same day
     recall(parameters, states, room, card, t, count, out)                    probabilities
     follow(histories_table, work_table)                                      whole histories
 
-    factor(parameters, retention, work)                                      what follows needs once
+    factor(parameters, retention, work)                                      for `intervals`, once
     intervals(parameters, states, room, card, count, factor, out)
 
-That is all that the simulation asks of a model. `states` (width, room) are those of all cards;
-card[start:end] are answered, each once; `t` are days. Arrays are
-pointers (`records`) with LANES places more than are used, which hold ordinary values. `follow` is
-called from Python.
+The simulation needs nothing else from a model. `states` (width, room) are those of all cards;
+card[start:end] are answered, each once; `t` are days. Arrays are pointers (`compile.pack`) with
+LANES more elements than are used, which hold ordinary values. `follow` is called from Python.
 
-`compile.specialised` puts a model's own in place of the names with an underscore below: its
-constants, its steps, and the loops that were made for it before. The table at the end names the
-templates in an order in which each calls those before it only.
+`compile.specialise` replaces the names with an underscore below by the model's own constants,
+steps, and loops that were made for it before. The table at the end lists the templates so that each
+calls only templates before it.
 
 This module imports numba; import it inside functions only.
 """
@@ -40,14 +41,14 @@ from srs_eval.training.simd import (
     load_state,
     store,
     store_state,
-    unpacked,
+    unpack,
     where,
 )
 
 _STATES = 0
 _VALUES = 0  # parameters and constants
-_HAS_SAME_DAY = 0  # whether a step has a formula of its own; else it is a review after _STEP_DAYS
-_SCALES = 0  # whether R depends on t / s alone, s being the first state
+_HAS_SAME_DAY = 0  # whether a step has its own formula; else it is a review after _STEP_DAYS
+_SCALES = 0  # whether R depends only on t / s, where s is the first state
 _first: Any = None  # the model's steps
 _success: Any = None
 _failure: Any = None
@@ -57,31 +58,31 @@ _begin: Any = None  # loops
 _review: Any = None
 _step: Any = None
 
-_HALVINGS, _SEARCH = 60, 10  # of the logarithm of an interval; steps of a faster search for it
-_SHORTEST, _LONGEST = math.log(0.5), math.log(36_501.0)  # of these, in days
+_HALVINGS, _SEARCH = 60, 10  # halvings and faster search steps for the logarithm of an interval
+_SHORTEST, _LONGEST = math.log(0.5), math.log(36_501.0)  # logarithms of days
 _STEP_DAYS = 10 / 1440
 
 
-class Work(NamedTuple):
-    """Room for intermediate results."""
+class LoopWorkspace(NamedTuple):
+    """Buffers for intermediate results."""
 
     state: FloatArray  # (states, LANES)
-    card: Int32Array  # (size,), LANES more than cards are answered at once
+    card: Int32Array  # (size,), LANES more than the cards answered at once
     t: FloatArray  # (size,)
 
 
-def work_for(states: int, size: int) -> Work:
-    return Work(np.empty((states, LANES)), np.zeros(size, np.int32), np.empty(size))
+def make_workspace(states: int, size: int) -> LoopWorkspace:
+    return LoopWorkspace(np.empty((states, LANES)), np.zeros(size, np.int32), np.empty(size))
 
 
-class Followed(NamedTuple):
-    """Histories of m cards, those with most reviews first; columns are round after round."""
+class HistoryTable(NamedTuple):
+    """Histories of m cards, those with most reviews first; columns are stored round by round."""
 
-    rounds: int  # reviews of the card that has most
-    begins: IntArray  # (rounds + 1,) of each round in the columns
-    same_day: IntArray  # (rounds,) where those begin that are steps; the others come first
+    rounds: int  # most reviews of any card
+    begins: IntArray  # (rounds + 1,) start of each round in the columns
+    same_day: IntArray  # (rounds,) start of the steps in each round, after the reviews
     card: Int32Array
-    t: FloatArray  # days since the review before
+    t: FloatArray  # days since the previous review
     rating: FloatArray
     room: int
     states: FloatArray  # (states, room)
@@ -91,11 +92,13 @@ class Followed(NamedTuple):
 # Answers and recall
 
 
-def _keep(states: Any, room: int, width: int, card: Any, i: int, end: int, made: Any) -> None:
-    """Write what was made (width, LANES) of the cards card[i : end], at most LANES."""
+def _write_back(
+    states: Any, room: int, width: int, card: Any, i: int, end: int, new_states: Any
+) -> None:
+    """Write new states (width, LANES) of the cards card[i : end], at most LANES."""
     for lane in range(min(LANES, end - i)):
         for k in range(width):
-            states[k * room + card[i + lane]] = made[k * LANES + lane]
+            states[k * room + card[i + lane]] = new_states[k * LANES + lane]
 
 
 def _begin_all(
@@ -104,14 +107,14 @@ def _begin_all(
     for i in range(start, end, LANES):
         w = as_tuple(parameters, _VALUES)
         store_state((work.state, LANES), 0, _first(load(rating, i), w))
-        _keep(states, room, _STATES, card, i, end, work.state)
+        _write_back(states, room, _STATES, card, i, end, work.state)
 
 
 def _review_all(
     parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, start: int, end: int,
     work: Any,
 ) -> None:  # fmt: skip
-    """Passes first; failures, which are few, then by themselves."""
+    """Update passed cards first, then the failed ones, which are few, separately."""
     failed = 0
     for i in range(start, end, LANES):
         w = as_tuple(parameters, _VALUES)
@@ -131,7 +134,7 @@ def _review_all(
         old = gather_state((states, room), work.card, i, _STATES)
         made = _failure(old, load(work.t, i), broadcast(1.0), w)
         store_state((work.state, LANES), 0, made)
-        _keep(states, room, _STATES, work.card, i, failed, work.state)
+        _write_back(states, room, _STATES, work.card, i, failed, work.state)
 
 
 def _step_all(
@@ -147,7 +150,7 @@ def _step_all(
             w = as_tuple(parameters, _VALUES)
             old = gather_state((states, room), card, i, _STATES)
             store_state((work.state, LANES), 0, _same_day(old, dt, load(rating, i), w))
-            _keep(states, room, _STATES, card, i, end, work.state)
+            _write_back(states, room, _STATES, card, i, end, work.state)
 
 
 def _recall_all(
@@ -162,7 +165,7 @@ def _recall_all(
 
 
 def _factor(parameters: Any, retention: float, work: Any) -> float:
-    """The interval of a stability of 1 day, where all are multiples of it; else the retention."""
+    """Return the interval for a stability of 1 day if all are multiples, else the retention."""
     if not _SCALES:
         return retention
     w = as_tuple(parameters, _VALUES)
@@ -181,7 +184,7 @@ def _factor(parameters: Any, retention: float, work: Any) -> float:
 def _intervals(
     parameters: Any, states: Any, room: int, card: Any, count: int, factor: float, out: Any
 ) -> None:
-    """Days until R falls to the retention, not rounded."""
+    """Compute the days until R falls to the retention, not rounded."""
     if _SCALES:
         for i in range(count):
             out[i] = states[card[i]] * factor
@@ -189,7 +192,7 @@ def _intervals(
     for i in range(0, count, LANES):
         w = as_tuple(parameters, _VALUES)
         now = gather_state((states, room), card, i, _STATES)
-        # The Illinois method (Dowell and Jarratt 1971) on the interval's logarithm
+        # Illinois method (Dowell and Jarratt 1971) on the logarithm of the interval.
         short, long = broadcast(_SHORTEST), broadcast(_LONGEST)
         above = _curve(exp(short), now, w) - factor
         below = _curve(exp(long), now, w) - factor
@@ -211,8 +214,8 @@ def _intervals(
 
 
 def _follow(followed_table: Any, work_table: Any) -> None:
-    """The states of all cards after their histories."""
-    it, work = unpacked(followed_table, Followed), unpacked(work_table, Work)
+    """Compute the states of all cards after their histories."""
+    it, work = unpack(followed_table, HistoryTable), unpack(work_table, LoopWorkspace)
     _begin(it.parameters, it.states, it.room, it.card, it.rating, 0, it.begins[1], work)
     for k in range(1, it.rounds):
         _review(

@@ -1,4 +1,4 @@
-"""The cards of presets, played forward beside each other."""
+"""Simulate the cards of several presets side by side."""
 
 from __future__ import annotations
 
@@ -15,50 +15,57 @@ from srs_eval.advice.workload import today as habits
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import IntArray
 from srs_eval.models import anki_sm2
-from srs_eval.models.own_parameters import as_run, model_of, scheduled_by
+from srs_eval.models.own_parameters import model_name, normalize_parameters, preset_parameters
 
-_AGAIN = 12  # courses of events for what is asked at one retention only
-COURSES = 4  # for each other figure
-_FEWEST_TO_FIT = 64  # below, Anki's optimizer leaves the defaults nearly as they are
-_NEAR_LIMIT = 0.75  # of the limit of reviews a day: from here on it is reached on many days
+_CURRENT_REPEATS = 12  # simulations of the current schedule, at one retention only
+REPEATS = 4  # simulations for each other figure
+_FEWEST_TO_FIT = 64  # below, Anki's optimizer hardly changes the defaults
+_NEAR_LIMIT_SHARE = 0.75
+"""Share of the limit of reviews a day above which the limit is reached on many days."""
 
-Runs = list[list[list[sim.Simulated]]]  # by desired retention, seed and preset
+Simulations = list[list[list[sim.SimulationResult]]]  # by desired retention, seed and preset
 
 
 @dataclass(frozen=True, eq=False)
 class PresetCards:
-    """What a preset's cards are played forward with."""
+    """Inputs for simulating a preset's cards."""
 
     group: int
-    index: IntArray  # positions of its reviews among the trials
-    today: habits.Today
-    scheduler: sim.Memory  # today's
-    settings: sim.Settings  # of which `desired_retention` is asked about
+    index: IntArray  # positions of the preset's reviews among the trials
+    today: habits.TodaysCards
+    scheduler: sim.Memory  # today's scheduler
+    settings: sim.SimulationSettings  # its `desired_retention` is replaced in each simulation
     costs: sim.Costs
-    desired: float
+    desired_retention: float
 
-    def course(
+    def simulate_once(
         self,
         scheduler: sim.Memory,
-        deck: sim.Deck,
+        deck: sim.SimulatedDeck,
         seed: int,
         retention: float,
         memory: sim.Memory | None = None,
-    ) -> sim.Simulated:
-        """One course of events; the scheduler remembers, too, unless there is another memory."""
+    ) -> sim.SimulationResult:
+        """Run one simulation; the scheduler also determines recall unless `memory` is given."""
         settings = replace(self.settings, desired_retention=retention)
         return sim.simulate(scheduler, deck, self.costs, settings, seed, memory)
 
-    def as_now(self, best: sim.Memory, states: habits.States) -> list[sim.Simulated]:
-        """While today's scheduler goes on."""
-        deck = habits.deck_of(self.today, self.scheduler, states)
-        deck = replace(deck, memory_state=habits.memory_state(self.today, best))
-        # 0.9 is where SM-2's own intervals are.
-        aimed_at = 0.9 if self.scheduler.model == sim.SM2 else self.desired
-        return [self.course(self.scheduler, deck, k, aimed_at, best) for k in range(_AGAIN)]
+    def simulate_current(
+        self, best: sim.Memory, states: habits.States
+    ) -> list[sim.SimulationResult]:
+        """Simulate the cards while today's scheduler continues."""
+        deck = habits.make_deck(self.today, self.scheduler, states)
+        deck = replace(deck, memory_state=habits.compute_memory_state(self.today, best))
+        retention = self.desired_retention
+        if self.scheduler.model == sim.SM2:
+            retention = 0.9  # for which SM-2's own intervals are
+        return [
+            self.simulate_once(self.scheduler, deck, seed, retention, best)
+            for seed in range(_CURRENT_REPEATS)
+        ]
 
 
-def cards_of_preset(
+def prepare_preset(
     learner: Learner,
     group: int,
     days: int,
@@ -67,60 +74,77 @@ def cards_of_preset(
     *,
     is_off: bool,
 ) -> PresetCards:
-    """For so many days `after` the log's last one; InputError where it does not tell of cards."""
-    log, stored = learner.log, learner.log.presets.get(group)
-    if stored is None:
+    """Prepare a simulation of `days` days that starts `after` days after the end of the log.
+
+    Raises InputError if the log does not say how or when cards are scheduled.
+    """
+    log = learner.log
+    preset = log.presets.get(group)
+    if preset is None:
         raise InputError(f"{log.import_summary.path} does not say how these cards are scheduled.")
     if is_off:
-        scheduler = sim.Memory(sim.SM2, stored.sm2_settings or anki_sm2.DEFAULTS)
+        scheduler = sim.Memory(sim.SM2, preset.sm2_settings or anki_sm2.DEFAULTS)
     else:
-        values = scheduled_by(stored) if parameters is None else as_run(parameters)
-        scheduler = sim.Memory(model_of(values), tuple(values))
+        values = (
+            preset_parameters(preset) if parameters is None else normalize_parameters(parameters)
+        )
+        scheduler = sim.Memory(model_name(values), tuple(values))
     return PresetCards(
-        group,
-        learner.positions(group),
-        habits.todays_cards(log, group, after),
-        scheduler,
-        habits.settings_of(stored, days, 0),
-        habits.costs_of(log, habits.cards_of(log, group)),
-        round(stored.desired_retention or 0.9, 2),
+        group=group,
+        index=learner.positions(group),
+        today=habits.collect_todays_cards(log, group, after),
+        scheduler=scheduler,
+        settings=habits.simulation_settings(preset, days, 0),
+        costs=habits.estimate_costs(log, habits.active_cards_of_preset(log, group)),
+        desired_retention=round(preset.desired_retention or 0.9, 2),
     )
 
 
-def fits(learner: Learner, preset: PresetCards, count: int, model: str) -> Iterator[sim.Memory]:
-    """The fit to all of a preset's reviews, then draws of it; of few reviews the defaults."""
+def fit_and_draw(
+    learner: Learner, preset: PresetCards, count: int, model: str
+) -> Iterator[sim.Memory]:
+    """Yield the fit to all of a preset's reviews, then draws; the defaults for few reviews."""
     best = sim.Memory(model, sim.MODELS[model].default)
-    trials, index = learner.trials, preset.index
+    trials = learner.trials
+    index = preset.index
     if model == "FSRS-7":
         trials = learner.session.trials(replace(trials.protocol, secs=True))
         index = np.flatnonzero(trials.partition == preset.group)
     if len(index) >= _FEWEST_TO_FIT:
         with suppress(NotEnoughData):
-            best = sim.fitted(trials, index, learner.context, model)
+            best = sim.fit_memory(trials, index, learner.context, model)
             yield best
-            yield from sim.draws(trials, index, count, 1, learner.context, model)
+            yield from sim.draw_memories(trials, index, count, 1, learner.context, model)
     yield from repeat(best)
 
 
-def as_now(
+def simulate_current(
     presets: Sequence[PresetCards], best: Sequence[sim.Memory], states: habits.States
-) -> list[tuple[sim.Simulated, ...]]:
-    """Courses of events, each of all presets, while today's schedulers go on; none where these are
-    the best."""
-    both = list(zip(presets, best, strict=True))
-    now = ((preset.scheduler, memory) for preset, memory in both)
-    if all(a.model == b.model and np.allclose(b.parameters, a.parameters) for a, b in now):
+) -> list[tuple[sim.SimulationResult, ...]]:
+    """Simulate all presets while today's schedulers continue; none if these equal the best fits.
+
+    Each item holds one simulation of every preset.
+    """
+    presets_with_fits = list(zip(presets, best, strict=True))
+    if all(_is_same_memory(preset.scheduler, memory) for preset, memory in presets_with_fits):
         return []
-    runs = [preset.as_now(memory, states) for preset, memory in both]
+    runs = [preset.simulate_current(memory, states) for preset, memory in presets_with_fits]
     return list(zip(*runs, strict=True))
 
 
-def held_back(
-    presets: Sequence[PresetCards], retentions: Sequence[float], runs: Runs
+def _is_same_memory(scheduler: sim.Memory, memory: sim.Memory) -> bool:
+    if scheduler.model != memory.model:
+        return False
+    return np.allclose(memory.parameters, scheduler.parameters)
+
+
+def find_review_limit(
+    presets: Sequence[PresetCards], retentions: Sequence[float], runs: Simulations
 ) -> tuple[float, int] | None:
-    """The least retention at which a limit of reviews a day is about reached, and that limit."""
-    for retention, each in zip(retentions, runs, strict=True):
-        for preset, simulated in zip(presets, each[0], strict=True):
-            if simulated.reviews.mean() > _NEAR_LIMIT * preset.settings.reviews_a_day:
-                return retention, preset.settings.reviews_a_day
+    """Return the lowest retention that about reaches a limit of reviews a day, and the limit."""
+    for retention, by_seed in zip(retentions, runs, strict=True):
+        for preset, result in zip(presets, by_seed[0], strict=True):
+            limit = preset.settings.reviews_a_day
+            if result.reviews.mean() > _NEAR_LIMIT_SHARE * limit:
+                return retention, limit
     return None

@@ -1,32 +1,32 @@
-"""A preset's cards played forward, day by day.
+"""Simulate a preset's cards day by day.
 
-    simulate(scheduler, deck, costs, settings, seed) -> Simulated
+    simulate(scheduler, deck, costs, settings, seed) -> SimulationResult
 
 Semantics are those of fsrs-rs 6.6 (src/simulation.rs, `simulate`) and of Anki 26.08, which
-calls it (rslib/src/scheduler/fsrs/simulator.rs); docs/workload.md tells them, and where we
-differ. A day is a whole number, today is 0. A card is reviewed at most once a day; learning and
-relearning steps cost time and change the memory, but are no reviews of their own.
+calls it (rslib/src/scheduler/fsrs/simulator.rs); docs/workload.md describes them and the
+differences here. A day is a whole number, today is 0. A card is reviewed at most once a day;
+learning and relearning steps cost time and change the memory, but do not count as reviews.
 
-The scheduler decides on the intervals, the memory on what is recalled. They are one unless
-`memory` is given, which is then followed alongside by a state of its own.
+The scheduler decides on the intervals, the memory on recall. They are the same unless `memory` is
+given; it then has a separate state for each card.
 
 # Models
 
-Which models schedule or remember in the simulation, and which parameters a learner's may have.
+The models that schedule or remember in the simulation, and the parameters that a learner may have.
 
-The simulation asks the same few things of each: a state of so many numbers for a card, what it is
-after a first answer and after a next one, how probable it is that the card is recalled, and which
-interval follows (`loops`). FSRS answers by the code by which it is fitted and evaluated.
+The simulation needs the same few things from each model: a card's state with a fixed number of
+values, the state after a first and after a later answer, the probability of recall, and the next
+interval (`loops`). FSRS uses the code by which it is fitted and evaluated.
 
-Parameters are not known but fitted; `draws` tells what else they could have been. Each draw is a
-fit to days drawn with replacement, in blocks of seven review days, since days resemble
+Parameters are not known but fitted; `draw_memories` shows what else they could have been. Each draw
+is a fit to days drawn with replacement, in blocks of seven review days, since days resemble
 their neighbours (circular block bootstrap: Politis and Romano 1992). A review that is drawn twice
 counts twice, also in the fit of the initial stabilities.
 
-A fit is pulled towards the default parameters, as towards a prior. Were that the same in every
-draw, few reviews would leave little doubt: draws would agree where the penalty decides, not the
-learner. So each is pulled towards parameters drawn from that prior (randomize then optimize:
-Bardsley et al. 2014, SIAM Journal on Scientific Computing 36).
+A fit is pulled towards the default parameters, as towards a prior. If these were the same in every
+draw, few reviews would leave little doubt: draws would agree wherever the penalty decides and not
+the learner. So each draw is pulled towards parameters drawn from that prior (randomize then
+optimize: Bardsley et al. 2014, SIAM Journal on Scientific Computing 36).
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ def _unchanged(state: Any, t: Any, rating: Any, w: Any) -> Any:
 
 
 def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
-    """Interval and ease after a review that was passed (ankitects/anki:
-    rslib/src/scheduler/states/review.rs).
+    """Return interval and ease after a passed review.
 
-    Where t is within what Anki fuzzes, it is the interval that was planned; what is beyond it is
-    late, and counts half for Good. (`anki_sm2` has the formulas of Good and Easy swapped, as they
-    were published.)
+    The rules are Anki's (ankitects/anki: rslib/src/scheduler/states/review.rs). A t within Anki's
+    fuzz counts as the planned interval; days beyond it are late, and count half for Good.
+    (`anki_sm2` has the formulas of Good and Easy swapped, as they were published.)
     """
     interval = where(t <= 1.15 * state[0] + 1.0, t, state[0])
     ease, late = state[1], t - interval
@@ -73,29 +72,29 @@ def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
 
 SM2 = "SM-2"
 MODELS: Mapping[str, RecurrentModel] = {
-    "FSRS-6": fsrs6.recurrent(0.001),
-    "FSRS-7": fsrs7.recurrent(secs=True),
+    "FSRS-6": fsrs6.make_recurrent(0.001),
+    "FSRS-7": fsrs7.make_recurrent(secs=True),
     SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
-"""A state is (s, d), of FSRS-7 (s, q, d), of SM-2 (interval, ease): as a scheduler it gives its own
-intervals where 0.9 is desired. But for FSRS-7, forgetting curves depend on t / s alone, so that
-intervals are a multiple of s."""
-FITTED: Mapping[str, Trainable] = {"FSRS-6": fsrs6.TRAINABLE, "FSRS-7": fsrs7.TRAINABLE}
-"""Those that can be fitted to a learner; FSRS-7 to trials with fractional intervals."""
+"""Models of the simulation. A state is (s, d), for FSRS-7 (s, q, d), for SM-2 (interval, ease).
+SM-2 as a scheduler gives its own intervals at a desired retention of 0.9. Except for FSRS-7,
+forgetting curves depend only on t / s, so that intervals are a multiple of s."""
+TRAINABLES: Mapping[str, Trainable] = {"FSRS-6": fsrs6.TRAINABLE, "FSRS-7": fsrs7.TRAINABLE}
+"""Models that can be fitted to a learner; FSRS-7 needs trials with fractional intervals."""
 
-_ATTEMPTS = 20  # to draw days that can be fitted to
+_MAX_ATTEMPTS = 20  # at drawing days that can be fitted
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A model with its parameters."""
+    """Model with its parameters."""
 
     model: str  # of MODELS
     parameters: tuple[float, ...]
 
     @property
     def values(self) -> FloatArray:
-        """The parameters followed by the model's constants."""
+        """Parameters followed by the model's constants."""
         return np.array([*self.parameters, *self.recurrent.constants], np.float64)
 
     @property
@@ -103,52 +102,56 @@ class Memory:
         return MODELS[self.model]
 
     @property
-    def states(self) -> int:
-        """Numbers in a card's state."""
+    def state_size(self) -> int:
+        """Number of values in a card's state."""
         return self.recurrent.states
 
 
 @cache
-def loops_of(model: str) -> Mapping[str, Any]:
-    """The model's compiled loops by the names that `loops` and `kernel` call them by."""
+def compile_loops(model: str) -> Mapping[str, Any]:
+    """Compile the model's loops; return them by their names in `loops` and `kernel`."""
     from srs_eval.advice.workload import loops
-    from srs_eval.training.compile import specialised
+    from srs_eval.training.compile import specialise
 
-    each = MODELS[model]
+    recurrent = MODELS[model]
     steps: dict[str, Any] = {
-        "_first": each.first,
-        "_success": each.success,
-        "_failure": each.failure,
+        "_first": recurrent.first,
+        "_success": recurrent.success,
+        "_failure": recurrent.failure,
+        "_curve": recurrent.recall,
     }
-    steps |= {"_curve": each.recall} | ({"_same_day": each.same_day} if each.same_day else {})
+    if recurrent.same_day:
+        steps["_same_day"] = recurrent.same_day
     constants = {
-        "_STATES": each.states,
-        "_VALUES": len(each.default) + len(each.constants),
-        "_HAS_SAME_DAY": int(each.same_day is not None),
+        "_STATES": recurrent.states,
+        "_VALUES": len(recurrent.default) + len(recurrent.constants),
+        "_HAS_SAME_DAY": int(recurrent.same_day is not None),
         "_SCALES": int(model != "FSRS-7"),
     }
-    found: dict[str, Any] = {}
+    compiled: dict[str, Any] = {}
     templates: Mapping[str, Any] = loops.LOOPS
+    suffix = model.replace("-", "_")
     for name, template in templates.items():
-        called = {f"_{loop}": kernel for loop, kernel in found.items()}
-        called = {key: called[key] for key in called if key in template.__code__.co_names}
-        word = model.replace("-", "_")
-        found[name] = specialised(template, word, steps, constants, kernels=called)
-    return found
+        called = {}
+        for loop, kernel in compiled.items():
+            if f"_{loop}" in template.__code__.co_names:
+                called[f"_{loop}"] = kernel
+        compiled[name] = specialise(template, suffix, steps, constants, kernels=called)
+    return compiled
 
 
-# What parameters the reviews allow
+# Parameters that the reviews allow
 
 
-def fitted(
+def fit_memory(
     trials: Trials, index: IntArray, context: Context | None = None, model: str = "FSRS-6"
 ) -> Memory:
-    """A model fitted to the trials at the positions `index`. Raises NotEnoughData."""
-    parameters = FITTED[model].fit(trials, index, np.ones(len(index)), context or Context())
+    """Fit a model to the trials at the positions `index`. Raises NotEnoughData."""
+    parameters = TRAINABLES[model].fit(trials, index, np.ones(len(index)), context or Context())
     return Memory(model, tuple(parameters))
 
 
-def draws(
+def draw_memories(
     trials: Trials,
     index: IntArray,
     count: int,
@@ -156,48 +159,53 @@ def draws(
     context: Context | None = None,
     model: str = "FSRS-6",
 ) -> Iterator[Memory]:
-    """`count` draws of the fit to the trials at the positions `index`, in review order.
+    """Yield `count` draws of the fit to the trials at the positions `index`, in review order.
 
-    The same seed gives the same draws. Raises NotEnoughData where no drawn days can be fitted to.
+    The same seed gives the same draws. Raises NotEnoughData if no drawn days can be fitted.
     """
     random = np.random.default_rng(seed)
     for _ in range(count):
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                yield _drawn(random, trials, index, context or Context(), model)
+                yield _draw_memory(random, trials, index, context or Context(), model)
                 break
             except NotEnoughData:
-                if attempt == _ATTEMPTS:
+                if attempt == _MAX_ATTEMPTS:
                     raise
 
 
-def _drawn(
+def _draw_memory(
     random: np.random.Generator, trials: Trials, index: IntArray, context: Context, name: str
 ) -> Memory:
-    reviews = _drawn_reviews(random, trials, index)
+    reviews = _draw_reviews(random, trials, index)
     weights = np.ones(len(reviews))
-    model, start = FITTED[name].model(trials, context), FITTED[name].start
+    trainable = TRAINABLES[name]
+    model = trainable.model(trials, context)
     assert model.deviation is not None
     # gamma ((w - default) / deviation)^2 is a normal prior's with this standard deviation; S0,
-    # whose pull is towards their own fit or nil, are as uncertain as the drawn reviews make them.
+    # pulled to their own fit or not at all, are as uncertain as the drawn reviews make them.
     deviation = np.array(model.deviation) / np.sqrt(2.0 * trials.protocol.gamma)
     deviation[:4] = 0.0
-    centre = np.array(start(trials, reviews, weights, context) if start else model.default)
+    centre = np.array(model.default)
+    if trainable.start:
+        centre = np.array(trainable.start(trials, reviews, weights, context))
     centre += deviation * random.standard_normal(len(centre))
     centre = np.clip(centre, model.lower, model.upper)
-    trainable = replace(FITTED[name], start=lambda *_: centre.tolist())
+    trainable = replace(trainable, start=lambda *_: centre.tolist())
     return Memory(name, tuple(trainable.fit(trials, reviews, weights, context)))
 
 
-def _drawn_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
-    """Positions of the reviews of drawn days, in review order; as many days as there are."""
-    days, place = np.unique(trials.day[index], return_inverse=True)
-    starts = random.integers(len(days), size=-(-len(days) // BLOCK_DAYS))
+def _draw_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
+    """Return positions of the reviews of as many drawn days as exist, in review order."""
+    days, day_index = np.unique(trials.day[index], return_inverse=True)
+    block_count = -(-len(days) // BLOCK_DAYS)
+    starts = random.integers(len(days), size=block_count)
     drawn = (starts[:, None] + np.arange(BLOCK_DAYS)).ravel()[: len(days)] % len(days)
-    return np.repeat(index, np.bincount(drawn, minlength=len(days))[place])
+    times_drawn = np.bincount(drawn, minlength=len(days))
+    return np.repeat(index, times_drawn[day_index])
 
 
-# One course of events
+# One simulation
 
 Order = Literal[
     "due",
@@ -209,20 +217,20 @@ Order = Literal[
     "retrievability, lowest first",
     "retrievability, highest first",
 ]
-"""Which cards come first on a day that has more than its limit of reviews."""
+"""Order of cards on a day with more reviews than its limit."""
 
 
 @dataclass(frozen=True, eq=False)
-class Deck:
-    """Today's cards that are not suspended: n learned ones, and new ones as a number.
+class SimulatedDeck:
+    """Today's cards that are not suspended: n learned ones, and the number of new ones.
 
-    Days are relative to today (negative: past). `memory_state` is needed where answers are
-    drawn from another memory than the scheduler's.
+    Days are relative to today (negative: past). `memory_state` is needed if another memory than the
+    scheduler's determines the answers.
     """
 
     state: FloatArray  # (states, n) after the last review, by the scheduler's model
-    last_day: IntArray  # (n,) of the last review
-    due_day: IntArray  # (n,) overdue cards are reviewed today, as long ago as they are
+    last_day: IntArray  # (n,) day of the last review
+    due_day: IntArray  # (n,) overdue cards, however long overdue, are reviewed today
     new: int = 0
     memory_state: FloatArray | None = None  # (states of the memory, n)
 
@@ -232,9 +240,9 @@ class Deck:
 
 @dataclass(frozen=True)
 class Costs:
-    """What answers cost, and which buttons are pressed. States: learning, review, relearning.
+    """Answer times and button frequencies. States: learning, review, relearning.
 
-    The defaults are fsrs-rs's, of many learners (src/simulation.rs, `SimulatorConfig`).
+    The defaults are those of fsrs-rs, from many learners (src/simulation.rs, `SimulatorConfig`).
     """
 
     seconds: tuple[tuple[float, ...], ...] = (
@@ -242,7 +250,7 @@ class Costs:
         (19.38, 17.59, 12.38, 8.94),
         (16.44, 15.25, 12.32, 8.03),
     )
-    """The mean, by state and rating (3, 4): what an answer is charged."""
+    """Mean seconds of an answer, by state and rating (3, 4)."""
     first_rating: tuple[float, ...] = (0.24, 0.094, 0.495, 0.171)
     """Shares of Again, Hard, Good, Easy at the first review of a card."""
     review_rating: tuple[float, ...] = (0.224, 0.631, 0.145)
@@ -261,8 +269,8 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The question: for how long, how much is to be remembered, what limits there are."""
+class SimulationSettings:
+    """Settings of a simulation: number of days, desired retention, limits and order."""
 
     desired_retention: float = 0.9
     days: int = 365
@@ -270,20 +278,20 @@ class Settings:
     reviews_a_day: int = 9999
     new_ignore_review_limit: bool = True
     maximum_interval: int = 36_500  # days
-    learning_steps: int = 2  # how many
+    learning_steps: int = 2  # number of steps
     relearning_steps: int = 1
     order: Order = "due"
     balanced: bool = True
-    """Intervals are drawn from Anki's fuzz range, rather on days with few reviews due."""
+    """Intervals are drawn from Anki's fuzz range, preferably for days with few reviews due."""
 
 
 @dataclass(frozen=True, eq=False)
-class Simulated:
-    """What happened on each day (days,)."""
+class SimulationResult:
+    """Daily totals (days,) of a simulation."""
 
     reviews: IntArray  # of cards learned on an earlier day
-    recalled: IntArray  # reviews that were passed
-    new: IntArray  # cards learned
+    recalled: IntArray  # passed reviews
+    new: IntArray  # new cards introduced
     seconds: FloatArray
     known: float  # cards that would be recalled at the end, by the memory
 
@@ -293,62 +301,73 @@ ORDERS = get_args(Order)
 
 def simulate(
     scheduler: Memory,
-    deck: Deck,
+    deck: SimulatedDeck,
     costs: Costs,
-    settings: Settings,
+    settings: SimulationSettings,
     seed: int,
     memory: Memory | None = None,
-) -> Simulated:
-    """One course of events. The same seed gives the same; threads may run several at once."""
+) -> SimulationResult:
+    """Run one simulation. The same seed gives the same result; threads may run several at once."""
     from srs_eval.advice.workload import kernel, loops
-    from srs_eval.training.compile import packed, schema
+    from srs_eval.training.compile import field_schema, pack
     from srs_eval.training.elementwise import LANES
 
-    def made(record: Any, size: int) -> Any:
-        return record(*(np.zeros(size, dtype) for _, _, dtype in schema(record)))
+    def make_zeros(record: Any, size: int) -> Any:
+        return record(*(np.zeros(size, dtype) for _, _, dtype in field_schema(record)))
 
     answering = memory or scheduler
-    question = _question(scheduler, answering, deck, costs, settings)
-    room = -(-(question.learned + question.new) // LANES) * LANES + LANES
-    state = _with_room(deck.state if memory is None else deck.memory_state, room)
-    cards = kernel.Cards(
+    inputs = _make_kernel_inputs(scheduler, answering, deck, costs, settings)
+    room = -(-(inputs.learned + inputs.new) // LANES) * LANES + LANES
+    state = _pad(deck.state if memory is None else deck.memory_state, room)
+    cards = kernel.CardTable(
         room=room,
         state=state,
-        scheduler_state=state if memory is None else _with_room(deck.state, room),
-        difficulty=(scheduler.states - 1) * room,
-        last=_with_room(deck.last_day, room),
-        due=_with_room(deck.due_day, room),
+        scheduler_state=state if memory is None else _pad(deck.state, room),
+        difficulty=(scheduler.state_size - 1) * room,
+        last=_pad(deck.last_day, room),
+        due=_pad(deck.due_day, room),
     )
-    horizon = settings.days + settings.days // 2  # as far as the balance of days looks
+    horizon = settings.days + settings.days // 2  # the balance of days looks this far
     queue = kernel.Queue(
         head=np.full(settings.days, -1, np.int32),
         following=np.empty(room, np.int32),
         due=np.zeros(horizon, np.int32),
         horizon=horizon,
-        crowding=_crowding(room + 1),
-        of_interval=_of_interval(horizon + LANES),
+        crowding=_crowding_weights(room + 1),
+        interval_weight=_interval_weights(horizon + LANES),
         crowd=np.zeros(horizon + LANES),
         weights=np.empty(horizon + 2 * LANES),
         low=np.empty(horizon, np.int32),
         high=np.empty(horizon, np.int32),
     )
-    day = made(kernel.Day, room + LANES)
-    work = loops.work_for(max(answering.states, scheduler.states), room + LANES)
-    happened = made(kernel.Happened, settings.days)
-    tables = [packed(table) for table in (question, cards, queue, day, work, happened)]
+    day = make_zeros(kernel.DayBuffers, room + LANES)
+    work = loops.make_workspace(max(answering.state_size, scheduler.state_size), room + LANES)
+    totals = make_zeros(kernel.DailyTotals, settings.days)
+    tables = [pack(table) for table in (inputs, cards, queue, day, work, totals)]
     random = np.array([seed], np.uint64)
-    _kernel(scheduler.model, None if memory is None else memory.model)(*tables, random)
-    return Simulated(**{**happened._asdict(), "known": float(happened.known[0])})
+    simulate_days = _compile_kernel(scheduler.model, None if memory is None else memory.model)
+    simulate_days(*tables, random)
+    return SimulationResult(
+        reviews=totals.reviews,
+        recalled=totals.recalled,
+        new=totals.new,
+        seconds=totals.seconds,
+        known=float(totals.known[0]),
+    )
 
 
-def _question(
-    scheduler: Memory, answering: Memory, deck: Deck, costs: Costs, settings: Settings
+def _make_kernel_inputs(
+    scheduler: Memory,
+    answering: Memory,
+    deck: SimulatedDeck,
+    costs: Costs,
+    settings: SimulationSettings,
 ) -> Any:
-    """What does not change while days go by, as `kernel.Question` has it."""
+    """Make the inputs that stay the same on all days, as `kernel.KernelInputs`."""
     from srs_eval.advice.workload import kernel
 
     steps = np.cumsum((costs.learning_steps, costs.relearning_steps), axis=2)
-    return kernel.Question(
+    return kernel.KernelInputs(
         **{**vars(settings), "order": ORDERS.index(settings.order)},
         learned=len(deck),
         new=min(deck.new, settings.new_a_day * settings.days),
@@ -361,38 +380,39 @@ def _question(
     )
 
 
-def _with_room(values: Any, room: int) -> FloatArray:
-    """A copy with `room` places in its last dimension, filled up with 1."""
-    made = np.ones((*np.shape(values)[:-1], room))
-    made[..., : np.shape(values)[-1]] = values
-    return made
+def _pad(values: Any, room: int) -> FloatArray:
+    """Return a copy with `room` elements in its last dimension, padded with 1."""
+    padded = np.ones((*np.shape(values)[:-1], room))
+    padded[..., : np.shape(values)[-1]] = values
+    return padded
 
 
 @lru_cache(8)
-def _crowding(count: int) -> FloatArray:
-    """The weight of a day on which 0, 1 ... cards are due already; see `kernel`."""
+def _crowding_weights(count: int) -> FloatArray:
+    """Return the weights of days on which 0, 1 ... cards are already due; see `kernel`."""
     with np.errstate(divide="ignore"):
         return np.arange(float(count)) ** -2.15
 
 
 @lru_cache(8)
-def _of_interval(count: int) -> FloatArray:
-    """The weight of an interval of 0, 1 ... days."""
+def _interval_weights(count: int) -> FloatArray:
+    """Return the weights of intervals of 0, 1 ... days."""
     return np.maximum(np.arange(float(count)), 1.0) ** -3.0
 
 
 @cache
-def _kernel(scheduler: str, memory: str | None) -> Any:
-    """The compiled kernel; `memory` None: the scheduler's own."""
+def _compile_kernel(scheduler: str, memory: str | None) -> Any:
+    """Compile the kernel; `memory` None means the scheduler's own."""
     from srs_eval.advice.workload import kernel
-    from srs_eval.training.compile import specialised
+    from srs_eval.training.compile import specialise
 
-    own, answering = loops_of(scheduler), loops_of(memory or scheduler)
-    loops = {f"_{loop}": answering[loop] for loop in ("begin", "review", "step", "recall")}
-    loops |= {
-        f"_scheduler_{loop}": own[loop]
-        for loop in ("begin", "review", "step", "factor", "intervals")
-    }
+    scheduler_loops = compile_loops(scheduler)
+    memory_loops = compile_loops(memory or scheduler)
+    loops = {}
+    for loop in ("begin", "review", "step", "recall"):
+        loops[f"_{loop}"] = memory_loops[loop]
+    for loop in ("begin", "review", "step", "factor", "intervals"):
+        loops[f"_scheduler_{loop}"] = scheduler_loops[loop]
     constants = {"_SEPARATE": int(memory is not None)}
     name = f"{scheduler}_by_{memory or 'itself'}".replace("-", "_")
-    return specialised(kernel.play, name, {}, constants, kernels=loops)
+    return specialise(kernel.simulate_days, name, {}, constants, kernels=loops)

@@ -1,32 +1,32 @@
-"""What the simulation starts from: today's cards, and a learner's habits, from their own log.
+"""Collect the starting point of a simulation from a log: today's cards and the learner's habits.
 
-Today's deck is what a learner remembers of each card now, and when it is due.
+Today's deck holds the learner's memory of each card now, and the day on which it is due.
 
-Where a card stands comes from Anki's table of cards (`reviews.Schedule`). What is remembered of
-it is a model's state after the card's own history, step by step as the model is trained on
-("history"), or what Anki stored with the card at its last review or optimization ("stored").
-Where the one is lacking the other serves; where both are, the state is guessed from ease and
-interval as Anki does when a learner comes from SM-2 (open-spaced-repetition/fsrs-rs:
-src/inference.rs, `memory_state_from_sm2`).
+The schedule of a card comes from Anki's table of cards (`reviews.Schedule`). Its memory state is a
+model's state after the card's own history, step by step as in the model's training ("history"), or
+the state that Anki stored with the card at its last review or optimization ("stored"). If one is
+missing, the other is used; if both are missing, the state is guessed from ease and interval as Anki
+does when a learner comes from SM-2 (open-spaced-repetition/fsrs-rs: src/inference.rs,
+`memory_state_from_sm2`).
 
-With stored states the rest is Anki's reading too (ankitects/anki: rslib/src/scheduler/fsrs/
-simulator.rs, `Card::convert`): a card was last reviewed an interval before it is due, and one
+With stored states, the rest follows Anki too (ankitects/anki: rslib/src/scheduler/fsrs/
+simulator.rs, `Card::convert`): a card was last reviewed an interval before it is due, and a card
 that is in its steps or buried was reviewed, and is due, today.
 
-What answers take and which buttons are pressed is told by rules by which Anki feeds its simulator
+Answer times and button frequencies are estimated as Anki does for its simulator
 (open-spaced-repetition/fsrs-rs 6.6: src/simulation.rs, `extract_simulator_config` with smoothing),
-so that figures compare:
+so that the figures are comparable:
 
 - An answer counts if it took more than 0 and less than 20 minutes.
 - Seconds: the mean, in whole milliseconds, by state (learning, review, relearning) and rating.
-- Shares of ratings go by the first answer of a card on a day: one in learning, or a review; of
-  reviews the shares of Hard, Good and Easy among those passed.
-- Steps: which rating follows which on the same day, where a day began in learning or with a
-  failed review, with one more of each than were seen.
-- All of these are drawn to the defaults of many learners, with weight 50 / (n + 50) where n
-  answers were seen.
+- Shares of ratings come from the first answer to a card on a day, in learning or as a review; for
+  reviews they are the shares of Hard, Good and Easy among those passed.
+- Steps: how often a rating follows another on the same day, if the day began in learning or with a
+  failed review; one is added to each count.
+- All of these are shrunk towards the defaults from many learners, with weight 50 / (n + 50) for n
+  observed answers.
 
-Anki's rounding differs: figures of float32 there are of float64 here.
+Anki's rounding differs: it computes these figures in float32, and they are float64 here.
 """
 
 from __future__ import annotations
@@ -39,8 +39,16 @@ from typing import Any, Literal
 import numpy as np
 
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.over_time import months_of
-from srs_eval.advice.workload.simulator import SM2, Costs, Deck, Memory, Order, Settings, loops_of
+from srs_eval.advice.over_time import month_names
+from srs_eval.advice.workload.simulator import (
+    SM2,
+    Costs,
+    Memory,
+    Order,
+    SimulatedDeck,
+    SimulationSettings,
+    compile_loops,
+)
 from srs_eval.data import reviews as data
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, FloatArray, IntArray, Preset, ReviewLog
@@ -50,17 +58,18 @@ from srs_eval.models._fsrs import S_MAX
 
 States = Literal["history", "stored"]
 
-_SUSPENDED, _PREVIEWED = -1, 4  # Anki's queues
+_SUSPENDED = -1  # Anki's queues
 _LATER_STEP = 3
+_PREVIEWED = 4
 _DAY_S = 86_400
-_PACE_DAYS = 90  # over which one's own pace of new cards is taken
-_LONGEST_MS = 1_200_000  # of an answer that counts
-FEWEST_IN_MONTH = 50  # reviews for a month's retention to be one that was seen
-_HALVINGS = 50  # of the logarithm of a stability
-_DEFAULTS_COUNT = 50.0  # as many answers as the defaults stand for
+_PACE_DAYS = 90  # over which the learner's own pace is measured
+_MAX_ANSWER_MS = 1_200_000  # limit of an answer that counts
+MIN_MONTH_REVIEWS = 50  # reviews from which a month's retention counts as observed
+_HALVINGS = 50  # bisection steps for the logarithm of a stability
+_DEFAULTS_WEIGHT = 50.0  # number of answers that the defaults count as
 
 # Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
-# them; those that it does not know it takes as the last one here.
+# them; numbers missing here count as "difficulty, easiest first".
 _ORDERS: dict[int, Order] = {
     0: "due",
     1: "due",
@@ -76,29 +85,32 @@ _ORDERS: dict[int, Order] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Histories:
-    """The reviews of m cards, most reviews first: column k holds their reviews number k."""
+class CardHistories:
+    """Reviews of m cards, those with most reviews first, stored round by round.
 
-    card: IntArray  # (m,) positions among a preset's cards
-    first: IntArray  # (rounds + 1,) where each round begins in the flat columns
+    Round k holds the review number k of each card that has one.
+    """
+
+    card: IntArray  # (m,) positions among the preset's cards
+    round_start: IntArray  # (rounds + 1,) start of each round in the flat columns
     rating: FloatArray  # 1-4
-    days: FloatArray  # whole days since the review before
-    fraction: FloatArray  # the same with fractions
-    last_day: IntArray  # (m,) of the last review, relative to the first simulated day
+    days: FloatArray  # whole days since the previous review
+    fraction: FloatArray  # days since the previous review, with fractions
+    last_day: IntArray  # (m,) day of the last review, relative to the first simulated day
 
 
 @dataclass(frozen=True, eq=False)
-class Today:
-    """The n cards of a preset that are learned and not suspended, before any model."""
+class TodaysCards:
+    """Learned cards (n) of a preset that are not suspended, without any model's states."""
 
     card_id: IntArray  # (n,) sorted
     due_day: IntArray  # (n,) relative to the first simulated day
     interval: IntArray  # (n,) days
-    ease: FloatArray  # (n,) 2.5 is SM-2's usual
-    stored: FloatArray  # (2, n) stability and difficulty as Anki keeps them, or NaN
+    ease: FloatArray  # (n,) SM-2's usual ease is 2.5
+    stored: FloatArray  # (2, n) stability and difficulty stored by Anki, or NaN
     stored_fsrs7: FloatArray  # (2, n) FSRS-7's own stabilities, slow and fast, or NaN
-    waits: np.ndarray  # (n,) bool: in its steps
-    histories: Histories
+    in_steps: np.ndarray  # (n,) bool: in learning or relearning steps
+    histories: CardHistories
     new: int
     historical_retention: float
 
@@ -106,203 +118,233 @@ class Today:
         return len(self.card_id)
 
 
-def todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Today:
-    """The cards of a preset, by their home decks.
+def collect_todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> TodaysCards:
+    """Collect the cards of a preset, by their home decks.
 
     `first_day` is the first simulated day; 0 is the day after the last review in the log. Raises
-    InputError where the source does not say when cards are due, and where there are no cards.
+    InputError if the source does not say when cards are due, and if there are no cards.
     """
-    schedule, grid = log.schedule, log.day_grid
-    if schedule is None or grid is None or log.entries is None:
+    schedule = log.schedule
+    if schedule is None or log.day_grid is None or log.entries is None:
         raise InputError(
             f"{log.import_summary.path} does not say when cards are due: give a collection or "
             "a package."
         )
-    of_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
-    active = of_preset & (schedule.queue != _SUSPENDED)
-    if not active.any():
-        what = "are all suspended" if of_preset.any() else "are none"
-        raise InputError(f"The cards of this preset {what}: there is no workload to tell of.")
-    k = np.flatnonzero(active & (schedule.kind != data.NEW_CARD) & (schedule.queue != _PREVIEWED))
+    in_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
+    is_active = in_preset & (schedule.queue != _SUSPENDED)
+    if not is_active.any():
+        state = "are all suspended" if in_preset.any() else "are none"
+        raise InputError(f"The cards of this preset {state}: there is no workload to tell of.")
+    is_new = schedule.kind == data.NEW_CARD
+    k = np.flatnonzero(is_active & ~is_new & (schedule.queue != _PREVIEWED))
     in_days = (schedule.kind == data.REVIEW_CARD) | (schedule.queue == _LATER_STEP)
-    own = schedule.internal_stability, schedule.fast_stability
+    fsrs7_stabilities = []
+    for stability in (schedule.internal_stability, schedule.fast_stability):
+        if stability is None:
+            fsrs7_stabilities.append(np.full(len(k), np.nan))
+        else:
+            fsrs7_stabilities.append(stability[k])
     settings = log.presets.get(preset)
     retention = None if settings is None else settings.historical_retention
-    return Today(
+    return TodaysCards(
         card_id=schedule.card_id[k],
         due_day=schedule.due_day[k] - first_day,
         interval=schedule.interval[k],
         ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
         stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
-        stored_fsrs7=np.stack([np.full(len(k), np.nan) if s is None else s[k] for s in own]),
-        waits=~in_days[k],
-        histories=_histories(log, schedule.card_id[k], first_day),
-        new=int((active & (schedule.kind == data.NEW_CARD)).sum()),
+        stored_fsrs7=np.stack(fsrs7_stabilities),
+        in_steps=~in_days[k],
+        histories=_collect_histories(log, schedule.card_id[k], first_day),
+        new=int((is_active & is_new).sum()),
         historical_retention=retention or 0.9,
     )
 
 
-def deck_of(today: Today, scheduler: Memory, states: States) -> Deck:
-    """The deck that the simulation starts from."""
+def make_deck(today: TodaysCards, scheduler: Memory, states: States) -> SimulatedDeck:
+    """Make the deck with which the simulation starts."""
     if states == "stored":
-        last = np.where(today.waits, 0, np.minimum(today.due_day - today.interval, 0))
-        due = np.where(today.waits, 0, today.due_day)
+        last = np.where(today.in_steps, 0, np.minimum(today.due_day - today.interval, 0))
+        due = np.where(today.in_steps, 0, today.due_day)
     else:
         last = np.minimum(today.due_day - today.interval, -1)
         last[today.histories.card] = np.minimum(today.histories.last_day, -1)
         due = np.maximum(today.due_day, last + 1)
-    return Deck(memory_state(today, scheduler, states), last, due, today.new)
+    return SimulatedDeck(compute_memory_state(today, scheduler, states), last, due, today.new)
 
 
-def memory_state(today: Today, memory: Memory, states: States = "history") -> FloatArray:
-    """What a memory makes of the cards (states, n); as SM-2 has them, interval and ease."""
+def compute_memory_state(
+    today: TodaysCards, memory: Memory, states: States = "history"
+) -> FloatArray:
+    """Compute a memory's states of the cards (states, n); for SM-2, interval and ease."""
     if memory.model == SM2:
         return np.stack((np.maximum(today.interval, 1.0), today.ease))
-    wanted = np.isnan(today.stored[0]) if states == "stored" else np.ones(len(today), np.bool_)
-    taken = np.flatnonzero(wanted[today.histories.card])
-    made = _without_history(today, memory)
-    made[:, today.histories.card[taken]] = _after_histories(today.histories, memory)[:, taken]
-    return made
+    state = _states_without_history(today, memory)
+    needs_history = np.ones(len(today), np.bool_)
+    if states == "stored":
+        needs_history = np.isnan(today.stored[0])
+    histories = today.histories
+    selected = np.flatnonzero(needs_history[histories.card])
+    after_history = _states_after_histories(histories, memory)
+    state[:, histories.card[selected]] = after_history[:, selected]
+    return state
 
 
-def _without_history(today: Today, memory: Memory) -> FloatArray:
-    """Stored states, or else what ease and interval say (states, n)."""
+def _states_without_history(today: TodaysCards, memory: Memory) -> FloatArray:
+    """Return the stored states, or states guessed from ease and interval (states, n)."""
     w = memory.parameters
-    interval, desired = np.maximum(today.interval, 0.001), today.historical_retention
-    known = ~np.isnan(today.stored[0])
+    interval = np.maximum(today.interval, 0.001)
+    retention = today.historical_retention
+    is_stored = ~np.isnan(today.stored[0])
     if memory.model == "FSRS-7":
-        s, d = np.where(known, today.stored, np.stack((interval, np.full(len(today), 5.0))))
-        made = _reaching(s, np.where(known, 0.9, desired), d, w)
-        own = ~np.isnan(today.stored_fsrs7).any(axis=0) & known
-        made[:2, own] = today.stored_fsrs7[:, own]
-        return made
+        guess = np.stack((interval, np.full(len(today), 5.0)))
+        s, d = np.where(is_stored, today.stored, guess)
+        state = _fsrs7_states_at_recall(s, np.where(is_stored, 0.9, retention), d, w)
+        has_fsrs7 = ~np.isnan(today.stored_fsrs7).any(axis=0) & is_stored
+        state[:2, has_fsrs7] = today.stored_fsrs7[:, has_fsrs7]
+        return state
     decay = w[20]
-    s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(desired) / decay))
-    growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - desired) * w[10])
+    s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(retention) / decay))
+    growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - retention) * w[10])
     d = np.clip(11.0 - (today.ease - 1.0) / growth, 1.0, 10.0)
-    return np.where(known, today.stored, np.stack((s, d)))
+    return np.where(is_stored, today.stored, np.stack((s, d)))
 
 
-def _reaching(t: FloatArray, r: FloatArray, d: FloatArray, w: Sequence[float]) -> FloatArray:
-    """FSRS-7's states (3, n) of a difficulty d by which R falls to r after t days (n,).
+def _fsrs7_states_at_recall(
+    t: FloatArray, r: FloatArray, d: FloatArray, w: Sequence[float]
+) -> FloatArray:
+    """Return FSRS-7's states (3, n) with difficulty d for which R falls to r after t days (n,).
 
-    Its long-term stability, which the short-term one is 0.8 of, is no time after which R is known;
-    nor are the stabilities that Anki stores, after which R is 0.9 (open-spaced-repetition/fsrs-rs
-    pull request 459; its src/model_v7.rs has d = 5).
+    FSRS-7's long-term stability, of which the short-term one is 0.8, is not a time after which R is
+    known, and it differs from the stabilities that Anki stores, after which R is 0.9
+    (open-spaced-repetition/fsrs-rs pull request 459; its src/model_v7.rs has d = 5).
     """
 
     def state(log_s: FloatArray) -> FloatArray:
         s = np.exp(log_s)
-        return np.stack((s, np.maximum(0.8 * s, fsrs7.LEAST), d))
+        return np.stack((s, np.maximum(0.8 * s, fsrs7.MIN_STABILITY), d))
 
-    low, high = (np.full(len(t), math.log(each)) for each in (fsrs7.LEAST, S_MAX))
+    low = np.full(len(t), math.log(fsrs7.MIN_STABILITY))
+    high = np.full(len(t), math.log(S_MAX))
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         forgets = fsrs7.recall(t, tuple(state(middle)), w) < r
-        low, high = np.where(forgets, middle, low), np.where(forgets, high, middle)
+        low = np.where(forgets, middle, low)
+        high = np.where(forgets, high, middle)
     return state(0.5 * (low + high))
 
 
-def _after_histories(histories: Histories, memory: Memory) -> FloatArray:
-    """The states (states, m) after m histories, in their order."""
-    from srs_eval.advice.workload.loops import Followed, work_for
-    from srs_eval.training.compile import packed
+def _states_after_histories(histories: CardHistories, memory: Memory) -> FloatArray:
+    """Compute the states (states, m) after m histories, in their order."""
+    from srs_eval.advice.workload.loops import HistoryTable, make_workspace
+    from srs_eval.training.compile import pack
     from srs_eval.training.elementwise import LANES
 
-    m, first = len(histories.card), histories.first
+    m = len(histories.card)
+    round_start = histories.round_start
     room = m + LANES
-    states = np.ones((memory.states, room))
+    states = np.ones((memory.state_size, room))
     if not m:
         return states[:, :m]
     in_days = memory.recurrent.same_day is not None
     t = histories.days if in_days else histories.fraction
-    number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    step = (t < 1.0) & (number > 0) & in_days
-    order = np.concatenate((np.lexsort((step, number)), np.zeros(LANES, np.int64)))
-    followed = Followed(
-        rounds=len(first) - 1,
-        begins=first,
-        same_day=first[1:] - np.bincount(number, step).astype(np.int64),
-        card=(order - first[number[order]]).astype(np.int32),
+    round_number = np.repeat(np.arange(len(round_start) - 1), np.diff(round_start))
+    is_step = (t < 1.0) & (round_number > 0) & in_days
+    order = np.lexsort((is_step, round_number))
+    order = np.concatenate((order, np.zeros(LANES, np.int64)))
+    steps_in_round = np.bincount(round_number, is_step).astype(np.int64)
+    followed = HistoryTable(
+        rounds=len(round_start) - 1,
+        begins=round_start,
+        same_day=round_start[1:] - steps_in_round,
+        card=(order - round_start[round_number[order]]).astype(np.int32),
         t=t[order],
         rating=histories.rating[order],
         room=room,
         states=states,
         parameters=memory.values,
     )
-    work = work_for(memory.states, len(order) + LANES)
-    loops_of(memory.model)["follow"](packed(followed), packed(work))
+    work = make_workspace(memory.state_size, len(order) + LANES)
+    compile_loops(memory.model)["follow"](pack(followed), pack(work))
     return states[:, :m]
 
 
-def _histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Histories:
-    """From the reviews that Anki's optimizer would take, also of cards suspended since."""
+def _collect_histories(log: ReviewLog, card_id: IntArray, first_day: int) -> CardHistories:
+    """Collect histories from reviews that Anki's optimizer would use, also of suspended cards."""
     assert log.entries is not None
     assert log.day_grid is not None
     selection = select_rows(log, "anki", include_suspended=True)
     rows = selection.rows
-    mine = np.flatnonzero(np.isin(rows.card_id, card_id))
-    mine = mine[np.argsort(rows.card_id[mine], kind="stable")]
-    cards, begin, count = np.unique(rows.card_id[mine], return_index=True, return_counts=True)
-    order = np.argsort(-count, kind="stable")
-    number = np.arange(len(mine)) - np.repeat(begin, count)
+    by_card = np.flatnonzero(np.isin(rows.card_id, card_id))
+    by_card = by_card[np.argsort(rows.card_id[by_card], kind="stable")]
+    cards, begin, count = np.unique(rows.card_id[by_card], return_index=True, return_counts=True)
+    most_reviews_first = np.argsort(-count, kind="stable")
+    round_number = np.arange(len(by_card)) - np.repeat(begin, count)
     rank = np.empty(len(cards), np.int64)
-    rank[order] = np.arange(len(cards))
-    by_round = mine[np.lexsort((np.repeat(rank, count), number))]
-    last = mine[(begin + count - 1)[order]] if len(cards) else mine
-    before_s = log.day_grid.next_day_at_s - log.entries.time_ms[selection.entry_index[last]] // 1000
-    return Histories(
-        card=np.searchsorted(card_id, cards[order]),
-        first=np.concatenate(([0], np.cumsum(np.bincount(number)))).astype(np.int64),
+    rank[most_reviews_first] = np.arange(len(cards))
+    by_round = by_card[np.lexsort((np.repeat(rank, count), round_number))]
+    last = by_card
+    if len(cards):
+        last = by_card[(begin + count - 1)[most_reviews_first]]
+    last_s = log.entries.time_ms[selection.entry_index[last]] // 1000
+    seconds_ago = log.day_grid.next_day_at_s - last_s
+    reviews_in_round = np.bincount(round_number)
+    return CardHistories(
+        card=np.searchsorted(card_id, cards[most_reviews_first]),
+        round_start=np.concatenate(([0], np.cumsum(reviews_in_round))).astype(np.int64),
         rating=rows.rating[by_round].astype(np.float64),
         days=np.maximum(rows.elapsed_days[by_round], 0).astype(np.float64),
         fraction=np.maximum(rows.elapsed_seconds[by_round], 0) / _DAY_S,
-        last_day=-(before_s // _DAY_S) - 1 - first_day,
+        last_day=-(seconds_ago // _DAY_S) - 1 - first_day,
     )
 
 
 @dataclass(frozen=True)
-class Overdue:
-    """Cards that should have been reviewed before a day, and what that takes now."""
+class OverdueCards:
+    """Number of cards that are overdue on a day, and the minutes that reviewing them takes."""
 
     cards: int
-    learned: int  # of so many that are learned and not suspended
-    minutes: float  # an answer each, and one more after Again
+    learned: int  # all cards that are learned and not suspended
+    minutes: float  # one answer each, and one more after Again
 
 
-def overdue_cards(
+def count_overdue(
     log: ReviewLog, presets: Collection[int] | None = None, first_day: int = 0
-) -> Overdue | None:
-    """Of all presets, or of some, before the log's last day, or so many days after it. None where
-    the source does not say when cards are due."""
-    schedule, entries = log.schedule, log.entries
+) -> OverdueCards | None:
+    """Count the overdue cards of all presets, or of some.
+
+    Cards are overdue if they were due before the last day of the log, or before the day
+    `first_day` days after it. None if the source does not say when cards are due.
+    """
+    schedule = log.schedule
+    entries = log.entries
     if schedule is None or entries is None or log.day_grid is None:
         return None
-    learned = (schedule.kind != data.NEW_CARD) & ~np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
+    is_inactive = np.isin(schedule.queue, (_SUSPENDED, _PREVIEWED))
+    is_learned = (schedule.kind != data.NEW_CARD) & ~is_inactive
     if presets is not None:
-        learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
-    cards = int((learned & (schedule.due_day < first_day - 1)).sum())
+        is_learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
+    cards = int((is_learned & (schedule.due_day < first_day - 1)).sum())
     rating = entries.rating[entries.kind == REVIEW]
     again = (rating == 1).sum() / max(len(rating), 1)
-    costs = costs_of(log, schedule.card_id)
+    costs = estimate_costs(log, schedule.card_id)
     seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
     seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
-    return Overdue(cards, int(learned.sum()), float(cards * seconds / 60))
+    return OverdueCards(cards, int(is_learned.sum()), float(cards * seconds / 60))
 
 
 # Habits
 
 
-def cards_of(log: ReviewLog, group: int) -> np.ndarray:
-    """Cards of a preset that are not suspended, as Anki's simulator looks for them."""
+def active_cards_of_preset(log: ReviewLog, group: int) -> np.ndarray:
+    """Return the cards of a preset that are not suspended, found like Anki's simulator."""
     assert log.schedule is not None
-    of_preset = log.preset_of(log.deck_of(log.schedule.card_id)) == group
-    return log.schedule.card_id[of_preset & (log.schedule.queue != _SUSPENDED)]
+    in_preset = log.preset_of(log.deck_of(log.schedule.card_id)) == group
+    return log.schedule.card_id[in_preset & (log.schedule.queue != _SUSPENDED)]
 
 
-def settings_of(preset: Preset, days: int, new: int) -> Settings:
-    """A preset's, for so many days with so many new cards."""
-    return Settings(
+def simulation_settings(preset: Preset, days: int, new: int) -> SimulationSettings:
+    """Return a preset's simulation settings for `days` days with `new` new cards a day."""
+    return SimulationSettings(
         days=days,
         new_a_day=new,
         reviews_a_day=9999 if preset.reviews_a_day is None else preset.reviews_a_day,
@@ -314,113 +356,132 @@ def settings_of(preset: Preset, days: int, new: int) -> Settings:
     )
 
 
-def own_pace(log: ReviewLog, group: int) -> tuple[float, float, float, int]:
-    """New cards, reviews and minutes a day of late, and the days that this is seen over.
+def measure_pace(log: ReviewLog, group: int) -> tuple[float, float, float, int]:
+    """Measure recent new cards, reviews and minutes a day, and the number of days behind them.
 
-    New is a card on the day of its first learning; steps of learning are no reviews, and a card has
-    one a day, as in the simulation. The days are the last `_PACE_DAYS`, or all since the first
-    answer to the preset's cards where they are fewer.
+    A card is new on the day of its first learning; learning steps are no reviews, and a card has
+    one review a day, as in the simulation. The days are the last `_PACE_DAYS`, or all since the
+    first answer to the preset's cards if these are fewer.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
-    mine = np.isin(entries.card_id, cards_of(log, group))
-    if not mine.any():
+    is_active = np.isin(entries.card_id, active_cards_of_preset(log, group))
+    if not is_active.any():
         return 0.0, 0.0, 0.0, _PACE_DAYS
-    end_ms, day_ms = 1000 * log.day_grid.next_day_at_s, 1000 * _DAY_S
-    days = min(_PACE_DAYS, max(1, -((int(entries.time_ms[mine].min()) - end_ms) // day_ms)))
-    learned = mine & (entries.kind == LEARNING)
-    _, first = np.unique(entries.card_id[learned], return_index=True)
-    since_ms = end_ms - days * day_ms
-    new = int((entries.time_ms[learned][first] >= since_ms).sum())
-    of_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
-    lately = np.flatnonzero(of_preset & (entries.time_ms >= since_ms) & (entries.rating > 0))
-    answers = entries.duration_ms[lately]
-    minutes = float(answers[answers < _LONGEST_MS].sum()) / 60_000
-    lately = lately[entries.kind[lately] == REVIEW]
-    day = (entries.time_ms[lately] - end_ms) // day_ms
-    done = len(set(zip(entries.card_id[lately].tolist(), day.tolist(), strict=True)))
-    return new / days, done / days, minutes / days, days
+    end_ms = 1000 * log.day_grid.next_day_at_s
+    day_ms = 1000 * _DAY_S
+    days_since_first = -((int(entries.time_ms[is_active].min()) - end_ms) // day_ms)
+    days = min(_PACE_DAYS, max(1, days_since_first))
+    start_ms = end_ms - days * day_ms
+    is_learning = is_active & (entries.kind == LEARNING)
+    _, first_learning = np.unique(entries.card_id[is_learning], return_index=True)
+    new = int((entries.time_ms[is_learning][first_learning] >= start_ms).sum())
+    in_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
+    is_recent = entries.time_ms >= start_ms
+    recent = np.flatnonzero(in_preset & is_recent & (entries.rating > 0))
+    duration_ms = entries.duration_ms[recent]
+    minutes = float(duration_ms[duration_ms < _MAX_ANSWER_MS].sum()) / 60_000
+    reviews = recent[entries.kind[recent] == REVIEW]
+    day = (entries.time_ms[reviews] - end_ms) // day_ms
+    cards_and_days = set(zip(entries.card_id[reviews].tolist(), day.tolist(), strict=True))
+    return new / days, len(cards_and_days) / days, minutes / days, days
 
 
-def seen_retentions(learner: Learner, index: IntArray) -> tuple[float, float] | None:
-    """The least and the most that was recalled in one of the last twelve months with reviews;
-    None where none of them had enough."""
-    _, month = np.unique(months_of(learner.time_s[index]), return_inverse=True)
+def observed_retention_range(learner: Learner, index: IntArray) -> tuple[float, float] | None:
+    """Return the lowest and highest monthly share recalled in the last twelve months with reviews.
+
+    None if no month had enough reviews.
+    """
+    _, month = np.unique(month_names(learner.time_s[index]), return_inverse=True)
     reviews = np.bincount(month)[-12:]
     recalled = np.bincount(month, learner.trials.y[index])[-12:] / np.maximum(reviews, 1)
-    shares = recalled[reviews >= FEWEST_IN_MONTH]
-    return (float(shares.min()), float(shares.max())) if len(shares) else None
+    shares = recalled[reviews >= MIN_MONTH_REVIEWS]
+    if not len(shares):
+        return None
+    return float(shares.min()), float(shares.max())
 
 
-def costs_of(log: ReviewLog, card_id: IntArray) -> Costs:
-    """Costs from all answers to the cards; the defaults where there are none.
+def estimate_costs(log: ReviewLog, card_id: IntArray) -> Costs:
+    """Estimate costs from all answers to the cards; the defaults if there are none.
 
     `card_id` may be in any order. The log must have entries and a day grid.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
-    counted = (entries.duration_ms > 0) & (entries.duration_ms < _LONGEST_MS)
-    counted &= (entries.rating >= 1) & (entries.rating <= 4)
-    kept = np.flatnonzero(counted & np.isin(entries.card_id, card_id))
-    if not len(kept):
+    counts = (entries.duration_ms > 0) & (entries.duration_ms < _MAX_ANSWER_MS)
+    counts &= (entries.rating >= 1) & (entries.rating <= 4)
+    index = np.flatnonzero(counts & np.isin(entries.card_id, card_id))
+    if not len(index):
         return Costs()
-    # By card and day, in order of time.
-    late_s = entries.time_ms[kept] // 1000 - log.day_grid.next_day_at_s
+    # Sort by card and day, then by time.
+    late_s = entries.time_ms[index] // 1000 - log.day_grid.next_day_at_s
     day = np.sign(late_s) * (np.abs(late_s) // _DAY_S)
-    order = np.lexsort((np.arange(len(kept)), day, entries.card_id[kept]))
-    kept, day = kept[order], day[order]
-    card, rating, kind = entries.card_id[kept], entries.rating[kept], entries.kind[kept]
-    first = np.ones(len(kept), np.bool_)
-    first[1:] = (card[1:] != card[:-1]) | (day[1:] != day[:-1])
+    order = np.lexsort((np.arange(len(index)), day, entries.card_id[index]))
+    index = index[order]
+    day = day[order]
+    card = entries.card_id[index]
+    rating = entries.rating[index]
+    kind = entries.kind[index]
+    is_first = np.ones(len(index), np.bool_)
+    is_first[1:] = (card[1:] != card[:-1]) | (day[1:] != day[:-1])
 
     default = Costs()
-    first_kind = kind[first][np.cumsum(first) - 1]  # of the card's day
-    first_rating = rating[first][np.cumsum(first) - 1]
-    failed = (first_kind == REVIEW) & (first_rating == 1)
-    learned = np.bincount(rating[first & (kind == LEARNING)], minlength=5)[1:]
-    reviewed = np.bincount(rating[first & (kind == REVIEW)], minlength=5)[2:]
+    first_answer = np.cumsum(is_first) - 1  # number of the first answer on the card's day
+    first_kind = kind[is_first][first_answer]
+    first_rating = rating[is_first][first_answer]
+    began_failed = (first_kind == REVIEW) & (first_rating == 1)
+    learned = np.bincount(rating[is_first & (kind == LEARNING)], minlength=5)[1:]
+    passed = np.bincount(rating[is_first & (kind == REVIEW)], minlength=5)[2:]
+    learning_steps = _step_rating_shares(
+        rating, is_first, first_kind == LEARNING, default.learning_steps
+    )
+    relearning_steps = _step_rating_shares(rating, is_first, began_failed, default.relearning_steps)
     return Costs(
-        seconds=_rows(_times(entries, kept, default)),
-        first_rating=tuple(_shares(learned, default.first_rating).tolist()),
-        review_rating=tuple(_shares(reviewed, default.review_rating).tolist()),
-        learning_steps=_rows(_steps(rating, first, first_kind == LEARNING, default.learning_steps)),
-        relearning_steps=_rows(_steps(rating, first, failed, default.relearning_steps)),
+        seconds=_to_tuples(_answer_seconds(entries, index, default)),
+        first_rating=tuple(_rating_shares(learned, default.first_rating).tolist()),
+        review_rating=tuple(_rating_shares(passed, default.review_rating).tolist()),
+        learning_steps=_to_tuples(learning_steps),
+        relearning_steps=_to_tuples(relearning_steps),
     )
 
 
-def _times(entries: Entries, kept: IntArray, default: Costs) -> FloatArray:
-    """Seconds by state and rating (3, 4)."""
-    kind, rating = entries.kind[kept], entries.rating[kept]
-    known = (kind >= LEARNING) & (kind <= data.RELEARNING)
-    cell, ms = (4 * kind + rating - 1)[known], entries.duration_ms[kept][known]
+def _answer_seconds(entries: Entries, positions: IntArray, default: Costs) -> FloatArray:
+    """Estimate the seconds of an answer by state and rating (3, 4)."""
+    kind = entries.kind[positions]
+    positions = positions[(kind >= LEARNING) & (kind <= data.RELEARNING)]
+    cell = 4 * entries.kind[positions] + entries.rating[positions] - 1
+    duration_ms = entries.duration_ms[positions]
     count = np.bincount(cell, minlength=12)
-    mean = np.bincount(cell, ms, minlength=12) // np.maximum(count, 1) / 1000
-    return np.round(_shrunk(mean, np.ravel(default.seconds), count), 2).reshape(3, 4)
+    mean = np.bincount(cell, duration_ms, minlength=12) // np.maximum(count, 1) / 1000
+    return np.round(_shrink_to_default(mean, np.ravel(default.seconds), count), 2).reshape(3, 4)
 
 
-def _shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
-    """Of ratings that were seen `count` times (k,)."""
-    count = count if count.any() else np.ones_like(count)  # as if each had been seen once
-    return _shrunk(count / count.sum(), np.array(default), int(count.sum()))
+def _rating_shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
+    """Estimate the shares of ratings that were seen `count` times (k,)."""
+    if not count.any():
+        count = np.ones_like(count)  # as if each had been seen once
+    return _shrink_to_default(count / count.sum(), np.array(default), int(count.sum()))
 
 
-def _steps(rating: IntArray, first: np.ndarray, taken: np.ndarray, default: Any) -> FloatArray:
-    """Shares of the four ratings after Again, Hard and Good (3, 4), on the days `taken` (n,)."""
-    follows = np.flatnonzero(~first & taken)
+def _step_rating_shares(
+    rating: IntArray, first: np.ndarray, selected: np.ndarray, default: Any
+) -> FloatArray:
+    """Estimate shares of the four ratings after Again, Hard and Good (3, 4), on `selected` (n,)."""
+    follows = np.flatnonzero(~first & selected)
     cell = 4 * (rating[follows - 1] - 1) + rating[follows] - 1
     count = np.bincount(cell, minlength=16).reshape(4, 4)[:3] + 1.0
     total = count.sum(axis=1, keepdims=True)
-    return _shrunk(count / total, np.array(default), total)
+    return _shrink_to_default(count / total, np.array(default), total)
 
 
-def _shrunk(
-    seen: FloatArray, default: FloatArray, count: FloatArray | IntArray | int
+def _shrink_to_default(
+    observed: FloatArray, default: FloatArray, count: FloatArray | IntArray | int
 ) -> FloatArray:
-    weight = count / (_DEFAULTS_COUNT + count)
-    return weight * seen + (1.0 - weight) * default
+    weight = count / (_DEFAULTS_WEIGHT + count)
+    return weight * observed + (1.0 - weight) * default
 
 
-def _rows(values: FloatArray) -> tuple[tuple[float, ...], ...]:
+def _to_tuples(values: FloatArray) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, values.tolist()))

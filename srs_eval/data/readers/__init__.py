@@ -1,1 +1,1 @@
-"""Readers behind `srs_eval.anki_import`: private copies, packages, SQLite, protobuf, CSV."""
+"""Read files for `srs_eval.anki_import`: private copies, packages, SQLite, protobuf, CSV."""

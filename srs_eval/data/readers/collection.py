@@ -1,4 +1,4 @@
-"""A collection database (schema 11, 14-18) as columns.
+"""Read a collection database (schema 11, 14-18) into columns.
 
 Layout: ankitects/anki rslib/src/storage/ (schema11.sql, upgrades/), proto/anki/decks.proto,
 proto/anki/deck_config.proto. The content is untrusted: views and virtual tables in place of
@@ -26,19 +26,19 @@ from srs_eval.data.readers.repeats import (
     DAYS_ONLY,
     Contradiction,
     are_days_only,
-    first_of_each,
-    repeats_in_words,
+    describe_repeats,
+    mark_first_occurrences,
 )
 from srs_eval.data.readers.settings import (
-    ALGORITHM,
-    INTEGER,
-    OVERLAY,
-    card_rules_of,
-    decks_of,
-    integer_of,
-    json_object,
-    number_of,
-    presets_of,
+    ALGORITHM_KEY,
+    INTEGER_SQL,
+    OVERLAY_KEY,
+    count_card_rules,
+    parse_integer,
+    parse_json_object,
+    parse_number,
+    read_decks,
+    read_presets,
 )
 from srs_eval.data.reviews import (
     LEARNING,
@@ -54,88 +54,107 @@ from srs_eval.data.reviews import (
     IntArray,
     ReviewLog,
     Schedule,
-    card_rules_in_words,
+    describe_card_rules,
 )
 
-_SCHEMAS = (11, 14, 15, 16, 17, 18)
-_COLUMNS = {
+_SUPPORTED_SCHEMAS = (11, 14, 15, 16, 17, 18)
+_REQUIRED_COLUMNS = {
     "col": {"crt", "ver", "conf", "decks", "dconf"},
     "cards": {
-        *("id", "nid", "did", "odid", "queue"),
-        *("type", "due", "odue", "ivl", "factor", "lapses", "data"),
+        "id",
+        "nid",
+        "did",
+        "odid",
+        "queue",
+        "type",
+        "due",
+        "odue",
+        "ivl",
+        "factor",
+        "lapses",
+        "data",
     },
     "revlog": {"id", "cid", "ease", "factor", "time", "type", "lastivl"},
     "config": {"key", "val"},
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
 }
-_CONFIG = (
-    *("fsrs", "rollover", "schedVer", "creationOffset", "localOffset", "lastFsrsOptimize"),
-    *("newCardsIgnoreReviewLimit", OVERLAY, ALGORITHM),
+_CONFIG_KEYS = (
+    "fsrs",
+    "rollover",
+    "schedVer",
+    "creationOffset",
+    "localOffset",
+    "lastFsrsOptimize",
+    "newCardsIgnoreReviewLimit",
+    OVERLAY_KEY,
+    ALGORITHM_KEY,
 )
 _RWKV_ALGORITHMS = {"rwkvCurve": "RWKV-Curve", "rwkvInstant": "RWKV-Instant"}
-_STABILITY = (0.0, 36_500.0)  # days
-_MEMORY = {
-    "s": ("stability", *_STABILITY),
+_STABILITY_RANGE = (0.0, 36_500.0)  # days
+_MEMORY_STATE_FIELDS = {
+    "s": ("stability", *_STABILITY_RANGE),
     "d": ("difficulty", 1.0, 10.0),
-    "s_int": ("internal_stability", *_STABILITY),
-    "s_fast": ("fast_stability", *_STABILITY),
+    "s_int": ("internal_stability", *_STABILITY_RANGE),
+    "s_fast": ("fast_stability", *_STABILITY_RANGE),
     "dr": ("desired_retention", 0.0, 1.0),
     "decay": ("decay", 0.0, 10.0),
 }
-"""By the keys of cards' data (ankitects/anki rslib/src/storage/card/data.rs, and JSchoreels/anki's)
-the columns of `Schedule`, and the least and most that they can be."""
-_FURTHEST_DAY = 100_000  # from today: beyond, no due day or interval is somebody's
-_GLIMPSE_S = 5.0
+"""Key of cards' data -> column of `Schedule`, and its lowest and highest possible value
+(ankitects/anki rslib/src/storage/card/data.rs, and JSchoreels/anki's)."""
+_MAX_DAYS_FROM_TODAY = 100_000  # from today: no learner has due days or intervals beyond
+_COUNT_DEADLINE_S = 5.0
 _DEADLINE_S = 300.0
-_STEPS_PER_LOOK = 100_000  # of SQLite's virtual machine, between looks at the clock
+_STEPS_PER_CLOCK_CHECK = 100_000  # of SQLite's virtual machine, between checks of the clock
 _MAX_VALUE_BYTES = 32 << 20
 _MAX_ENTRIES = 50_000_000
-_SUSPENDED, _LATER_STEP = -1, 3  # queues; the step is one of a later day
-_TODAY = 1 << 60  # no day that could be stored
+_SUSPENDED = -1  # queue of suspended cards
+_LATER_STEP = 3  # queue of cards with a step on a later day
+_DUE_TODAY = 1 << 60  # no day that could be stored
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
 
 
 def read_collection(
     connection: sqlite3.Connection,
     path: Path,
-    words: str,
-    grid: Callable[[Entries, StoredClock], DayGrid],
+    format_name: str,
+    make_grid: Callable[[Entries, StoredClock], DayGrid],
     notes: tuple[str, ...] = (),
 ) -> ReviewLog:
-    """Read the private copy of a collection, whose format is called `words`.
+    """Read the private copy of a collection, whose format is called `format_name`.
 
     Raises InputError if it is damaged, no collection, of an unknown schema, or without reviews.
     """
-    deadline, name = time.monotonic() + _DEADLINE_S, printable(path)
+    deadline = time.monotonic() + _DEADLINE_S
+    name = printable(path)
     try:
         with files.database_errors(name):
-            harden(connection, deadline)
-            return _read(connection, path, name, words, grid, notes)
+            restrict_connection(connection, deadline)
+            return _read_connection(connection, path, name, format_name, make_grid, notes)
     except InputError as error:
         if "interrupted" not in str(error.__cause__):
             raise
-        # SQLite stops when the clock says so, or when a signal's exception comes up in our
-        # look at the clock, where it is lost.
+        # SQLite stops at the deadline, or when a signal raises an exception in our check of the
+        # clock, where it is lost.
         if time.monotonic() <= deadline:
             raise KeyboardInterrupt from None
         raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
 
 
 def count_answers(connection: sqlite3.Connection) -> tuple[int, int | None]:
-    """How many answers a private copy's review log holds, and the last one's time in Unix ms.
+    """Return the number of answers in a private copy's review log, and the last one's Unix ms.
 
-    Raises sqlite3.Error and ValueError for what cannot be read.
+    Raises sqlite3.Error and ValueError if the log cannot be read.
     """
-    harden(connection, time.monotonic() + _GLIMPSE_S)
+    restrict_connection(connection, time.monotonic() + _COUNT_DEADLINE_S)
     query = "select count(*), max(id) from revlog where ease between 1 and 4"
-    count, last = connection.execute(query).fetchone()
-    return int(count), None if last is None else int(last)
+    count, last_id = connection.execute(query).fetchone()
+    return int(count), None if last_id is None else int(last_id)
 
 
-def harden(connection: sqlite3.Connection, deadline: float) -> None:
-    """Let a database that others made do nothing but be read, until `deadline` (monotonic)."""
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+def restrict_connection(connection: sqlite3.Connection, deadline: float) -> None:
+    """Restrict an untrusted database to being read, until `deadline` (monotonic)."""
+    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_CLOCK_CHECK)
     connection.text_factory = lambda value: value.decode("utf-8", "replace")
     connection.create_collation("unicase", _compare_unicase)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -144,44 +163,52 @@ def harden(connection: sqlite3.Connection, deadline: float) -> None:
 
 
 def _compare_unicase(left: str, right: str) -> int:
-    a, b = left.casefold(), right.casefold()
-    return (a > b) - (a < b)
+    folded_left = left.casefold()
+    folded_right = right.casefold()
+    if folded_left == folded_right:
+        return 0
+    return 1 if folded_left > folded_right else -1
 
 
-def _read(
+def _read_connection(
     connection: sqlite3.Connection,
     path: Path,
     name: str,
-    words: str,
-    grid_of: Callable[[Entries, StoredClock], DayGrid],
+    format_name: str,
+    make_grid: Callable[[Entries, StoredClock], DayGrid],
     notes: tuple[str, ...],
 ) -> ReviewLog:
-    schema = _schema(connection, name)
-    told = _check(connection, schema, name)
+    schema = _read_schema(connection, name)
+    messages = _check_damage(connection, schema, name)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-    if connection.execute("select count(*) from revlog").fetchone()[0] > _MAX_ENTRIES:
+    (entry_count,) = connection.execute("select count(*) from revlog").fetchone()
+    if entry_count > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
     # As Anki reads them: an unknown type is learning, a negative time taken is 0.
-    columns = _integers(
-        connection, "revlog", "id", "cid", "ease", "type", "factor", "time", "lastIvl"
-    )
+    names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
+    columns = _read_integers(connection, "revlog", names)
 
     def two_with_one_id(first: int, second: int) -> InputError:
         del first
-        return files.damaged(name, f"two of its reviews have the id {columns[0][second]}")
+        return files.damaged_database_error(
+            name, f"two of its reviews have the id {columns[0][second]}"
+        )
 
-    found = entries_from_columns(*columns, contradiction=two_with_one_id)
-    entries = found.entries
-    cards, schedule = _cards(connection)
+    imported = build_entries(*columns, contradiction=two_with_one_id)
+    entries = imported.entries
+    cards, schedule = _read_cards(connection)
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
     ).fetchone()
-    config = json_object(conf, name) if schema < 14 else _config_table(connection)
-    ignores = config.get("newCardsIgnoreReviewLimit") is True
-    presets = presets_of(connection, schema, dconf, name, told, config)
-    rules = card_rules_of(config.get(OVERLAY))
-    told += _fork_notes(config, rules)
-    decks = decks_of(connection, schema, decks_json, name)
+    config = parse_json_object(conf, name) if schema < 14 else _read_config(connection)
+    new_ignore_review_limit = config.get("newCardsIgnoreReviewLimit") is True
+    presets = {}
+    stored_presets = read_presets(connection, schema, dconf, name, messages, config)
+    for key, preset in stored_presets.items():
+        presets[key] = replace(preset, new_ignore_review_limit=new_ignore_review_limit)
+    rule_count = count_card_rules(config.get(OVERLAY_KEY))
+    messages += _describe_fork(config, rule_count)
+    decks = read_decks(connection, schema, decks_json, name)
     if not len(entries) and len(cards.card_id):
         raise InputError(
             f"{name} holds {len(cards.card_id):,} cards but no reviews; if it was exported "
@@ -189,84 +216,82 @@ def _read(
         )
     if not len(entries):
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
-    grid = grid_of(entries, _clock(config, crt))
-    # Anki takes a missing setting for off (rslib/src/config/bool.rs); decks come without any.
+    grid = make_grid(entries, _read_clock(config, crt))
+    # To Anki a missing setting is off (rslib/src/config/bool.rs); deck packages have no settings.
     enabled = config.get("fsrs")
     if not isinstance(enabled, bool):
         enabled = None if path.suffix.lower() == ".apkg" else False
     return ReviewLog(
         import_summary=ImportSummary(
             path=str(path),
-            format=f"{words}, schema {schema}",
-            entries_read=found.read,
-            notes=(*notes, *found.notes, *told),
+            format=f"{format_name}, schema {schema}",
+            entries_read=imported.entries_read,
+            notes=(*notes, *imported.notes, *messages),
             fsrs_enabled=enabled,
-            repeated=found.repeated,
+            repeated=imported.repeated,
         ),
         entries=entries,
         cards=cards,
-        schedule=_relative_to(schedule, grid.number),
+        schedule=_make_due_days_relative(schedule, grid.anki_day_number),
         decks=decks,
-        presets={
-            key: replace(preset, new_ignore_review_limit=ignores) for key, preset in presets.items()
-        },
+        presets=presets,
         day_grid=grid,
-        card_rules=rules,
+        card_rule_count=rule_count,
         optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
     )
 
 
-def _fork_notes(config: Mapping[str, Any], rules: int) -> list[str]:
-    """Sentences about what a fork of Anki schedules by, and what of it is not evaluated here."""
+def _describe_fork(config: Mapping[str, Any], rules: int) -> list[str]:
+    """Describe the scheduling of a fork of Anki, and the parts that are not evaluated here."""
     notes = []
-    algorithm = _RWKV_ALGORITHMS.get(str(config.get(ALGORITHM)))
+    algorithm = _RWKV_ALGORITHMS.get(str(config.get(ALGORITHM_KEY)))
     if algorithm is not None:
         notes.append(
             f"Clanki schedules this collection by {algorithm}; the parameters here are those that "
             "it keeps for FSRS-7."
         )
     if rules:
-        notes.append(card_rules_in_words(rules))
+        notes.append(describe_card_rules(rules))
     return notes
 
 
-def _check(connection: sqlite3.Connection, schema: int, name: str) -> list[str]:
-    """Refuse damage to what is read; a note about damage to anything else."""
+def _check_damage(connection: sqlite3.Connection, schema: int, name: str) -> list[str]:
+    """Raise InputError for damage to tables that are read; return notes about other damage."""
     if _is_sound(connection, "1"):
         return []
-    for table in _tables(schema):
+    for table in _list_tables(schema):
         if not _is_sound(connection, table):
-            raise files.damaged(name, f"its table {table} cannot be read as a whole")
+            raise files.damaged_database_error(name, f"its table {table} cannot be read as a whole")
     return [
         "The file is damaged outside of its reviews, cards and decks; "
         "run Tools > Check Database in Anki."
     ]
 
 
-def _is_sound(connection: sqlite3.Connection, what: str) -> bool:
-    """Whether SQLite finds nothing wrong with a table, or with the whole database ("1").
+def _is_sound(connection: sqlite3.Connection, table: str) -> bool:
+    """Return whether SQLite finds nothing wrong with a table, or with the whole database ("1").
 
-    What it finds it tells in words of its own workings, which say nothing to a person.
+    SQLite describes damage in terms of its internals, which mean nothing to a user.
     """
     try:
-        found = connection.execute(f"pragma quick_check({what})").fetchone()
+        result = connection.execute(f"pragma quick_check({table})").fetchone()
     except sqlite3.OperationalError:
         raise  # interrupted
     except sqlite3.DatabaseError:
         return False
-    return found is not None and str(found[0]) == "ok"
+    return result is not None and str(result[0]) == "ok"
 
 
-def _tables(schema: int) -> list[str]:
-    """The tables that are read."""
+def _list_tables(schema: int) -> list[str]:
+    """List the tables that are read."""
     since = {"config": 14, "deck_config": 14, "decks": 15}
-    return [table for table in _COLUMNS if since.get(table, 0) <= schema]
+    return [table for table in _REQUIRED_COLUMNS if since.get(table, 0) <= schema]
 
 
-def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
-    """The columns of a table, in small letters; none of what could run code as it is read.
+def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """List the columns of a table, in lower case; none if reading it could run code.
 
-    These are views, virtual tables and computed columns.
+    Views, virtual tables and computed columns could.
     """
     columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
     plain = connection.execute(
@@ -274,62 +299,66 @@ def columns_of(connection: sqlite3.Connection, table: str) -> set[str]:
         "and ifnull(sql, '') not like 'create virtual%'",
         (table,),
     ).fetchone()
-    usable = plain and not any(column[6] for column in columns)
-    return {column[1].lower() for column in columns} if usable else set()
+    if not plain or any(column[6] for column in columns):
+        return set()
+    return {column[1].lower() for column in columns}
 
 
-def _schema(connection: sqlite3.Connection, name: str) -> int:
+def _read_schema(connection: sqlite3.Connection, name: str) -> int:
     no_collection = (
         f"{name} is a database but no Anki collection; "
         "choose the collection.anki2 of an Anki profile or an exported package."
     )
 
     def check(table: str) -> None:
-        if not _COLUMNS[table] <= columns_of(connection, table):
+        if not _REQUIRED_COLUMNS[table] <= list_columns(connection, table):
             raise InputError(no_collection)
 
     check("col")
     row = connection.execute("select ver from col limit 1").fetchone()
     schema = row[0] if row and isinstance(row[0], int) else 0
-    if schema in (12, 13) or schema > max(_SCHEMAS):
+    if schema in (12, 13) or schema > max(_SUPPORTED_SCHEMAS):
         raise InputError(
             f"{name} was written by a newer Anki (schema {schema}) than is known here; "
             "export it from Anki with 'Support older Anki versions' ticked."
         )
-    if schema not in _SCHEMAS:
+    if schema not in _SUPPORTED_SCHEMAS:
         raise InputError(
             f"{name} was written by a very old Anki (schema {schema}); "
             "open it in a current Anki once, then try again."
         )
-    for table in _tables(schema):
+    for table in _list_tables(schema):
         check(table)
     return schema
 
 
 @dataclass(frozen=True)
-class FoundEntries:
-    """The entries of a source, and how many of its lines are none."""
+class ImportedEntries:
+    """The entries of a source, and the numbers of its lines that are left out."""
 
     entries: Entries
     unreadable: int  # left out for an impossible time
     repeated: int  # left out because the source holds them twice
-    in_order_of_file: bool = False  # several answers of a card have a day, and no time of day
+    in_order_of_file: bool = False  # a card has several answers on a day, without times of day
 
     @property
-    def read(self) -> int:
-        """How many entries the source holds, counted or not."""
+    def entries_read(self) -> int:
+        """Return the number of entries that the source holds, including those left out."""
         return len(self.entries) + self.unreadable + self.repeated
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the import summary about entries that are odd or left out."""
-        repeated = [repeats_in_words(self.repeated)] if self.repeated else []
+        """Return sentences for the import summary about entries that are odd or left out."""
+        notes = []
+        if self.repeated:
+            notes.append(describe_repeats(self.repeated))
         if self.in_order_of_file:
-            repeated.append(DAYS_ONLY)
-        return (*repeated, *_odd_times(self.entries, self.unreadable))
+            notes.append(DAYS_ONLY)
+        notes += _describe_odd_times(self.entries, self.unreadable)
+        return tuple(notes)
 
 
-def entries_from_columns(
+def build_entries(
     time_ms: IntArray,
     card_id: IntArray,
     rating: IntArray,
@@ -340,48 +369,53 @@ def entries_from_columns(
     *,
     contradiction: Contradiction,
     has_ids: bool = True,
-) -> FoundEntries:
-    """Put raw columns (n,) into order of time, without impossible times and repeated entries.
+) -> ImportedEntries:
+    """Build entries from raw columns (n,), in order of time.
 
-    With ids, as in Anki's revlog, the time is the id of an entry; without, a card and the time of
-    its answer are (`srs_eval.data.readers.repeats`), unless all times are whole days apart: then
-    no entry repeats another. Raises `contradiction` for two that differ.
+    Impossible times and repeated entries are left out. With ids, as in Anki's revlog, the time is
+    the id of an entry; without ids, the card and the time of its answer identify an entry
+    (`srs_eval.data.readers.repeats`), unless all times are whole days apart: then no entry repeats
+    another. Raises `contradiction` for two entries with one identity that differ.
     """
     raw = [time_ms, card_id, rating, kind, factor, duration_ms]
     if interval is not None:
         raw.append(interval)
     possible = np.flatnonzero((time_ms > 0) & (time_ms < _MAX_TIME_MS))
-    places = possible[np.argsort(time_ms[possible], kind="stable")]
-    columns = [column[places] for column in raw]
+    positions = possible[np.argsort(time_ms[possible], kind="stable")]
+    columns = [column[positions] for column in raw]
     identity = columns[:1] if has_ids else columns[:2]
 
-    def of_source(first: int, second: int) -> InputError:
-        return contradiction(int(places[first]), int(places[second]))
+    def source_contradiction(first: int, second: int) -> InputError:
+        return contradiction(int(positions[first]), int(positions[second]))
 
     in_order_of_file = False
     if not has_ids and are_days_only(columns[0]):
-        in_order_of_file = not first_of_each(identity).all()
-        kept = np.ones(len(places), np.bool_)
+        in_order_of_file = not mark_first_occurrences(identity).all()
+        is_kept = np.ones(len(positions), np.bool_)
     else:
-        kept = first_of_each(identity, columns[len(identity) :], of_source)
-    time_ms, card_id, rating, kind, factor, duration_ms, *more = (
-        np.ascontiguousarray(column[kept], np.int64) for column in columns
-    )
-    known = (kind >= LEARNING) & (kind <= RESCHEDULED)
+        is_kept = mark_first_occurrences(identity, columns[len(identity) :], source_contradiction)
+    columns = [np.ascontiguousarray(column[is_kept], np.int64) for column in columns]
+    time_ms, card_id, rating, kind, factor, duration_ms = columns[:6]
+    has_known_kind = (kind >= LEARNING) & (kind <= RESCHEDULED)
     entries = Entries(
-        time_ms,
-        card_id,
-        rating,
-        np.where(known, kind, LEARNING),
-        factor,
-        np.maximum(duration_ms, 0),
-        *more,
+        time_ms=time_ms,
+        card_id=card_id,
+        rating=rating,
+        kind=np.where(has_known_kind, kind, LEARNING),
+        factor=factor,
+        duration_ms=np.maximum(duration_ms, 0),
+        interval=None if interval is None else columns[6],
     )
-    return FoundEntries(entries, len(raw[0]) - len(places), int((~kept).sum()), in_order_of_file)
+    return ImportedEntries(
+        entries,
+        unreadable=len(raw[0]) - len(positions),
+        repeated=int((~is_kept).sum()),
+        in_order_of_file=in_order_of_file,
+    )
 
 
-def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
-    """Notes about times that no review can have had."""
+def _describe_odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
+    """Describe times that no review can have had."""
     notes: list[str] = []
     if unreadable:
         notes.append(f"{unreadable:,} entries with an impossible time were left out.")
@@ -396,93 +430,101 @@ def _odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _integers(connection: sqlite3.Connection, table: str, *names: str) -> IntArray:
-    """Columns of a table as integers (names, n), without a Python object per row kept."""
-    rows = connection.execute(f"select {', '.join(map(INTEGER, names))} from {table} order by id")
-    found = np.fromiter(chain.from_iterable(rows), np.int64)
-    return np.ascontiguousarray(found.reshape(-1, len(names)).T)
-
-
-def _cards(connection: sqlite3.Connection) -> tuple[Cards, Schedule]:
-    """Where cards are, and where they stand (rslib/src/storage/card/); days due as stored."""
-    card, note, deck, kind, queue, due, home_due, home, interval, ease, lapses = _integers(
-        *(connection, "cards", "id", "nid", "did", "type", "queue"),
-        *("due", "odue", "odid", "ivl", "factor", "lapses"),
+def _read_integers(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> IntArray:
+    """Read columns of a table as integers (names, n), without keeping a Python object per row."""
+    rows = connection.execute(
+        f"select {', '.join(map(INTEGER_SQL, names))} from {table} order by id"
     )
+    values = np.fromiter(chain.from_iterable(rows), np.int64)
+    return np.ascontiguousarray(values.reshape(-1, len(names)).T)
+
+
+def _read_cards(connection: sqlite3.Connection) -> tuple[Cards, Schedule]:
+    """Read the cards' decks and their states in the scheduler, with due days as stored.
+
+    Source: ankitects/anki rslib/src/storage/card/.
+    """
+    state_names = ("id", "nid", "did", "type", "queue")
+    schedule_names = ("due", "odue", "odid", "ivl", "factor", "lapses")
+    columns = _read_integers(connection, "cards", state_names + schedule_names)
+    card, note, deck, kind, queue = columns[: len(state_names)]
+    due, home_due, home, interval, ease, lapses = columns[len(state_names) :]
     kind = np.where((kind >= NEW_CARD) & (kind <= RELEARNING_CARD), kind, NEW_CARD)
-    # Other cards are due at a moment, or have a place among the new ones.
+    # Other cards are due at a point in time, or have a position among the new cards.
     in_days = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
     due = np.where((home != 0) & (home_due != 0), home_due, due)
     schedule = Schedule(
         card_id=card,
         kind=kind,
         queue=queue,
-        due_day=np.where(in_days, due, _TODAY),
-        interval=np.clip(interval, 0, _FURTHEST_DAY),
+        due_day=np.where(in_days, due, _DUE_TODAY),
+        interval=np.clip(interval, 0, _MAX_DAYS_FROM_TODAY),
         ease=np.clip(ease, 0, 100_000),
         lapses=np.clip(lapses, 0, 1 << 31),
-        **_stored_memory(connection, len(card)),
+        **_read_memory_states(connection, len(card)),
     )
     return Cards(card, note, np.where(home != 0, home, deck), queue == _SUSPENDED), schedule
 
 
-def _relative_to(schedule: Schedule, day: int | None) -> Schedule | None:
-    """The schedule with days due relative to the next day's number; None without a beginning."""
+def _make_due_days_relative(schedule: Schedule, day: int | None) -> Schedule | None:
+    """Make due days relative to the next day's number; return None if that is unknown."""
     if day is None:
         return None
-    days = np.where(schedule.due_day == _TODAY, 0, schedule.due_day - day)
-    return replace(schedule, due_day=np.clip(days, -_FURTHEST_DAY, _FURTHEST_DAY))
+    days = np.where(schedule.due_day == _DUE_TODAY, 0, schedule.due_day - day)
+    return replace(schedule, due_day=np.clip(days, -_MAX_DAYS_FROM_TODAY, _MAX_DAYS_FROM_TODAY))
 
 
-def _stored_memory(connection: sqlite3.Connection, cards: int) -> dict[str, FloatArray]:
-    """What Anki keeps in each card's `data`, by column of `Schedule`; NaN where it does not."""
-    memory = {name: np.full(cards, np.nan) for name, *_ in _MEMORY.values()}
-    rows = connection.execute(
-        "select data from cards order by id"  # the same order, whatever an id is cast to
-    )
-    for place, (content,) in enumerate(rows):
-        data = _from_json(content) if isinstance(content, str) and '"s"' in content else None
+def _read_memory_states(connection: sqlite3.Connection, count: int) -> dict[str, FloatArray]:
+    """Read the memory states in cards' `data`, by column of `Schedule`; NaN if there is none."""
+    memory = {name: np.full(count, np.nan) for name, *_ in _MEMORY_STATE_FIELDS.values()}
+    # The order is the same, whatever an id is cast to.
+    rows = connection.execute("select data from cards order by id")
+    for row, (content,) in enumerate(rows):
+        data = _parse_json(content) if isinstance(content, str) and '"s"' in content else None
         if not isinstance(data, dict):
             continue
-        found = {key: number_of(data.get(key)) for key in _MEMORY}
-        if found["s"] is None or found["d"] is None or found["s"] <= 0:
+        values = {key: parse_number(data.get(key)) for key in _MEMORY_STATE_FIELDS}
+        if values["s"] is None or values["d"] is None or values["s"] <= 0:
             continue
-        for key, value in found.items():
-            name, low, high = _MEMORY[key]
+        for key, value in values.items():
+            name, low, high = _MEMORY_STATE_FIELDS[key]
             if value is not None and (value > 0 or key == "d"):
-                memory[name][place] = min(max(value, low), high)
+                memory[name][row] = min(max(value, low), high)
     return memory
 
 
-def _config_table(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Anki treats an unreadable setting as absent."""
-    found = connection.execute(
-        f"select key, val from config where key in ({','.join('?' * len(_CONFIG))})", _CONFIG
+def _read_config(connection: sqlite3.Connection) -> dict[str, Any]:
+    """Read the settings; as in Anki, an unreadable setting counts as absent."""
+    settings = connection.execute(
+        f"select key, val from config where key in ({','.join('?' * len(_CONFIG_KEYS))})",
+        _CONFIG_KEYS,
     )
-    return {key: _from_json(value) for key, value in found}
+    return {key: _parse_json(value) for key, value in settings}
 
 
-def _from_json(content: Any) -> Any:
-    """None for what cannot be read."""
+def _parse_json(content: Any) -> Any:
+    """Parse JSON; return None if it cannot be read."""
     try:
         return json.loads(content)
     except (ValueError, TypeError, RecursionError):
         return None
 
 
-def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
-    # Packages lack localOffset; where the collection was made is the next best evidence.
-    offset, source = _offset_s(config.get("localOffset")), "from the collection"
-    created_offset = _offset_s(config.get("creationOffset"))
+def _read_clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
+    # Packages lack localOffset; the place of the collection's creation is the next best evidence.
+    offset = _parse_offset_s(config.get("localOffset"))
+    source = "from the collection"
+    created_offset = _parse_offset_s(config.get("creationOffset"))
     if offset is None:
-        offset, source = created_offset, "where the collection was created"
-    crt = integer_of(crt)
-    # Whatever is not a plain 2 is scheduler 1 to Anki, also nothing at all: collections that
-    # Anki 2.1 made before there was a second scheduler (rslib/src/config/mod.rs).
+        offset = created_offset
+        source = "where the collection was created"
+    crt = parse_integer(crt)
+    # To Anki anything but a plain 2 is scheduler 1, even a missing value: Anki 2.1 made such
+    # collections before there was a second scheduler (rslib/src/config/mod.rs).
     version = config.get("schedVer")
     old_scheduler = crt is not None and not (type(version) is int and version == 2)
     return StoredClock(
-        rollover=_hour(config.get("rollover")),
+        rollover=_parse_hour(config.get("rollover")),
         utc_offset_s=offset,
         offset_source=source,
         first_day_s=crt if old_scheduler else None,
@@ -492,18 +534,19 @@ def _clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
 
 
 def _end_of_day(crt: Any, day: Any) -> int | None:
-    """Unix time at which the day with this number since the collection's creation ends."""
-    created, number = integer_of(crt), integer_of(day)
+    """Return the Unix time at which the day with this number since the creation ends."""
+    created = parse_integer(crt)
+    number = parse_integer(day)
     if created is None or number is None or not 0 <= number < 100_000:
         return None
     return created + (number + 1) * 86_400
 
 
-def _hour(stored: Any) -> int | None:
-    """An hour as Anki reads it: a byte, 23 at most; else None."""
+def _parse_hour(stored: Any) -> int | None:
+    """Parse an hour as Anki does: a byte, 23 at most; else None."""
     return min(stored, 23) if type(stored) is int and 0 <= stored <= 255 else None
 
 
-def _offset_s(minutes_west: Any) -> int | None:
-    minutes = integer_of(minutes_west)
+def _parse_offset_s(minutes_west: Any) -> int | None:
+    minutes = parse_integer(minutes_west)
     return None if minutes is None or abs(minutes) > 23 * 60 else -60 * minutes

@@ -1,7 +1,7 @@
-"""A person's table about cards or notes, for models of their own: `--features FILE`.
+"""Read a user's table about cards or notes, for the user's own models: `--features FILE`.
 
-CSV or parquet with card_id or note_id, for a data set with user_id too. All other columns that
-hold numbers are features. Content is untrusted.
+The table is CSV or parquet with card_id or note_id, for a data set with user_id too. All other
+columns of numbers are features. Content is untrusted.
 """
 
 from __future__ import annotations
@@ -19,76 +19,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, printable, require
-from srs_eval.data.readers.files import START_BYTES, utf16_of
+from srs_eval.data.readers.files import START_BYTES, detect_utf16
 from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
-_SOME = 1024  # rows
-_BLOCK = 1 << 16  # rows of CSV that are text at a time
-_ByName = Mapping[str, NDArray[Any]]
+_SAMPLE_ROWS = 1024  # rows
+_ROWS_PER_BLOCK = 1 << 16  # rows of CSV that are held as text at a time
+_Columns = Mapping[str, NDArray[Any]]
 
 
-def with_features(log: ReviewLog, path: Path | None) -> ReviewLog:
-    """The log with what a table tells of its cards, if there is a table. Raises InputError."""
+def add_features(log: ReviewLog, path: Path | None) -> ReviewLog:
+    """Add a table's features of the cards to a log, if there is a table. Raises InputError."""
     if path is None or log.features is not None:
         return log
-    found, name = read_features(path, log.user), printable(path.name)
-    if (np.diff(found.ids) == 0).any():
-        raise InputError(f"{name} names a {found.by} twice; keep one row of each.")
+    features = read_features(path, log.user)
+    name = printable(path.name)
+    if (np.diff(features.ids) == 0).any():
+        raise InputError(f"{name} names a {features.id_column} twice; keep one row of each.")
     cards = np.unique(log.reviews.card_id)
-    ids = cards if found.by == "card_id" else log.note_of(cards)
-    lacking = int((~np.isin(ids, found.ids)).sum())
-    about = f"{name}: {lacking:,} of {len(cards):,} cards have no row" if lacking else ""
-    return replace(log, features=replace(found, about=about))
+    ids = cards if features.id_column == "card_id" else log.note_of(cards)
+    lacking = int((~np.isin(ids, features.ids)).sum())
+    note = ""
+    if lacking:
+        note = f"{name}: {lacking:,} of {len(cards):,} cards have no row"
+    return replace(log, features=replace(features, note=note))
 
 
-def with_made_up_features(log: ReviewLog, path: Path | None) -> ReviewLog:
-    """The log, each of its cards with a row of a table about others, every tenth with none."""
+def add_random_features(log: ReviewLog, path: Path | None) -> ReviewLog:
+    """Give each card of a log a random row of a table about other cards, and every tenth none."""
     if path is None:
         return log
-    found, cards = read_features(path, None, some=True), np.unique(log.cards.card_id)
-    of_card = np.random.default_rng(1).integers(len(found.ids), size=len(cards))
-    values = found.values[of_card].copy()
+    features = read_features(path, None, sample_only=True)
+    cards = np.unique(log.cards.card_id)
+    row_of_card = np.random.default_rng(1).integers(len(features.ids), size=len(cards))
+    values = features.values[row_of_card].copy()
     values[::10] = np.nan
-    return replace(log, features=replace(found, by="card_id", ids=cards, values=values))
+    return replace(log, features=replace(features, id_column="card_id", ids=cards, values=values))
 
 
 def read_features(
-    path: Path, user: int | None, *, of_users: bool = False, some: bool = False
+    path: Path, user: int | None, *, needs_user_id: bool = False, sample_only: bool = False
 ) -> Features:
-    """What a table tells of one user's cards, by ascending id; of all without a user.
+    """Read a table's features of one user's cards, by ascending id; without a user, of all cards.
 
-    `of_users`: it has to tell users apart. `some`: the first rows will do, for it may be one of
-    thousands of users. Raises InputError where it cannot be used.
+    `needs_user_id`: the table must have a column user_id. `sample_only`: the first rows suffice,
+    because the table may be about thousands of users. Raises InputError if it cannot be used.
     """
-    columns, name = _columns(path, user, some), printable(path.name)
-    by = next((each for each in _IDS[:2] if each in columns), None)
-    if by is None:
+    columns = _read_columns(path, user, sample_only)
+    name = printable(path.name)
+    if "card_id" in columns:
+        id_column = "card_id"
+    elif "note_id" in columns:
+        id_column = "note_id"
+    else:
         raise InputError(f"{name} has no column card_id or note_id, which tells whose rows it has.")
-    if "user_id" not in columns and (of_users or user is not None):
+    if "user_id" not in columns and (needs_user_id or user is not None):
         raise InputError(f"{name} has no column user_id, which a table for a data set needs.")
-    names = tuple(each for each in columns if each not in _IDS)
+    names = tuple(column_name for column_name in columns if column_name not in _IDS)
     if not names:
         raise InputError(f"{name} has no column of numbers besides ids.")
     if user is not None:
-        its = columns["user_id"] == user
-        columns = {each: column[its] for each, column in columns.items()}
-    ids = columns[by]
+        is_of_user = columns["user_id"] == user
+        columns = {column_name: column[is_of_user] for column_name, column in columns.items()}
+    ids = columns[id_column]
     if not (np.isfinite(ids) & (ids == np.floor(ids))).all():
-        raise InputError(f"{name}: a {by} is no whole number.")
+        raise InputError(f"{name}: a {id_column} is no whole number.")
     order = np.argsort(ids, kind="stable")
-    values = np.stack([columns[each][order] for each in names], axis=1)
+    values = np.stack([columns[column_name][order] for column_name in names], axis=1)
     values[~np.isfinite(values)] = np.nan
-    return Features(by, ids[order].astype(np.int64), names, values)
+    return Features(id_column, ids[order].astype(np.int64), names, values)
 
 
-def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, NDArray[Any]]:
-    """The columns of numbers; of a parquet file those of the user's rows only."""
+def _read_columns(path: Path, user: int | None, sample_only: bool) -> Mapping[str, NDArray[Any]]:
+    """Read the columns of numbers; from a parquet file, only the user's rows."""
     try:
-        about = path.stat()
+        status = path.stat()
         if not is_parquet(path):
-            return _numbers_of_csv(path, about.st_mtime_ns, about.st_size)
-        return _of_numbers(columns_of_parquet(path, "user_id", user, _SOME if some else None))
+            return _read_csv_numbers(path, status.st_mtime_ns, status.st_size)
+        max_rows = _SAMPLE_ROWS if sample_only else None
+        return _select_numeric(read_parquet_columns(path, "user_id", user, max_rows))
     except EOFError:
         raise InputError(f"{printable(path.name)} has no rows.") from None
     except (OSError, ValueError, TypeError, NotImplementedError, csv.Error) as error:
@@ -97,34 +106,37 @@ def _columns(path: Path, user: int | None, some: bool) -> Mapping[str, NDArray[A
 
 
 @lru_cache(maxsize=1)  # a batch asks for each user
-def _numbers_of_csv(path: Path, changed_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
-    columns = columns_of_csv(path)
-    return _of_numbers({name: np.where(each == "", "nan", each) for name, each in columns.items()})
+def _read_csv_numbers(path: Path, modified_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
+    columns = read_csv_columns(path)
+    filled = {name: np.where(column == "", "nan", column) for name, column in columns.items()}
+    return _select_numeric(filled)
 
 
 def is_parquet(path: Path) -> bool:
-    """Raises OSError."""
+    """Return whether a file is parquet. Raises OSError."""
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"
 
 
-def columns_of_csv(
-    path: Path, kept: Callable[[_ByName], _ByName] = lambda columns: columns
+def read_csv_columns(
+    path: Path, convert: Callable[[_Columns], _Columns] = lambda columns: columns
 ) -> dict[str, NDArray[Any]]:
-    """The columns as text, by name, or what is `kept` of them, some rows at a time.
+    """Read the columns as text, by name, and `convert` them, some rows at a time.
 
-    Raises InputError for a line of another length than the header's, EOFError where there is none
-    below it, and what files and csv raise.
+    Raises InputError for a line of another length than the header's, EOFError if there is no line
+    below it, and all errors of files and csv.
     """
     with path.open("rb") as file:
-        encoding = utf16_of(file.read(START_BYTES)) or "utf-8"
+        encoding = detect_utf16(file.read(START_BYTES)) or "utf-8"
     with path.open(encoding=encoding, newline="") as text:
         reader = csv.reader(text)
         names = [name.removeprefix("\ufeff").strip() for name in next(reader, [])]
-        parts = list[_ByName]()
+        blocks = list[_Columns]()
 
-        def checked() -> Iterator[list[str]]:
-            for row in filter(None, reader):
+        def iterate_checked_rows() -> Iterator[list[str]]:
+            for row in reader:
+                if not row:
+                    continue
                 if len(row) != len(names):
                     raise InputError(
                         f'"{path.name}": line {reader.line_num} has not as many fields as the '
@@ -132,22 +144,25 @@ def columns_of_csv(
                     )
                 yield row
 
-        lines = checked()
-        while rows := list(islice(lines, _BLOCK)):
+        checked_rows = iterate_checked_rows()
+        while rows := list(islice(checked_rows, _ROWS_PER_BLOCK)):
             columns = np.array(rows, object).reshape(-1, len(names)).T
-            parts.append(kept(dict(zip(names, columns, strict=True))))
-    if not parts:
+            blocks.append(convert(dict(zip(names, columns, strict=True))))
+    if not blocks:
         raise EOFError
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    joined = {}
+    for name in blocks[0]:
+        joined[name] = np.concatenate([block[name] for block in blocks])
+    return joined
 
 
-def columns_of_parquet(
-    path: Path, key: str, user: int | None, most: int | None = None
+def read_parquet_columns(
+    path: Path, key: str, user: int | None, max_rows: int | None = None
 ) -> Mapping[str, NDArray[Any]]:
-    """The columns by name: with a user those rows that have it at `key`, in whatever case.
+    """Read the columns by name; with a user, only its rows by the column `key`, in any case.
 
-    At most `most` rows, if it is given. Raises NotInstalled, EOFError where there are no rows at
-    all, and what pyarrow raises.
+    Reads at most `max_rows` rows, if that is given. Raises NotInstalled, EOFError if there are no
+    rows at all, and all errors of pyarrow.
     """
     require("pyarrow", printable(path.name))
     import pyarrow
@@ -156,25 +171,28 @@ def columns_of_parquet(
     with pq.ParquetFile(path) as file:
         if not file.metadata.num_rows:
             raise EOFError
-        its = [(n, "=", user) for n in file.schema_arrow.names if n.lower() == key]
-        if most is not None:
-            batches = islice(file.iter_batches(most), 1)
+        filters = [(name, "=", user) for name in file.schema_arrow.names if name.lower() == key]
+        if max_rows is not None:
+            batches = islice(file.iter_batches(max_rows), 1)
             table = pyarrow.Table.from_batches(batches, file.schema_arrow)
         else:
-            table = pq.read_table(path, filters=its if its and user is not None else None)
-    found = dict[str, NDArray[Any]]()
+            has_filters = bool(filters) and user is not None
+            table = pq.read_table(path, filters=filters if has_filters else None)
+    arrays = dict[str, NDArray[Any]]()
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pyarrow.types.is_dictionary(column.type):  # a null would be its last entry
             column = column.cast(column.type.value_type)
-        found[name] = column.to_numpy()
-    return found
+        arrays[name] = column.to_numpy()
+    return arrays
 
 
-def _of_numbers(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:
-    found = dict[str, NDArray[Any]]()
+def _select_numeric(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:
+    numeric = dict[str, NDArray[Any]]()
     for name, values in columns.items():
         with suppress(TypeError, ValueError, OverflowError), np.errstate(invalid="ignore"):
-            found[name] = np.asarray(values, np.float64)
-            if name in _IDS and ((whole := np.asarray(values, np.int64)) == found[name]).all():
-                found[name] = whole  # of more than 53 bits, too
-    return found
+            numeric[name] = np.asarray(values, np.float64)
+            if name in _IDS:
+                integers = np.asarray(values, np.int64)
+                if (integers == numeric[name]).all():
+                    numeric[name] = integers  # keeps ids of more than 53 bits
+    return numeric

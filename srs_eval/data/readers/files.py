@@ -1,13 +1,13 @@
-"""Touching a person's files: look, copy, never write.
+"""Read a user's files through private copies, and never write to them.
 
 A collection may be open in Anki while we read it. Anki holds an exclusive lock and keeps
 today's reviews in `X-wal`; opening the original in any mode of SQLite fails, misses them or
 writes beside it. So the database is copied, and only the copy is opened.
 
-A copy holds everything that a person wrote on their cards and must not outlive us, however we
-end. So it is made in memory. It lies in a private folder only while SQLite folds a journal
-into it, and as long as it is read where it is larger than `_MEMORY_BYTES`. Such a folder is locked
-while its process lives: the next start sweeps away what a killed process has left.
+A copy holds everything that the user wrote on cards and must not outlive this process, however it
+ends. So it is made in memory. It lies in a private folder only while SQLite folds a journal
+into it, and, if it is larger than `_MEMORY_BYTES`, as long as it is read. Such a folder is locked
+while its process lives: the next start deletes the folders that killed processes have left.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _MEMORY_BYTES = 512 << 20  # of a copy; twice that is used while SQLite takes it
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 START_BYTES = 1 << 16
-"""Of a file, by which it is recognised."""
+"""Bytes at the beginning of a file, by which it is recognised."""
 
-_FOLDER = "srs-eval-private-"  # how names of private folders begin
-_COLLECTION = "collection.anki2"  # in each of them, and its journals and lock, nothing else
-_LOCK = f"{_COLLECTION}-lock"
-_JOURNALS = ("-wal", "-journal")
+_FOLDER_PREFIX = "srs-eval-private-"  # names of private folders begin so
+_COLLECTION_NAME = "collection.anki2"  # the only file in each of them, beside its journals and lock
+_LOCK_NAME = f"{_COLLECTION_NAME}-lock"
+_JOURNAL_SUFFIXES = ("-wal", "-journal")
 # The first 8 bytes of a rollback journal, and the last 8 of one that names a second file
 # (SQLite file format 3).
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
@@ -55,7 +55,7 @@ _CLOCK_TICK_S = 0.02
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into one sentence about `path`."""
+    """Turn the operating system's errors into one sentence about `path`."""
     name = printable(path)
     try:
         yield
@@ -68,8 +68,11 @@ def file_errors(path: Path) -> Iterator[None]:
         raise InputError(f"{name} cannot be read ({printable(reason)}).") from error
 
 
-def resolve(path: Path) -> Path:
-    """The real file behind links (its journals lie there). InputError if it is none."""
+def resolve_file(path: Path) -> Path:
+    """Return the real file behind links, where its journals lie.
+
+    Raises InputError if it is no file.
+    """
     with file_errors(path):
         real = path.resolve(strict=True)
         if not stat.S_ISREG(real.stat().st_mode):
@@ -82,8 +85,8 @@ def read_start(path: Path, size: int) -> bytes:
         return file.read(size)
 
 
-def read_whole(path: Path, limit: int) -> bytes:
-    """All of a small file; InputError beyond `limit` bytes."""
+def read_limited(path: Path, limit: int) -> bytes:
+    """Read all of a small file. Raises InputError beyond `limit` bytes."""
     with file_errors(path), open(path, "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -92,43 +95,45 @@ def read_whole(path: Path, limit: int) -> bytes:
 
 
 _UTF_16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_LOOK = 32  # bytes by which UTF-16 is told where no mark says it
+_UTF16_SAMPLE_BYTES = 32  # bytes by which UTF-16 is recognised without a mark
 
 
-def utf16_of(start: bytes) -> str | None:
-    """The encoding of a text that begins so, if it is UTF-16; None for anything else.
+def detect_utf16(start: bytes) -> str | None:
+    """Return the encoding of a text with this beginning if it is UTF-16, else None.
 
-    Without the mark at its beginning, a table's header tells: every second byte of it is zero.
+    Without the mark at its beginning, a table's header shows it: every second byte is zero.
     """
     if start[:2] in _UTF_16_MARKS:
         return _UTF_16_MARKS[start[:2]]
-    beginning = start[:_LOOK]
-    even, odd = beginning[::2], beginning[1::2]
-    if len(beginning) == _LOOK and not any(odd) and all(even):
+    beginning = start[:_UTF16_SAMPLE_BYTES]
+    even = beginning[::2]
+    odd = beginning[1::2]
+    if len(beginning) == _UTF16_SAMPLE_BYTES and not any(odd) and all(even):
         return "utf-16-le"
-    if len(beginning) == _LOOK and not any(even) and all(odd):
+    if len(beginning) == _UTF16_SAMPLE_BYTES and not any(even) and all(odd):
         return "utf-16-be"
     return None
 
 
-def as_plain_text(content: bytes) -> bytes:
-    """A text file with its lines ended by a line feed, and in UTF-8 where it was UTF-16.
+def normalize_text(content: bytes) -> bytes:
+    """Convert a text file's line ends to line feeds, and UTF-16 to UTF-8.
 
-    Half a character at the end, as where only the beginning of a file was read, is dropped.
+    Half a character at the end, as when only the beginning of a file was read, is dropped.
     """
-    encoding = utf16_of(content)
+    encoding = detect_utf16(content)
     if encoding is not None:
         content = content.decode(encoding, "ignore").encode()
     end = content.find(b"\r")
-    if end >= 0 and b"\n" not in content[: end + 2]:  # as old programs for the Mac end lines
+    if end >= 0 and b"\n" not in content[: end + 2]:  # line ends of old Mac programs
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return content
 
 
-def sqlite_header(start: bytes) -> tuple[int, int | None] | None:
-    """Size of a page and bytes in all by a database's first 100; None if it is no SQLite database.
+def parse_sqlite_header(start: bytes) -> tuple[int, int | None] | None:
+    """Return a database's page size and total bytes from its first 100 bytes.
 
-    Where an old writer left the number of pages out, the second is None.
+    None if it is no SQLite database. If an old writer left out the number of pages, the total is
+    None.
     """
     if len(start) < HEADER_BYTES or not start.startswith(SQLITE_MAGIC):
         return None
@@ -138,35 +143,37 @@ def sqlite_header(start: bytes) -> tuple[int, int | None] | None:
         return None
     pages = int.from_bytes(start[28:32], "big")
     trusted = pages > 0 and start[24:28] == start[92:96]
-    return page_size, pages * page_size if trusted else None
+    if not trusted:
+        return page_size, None
+    return page_size, pages * page_size
 
 
 def _check_database_length(start: bytes, size: int, name: str) -> None:
-    """InputError unless a database without journals is as long as its header says."""
-    header = sqlite_header(start)
+    """Raise InputError unless a database without journals is as long as its header says."""
+    header = parse_sqlite_header(start)
     if header is None:
         raise InputError(
             f"{name} is damaged (its database header is cut or wrong); restore a backup in Anki."
         )
     page_size, length = header
     if size % page_size or (length is not None and size != length):
+        promised = f"{length:,}" if length else "whole pages"
         raise InputError(
-            f"{name} is damaged ({size:,} bytes where its header promises "
-            f"{f'{length:,}' if length else 'whole pages'}); "
+            f"{name} is damaged ({size:,} bytes where its header promises {promised}); "
             "copy it again or restore a backup in Anki."
         )
 
 
 @contextmanager
 def database_errors(name: str) -> Iterator[None]:
-    """Turn what SQLite finds wrong with a database into one sentence about `name`."""
+    """Turn SQLite's errors about a database into one sentence about `name`."""
     try:
         yield
     except (sqlite3.Error, OverflowError, UnicodeError) as error:
-        raise damaged(name, error) from error
+        raise damaged_database_error(name, error) from error
 
 
-def damaged(name: str, reason: object) -> InputError:
+def damaged_database_error(name: str, reason: object) -> InputError:
     return InputError(
         f"{name} is damaged ({printable(reason, 100)}); "
         "run Tools > Check Database in Anki or restore a backup."
@@ -177,18 +184,18 @@ def damaged(name: str, reason: object) -> InputError:
 
 
 class PrivateFile:
-    """A database that is being written: in memory, or in a private folder if it must be."""
+    """A database that is being written: in memory, or in a private folder if necessary."""
 
     def __init__(self, size: int, on_disk: bool = False) -> None:
-        """For `size` bytes; `on_disk` where journals will lie beside it."""
-        self.path: Path | None = None  # where it lies, if it lies on disk
+        """Prepare for `size` bytes; `on_disk` if journals will lie beside it."""
+        self.path: Path | None = None  # set if it lies on disk
         self.stream: BinaryIO = io.BytesIO()
         if on_disk or size > _MEMORY_BYTES:
-            self.path = _make_folder() / _COLLECTION
+            self.path = _make_private_folder() / _COLLECTION_NAME
             self.stream = open(self.path, "w+b")  # noqa: SIM115
 
     def connect(self) -> sqlite3.Connection:
-        """Open it for reading. What fits into memory has left the disk afterwards.
+        """Open the database for reading; if it fits into memory, it is removed from disk.
 
         Raises sqlite3.Error if it is no database.
         """
@@ -218,10 +225,10 @@ class PrivateFile:
         return connection
 
     def close(self) -> None:
-        """Delete it."""
+        """Delete the database."""
         self.stream.close()
         if self.path is not None:
-            _remove_folder(self.path.parent)
+            _remove_private_folder(self.path.parent)
 
     def __enter__(self) -> PrivateFile:
         return self
@@ -232,27 +239,27 @@ class PrivateFile:
 
 @contextmanager
 def private_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, tuple[str, ...]]]:
-    """A consistent copy of database `path` with its journals folded in, and notes about it.
+    """Yield a consistent copy of database `path` with its journals folded in, and notes about it.
 
     The originals' sizes and times are compared before and after, and the copy is made again
-    if anything changed. Raises InputError if they never hold still, are too large or damaged.
+    if anything changed. Raises InputError if they keep changing, are too large or damaged.
     """
-    real = resolve(path)
+    real = resolve_file(path)
     name = printable(path)
     for attempt in range(_ATTEMPTS):
-        before = _states(real)
-        sizes = [0 if state is None else state[1] for state in before]
+        states = _read_file_states(real)
+        sizes = [0 if state is None else state[1] for state in states]
         if sum(sizes) > MAX_DATABASE_BYTES:
             raise InputError(
                 f"{name} is larger than {MAX_DATABASE_BYTES >> 30} GB, too large to read."
             )
-        newest = max((state[2] for state in before if state is not None), default=0)
+        newest = max((state[2] for state in states if state is not None), default=0)
         if abs(time.time_ns() - newest) < _CLOCK_TICK_S * 1e9:
             time.sleep(_CLOCK_TICK_S)
             continue
         with PrivateFile(sum(sizes), on_disk=any(sizes[1:])) as copy:
-            if _copy_all(real, copy, before) and _states(real) == before:
-                notes = _journal_notes(copy, name)
+            if _copy_all(real, copy, states) and _read_file_states(real) == states:
+                notes = _describe_journals(copy, name)
                 with database_errors(name):
                     connection = copy.connect()
                 with closing(connection):
@@ -266,46 +273,45 @@ def private_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, tuple[str, ..
 
 
 def sweep_abandoned_copies() -> None:
-    """Delete the private folders whose process was killed before it could."""
+    """Delete private folders whose process was killed before it could delete them."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            if entry.name.startswith(_FOLDER) and _is_abandoned(Path(entry.path)):
+            if entry.name.startswith(_FOLDER_PREFIX) and _is_abandoned(Path(entry.path)):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Whether it is this user's, and no process that lives has locked it."""
+    """Return whether a folder is this user's, and no living process has locked it."""
     from filelock import FileLock
 
-    with suppress(OSError):  # locked, or somebody else's
-        names = {each.name for each in folder.iterdir()}
+    with suppress(OSError):  # locked, or another user's
+        names = {entry.name for entry in folder.iterdir()}
         is_own = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
         # Windows deletes the lock first. A collection is made only once there is a lock.
-        is_ours = names & {_LOCK, _COLLECTION} and all(
-            name.startswith(_COLLECTION) for name in names
-        )
-        if is_own and is_ours:
-            with FileLock(folder / _LOCK, timeout=0):
+        has_copy = not names.isdisjoint({_LOCK_NAME, _COLLECTION_NAME})
+        has_only_copy = all(name.startswith(_COLLECTION_NAME) for name in names)
+        if is_own and has_copy and has_only_copy:
+            with FileLock(folder / _LOCK_NAME, timeout=0):
                 return True
     return False
 
 
-_folders: dict[Path, FileLock] = {}
-"""Those of this process, and their locks, which the system opens however a process ends."""
+_private_folders: dict[Path, FileLock] = {}
+"""Private folders of this process with their locks, which the system opens however it ends."""
 
 
-def _make_folder() -> Path:
-    """A temporary folder for this user only, locked until `_remove_folder`.
+def _make_private_folder() -> Path:
+    """Make a temporary folder for this user only, locked until `_remove_private_folder`.
 
-    Where the process ends without removing it, the next one does.
-    Raises InputError where there is no room.
+    If the process ends without removing it, the next one does. Raises InputError if there is no
+    room.
     """
     from filelock import FileLock
 
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
-        _folders[folder] = FileLock(folder / _LOCK, thread_local=False)
-        _folders[folder].acquire()
+        folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+        _private_folders[folder] = FileLock(folder / _LOCK_NAME, thread_local=False)
+        _private_folders[folder].acquire()
         return folder
     except OSError as error:
         raise InputError(
@@ -313,40 +319,40 @@ def _make_folder() -> Path:
         ) from error
 
 
-def _remove_folder(folder: Path) -> None:
-    if folder in _folders:
-        _folders[folder].release()  # Windows keeps what is open
+def _remove_private_folder(folder: Path) -> None:
+    if folder in _private_folders:
+        _private_folders[folder].release()  # Windows keeps what is open
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
-            del _folders[folder]
+            del _private_folders[folder]
 
 
 @atexit.register
-def _remove_folders() -> None:
-    """What a second interruption, or a thread that still reads, has kept from being removed."""
-    for folder in 5 * list(_folders):
-        _remove_folder(folder)
+def _remove_private_folders() -> None:
+    """Remove folders that a second interruption, or a thread that still reads, has left."""
+    for folder in 5 * list(_private_folders):
+        _remove_private_folder(folder)
 
 
-def _states(real: Path) -> list[tuple[int, int, int] | None]:
-    """Identity, size and time of the database and its journals; None for an absent one."""
+def _read_file_states(real: Path) -> list[tuple[int, int, int] | None]:
+    """Read identity, size and time of the database and its journals; None for an absent one."""
     states: list[tuple[int, int, int] | None] = []
     with file_errors(real):
-        for suffix in ("", *_JOURNALS):
+        for suffix in ("", *_JOURNAL_SUFFIXES):
             try:
-                found = os.stat(f"{real}{suffix}")
+                status = os.stat(f"{real}{suffix}")
             except FileNotFoundError:
                 if not suffix:
                     raise
                 states.append(None)
             else:
-                states.append((found.st_ino, found.st_size, found.st_mtime_ns))
+                states.append((status.st_ino, status.st_size, status.st_mtime_ns))
     return states
 
 
 def _copy_all(real: Path, copy: PrivateFile, states: list[tuple[int, int, int] | None]) -> bool:
-    """Copy what exists; False if a file vanished meanwhile."""
-    for suffix, state in zip(("", *_JOURNALS), states, strict=True):
+    """Copy the files that exist; return False if a file vanished meanwhile."""
+    for suffix, state in zip(("", *_JOURNAL_SUFFIXES), states, strict=True):
         if state is None or (suffix and copy.path is None):
             continue
         with file_errors(real):
@@ -371,11 +377,16 @@ def _copy_all(real: Path, copy: PrivateFile, states: list[tuple[int, int, int] |
     return True
 
 
-def _journal_notes(copy: PrivateFile, name: str) -> tuple[str, ...]:
-    """What the journals of a copy mean; InputError for one that must not be folded in, and
-    for a database without any whose length is wrong."""
+def _describe_journals(copy: PrivateFile, name: str) -> tuple[str, ...]:
+    """Describe the meaning of a copy's journals.
+
+    Raises InputError for a journal that must not be folded in, and for a database without journals
+    whose length is wrong.
+    """
     if copy.path is not None:
-        wal, journal = (Path(f"{copy.path}{suffix}") for suffix in _JOURNALS)
+        wal_suffix, journal_suffix = _JOURNAL_SUFFIXES
+        wal = Path(f"{copy.path}{wal_suffix}")
+        journal = Path(f"{copy.path}{journal_suffix}")
         if wal.exists() and wal.stat().st_size:
             return ("Reviews that Anki has not yet written back to the file are included.",)
         if journal.exists() and read_start(journal, 8) == _JOURNAL_MAGIC:
@@ -388,9 +399,9 @@ def _journal_notes(copy: PrivateFile, name: str) -> tuple[str, ...]:
 
 
 def _refuse_second_journal(journal: Path, name: str) -> None:
-    """A journal may name another file, which SQLite deletes after the roll-back.
+    """Raise InputError if a journal names another file, which SQLite deletes after the roll-back.
 
-    Anki never writes one (it attaches no second database); a hostile one could name any
+    Anki never writes such a journal (it attaches no second database); a hostile one could name any
     file of the user's.
     """
     if journal.stat().st_size < 16:

@@ -1,9 +1,9 @@
-"""What Anki exports: packages (.colpkg, .apkg) and extracted .anki21b files, of which the one
-database is unpacked, and research exports (.revlog).
+"""Read Anki's exports: packages, extracted .anki21b files, and research exports (.revlog).
 
-One member is chosen by `meta` and streamed into a private copy, never to a name of its own.
-Sizes in a zip directory or a zstd frame may lie either way, so the bytes that come out are
-counted and held against the database's own header; a bomb stops at its first block.
+The one database in a package (.colpkg, .apkg) or an extracted file is unpacked. In a package,
+`meta` decides which member that is; it is streamed into a private copy, never to its own name.
+Sizes in a zip directory or a zstd frame may be too small or too large, so the bytes that come out
+are counted and compared with the database's own header; a bomb stops at its first block.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import numpy as np
 from srs_eval.data.days import StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
-from srs_eval.data.readers.collection import entries_from_columns
-from srs_eval.data.readers.settings import parse
+from srs_eval.data.readers.collection import build_entries
+from srs_eval.data.readers.settings import parse_message
 from srs_eval.data.reviews import (
     Cards,
     DayGrid,
@@ -34,7 +34,7 @@ from srs_eval.data.reviews import (
     ImportSummary,
     IntArray,
     ReviewLog,
-    unnamed_presets,
+    make_unnamed_presets,
 )
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -47,33 +47,33 @@ _MAX_DIRECTORY_BYTES = 32 << 20
 _MAX_META_BYTES = 1 << 16
 # Collections shrink to a third or so; what grows beyond this is a bomb.
 _MAX_RATIO = 200
-_FREE_BYTES = 64 << 20
+_ALWAYS_ALLOWED_BYTES = 64 << 20
 _CHUNK = 1 << 18
 # A block of zstd holds 128 kB and may come from 4 bytes, so this bounds what one call returns.
 _ZSTD_CHUNK = 1 << 10
 
 
-_Opened = AbstractContextManager[tuple[sqlite3.Connection, str]]
+_OpenDatabase = AbstractContextManager[tuple[sqlite3.Connection, str]]
 
 
-def opened(path: Path, start: bytes) -> _Opened | None:
-    """A connection to a private copy of a packed database, and words for the format.
+def open_package(path: Path, start: bytes) -> _OpenDatabase | None:
+    """Open a private copy of a packed database; give the connection and words for the format.
 
-    None for what does not begin like a package or an extracted collection.anki21b; InputError for
-    one that is not sound or holds no collection.
+    None for a file that does not begin like a package or an extracted collection.anki21b. Raises
+    InputError for one that is damaged or holds no collection.
     """
     if start.startswith(_ZIP_MAGIC):
-        return _unpacked(path)
-    return _decompressed_file(path) if start.startswith(_ZSTD_MAGIC) else None
+        return _open_zip(path)
+    return _open_zstd(path) if start.startswith(_ZSTD_MAGIC) else None
 
 
 @contextmanager
-def _unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+def _open_zip(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
     name = printable(path)
     try:
         _check_directory(path, name)
         with zipfile.ZipFile(path) as archive:
-            version = _version(archive, name)
+            version = _read_version(archive, name)
             try:
                 member = archive.getinfo(_MEMBERS[version])
             except KeyError:
@@ -86,8 +86,8 @@ def _unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
             with archive.open(member) as source:
                 chunks: Iterator[bytes] = iter(lambda: source.read(_CHUNK), b"")
                 if version == 3:
-                    chunks = _decompressed(chunks, name)
-                copy = _database(chunks, name, _limit(path))
+                    chunks = _decompress(chunks, name)
+                copy = _copy_database(chunks, name, _unpacked_size_limit(path))
     except (
         zipfile.BadZipFile,
         zipfile.LargeZipFile,
@@ -109,24 +109,24 @@ def _unpacked(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
         raise InputError(
             f"{name} cannot be unpacked ({printable(error.strerror or error)})."
         ) from error
-    # The exporter's extension is all that tells the two kinds of package apart.
+    # Only the exporter's extension distinguishes the two kinds of package.
     kind = "deck package" if path.suffix.lower() == ".apkg" else "collection package"
-    with _connected(copy, name) as connection:
+    with _connect(copy, name) as connection:
         yield connection, f"Anki {kind} (version {version})"
 
 
 @contextmanager
-def _decompressed_file(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
+def _open_zstd(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
     name = printable(path)
     with files.file_errors(path), open(path, "rb") as source:
         chunks = iter(lambda: source.read(_CHUNK), b"")
-        copy = _database(_decompressed(chunks, name), name, _limit(path))
-    with _connected(copy, name) as connection:
+        copy = _copy_database(_decompress(chunks, name), name, _unpacked_size_limit(path))
+    with _connect(copy, name) as connection:
         yield connection, "extracted Anki collection (zstd)"
 
 
 @contextmanager
-def _connected(copy: files.PrivateFile, name: str) -> Iterator[sqlite3.Connection]:
+def _connect(copy: files.PrivateFile, name: str) -> Iterator[sqlite3.Connection]:
     with copy:
         with files.database_errors(name):
             connection = copy.connect()
@@ -135,7 +135,7 @@ def _connected(copy: files.PrivateFile, name: str) -> Iterator[sqlite3.Connectio
 
 
 def _check_directory(path: Path, name: str) -> None:
-    """Refuse directories so large that merely listing them would eat the memory."""
+    """Refuse zip directories that are so large that listing them would fill the memory."""
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - (1 << 16) - 200))
@@ -154,8 +154,8 @@ def _check_directory(path: Path, name: str) -> None:
         raise InputError(f"{name} lists too many files for an Anki package.")
 
 
-def _version(archive: zipfile.ZipFile, name: str) -> int:
-    """Package version by `meta`, or by the members where an old Anki wrote none."""
+def _read_version(archive: zipfile.ZipFile, name: str) -> int:
+    """Read the package version from `meta`, or from the members if an old Anki wrote none."""
     try:
         meta = archive.getinfo("meta")
     except KeyError:
@@ -164,7 +164,7 @@ def _version(archive: zipfile.ZipFile, name: str) -> int:
         content = source.read(_MAX_META_BYTES + 1)
     if len(content) > _MAX_META_BYTES:
         raise InputError(f"{name} is damaged (its version note is too long).")
-    version = parse("PackageMetadata", content, f"{name} is damaged (version note)").version
+    version = parse_message("PackageMetadata", content, f"{name} is damaged (version note)").version
     if version not in _MEMBERS:
         raise InputError(
             f"{name} was written by a newer version of Anki than is known here; "
@@ -173,8 +173,8 @@ def _version(archive: zipfile.ZipFile, name: str) -> int:
     return version
 
 
-def _decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Stream one zstd frame; InputError unless it is whole and ends where the input ends."""
+def _decompress(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """Stream one zstd frame. Raises InputError unless it is whole and ends where the input ends."""
     import zstandard
 
     decoder = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
@@ -198,19 +198,19 @@ def _decompressed(chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
         )
 
 
-def _limit(path: Path) -> int:
-    """Most bytes that a packed file may unpack to."""
-    return min(files.MAX_DATABASE_BYTES, _FREE_BYTES + _MAX_RATIO * path.stat().st_size)
+def _unpacked_size_limit(path: Path) -> int:
+    """Return the largest number of bytes that a packed file may unpack to."""
+    return min(files.MAX_DATABASE_BYTES, _ALWAYS_ALLOWED_BYTES + _MAX_RATIO * path.stat().st_size)
 
 
-def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFile:
-    """A copy of a database that must be as long as its own header says, and within `limit`."""
+def _copy_database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFile:
+    """Copy a database, which must be as long as its own header says and within `limit`."""
     start = b""
     for chunk in chunks:
         start += chunk
         if len(start) >= files.HEADER_BYTES or not files.SQLITE_MAGIC.startswith(start[:16]):
             break
-    header = files.sqlite_header(start)
+    header = files.parse_sqlite_header(start)
     cut = InputError(
         f"{name} is cut short (the collection in it is not whole); "
         "copy it again or export it again from Anki."
@@ -223,16 +223,16 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
             "export it again from Anki."
         )
     _, length = header
-    most = limit if length is None else length
-    if most > limit:
-        raise _too_much(name)
-    copy = files.PrivateFile(most)
+    size_limit = limit if length is None else length
+    if size_limit > limit:
+        raise _bomb_error(name)
+    copy = files.PrivateFile(size_limit)
     try:
         written = 0
         for chunk in itertools.chain([start], chunks):
             written += len(chunk)
-            if written > most:
-                raise _too_much(name)
+            if written > size_limit:
+                raise _bomb_error(name)
             copy.stream.write(chunk)
         if length is not None and written != length:
             raise cut
@@ -243,7 +243,7 @@ def _database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFi
     return copy
 
 
-def _too_much(name: str) -> InputError:
+def _bomb_error(name: str) -> InputError:
     return InputError(
         f"{name} unpacks to more than an Anki package does; it is damaged or hostile."
     )
@@ -259,25 +259,31 @@ _MAX_SHORT_RECORDS = 100_000
 
 
 def read_research_export(
-    real: Path, path: Path, grid: Callable[[Entries, StoredClock], DayGrid]
+    real: Path, path: Path, make_grid: Callable[[Entries, StoredClock], DayGrid]
 ) -> ReviewLog:
-    """What the file holds that a person calls `path`.
+    """Read the research export `real`, which the user calls `path`.
 
-    Raises InputError for what is no .revlog file, cut short, or without reviews.
+    Raises InputError if it is no .revlog file, cut short, or without reviews.
     """
-    content, name = files.read_whole(real, _MAX_EXPORT_BYTES), printable(path)
+    content = files.read_limited(real, _MAX_EXPORT_BYTES)
+    name = printable(path)
     complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
-    most = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
-    if _count_fields(content, most) > most:
+    field_limit = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
+    if _count_fields(content, field_limit) > field_limit:
         raise InputError(f"{complaint}; export it again from Anki.")
-    dataset = parse("Dataset", content, complaint)
+    dataset = parse_message("Dataset", content, complaint)
     if not 0 < dataset.next_day_at < 1 << 40:
         # The field comes last, so a file cut between two records parses but lacks it.
         raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
     columns = [
-        _column(dataset.revlogs, field)
+        _read_field(dataset.revlogs, field)
         for field in (
-            *("id", "cid", "button_chosen", "review_kind", "ease_factor", "taken_millis"),
+            "id",
+            "cid",
+            "button_chosen",
+            "review_kind",
+            "ease_factor",
+            "taken_millis",
             "last_interval",
         )
     ]
@@ -288,69 +294,74 @@ def read_research_export(
             f"{first + 1:,} and {second + 1:,}); export it again from Anki."
         )
 
-    found = entries_from_columns(*columns, contradiction=two_with_one_id)
-    entries = found.entries
+    imported = build_entries(*columns, contradiction=two_with_one_id)
+    entries = imported.entries
     if not len(entries):
         raise InputError(f"{name} holds no reviews; choose another file.")
-    cards = [_column(dataset.cards, field) for field in ("id", "note_id", "deck_id")]
-    cards_once, first = np.unique(cards[0], return_index=True)
-    none = np.zeros(len(cards_once), np.bool_)
-    decks = {
-        deck.id: Deck(
-            id=deck.id, name="", preset_id=deck.preset_id, parent_id=deck.parent_id or None
-        )
-        for deck in dataset.decks
-    }
+    card_id, first = np.unique(_read_field(dataset.cards, "id"), return_index=True)
+    cards = Cards(
+        card_id=card_id,
+        note_id=_read_field(dataset.cards, "note_id")[first],
+        deck_id=_read_field(dataset.cards, "deck_id")[first],
+        suspended=np.zeros(len(card_id), np.bool_),
+    )
+    decks = {}
+    for deck in dataset.decks:
+        parent_id = deck.parent_id or None
+        decks[deck.id] = Deck(id=deck.id, name="", preset_id=deck.preset_id, parent_id=parent_id)
     return ReviewLog(
         import_summary=ImportSummary(
             path=str(path),
             format="Anki research export (.revlog)",
-            entries_read=found.read,
-            notes=found.notes,
-            repeated=found.repeated,
+            entries_read=imported.entries_read,
+            notes=imported.notes,
+            repeated=imported.repeated,
         ),
         entries=entries,
-        cards=Cards(cards_once, cards[1][first], cards[2][first], none),
+        cards=cards,
         decks=decks,
-        presets=unnamed_presets(decks),
-        day_grid=grid(entries, StoredClock(next_day_at_s=dataset.next_day_at)),
+        presets=make_unnamed_presets(decks),
+        day_grid=make_grid(entries, StoredClock(next_day_at_s=dataset.next_day_at)),
     )
 
 
-def _count_fields(content: bytes, most: int) -> int:
-    """Number of fields of a message, in the memory of one; no further than one above `most`.
+def _count_fields(content: bytes, limit: int) -> int:
+    """Count the fields of a message in the memory of one field, up to one above `limit`.
 
-    Stops where protobuf's decoder does: at a field that is cut or of no kind.
+    Stops where protobuf's decoder does: at a field that is cut or of no known kind.
     """
-    place = count = 0
+    offset = 0
+    count = 0
     with suppress(IndexError):
-        while place < len(content) and count <= most:
-            tag, place = _varint(content, place)
+        while offset < len(content) and count <= limit:
+            tag, offset = _read_varint(content, offset)
             kind = tag & 7
             if kind > 5:
                 break
-            count += 1  # groups (3, 4) too, and what is in them
+            count += 1  # groups (3, 4) too, and the fields in them
             if kind == 0:
-                _, place = _varint(content, place)
+                _, offset = _read_varint(content, offset)
             elif kind == 2:
-                length, place = _varint(content, place)
-                place += length
-            elif kind in (1, 5):
-                place += 8 if kind == 1 else 4
+                length, offset = _read_varint(content, offset)
+                offset += length
+            elif kind == 1:
+                offset += 8
+            elif kind == 5:
+                offset += 4
     return count
 
 
-def _varint(content: bytes, place: int) -> tuple[int, int]:
-    """The number at `place`, and the place behind it; IndexError where there is none."""
+def _read_varint(content: bytes, offset: int) -> tuple[int, int]:
+    """Read the number at `offset`, and the offset behind it. Raises IndexError if it is cut."""
     value = 0
     for shift in range(0, 70, 7):
-        part = content[place]
-        place += 1
-        value |= (part & 0x7F) << shift
-        if part < 0x80:
-            return value, place
+        byte = content[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, offset
     raise IndexError
 
 
-def _column(messages: Any, field: str) -> IntArray:
+def _read_field(messages: Any, field: str) -> IntArray:
     return np.fromiter(map(attrgetter(field), messages), np.int64, len(messages))

@@ -1,9 +1,9 @@
-"""One rule for a review that a file holds twice, as two exports that overlap do when put together.
+"""Find reviews that a file holds twice, as after joining two exports that overlap.
 
-What makes an entry itself is Anki's id where the source has it, else the card and the moment of
-the answer. Entries with one identity are one review: where they are alike, the first counts; where
-they differ, only the person can know which is right, and the file is refused. Days without times
-of day are no moments: where a file tells days only, entries without an id are all their own.
+The identity of an entry is Anki's id if the source has it, else the card and the time of the
+answer. Entries with one identity are one review: if they are alike, the first counts; if they
+differ, only the user can know which is right, and the file is refused. Days without times of day
+identify nothing: if a file has only days, entries without an id are all distinct.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
 Contradiction = Callable[[int, int], InputError]
-"""What is raised for the places (from 0) of two entries with one identity that differ."""
+"""Makes the error for two entries with one identity that differ, from their positions (from 0)."""
 
 
-def first_of_each(
+def mark_first_occurrences(
     identity: Sequence[NDArray[Any]],
     content: Sequence[NDArray[Any]] = (),
     contradiction: Contradiction | None = None,
 ) -> NDArray[np.bool_]:
     """Mark the first entry of each identity, shape (n,); columns of both kinds are (n,) each.
 
-    Raises `contradiction(first, second)` where entries with one identity differ in `content`; a
-    source whose entries have no identity but all that they hold gives neither.
+    Raises `contradiction(first, second)` if entries with one identity differ in `content`; a
+    source whose entries are identified only by all their columns gives neither.
     """
     order = np.lexsort(tuple(reversed(identity)))  # keeps the order of equal ones
     repeats = np.ones(max(len(order) - 1, 0), np.bool_)
@@ -53,7 +53,7 @@ def first_of_each(
 
 
 def are_days_only(time_ms: IntArray) -> bool:
-    """Whether times (n,) in Unix ms all have one time of day, as dates without any do.
+    """Return whether times (n,) in Unix ms share one time of day, as dates without any do.
 
     Midnights of a zone with summer time have two in UTC, one hour apart.
     """
@@ -64,13 +64,13 @@ def are_days_only(time_ms: IntArray) -> bool:
 
 
 def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether each value but the first (n - 1,) equals the one before it."""
+    """Return whether each value but the first (n - 1,) equals the previous one."""
     same: NDArray[np.bool_] = values[1:] == values[:-1]
     return same
 
 
-def repeats_in_words(count: int) -> str:
-    """A sentence for the import summary about entries that were left out by this rule."""
+def describe_repeats(count: int) -> str:
+    """Return a sentence for the import summary about entries that were left out as repeats."""
     if count == 1:
         return "1 entry is in the file a second time; it was left out."
     return f"{count:,} entries are in the file a second time; they were left out."

@@ -1,11 +1,11 @@
-"""Presets and decks of a collection, from JSON (to schema 14) and protobuf, and untrusted values.
+"""Read presets and decks of a collection from JSON (to schema 14) and protobuf.
 
-Defaults and bounds: ankitects/anki rslib/src/deckconfig/mod.rs. Of protobuf are here the few
-messages that are read, with the fields that matter; their numbers: proto/anki/{deck_config,decks,
-stats,import_export}.proto. Text is declared as bytes (the wire is the same), so that bad UTF-8 in
-a name is no error.
+Values are untrusted. Defaults and bounds: ankitects/anki rslib/src/deckconfig/mod.rs. Only the few
+protobuf messages that are read are declared here, with the fields that matter; their numbers:
+proto/anki/{deck_config,decks,stats,import_export}.proto. Text is declared as bytes (the wire is the
+same), so that bad UTF-8 in a name is no error.
 
-Two forks of Anki, JSchoreels' and Clanki, keep FSRS-7's parameters and which version they run
+Two forks of Anki, JSchoreels' and Clanki, store FSRS-7's parameters and the version that they run
 beside Anki's own fields: JSchoreels/anki proto/anki/deck_config.proto and
 rslib/src/deckconfig/{mod,fork_fields}.rs; Expertium/Clanki docs/fsrs-presets.MD. Clanki runs FSRS-7
 only; a collection of its own has a `schedulingAlgorithm`.
@@ -26,50 +26,54 @@ from typing import Any
 import numpy as np
 
 from srs_eval.data.errors import InputError, printable
-from srs_eval.data.reviews import MOST_PARAMETERS, Deck, Preset
+from srs_eval.data.reviews import MAX_PARAMETERS, Deck, Preset
 
-# What the older scheduler's settings may be, and Anki's default where they are not
+# Settings of the older scheduler: lowest and highest value, and Anki's default for any other
 # (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
-_EASE = "new.initialFactor"  # in JSON in thousandths
-_SM2 = (
+_EASE_PATH = "new.initialFactor"  # in JSON in thousandths
+_SM2_SETTINGS = (
     ("new.ints.0", "graduating_interval_good", (1, 36500, 1)),
     ("new.ints.1", "graduating_interval_easy", (1, 36500, 4)),
-    (_EASE, "initial_ease", (1.31, 5, 2.5)),
+    (_EASE_PATH, "initial_ease", (1.31, 5, 2.5)),
     ("rev.ease4", "easy_multiplier", (1, 5, 1.3)),
     ("rev.hardFactor", "hard_multiplier", (0.5, 1.3, 1.2)),
     ("lapse.mult", "lapse_multiplier", (0, 1, 0)),
     ("rev.ivlFct", "interval_multiplier", (0.5, 2, 1)),
 )
-_Read = Callable[[str, str], Any]
-"""What a preset has at a place in JSON, or in a field of protobuf: whichever it is stored in."""
-_FORK_FSRS, _FORK_RWKV = "jschoreels.fsrs", "jschoreels.rwkv"  # keys of what forks add to a preset
+_ReadField = Callable[[str, str], Any]
+"""Returns a preset's value at a path in JSON or in a field of protobuf, whichever stores it."""
+_FORK_FSRS_KEY = "jschoreels.fsrs"
+_FORK_RWKV_KEY = "jschoreels.rwkv"
+"""Keys that forks add to a preset."""
 _FORK_VERSIONS = {0: 7, 1: 6, 2: 5, 3: 4}  # FSRS versions by the numbers of their FsrsVersion
-OVERLAY, ALGORITHM = "fsrsPresetOverlay", "schedulingAlgorithm"
-"""Keys of the collection's configuration that only forks write, the latter only Clanki."""
-INTEGER = "ifnull(cast({0} as integer), 0)".format
-"""SQL of a column as an integer, whatever is stored in it."""
+OVERLAY_KEY = "fsrsPresetOverlay"
+"""A key of the collection's configuration that only forks write."""
+ALGORITHM_KEY = "schedulingAlgorithm"
+"""A key of the collection's configuration that only Clanki writes."""
+INTEGER_SQL = "ifnull(cast({0} as integer), 0)".format
+"""SQL that reads a column as an integer, whatever is stored in it."""
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _StoredPreset:
     """A preset as it is stored, before Anki's repairs."""
 
     key: int
     label: str
-    read: _Read
+    read: _ReadField
     modified: Any
-    of_fork: _ForkFields | None
+    fork_fields: _ForkFields | None
 
 
 @dataclass(frozen=True)
 class _ForkFields:
-    """What a fork of Anki has added to a preset."""
+    """Fields that a fork of Anki has added to a preset."""
 
     parameters: tuple[float, ...] = ()  # FSRS-7's
-    version: int = 7  # of FSRS, which it runs
+    version: int = 7  # of FSRS that it runs
 
 
-def presets_of(
+def read_presets(
     connection: sqlite3.Connection,
     schema: int,
     dconf: Any,
@@ -77,126 +81,151 @@ def presets_of(
     notes: list[str],
     config: Mapping[str, Any],
 ) -> dict[int, Preset]:
-    """The presets, with Anki's own repairs; what is told of them goes to `notes`.
+    """Read the presets, with Anki's own repairs, and add sentences about them to `notes`.
 
-    Raises InputError for what cannot be read.
+    Raises InputError if they cannot be read.
     """
-    stored = list(_stored_presets(connection, schema, dconf, name))
-    is_clanki = config.get(ALGORITHM) is not None
-    is_fork = is_clanki or config.get(OVERLAY) is not None or any(each.of_fork for each in stored)
+    stored = list(_read_stored_presets(connection, schema, dconf, name))
+    is_clanki = config.get(ALGORITHM_KEY) is not None
+    has_overlay = config.get(OVERLAY_KEY) is not None
+    has_fork_fields = any(stored_preset.fork_fields for stored_preset in stored)
+    is_fork = is_clanki or has_overlay or has_fork_fields
     presets = {}
-    for each in stored:
-        preset = _preset(each, notes, is_fork=is_fork)
+    for stored_preset in stored:
+        preset = _repair_preset(stored_preset, notes, is_fork=is_fork)
         if is_clanki:
             preset = replace(preset, chosen_version=7, has_fallback=False)
-        presets[each.key] = preset
+        presets[stored_preset.key] = preset
     return presets
 
 
-def _stored_presets(
+def _read_stored_presets(
     connection: sqlite3.Connection, schema: int, dconf: Any, name: str
-) -> Iterator[_Stored]:
+) -> Iterator[_StoredPreset]:
     if schema < 14:
-        yield from _stored_in_json(json_object(dconf, name))
+        yield from _read_json_presets(parse_json_object(dconf, name))
         return
     rows = connection.execute(
-        f"select {INTEGER('id')}, name, config, {INTEGER('mtime_secs')} from deck_config"
+        f"select {INTEGER_SQL('id')}, name, config, {INTEGER_SQL('mtime_secs')} from deck_config"
     )
     if schema == 14:
-        contents = {
-            key: {**json_object(content, name), "name": label, "mod": modified}
-            for key, label, content, modified in rows
-        }
-        yield from _stored_in_json(contents)
+        contents = {}
+        for key, label, content, modified in rows:
+            value = parse_json_object(content, name)
+            value["name"] = label
+            value["mod"] = modified
+            contents[key] = value
+        yield from _read_json_presets(contents)
         return
     for key, label, content, modified in rows:
-        config = parse("DeckConfig", _bytes(content), f"{name} is damaged (preset {key})")
-        added = _ignoring_damage(config.other)
-        of_fork = _fork_fields(added, _floats(config.fsrs_params_7), config.fsrs_version)
-        yield _Stored(key, _text(label), partial(_in_proto, config), modified, of_fork)
-
-
-def _stored_in_json(found: Mapping[Any, Any]) -> Iterator[_Stored]:
-    for key, value in _objects_in(found):
-        added = value.get("other")
-        added = {**value, **added} if isinstance(added, dict) else value
-        of_fork = _fork_fields(
-            added, _parameters(value.get("fsrsParams7")), value.get("fsrsVersion")
+        config = parse_message(
+            "DeckConfig", _to_bytes(content), f"{name} is damaged (preset {key})"
         )
-        label = _text(value.get("name"))
-        yield _Stored(key, label, partial(_in_json, value), value.get("mod"), of_fork)
+        fork_fields = _read_fork_fields(
+            _parse_fork_json(config.other),
+            _unpack_floats(config.fsrs_params_7),
+            config.fsrs_version,
+        )
+        yield _StoredPreset(
+            key=key,
+            label=_to_text(label),
+            read=partial(_read_proto_field, config),
+            modified=modified,
+            fork_fields=fork_fields,
+        )
 
 
-def _fork_fields(
-    added: Mapping[Any, Any], numbered: tuple[float, ...], version: Any
+def _read_json_presets(presets: Mapping[Any, Any]) -> Iterator[_StoredPreset]:
+    for key, value in _iterate_objects(presets):
+        added = value
+        other = value.get("other")
+        if isinstance(other, dict):
+            added = {**value, **other}
+        fork_fields = _read_fork_fields(
+            added, _parse_parameters(value.get("fsrsParams7")), value.get("fsrsVersion")
+        )
+        yield _StoredPreset(
+            key=key,
+            label=_to_text(value.get("name")),
+            read=partial(_read_json_path, value),
+            modified=value.get("mod"),
+            fork_fields=fork_fields,
+        )
+
+
+def _read_fork_fields(
+    added: Mapping[Any, Any], legacy_parameters: tuple[float, ...], version: Any
 ) -> _ForkFields | None:
-    """What a fork has added to a preset; None where it has added nothing.
+    """Read the fields that a fork has added to a preset; None if it has added nothing.
 
-    `added` are keys that Anki does not know; `numbered` and `version` are what older builds have
-    written to fields of their own, which the keys go before.
+    `added` are keys that Anki does not know; `legacy_parameters` and `version` are from the
+    separate fields of older builds, over which the keys take precedence.
     """
-    nested = added.get(_FORK_FSRS)
-    if not (numbered or isinstance(nested, dict) or _FORK_RWKV in added):
+    nested = added.get(_FORK_FSRS_KEY)
+    if not (legacy_parameters or isinstance(nested, dict) or _FORK_RWKV_KEY in added):
         return None
-    nested = nested if isinstance(nested, dict) else {}
-    parameters = _parameters(nested.get("fsrs_params_7")) or numbered
-    version = integer_of(nested.get("fsrs_version", version)) or 0
+    if not isinstance(nested, dict):
+        nested = {}
+    parameters = _parse_parameters(nested.get("fsrs_params_7")) or legacy_parameters
+    version = parse_integer(nested.get("fsrs_version", version)) or 0
     return _ForkFields(parameters, _FORK_VERSIONS.get(version, 7))
 
 
-def _ignoring_damage(content: bytes) -> dict[Any, Any]:
-    """Keys that Anki does not know, as JSON; forks take them for absent where they are damaged."""
+def _parse_fork_json(content: bytes) -> dict[Any, Any]:
+    """Parse JSON of keys that Anki does not know; as in forks, damaged keys count as absent."""
     try:
-        found = json.loads(content) if content else {}
+        value = json.loads(content) if content else {}
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _floats(packed: bytes) -> tuple[float, ...]:
-    """Packed numbers of 32 bits. () for what is none: Anki may use the field for something else."""
-    if len(packed) % 4 or len(packed) > 4 * MOST_PARAMETERS:
+def _unpack_floats(packed: bytes) -> tuple[float, ...]:
+    """Unpack numbers of 32 bits; () for other content, as Anki may use the field otherwise."""
+    if len(packed) % 4 or len(packed) > 4 * MAX_PARAMETERS:
         return ()
-    return _parameters(struct.unpack(f"<{len(packed) // 4}f", packed))
+    return _parse_parameters(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
-def _objects_in(found: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
-    """What JSON keeps by numbers."""
-    for raw_key, value in found.items():
-        key = integer_of(raw_key)
+def _iterate_objects(objects: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
+    """Yield the objects that JSON stores by number."""
+    for raw_key, value in objects.items():
+        key = parse_integer(raw_key)
         if key is not None and isinstance(value, dict):
             yield key, value
 
 
-def _in_proto(config: Any, _: str, field: str) -> Any:
+def _read_proto_field(config: Any, _: str, field: str) -> Any:
     return getattr(config, field)
 
 
-def _in_json(value: Any, path: str, _: str) -> Any:
-    """What JSON has at a path such as "new.ints.0"; None for nothing."""
-    for part in path.split("."):
-        if isinstance(value, list) and part.isdigit():
-            value = value[int(part)] if int(part) < len(value) else None
+def _read_json_path(value: Any, path: str, _: str) -> Any:
+    """Read the value at a path such as "new.ints.0" in JSON; None if there is none."""
+    for key in path.split("."):
+        if isinstance(value, list) and key.isdigit():
+            value = value[int(key)] if int(key) < len(value) else None
         else:
-            value = value.get(part) if isinstance(value, dict) else None
-    if path != _EASE:
+            value = value.get(key) if isinstance(value, dict) else None
+    if path != _EASE_PATH:
         return value
-    ease = number_of(value)
+    ease = parse_number(value)
     return None if ease is None else ease / 1000
 
 
-def _preset(stored: _Stored, notes: list[str], *, is_fork: bool) -> Preset:
-    """A preset with Anki's own repairs: what is out of range becomes the default."""
-    read, label, of_fork = stored.read, stored.label, stored.of_fork or _ForkFields()
+def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) -> Preset:
+    """Build a preset with Anki's own repairs: values out of range become the default."""
+    read = stored.read
+    label = stored.label
+    fork_fields = stored.fork_fields or _ForkFields()
     lists = {
-        4: _parameters(read("fsrsWeights", "fsrs_params_4")),
-        5: _parameters(read("fsrsParams5", "fsrs_params_5")),
-        6: _parameters(read("fsrsParams6", "fsrs_params_6")),
-        7: of_fork.parameters,
+        4: _parse_parameters(read("fsrsWeights", "fsrs_params_4")),
+        5: _parse_parameters(read("fsrsParams5", "fsrs_params_5")),
+        6: _parse_parameters(read("fsrsParams6", "fsrs_params_6")),
+        7: fork_fields.parameters,
     }
     least_desired = 0.1 if is_fork else 0.7
-    longest = integer_of(read("rev.maxIvl", "maximum_review_interval"))
-    ignore_before = _text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
+    longest = parse_integer(read("rev.maxIvl", "maximum_review_interval"))
+    ignore_before = _to_text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
     if ignore_before and not _is_date(ignore_before):
         notes.append(
             f"Preset {printable(label)!r} ignores reviews before "
@@ -207,128 +236,139 @@ def _preset(stored: _Stored, notes: list[str], *, is_fork: bool) -> Preset:
         id=stored.key,
         name=printable(label),
         fsrs_parameters={version: values for version, values in lists.items() if values},
-        chosen_version=of_fork.version if is_fork else None,
-        desired_retention=_within(
+        chosen_version=fork_fields.version if is_fork else None,
+        desired_retention=_parse_bounded(
             read("desiredRetention", "desired_retention"), least_desired, 0.99, 0.9
         ),
-        historical_retention=_within(read("sm2Retention", "historical_retention"), 0.7, 0.97, 0.9),
+        historical_retention=_parse_bounded(
+            read("sm2Retention", "historical_retention"), 0.7, 0.97, 0.9
+        ),
         ignore_before=ignore_before or None,
-        learning_steps=_numbers(read("new.delays", "learn_steps")),
-        relearning_steps=_numbers(read("lapse.delays", "relearn_steps")),
+        learning_steps=_parse_numbers(read("new.delays", "learn_steps")),
+        relearning_steps=_parse_numbers(read("lapse.delays", "relearn_steps")),
         maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
-        search=_text(read("weightSearch", "param_search")) or None,
-        sm2_settings=tuple(_within(read(path, field), *bounds) for path, field, bounds in _SM2),
-        new_a_day=_limit(read("new.perDay", "new_per_day"), 20),
-        reviews_a_day=_limit(read("rev.perDay", "reviews_per_day"), 200),
-        review_order=integer_of(read("reviewOrder", "review_order")) or 0,
-        modified_s=integer_of(stored.modified) or None,
+        search=_to_text(read("weightSearch", "param_search")) or None,
+        sm2_settings=tuple(
+            _parse_bounded(read(path, field), *bounds) for path, field, bounds in _SM2_SETTINGS
+        ),
+        new_a_day=_parse_daily_limit(read("new.perDay", "new_per_day"), 20),
+        reviews_a_day=_parse_daily_limit(read("rev.perDay", "reviews_per_day"), 200),
+        review_order=parse_integer(read("reviewOrder", "review_order")) or 0,
+        modified_s=parse_integer(stored.modified) or None,
     )
 
 
 # Rules for single cards
 
 
-def card_rules_of(overlay: Any) -> int:
-    """How many rules give single cards the parameters of other presets (`OVERLAY`).
+def count_card_rules(overlay: Any) -> int:
+    """Count the rules that give single cards the parameters of other presets (`OVERLAY_KEY`).
 
-    A rule is a search and the preset of the cards that it finds; the first that finds a card
-    decides. Forks take an overlay as a whole or not at all: none counts where one of its rules
-    names a preset that is not there.
+    A rule is a search and the preset of the cards that it finds; the first rule that finds a card
+    decides. Forks take an overlay as a whole or not at all: no rule counts if one of them names a
+    preset that does not exist.
     """
     if not isinstance(overlay, dict):
         return 0
-    presets, rules = overlay.get("presets"), overlay.get("rules")
+    presets = overlay.get("presets")
+    rules = overlay.get("rules")
     if not isinstance(presets, list) or not isinstance(rules, list):
         return 0
-    known = {str(each.get("id")) for each in presets if isinstance(each, dict)}
-    named = [str(each.get("preset_id")) for each in rules if isinstance(each, dict)]
-    return len(named) if len(named) == len(rules) and set(named) <= known else 0
+    preset_ids = {str(preset.get("id")) for preset in presets if isinstance(preset, dict)}
+    for rule in rules:
+        if not isinstance(rule, dict) or str(rule.get("preset_id")) not in preset_ids:
+            return 0
+    return len(rules)
 
 
 # Decks
 
 
-def decks_of(
+def read_decks(
     connection: sqlite3.Connection, schema: int, decks_json: Any, name: str
 ) -> dict[int, Deck]:
-    """The decks, with their parents. Raises InputError for what cannot be read."""
+    """Read the decks, with their parents. Raises InputError if they cannot be read."""
     if schema < 15:
-        return _with_parents(_decks_from_json(json_object(decks_json, name)))
-    rows = connection.execute(f"select {INTEGER('id')}, name, kind from decks")
-    return _with_parents(
-        {key: _deck_from_proto(key, _text(label), kind, name) for key, label, kind in rows}
-    )
+        return _with_parents(_decks_from_json(parse_json_object(decks_json, name)))
+    rows = connection.execute(f"select {INTEGER_SQL('id')}, name, kind from decks")
+    decks = {}
+    for key, label, kind in rows:
+        decks[key] = _deck_from_proto(key, _to_text(label), kind, name)
+    return _with_parents(decks)
 
 
 def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
-    found = parse("DeckKind", _bytes(kind), f"{name} is damaged (deck {key})")
-    filtered = found.HasField("filtered")
+    message = parse_message("DeckKind", _to_bytes(kind), f"{name} is damaged (deck {key})")
+    filtered = message.HasField("filtered")
     desired = None
-    if found.HasField("normal") and found.normal.HasField("desired_retention"):
-        desired = _shortest(found.normal.desired_retention)
+    if message.HasField("normal") and message.normal.HasField("desired_retention"):
+        desired = _shortest_float(message.normal.desired_retention)
     return Deck(
         id=key,
         name=printable(label.replace("\x1f", "::"), 1000),
-        preset_id=None if filtered else found.normal.config_id,
+        preset_id=None if filtered else message.normal.config_id,
         desired_retention=desired,
         filtered=filtered,
     )
 
 
-def _decks_from_json(found: Mapping[Any, Any]) -> dict[int, Deck]:
+def _decks_from_json(stored: Mapping[Any, Any]) -> dict[int, Deck]:
     decks: dict[int, Deck] = {}
-    for key, value in _objects_in(found):
-        filtered = integer_of(value.get("dyn")) == 1
-        preset = integer_of(value.get("conf"))
-        percent = number_of(value.get("desiredRetention"))
+    for key, value in _iterate_objects(stored):
+        name = printable(_to_text(value.get("name")), 1000)
+        if parse_integer(value.get("dyn")) == 1:
+            decks[key] = Deck(id=key, name=name, preset_id=None, filtered=True)
+            continue
+        preset = parse_integer(value.get("conf"))
+        percent = parse_number(value.get("desiredRetention"))
         decks[key] = Deck(
             id=key,
-            name=printable(_text(value.get("name")), 1000),
-            preset_id=None if filtered else (1 if preset is None else preset),
-            desired_retention=None if filtered or percent is None else percent / 100,
-            filtered=filtered,
+            name=name,
+            preset_id=1 if preset is None else preset,
+            desired_retention=None if percent is None else percent / 100,
         )
     return decks
 
 
 def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
-    """Fill `parent_id` in: Anki finds parents by name."""
-    by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
-    return {
-        key: replace(deck, parent_id=by_name.get(deck.name.rpartition("::")[0].casefold()))
-        if "::" in deck.name
-        else deck
-        for key, deck in decks.items()
-    }
+    """Fill in `parent_id`: Anki finds parents by name."""
+    id_by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
+    with_parents = {}
+    for key, deck in decks.items():
+        parent_name, separator, _ = deck.name.rpartition("::")
+        if separator:
+            deck = replace(deck, parent_id=id_by_name.get(parent_name.casefold()))
+        with_parents[key] = deck
+    return with_parents
 
 
 # Values from untrusted places
 
 
-def json_object(content: Any, name: str) -> dict[Any, Any]:
+def parse_json_object(content: Any, name: str) -> dict[Any, Any]:
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(
             f"{name} is damaged (its settings cannot be read); restore a backup in Anki."
         ) from error
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
 
 
-def _bytes(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "replace")
     return value if isinstance(value, bytes) else b""
 
 
-def integer_of(value: Any) -> int | None:
-    """An integer that fits 64 bits, also from text or a whole float; else None."""
+def parse_integer(value: Any) -> int | None:
+    """Return an integer that fits 64 bits, also from text or a whole float; else None."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -336,14 +376,14 @@ def integer_of(value: Any) -> int | None:
     return number if -(1 << 63) <= number < 1 << 63 else None
 
 
-def number_of(value: Any) -> float | None:
-    """A finite number that fits float32 (what Anki keeps), in its shortest decimals."""
+def parse_number(value: Any) -> float | None:
+    """Return a finite number that fits float32 (as Anki stores), in its shortest decimals."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return _shortest(value)
+    return _shortest_float(value)
 
 
-def _shortest(value: float) -> float | None:
+def _shortest_float(value: float) -> float | None:
     with np.errstate(over="ignore"):
         try:
             short = np.float32(value)
@@ -352,29 +392,34 @@ def _shortest(value: float) -> float | None:
     return float(str(short)) if np.isfinite(short) else None
 
 
-def _parameters(values: Any) -> tuple[float, ...]:
-    """A stored list with its faults (`Preset.fsrs_parameters`), which Anki does not mend either."""
+def _parse_parameters(values: Any) -> tuple[float, ...]:
+    """Parse a stored list with its faults (`Preset.fsrs_parameters`), as Anki repairs none."""
     if values is None:
         return ()
     if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
         return (math.nan,)
-    found = (number_of(value) for value in values[: MOST_PARAMETERS + 1])
-    return tuple(math.nan if value is None else value for value in found)
+    parameters = []
+    for value in values[: MAX_PARAMETERS + 1]:
+        number = parse_number(value)
+        parameters.append(math.nan if number is None else number)
+    return tuple(parameters)
 
 
-def _numbers(values: Any) -> tuple[float, ...]:
-    """A list of numbers; () if it is none, too long, or one of them is no finite number."""
-    found = _parameters(values)
-    return found if len(found) <= MOST_PARAMETERS and all(map(math.isfinite, found)) else ()
+def _parse_numbers(values: Any) -> tuple[float, ...]:
+    """Parse a list of numbers; () if it is none, too long, or one of them is no finite number."""
+    numbers = _parse_parameters(values)
+    if len(numbers) > MAX_PARAMETERS or not all(map(math.isfinite, numbers)):
+        return ()
+    return numbers
 
 
-def _within(value: Any, low: float, high: float, default: float) -> float:
-    number = number_of(value)
+def _parse_bounded(value: Any, low: float, high: float, default: float) -> float:
+    number = parse_number(value)
     return number if number is not None and low <= number <= high else default
 
 
-def _limit(value: Any, default: int) -> int:
-    number = integer_of(value)
+def _parse_daily_limit(value: Any, default: int) -> int:
+    number = parse_integer(value)
     return number if number is not None and 0 <= number <= 9999 else default
 
 
@@ -399,7 +444,7 @@ _MESSAGES = {
         "graduating_interval_easy 19 uint32, review_order 33 int32, "
         "desired_retention 37 float, historical_retention 40 float, param_search 45 bytes, "
         "ignore_revlogs_before_date 46 bytes, "
-        # Of forks. The list is declared as bytes: whatever Anki may put there is no damage.
+        # Fields of forks. The list is declared as bytes, so that other content is no damage.
         "fsrs_params_7 52 bytes, fsrs_version 53 int32, other 255 bytes"
     ),
     "NormalDeck": "config_id 1 int64, desired_retention 10 float",
@@ -418,31 +463,32 @@ _MESSAGES = {
 """Name, number and type of each field; "name*" is repeated."""
 
 
-def parse(message: str, content: bytes, complaint: str) -> Any:
-    """Decode `content` as `message`; InputError starting with `complaint` if it is not one."""
+def parse_message(message: str, content: bytes, complaint: str) -> Any:
+    """Decode `content` as `message`. Raises InputError starting with `complaint` if it is none."""
     from google.protobuf.message import DecodeError
 
-    found = _classes()[message]()
+    parsed = _build_message_classes()[message]()
     try:
-        found.ParseFromString(content)
+        parsed.ParseFromString(content)
     except (DecodeError, MemoryError, ValueError, RecursionError) as error:
         raise InputError(f"{complaint}; export it again from Anki.") from error
-    return found
+    return parsed
 
 
 @cache
-def _classes() -> dict[str, type[Any]]:
-    """Message classes built at run time in a pool of their own."""
+def _build_message_classes() -> dict[str, type[Any]]:
+    """Build message classes at run time in a separate descriptor pool."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field_type = descriptor_pb2.FieldDescriptorProto
-    # Of Anki's syntax, proto3, the wire is the same; here a field tells whether it is there.
+    # The wire is the same as in Anki's proto3; in proto2 a field tells whether it is set.
     file = descriptor_pb2.FileDescriptorProto(
         name="srs_eval/anki.proto", package="srs_eval.anki", syntax="proto2"
     )
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
-        for field, number, kind in map(str.split, fields.split(", ")):
+        for declaration in fields.split(", "):
+            field, number, kind = declaration.split()
             repeated = field.endswith("*")
             added = message.field.add(name=field.rstrip("*"), number=int(number))
             added.label = field_type.LABEL_REPEATED if repeated else field_type.LABEL_OPTIONAL

@@ -1,12 +1,12 @@
-"""SuperMemo's own exports, with what SuperMemo predicted.
+"""Read SuperMemo's own exports, with SuperMemo's predictions.
 
 Two files: the backup "Repetition History.txt", whose `expFI` is the forgetting index that the
 older algorithm expected, and SM16-v-SM17.csv from a collection's `stats` folder, which has the
-predictions of two algorithms. Which repetitions count, and how grades become ratings, is as
-open-spaced-repetition/fsrs-vs-sm15 (script.py) and fsrs-vs-sm17 (script.py) have it; with the
-former's data the figures of SuperMemo are those published there.
+predictions of two algorithms. The choice of repetitions and the conversion of grades into ratings
+follow open-spaced-repetition/fsrs-vs-sm15 (script.py) and fsrs-vs-sm17 (script.py); with the
+former's data, the figures of SuperMemo equal the published ones.
 
-A repetition carries the date on which SuperMemo counted it: after midnight an evening goes on
+A repetition has the date on which SuperMemo counted it: after midnight an evening goes on
 (`Hour` passes 24), so days are settled and no time zone is needed.
 """
 
@@ -20,101 +20,120 @@ import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
-from srs_eval.data.readers.repeats import first_of_each, repeats_in_words
-from srs_eval.data.readers.table import Table, decoded
-from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows, run_begins
+from srs_eval.data.readers.repeats import describe_repeats, mark_first_occurrences
+from srs_eval.data.readers.table import ImportedTable, decode_text
+from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows, mark_run_starts
 
-SM15, SM16, SM17 = "SuperMemo SM-15", "SuperMemo SM-16", "SuperMemo SM-17"
+SM15 = "SuperMemo SM-15"
+SM16 = "SuperMemo SM-16"
+SM17 = "SuperMemo SM-17"
 
-_RATING = np.array([1, 1, 1, 2, 3, 4])  # of grades 0-5
-_SECTION = re.compile(r"^(\w+) #\d+")
-_NO_CARDS = ("Topic", "Concept", "Task")
-_NOON = 12.0
-# The beginnings of months as SuperMemo writes them in English, German and Portuguese.
-_MONTHS = (
-    *(("jan",), ("feb", "fev"), ("mar", "mär", "mrz"), ("apr", "abr"), ("may", "mai")),
-    *(("jun",), ("jul",), ("aug", "ago"), ("sep", "set"), ("oct", "okt", "out")),
-    *(("nov",), ("dec", "dez")),
-)
-_MONTH = {word: number for number, words in enumerate(_MONTHS, 1) for word in words}
-_DATES = ("%m %d %Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y", "%m-%d-%y")
+_RATING_OF_GRADE = np.array([1, 1, 1, 2, 3, 4])  # of grades 0-5
+_SECTION_PATTERN = re.compile(r"^(\w+) #\d+")
+_NON_CARD_SECTIONS = ("Topic", "Concept", "Task")
+_NOON_HOUR = 12.0
+_MONTH_NUMBERS = {
+    "jan": 1,
+    "feb": 2,
+    "fev": 2,
+    "mar": 3,
+    "mär": 3,
+    "mrz": 3,
+    "apr": 4,
+    "abr": 4,
+    "may": 5,
+    "mai": 5,
+    "jun": 6,
+    "jul": 7,
+    "aug": 8,
+    "ago": 8,
+    "sep": 9,
+    "set": 9,
+    "oct": 10,
+    "okt": 10,
+    "out": 10,
+    "nov": 11,
+    "dec": 12,
+    "dez": 12,
+}
+"""By the beginnings of months as SuperMemo writes them in English, German and Portuguese."""
+_DATE_FORMATS = ("%m %d %Y %H:%M:%S", "%d/%m/%Y %H:%M", "%m/%d/%Y", "%m-%d-%y")
 
 
-def is_history(start: bytes) -> bool:
-    """Whether `start` opens a backup of repetition histories."""
+def is_supermemo_history(start: bytes) -> bool:
+    """Return whether `start` opens a backup of repetition histories."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    return text.startswith((b"Repetition history", b"ElNo=")) or bool(
-        re.match(rb"(Item|Topic|Concept) #\d+", text)
-    )
+    if text.startswith((b"Repetition history", b"ElNo=")):
+        return True
+    return re.match(rb"(Item|Topic|Concept) #\d+", text) is not None
 
 
-def read_history(content: bytes, name: str) -> Table:
-    """Rows of a "Repetition History.txt"; InputError naming a bad line.
+def read_history(content: bytes, name: str) -> ImportedTable:
+    """Read the rows of a "Repetition History.txt". Raises InputError naming a bad line.
 
-    Left out are an item's first repetition (it tells when it was added, not how well it was
-    known), items that do not begin with it or have more than it on that day, items with a grade
-    above 5 (reset or moved elsewhere) or an index of 100, and of several repetitions of an item
-    on a day all but the last.
+    Left out are an item's first repetition (it tells when the item was added, not how well it was
+    known), items that do not begin with it or have more repetitions on that day, items with a grade
+    above 5 (reset or moved elsewhere) or an index of 100, and, if an item has several repetitions
+    on a day, all but the last.
     """
-    table = np.array(list(_records(content, name)), np.float64).reshape(-1, 7).T
+    table = np.array(list(_parse_records(content, name)), np.float64).reshape(-1, 7).T
     item, day, repetition, lapses, grade = table[:5].astype(np.int64)
     hour, index = table[5:]
-    # Newest first within an item in the file, and so within a day after this.
+    # The file has an item's newest repetition first, and the sort keeps that order within a day.
     order = np.lexsort((day, item))
-    new_item = run_begins(item[order])
+    new_item = mark_run_starts(item[order])
     begins = (repetition == 1) & (lapses == 0)
-    whole = np.repeat(begins[order][new_item], np.diff([*np.flatnonzero(new_item), len(order)]))
-    spoilt = np.unique(item[~begins & ((grade > 5) | (index == 100))])
-    usable = np.empty(len(order), np.bool_)
-    usable[order] = whole
+    reviews_per_item = np.diff([*np.flatnonzero(new_item), len(order)])
+    spoilt_items = np.unique(item[~begins & ((grade > 5) | (index == 100))])
+    is_usable = np.empty(len(order), np.bool_)
+    is_usable[order] = np.repeat(begins[order][new_item], reviews_per_item)
     reasons = {
-        "of items that do not begin with one first repetition on a day of its own": ~usable,
+        "of items that do not begin with one first repetition on a day of its own": ~is_usable,
         "first ones, which tell when an item was added, not how well it was known": begins,
-        "of items with a grade above 5 or a forgetting index of 100": np.isin(item, spoilt),
+        "of items with a grade above 5 or a forgetting index of 100": np.isin(item, spoilt_items),
     }
-    kept = np.ones(len(order), np.bool_)
+    is_kept = np.ones(len(order), np.bool_)
     counts = {}
     for reason, mask in reasons.items():
-        counts[reason] = int((kept & mask).sum())
-        kept &= ~mask
-    order = order[kept[order]]
-    once = run_begins(item[order]) | run_begins(day[order])
-    counts["of an item on the same day as a later one"] = int((~once).sum())
-    order = order[once]
-    hour = np.where(np.isnan(hour), _NOON, hour)
+        counts[reason] = int((is_kept & mask).sum())
+        is_kept &= ~mask
+    order = order[is_kept[order]]
+    is_last_of_day = mark_run_starts(item[order]) | mark_run_starts(day[order])
+    counts["of an item on the same day as a later one"] = int((~is_last_of_day).sum())
+    order = order[is_last_of_day]
+    hour = np.where(np.isnan(hour), _NOON_HOUR, hour)
     seconds = day * DAY_S + np.round(hour * 3600).astype(np.int64)
-    return _table(
+    return _build_table(
         "SuperMemo repetition history (text)",
-        item[order],
-        day[order],
-        seconds[order],
-        _RATING[grade[order]],
-        None,
-        {SM15: (100 - index[order]) / 100},
-        counts,
+        item=item[order],
+        day=day[order],
+        seconds=seconds[order],
+        rating=_RATING_OF_GRADE[grade[order]],
+        interval=None,
+        predictions={SM15: (100 - index[order]) / 100},
+        excluded=counts,
     )
 
 
-def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> Table:
-    """Rows of an SM16-v-SM17.csv from its lines (fields by name in lower case).
+def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> ImportedTable:
+    """Read the rows of an SM16-v-SM17.csv from its lines (fields by name in lower case).
 
     Left out are lines without a date, a grade of 0-5, a success of 0 or 1, or with a prediction
-    that is no probability, those without an interval (an item's first), and those that repeat
+    that is no probability, lines without an interval (an item's first), and lines that repeat
     another in everything.
     """
-    found: list[tuple[float, ...]] = []
+    repetitions: list[tuple[float, ...]] = []
     counts = {"without a readable date, grade or prediction": 0, "without an interval": 0}
     for _, line in lines:
         try:
-            moment = _moment(line["date"])
-            item, interval, grade, success, sm16, sm17 = (
-                float(line[column])
-                for column in (
-                    *("element no", "used interval", "grade", "success"),
-                    *("r (sm16)", "r (sm17)"),
-                )
-            )
-            sound = (
+            moment = _parse_moment(line["date"])
+            item = float(line["element no"])
+            interval = float(line["used interval"])
+            grade = float(line["grade"])
+            success = float(line["success"])
+            sm16 = float(line["r (sm16)"])
+            sm17 = float(line["r (sm17)"])
+            is_sound = (
                 grade in range(6)
                 and success in (0, 1)
                 and 0 <= sm16 <= 1
@@ -122,52 +141,56 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> T
                 and item == int(item)
             )
         except (KeyError, ValueError, OverflowError):
-            sound = False
-        if not sound:
+            is_sound = False
+        if not is_sound:
             counts["without a readable date, grade or prediction"] += 1
         elif interval <= 0:
             counts["without an interval"] += 1
         else:
             seconds = (moment - datetime(1970, 1, 1)).total_seconds()
-            found.append((item, seconds, interval, grade, sm16, sm17))
-    if not found:
+            repetitions.append((item, seconds, interval, grade, sm16, sm17))
+    if not repetitions:
         raise InputError(f"{name} holds no repetition that can be read; export it again.")
-    table = np.array(found)
-    # Dates may be without a time of day: only what is alike in everything is one repetition.
-    kept = first_of_each(list(table.T))
-    repeated = int((~kept).sum())
-    table = table[kept]
+    table = np.array(repetitions)
+    # Dates may be without a time of day: only lines alike in everything are one repetition.
+    is_kept = mark_first_occurrences(list(table.T))
+    repeated = int((~is_kept).sum())
+    table = table[is_kept]
     item, seconds, interval, grade = table[:, :4].astype(np.int64).T
     order = np.lexsort((seconds, item))
-    return _table(
+    return _build_table(
         "SuperMemo comparison of SM-16 and SM-17 (CSV)",
-        item[order],
-        seconds[order] // DAY_S + date(1970, 1, 1).toordinal(),
-        seconds[order],
-        _RATING[grade[order]],
-        interval[order],
-        {SM16: table[order, 4], SM17: table[order, 5]},
-        counts,
-        repeated,
+        item=item[order],
+        day=seconds[order] // DAY_S + date(1970, 1, 1).toordinal(),
+        seconds=seconds[order],
+        rating=_RATING_OF_GRADE[grade[order]],
+        interval=interval[order],
+        predictions={SM16: table[order, 4], SM17: table[order, 5]},
+        excluded=counts,
+        repeats=repeated,
     )
 
 
-def _records(content: bytes, name: str) -> Iterator[tuple[float, ...]]:
-    """(item, day, repetition, lapses, grade, hour, index) of each record; NaN if missing."""
+def _parse_records(content: bytes, name: str) -> Iterator[tuple[float, ...]]:
+    """Yield (item, day, repetition, lapses, grade, hour, index) of each record; NaN if missing."""
     section = "Item"
-    for number, line in enumerate(decoded(content).splitlines(), 1):
+    for number, line in enumerate(decode_text(content).splitlines(), 1):
         line = line.strip()
         if not line.startswith("ElNo="):
-            named = _SECTION.match(line)
-            section = named[1] if named else section
+            match = _SECTION_PATTERN.match(line)
+            if match:
+                section = match[1]
             continue
-        if section in _NO_CARDS:
+        if section in _NON_CARD_SECTIONS:
             continue
-        fields = dict(part.partition("=")[::2] for part in line.split())
+        fields = dict(pair.partition("=")[::2] for pair in line.split())
         try:
             day = datetime.strptime(fields["Date"], "%d.%m.%Y").toordinal()
             yield (
-                *(int(fields["ElNo"]), day, int(fields["Rep"]), int(fields["Laps"])),
+                int(fields["ElNo"]),
+                day,
+                int(fields["Rep"]),
+                int(fields["Laps"]),
                 int(fields["Grade"]),
                 float(fields.get("Hour", "nan")),
                 float(fields.get("expFI", "nan")),
@@ -179,14 +202,14 @@ def _records(content: bytes, name: str) -> Iterator[tuple[float, ...]]:
             ) from error
 
 
-def _moment(text: str) -> datetime:
-    """A date as SuperMemo writes it, which depends on the system's language."""
+def _parse_moment(text: str) -> datetime:
+    """Parse a date as SuperMemo writes it, which depends on the system's language."""
     words = text.strip().split()
-    month = _MONTH.get(words[0].rstrip(".")[:3].lower()) if words else None
+    month = _MONTH_NUMBERS.get(words[0].rstrip(".")[:3].lower()) if words else None
     if month is not None:
         words[0] = str(month)
     plain = " ".join(words).replace("月", "")
-    for form in _DATES:
+    for form in _DATE_FORMATS:
         try:
             return datetime.strptime(plain, form)
         except ValueError:
@@ -194,45 +217,47 @@ def _moment(text: str) -> datetime:
     raise ValueError(f"no date: {text}")
 
 
-def _table(
-    words: str,
+def _build_table(
+    format_name: str,
     item: IntArray,
     day: IntArray,
     seconds: IntArray,
     rating: IntArray,
     interval: IntArray | None,
     predictions: dict[str, FloatArray],
-    left_out: dict[str, int],
-    repeated: int = 0,
-) -> Table:
-    """Rows in order of review from columns in order of item and time; days as ordinals."""
-    first = run_begins(item)
+    excluded: dict[str, int],
+    repeats: int = 0,
+) -> ImportedTable:
+    """Build rows in order of review from columns in order of item and time; days are ordinals."""
+    is_first = mark_run_starts(item)
     elapsed = np.diff(day, prepend=0) if interval is None else interval
     elapsed_s = np.maximum(np.diff(seconds, prepend=0), 1)
     order = np.lexsort((seconds, day))
+    first_day = day.min() if len(day) else 0
     rows = Rows(
         card_id=item[order],
-        day_offset=(day - (day.min() if len(day) else 0))[order],
+        day_offset=(day - first_day)[order],
         rating=rating[order],
-        state=np.where(first, 0, REVIEW + 1)[order],
+        state=np.where(is_first, 0, REVIEW + 1)[order],
         duration_ms=np.zeros(len(item), np.int64),
-        elapsed_days=np.where(first, -1, elapsed)[order],
-        elapsed_seconds=np.where(first, -1, elapsed_s)[order],
+        elapsed_days=np.where(is_first, -1, elapsed)[order],
+        elapsed_seconds=np.where(is_first, -1, elapsed_s)[order],
     )
-    notes = tuple(
-        f"{'1 repetition is' if count == 1 else f'{count:,} repetitions are'} left out: {reason}."
-        for reason, count in left_out.items()
-        if count
-    )
-    if repeated:
-        notes += (repeats_in_words(repeated),)
-    return Table(
-        words,
+    notes = []
+    for reason, count in excluded.items():
+        if count == 1:
+            notes.append(f"1 repetition is left out: {reason}.")
+        elif count:
+            notes.append(f"{count:,} repetitions are left out: {reason}.")
+    if repeats:
+        notes.append(describe_repeats(repeats))
+    return ImportedTable(
+        format_name,
         rows=rows,
-        left_out=sum(left_out.values()),
-        repeated=repeated,
-        predictions={name: column[order] for name, column in predictions.items()},
-        notes=notes,
+        excluded=sum(excluded.values()),
+        repeated=repeats,
+        source_predictions={name: column[order] for name, column in predictions.items()},
+        notes=tuple(notes),
         app_name="SuperMemo",
         first_day=date.fromordinal(int(day.min())).isoformat() if len(day) else None,
     )

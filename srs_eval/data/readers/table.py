@@ -1,6 +1,6 @@
-"""Review logs as tables (CSV), recognised by their header.
+"""Read review logs from tables (CSV), which are recognised by their header.
 
-Layouts, columns in any order, more columns are ignored:
+Layouts, with columns in any order; additional columns are ignored:
 - Anki's raw `revlog` table: id, cid, ease, type, factor, time;
 - a bare review log: card_id, review_rating, review_time in Unix ms, and review_duration in ms
   if there is one (open-spaced-repetition/fsrs-optimizer: README.md);
@@ -28,9 +28,9 @@ import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, printable
-from srs_eval.data.readers.collection import FoundEntries, entries_from_columns
-from srs_eval.data.readers.files import as_plain_text, read_whole
-from srs_eval.data.readers.repeats import Contradiction, first_of_each, repeats_in_words
+from srs_eval.data.readers.collection import ImportedEntries, build_entries
+from srs_eval.data.readers.files import normalize_text, read_limited
+from srs_eval.data.readers.repeats import Contradiction, describe_repeats, mark_first_occurrences
 from srs_eval.data.reviews import (
     LEARNING,
     RELEARNING,
@@ -39,70 +39,90 @@ from srs_eval.data.reviews import (
     FloatArray,
     IntArray,
     Rows,
-    run_begins,
+    mark_run_starts,
 )
 
 _MAX_BYTES = 256 << 20
-_MARK = b"\xef\xbb\xbf"  # that a file is UTF-8
-_RAW = ("id", "cid", "ease", "type", "factor", "time")
-_BARE = ("review_time", "card_id", "review_rating")
-_PY_FSRS = ("review_datetime", "card_id", "rating")
-_OLD_BENCHMARK = ("review_th", "card_id", "delta_t", "rating")
-_ANKI_20K = (
-    *("review_th", "card_id", "elapsed_days", "rating"),
-    *("elapsed_seconds", "state", "duration"),
+_MARK = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
+_REVLOG_COLUMNS = ("id", "cid", "ease", "type", "factor", "time")
+_BARE_LOG_COLUMNS = ("review_time", "card_id", "review_rating")
+_PY_FSRS_COLUMNS = ("review_datetime", "card_id", "rating")
+_OLD_BENCHMARK_COLUMNS = ("review_th", "card_id", "delta_t", "rating")
+_ANKI_20K_COLUMNS = (
+    "review_th",
+    "card_id",
+    "elapsed_days",
+    "rating",
+    "elapsed_seconds",
+    "state",
+    "duration",
 )
-_SUPERMEMO = (
-    *("date", "element no", "used interval", "r (sm16)", "r (sm17)", "grade"),
+_SUPERMEMO_COLUMNS = (
+    "date",
+    "element no",
+    "used interval",
+    "r (sm16)",
+    "r (sm17)",
+    "grade",
     "success",
 )
-_LAYOUTS = (_RAW, _BARE, _PY_FSRS, _OLD_BENCHMARK, _ANKI_20K, _SUPERMEMO)
-_DURATION = "review_duration"
+_LAYOUTS = (
+    _REVLOG_COLUMNS,
+    _BARE_LOG_COLUMNS,
+    _PY_FSRS_COLUMNS,
+    _OLD_BENCHMARK_COLUMNS,
+    _ANKI_20K_COLUMNS,
+    _SUPERMEMO_COLUMNS,
+)
+_DURATION_COLUMN = "review_duration"
 _MAX_ROUNDS = 1000
 
 
 @dataclass(frozen=True)
-class Table:
-    """What a table holds: entries, or rows where its days are settled."""
+class ImportedTable:
+    """The content of a table: entries, or rows if its days are settled."""
 
     format: str  # words
     entries: Entries | None = None
     rows: Rows | None = None
-    left_out: int = 0  # entries with an impossible time; lines that are no reviews
+    excluded: int = 0  # entries with an impossible time; lines that are no reviews
     repeated: int = 0  # lines that repeat another
-    app_name: str = "Anki"  # what scheduled the reviews, "" where that is not known
-    predictions: Mapping[str, FloatArray] = field(default_factory=dict)
-    """Of the rows, as `ReviewLog.predictions`."""
+    app_name: str = "Anki"  # program that scheduled the reviews, "" if unknown
+    source_predictions: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Predictions for the rows, as in `ReviewLog.source_predictions`."""
     notes: tuple[str, ...] = ()
     first_day: str | None = None  # of the rows, if dates are known
 
 
-def table_in(path: Path, start: bytes, name: str, *, of_dataset: bool = False) -> Table | None:
-    """What a table or an export of SuperMemo's holds that begins so; None if it is neither.
+def read_table(
+    path: Path, start: bytes, name: str, *, is_dataset_file: bool = False
+) -> ImportedTable | None:
+    """Read a table or an export of SuperMemo's that begins with `start`; None if it is neither.
 
-    A line that repeats another is left out, except where the file is part of a published data set:
-    the rows of that are chosen. So is one that repeats the header. Raises InputError, naming what
-    is there and what is needed, for a table with other columns, for a bad line, and for two lines
-    that contradict each other.
+    A line that repeats another is left out, except in a file of a published data set, whose rows
+    are already chosen. A line that repeats the header is left out, too. Raises InputError for a
+    table with other columns, naming its columns and the needed ones, for a bad line, and for two
+    lines that contradict each other.
     """
-    from srs_eval.data.readers.supermemo import is_history, read_history
+    from srs_eval.data.readers.supermemo import is_supermemo_history, read_history
 
-    start = as_plain_text(start)
-    if is_history(start):
-        return read_history(as_plain_text(read_whole(path, _MAX_BYTES)), name)
-    header = _header_of(start, name)
+    start = normalize_text(start)
+    if is_supermemo_history(start):
+        return read_history(normalize_text(read_limited(path, _MAX_BYTES)), name)
+    header = _find_header(start, name)
     if header is None:
         return None
-    content = as_plain_text(read_whole(path, _MAX_BYTES)).removeprefix(_MARK)
+    content = normalize_text(read_limited(path, _MAX_BYTES)).removeprefix(_MARK)
     content, headers = _without_repeated_headers(content)
-    table = _read_table(content, *header, name, of_dataset=of_dataset)
+    column_names, delimiter = header
+    table = _parse_table(content, column_names, delimiter, name, is_dataset_file=is_dataset_file)
     return replace(table, notes=(*_headers_in_words(headers), *table.notes))
 
 
 def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
-    """Empty each later line that equals the first, so that others keep their numbers.
+    """Empty each later line that equals the first, and count these lines.
 
-    With how many these are.
+    They are emptied, not removed, so that other lines keep their numbers.
     """
     end = content.find(b"\n")
     header = content[:end]
@@ -115,7 +135,7 @@ def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
 
 
 def _headers_in_words(count: int) -> tuple[str, ...]:
-    """A sentence for the import summary about lines that repeat the header; () for none."""
+    """Return a sentence for the import summary about lines that repeat the header; () for none."""
     if not count:
         return ()
     if count == 1:
@@ -123,37 +143,40 @@ def _headers_in_words(count: int) -> tuple[str, ...]:
     return (f"{count:,} lines repeat the header, as when files are joined, and were skipped.",)
 
 
-def _header_of(start: bytes, name: str) -> tuple[list[str], str] | None:
-    """Column names (in lower case) and delimiter if `start` opens a review-log table."""
+def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
+    """Return column names (in lower case) and delimiter if `start` opens a review-log table."""
     line = re.split(rb"[\r\n]", start.removeprefix(_MARK), maxsplit=1)[0]
-    text = decoded(line)
+    text = decode_text(line)
     if not text.isprintable() and not text.replace("\t", "").isprintable():
         return None
-    found: list[str] = []
+    longest: list[str] = []
     for delimiter in ",\t;":
         try:
             row = next(csv.reader([text], delimiter=delimiter), [])
         except csv.Error:
             return None
-        names = [each.strip().lower() for each in row]
+        names = [cell.strip().lower() for cell in row]
         if any(set(layout) <= set(names) for layout in _LAYOUTS):
             return names, delimiter
-        found = max(found, names, key=len)
-    if len(found) < 3 or not all(re.fullmatch(r"[^\W\d][\w .()#:/%-]{0,60}", n) for n in found):
+        longest = max(longest, names, key=len)
+    if len(longest) < 3:
         return None
-    nearest = max(_LAYOUTS, key=lambda layout: len(set(layout) & set(found)) / len(layout))
-    missing = [column for column in nearest if column not in found]
-    known = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:5])
+    for column in longest:
+        if not re.fullmatch(r"[^\W\d][\w .()#:/%-]{0,60}", column):
+            return None
+    nearest = max(_LAYOUTS, key=lambda layout: len(set(layout) & set(longest)) / len(layout))
+    missing = [column for column in nearest if column not in longest]
+    expected = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:5])
     if 2 * len(missing) <= len(nearest):
-        known = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
+        expected = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
     raise InputError(
         f"{name} is a table, but not of reviews as known here: its columns are "
-        f"{printable(', '.join(found), 200)}, needed are {known}."
+        f"{printable(', '.join(longest), 200)}, needed are {expected}."
     )
 
 
-def decoded(content: bytes) -> str:
-    """Text of a table: UTF-8, or what Chinese and western systems write instead."""
+def decode_text(content: bytes) -> str:
+    """Decode the text of a table: UTF-8, or the encodings of Chinese and western systems."""
     for encoding in ("utf-8", "gbk"):
         try:
             return content.decode(encoding)
@@ -162,101 +185,118 @@ def decoded(content: bytes) -> str:
     return content.decode("latin-1")
 
 
-def _read_table(
-    content: bytes, names: list[str], delimiter: str, name: str, *, of_dataset: bool = False
-) -> Table:
-    """Read the rows below a recognised header; InputError naming the bad line."""
-    columns = set(names)
-    if set(_SUPERMEMO) <= columns:
+def _parse_table(
+    content: bytes,
+    column_names: list[str],
+    delimiter: str,
+    name: str,
+    *,
+    is_dataset_file: bool = False,
+) -> ImportedTable:
+    """Read the rows below a recognised header. Raises InputError naming the bad line."""
+    columns = set(column_names)
+    if set(_SUPERMEMO_COLUMNS) <= columns:
         from srs_eval.data.readers.supermemo import read_comparison
 
-        return read_comparison(_records(content, names, delimiter), name)
-    duration = [_DURATION] if _DURATION in columns else []
+        return read_comparison(_iterate_lines(content, column_names, delimiter), name)
+    duration = [_DURATION_COLUMN] if _DURATION_COLUMN in columns else []
 
-    def differing(what: str) -> Contradiction:
-        """Two lines that agree in `what`, and not in all else."""
+    def differing(key: str) -> Contradiction:
+        """Make the error for two lines that agree in `key`, but not in everything else."""
 
         def contradiction(first: int, second: int) -> InputError:
-            numbers = [number for number, _ in _records(content, names, delimiter)]
+            numbers = [number for number, _ in _iterate_lines(content, column_names, delimiter)]
             return InputError(
-                f"Lines {numbers[first]:,} and {numbers[second]:,} of {name} have the same {what} "
+                f"Lines {numbers[first]:,} and {numbers[second]:,} of {name} have the same {key} "
                 "but differ; delete the wrong one of them."
             )
 
         return contradiction
 
-    if set(_RAW) <= columns:
-        raw = _numbers(content, names, _RAW, delimiter, name)
-        found = entries_from_columns(*raw, contradiction=differing("id"))
-        return _of_entries("Anki revlog table (CSV)", found)
-    if set(_BARE) <= columns:
-        time_ms, *rest = _numbers(content, names, (*_BARE, *duration), delimiter, name)
+    if set(_REVLOG_COLUMNS) <= columns:
+        raw = _read_number_columns(content, column_names, _REVLOG_COLUMNS, delimiter, name)
+        imported = build_entries(*raw, contradiction=differing("id"))
+        return _table_from_entries("Anki revlog table (CSV)", imported)
+    if set(_BARE_LOG_COLUMNS) <= columns:
+        needed = (*_BARE_LOG_COLUMNS, *duration)
+        table = _read_number_columns(content, column_names, needed, delimiter, name)
+        time_ms = table[0]
         if len(time_ms) and np.median(time_ms) < 1e11:
             raise InputError(
                 f"{name} has review times that are not Unix milliseconds; convert them."
             )
-        words = "review log (CSV)"
-    elif set(_PY_FSRS) <= columns:
-        wanted = (*_PY_FSRS, *duration)
-        time_ms, *rest = _dated(_records(content, names, delimiter), wanted, name)
-        words = "py-fsrs review log (CSV)"
+        format_name = "review log (CSV)"
+    elif set(_PY_FSRS_COLUMNS) <= columns:
+        needed = (*_PY_FSRS_COLUMNS, *duration)
+        lines = _iterate_lines(content, column_names, delimiter)
+        table = _read_dated_columns(lines, needed, name)
+        format_name = "py-fsrs review log (CSV)"
     else:
-        wanted = _ANKI_20K if set(_ANKI_20K) <= columns else _OLD_BENCHMARK
-        table = _numbers(content, names, wanted, delimiter, name)
-        kept = np.ones(len(table[0]), np.bool_)
-        if not of_dataset:
-            kept = first_of_each(table[:2], table[2:], differing("card_id and review_th"))
-        return _without_dates(*(column[kept] for column in table), repeated=int((~kept).sum()))
+        needed = _OLD_BENCHMARK_COLUMNS
+        if set(_ANKI_20K_COLUMNS) <= columns:
+            needed = _ANKI_20K_COLUMNS
+        table = _read_number_columns(content, column_names, needed, delimiter, name)
+        is_kept = np.ones(len(table[0]), np.bool_)
+        if not is_dataset_file:
+            is_kept = mark_first_occurrences(
+                table[:2], table[2:], differing("card_id and review_th")
+            )
+        kept_columns = [column[is_kept] for column in table]
+        return _build_undated_rows(*kept_columns, repeated=int((~is_kept).sum()))
+    time_ms, card_id, rating = table[:3]
     none = np.zeros(len(time_ms), np.int64)
-    taken = rest[2] if len(rest) > 2 else none
-    found = entries_from_columns(
-        *(time_ms, rest[0], rest[1], none, none, taken),
+    imported = build_entries(
+        time_ms=time_ms,
+        card_id=card_id,
+        rating=rating,
+        kind=none,
+        factor=none,
+        duration_ms=table[3] if duration else none,
         contradiction=differing("card and time"),
         has_ids=False,
     )
-    return _of_entries(words, found, app_name="")
+    return _table_from_entries(format_name, imported, app_name="")
 
 
-def _of_entries(words: str, found: FoundEntries, app_name: str = "Anki") -> Table:
-    return Table(
-        words,
-        found.entries,
-        left_out=found.unreadable,
-        repeated=found.repeated,
-        notes=found.notes,
+def _table_from_entries(
+    format_name: str, imported: ImportedEntries, app_name: str = "Anki"
+) -> ImportedTable:
+    return ImportedTable(
+        format_name,
+        imported.entries,
+        excluded=imported.unreadable,
+        repeated=imported.repeated,
+        notes=imported.notes,
         app_name=app_name,
     )
 
 
-def _records(
-    content: bytes, names: list[str], delimiter: str
+def _iterate_lines(
+    content: bytes, columns: list[str], delimiter: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    """Number and fields of each line below the header; short lines have fewer fields."""
-    reader = csv.reader(io.StringIO(decoded(content), newline=""), delimiter=delimiter)
+    """Yield number and fields of each line below the header; short lines have fewer fields."""
+    reader = csv.reader(io.StringIO(decode_text(content), newline=""), delimiter=delimiter)
     next(reader, None)
     for row in reader:
         if row:
-            yield reader.line_num, dict(zip(names, row, strict=False))
+            yield reader.line_num, dict(zip(columns, row, strict=False))
 
 
-def _dated(
-    lines: Iterator[tuple[int, dict[str, str]]], wanted: tuple[str, ...], name: str
+def _read_dated_columns(
+    lines: Iterator[tuple[int, dict[str, str]]], columns: tuple[str, ...], name: str
 ) -> list[IntArray]:
-    """Columns of a table whose first one has dates in ISO 8601, as Unix ms."""
-    found: list[list[int]] = []
+    """Read columns of a table, the first of which has dates in ISO 8601, as Unix ms."""
+    rows: list[list[int]] = []
     try:
         for number, line in lines:
             try:
-                moment = datetime.fromisoformat(line[wanted[0]].strip())
+                moment = datetime.fromisoformat(line[columns[0]].strip())
                 if moment.tzinfo is None:
                     moment = moment.replace(tzinfo=UTC)
-                found.append(
-                    [
-                        round(moment.timestamp() * 1000),
-                        *(int(line[column]) for column in wanted[1:3]),
-                        *(int(float(line.get(column) or 0)) for column in wanted[3:]),
-                    ]
-                )
+                row = [round(moment.timestamp() * 1000)]
+                row += [int(line[column]) for column in columns[1:3]]
+                row += [int(float(line.get(column) or 0)) for column in columns[3:]]
+                rows.append(row)
             except (ValueError, KeyError, OverflowError) as error:
                 raise InputError(
                     f"{name} is not a readable review log (line {number}: "
@@ -264,10 +304,10 @@ def _dated(
                 ) from error
     except csv.Error as error:
         raise InputError(f"{name} is not a readable review log ({error}); mend it.") from error
-    return list(np.array(found, np.int64).reshape(-1, len(wanted)).T)
+    return list(np.array(rows, np.int64).reshape(-1, len(columns)).T)
 
 
-def _without_dates(
+def _build_undated_rows(
     order_of_review: IntArray,
     card_id: IntArray,
     elapsed_days: IntArray,
@@ -277,37 +317,47 @@ def _without_dates(
     duration_ms: IntArray | None = None,
     *,
     repeated: int = 0,
-) -> Table:
-    """Rows from intervals alone. Days are the earliest that intervals and order allow."""
+) -> ImportedTable:
+    """Build rows from intervals alone, on the earliest days that intervals and order allow."""
     order = np.argsort(order_of_review, kind="stable")
-    card_id, rating = card_id[order], rating[order]
+    card_id = card_id[order]
+    rating = rating[order]
     delta_t = np.maximum(elapsed_days[order], 0)
-    known, card = np.unique(card_id, return_inverse=True)
+    cards, card = np.unique(card_id, return_inverse=True)
     by_card = np.argsort(card, kind="stable")
-    first = run_begins(card[by_card])
+    starts_card = mark_run_starts(card[by_card])
     is_first = np.empty(len(card), np.bool_)
-    is_first[by_card] = first
+    is_first[by_card] = starts_card
     delta_t[is_first] = 0
     sums = np.cumsum(delta_t[by_card])
     since_start = np.empty(len(card), np.int64)
-    since_start[by_card] = sums - np.repeat(
-        sums[first], np.diff([*np.flatnonzero(first), len(card)])
-    )
-    # Days never fall in order of review: cards begin later until that is so.
-    start = np.zeros(len(known), np.int64)
+    reviews_per_card = np.diff([*np.flatnonzero(starts_card), len(card)])
+    since_start[by_card] = sums - np.repeat(sums[starts_card], reviews_per_card)
+    # Days must not decrease in order of review: cards begin later until that holds.
+    start = np.zeros(len(cards), np.int64)
     day = since_start
     for _ in range(_MAX_ROUNDS):
         day = start[card] + since_start
         late = np.maximum.accumulate(day) - day if len(day) else day
         if not late.any():
             break
-        push = np.zeros(len(known), np.int64)
+        push = np.zeros(len(cards), np.int64)
         np.maximum.at(push, card, late)
         start += push
     else:
         day = np.maximum.accumulate(day)  # intervals and order contradict each other
-    said = elapsed_seconds is not None
-    seconds = delta_t * DAY_S if elapsed_seconds is None else elapsed_seconds[order]
+    notes = []
+    if repeated:
+        notes.append(describe_repeats(repeated))
+    note = "The file holds no dates: days are the earliest that its intervals allow"
+    if elapsed_seconds is None:
+        format_name = "older table of srs-benchmark (CSV)"
+        seconds = delta_t * DAY_S
+        notes.append(f"{note}, and intervals are whole days.")
+    else:
+        format_name = "FSRS-Anki-20k (CSV)"
+        seconds = elapsed_seconds[order]
+        notes.append(f"{note}.")
     rows = Rows(
         card_id=card_id,
         day_offset=day,
@@ -317,20 +367,11 @@ def _without_dates(
         elapsed_days=np.where(is_first, -1, delta_t),
         elapsed_seconds=np.where(is_first, -1, seconds),
     )
-    whole = "" if said else ", and intervals are whole days"
-    return Table(
-        "FSRS-Anki-20k (CSV)" if said else "older table of srs-benchmark (CSV)",
-        rows=rows,
-        repeated=repeated,
-        notes=(
-            *([repeats_in_words(repeated)] if repeated else []),
-            "The file holds no dates: days are the earliest that its intervals allow" + whole + ".",
-        ),
-    )
+    return ImportedTable(format_name, rows=rows, repeated=repeated, notes=tuple(notes))
 
 
-def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
-    """Kinds for a log that has ratings only.
+def infer_kinds(entries: Entries, next_day_at_s: int) -> Entries:
+    """Infer the kinds of entries for a log that has only ratings.
 
     A card is learned on its first day, reviewed on later days, and relearned on a day after
     a failed review on it: learning for all entries of a card's first day; then a day's first
@@ -338,15 +379,16 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     on that day, else a review. So a card's first entry is its only learn start.
     """
     order = np.argsort(entries.card_id, kind="stable")
-    card, rating = entries.card_id[order], entries.rating[order]
+    card_id = entries.card_id[order]
+    rating = entries.rating[order]
     day = -((next_day_at_s * 1000 - entries.time_ms[order]) // (DAY_S * 1000))
-    first = run_begins(card)
-    new_day = first | run_begins(day)
-    places = np.arange(len(card))
-    card_start = np.maximum.accumulate(np.where(first, places, 0))
-    day_start = np.maximum.accumulate(np.where(new_day, places, 0))
+    starts_card = mark_run_starts(card_id)
+    starts_day = starts_card | mark_run_starts(day)
+    positions = np.arange(len(card_id))
+    card_start = np.maximum.accumulate(np.where(starts_card, positions, 0))
+    day_start = np.maximum.accumulate(np.where(starts_day, positions, 0))
     failures = np.concatenate([[0], np.cumsum(rating == 1)])
-    failed_before = failures[places] > failures[day_start]
+    failed_before = failures[positions] > failures[day_start]
     kind = np.where(failed_before, RELEARNING, REVIEW)
     kind[day_start == card_start] = LEARNING
     unsorted = np.empty_like(kind)
@@ -354,10 +396,13 @@ def with_inferred_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     return replace(entries, kind=unsorted.astype(np.int64))
 
 
-def _numbers(
-    content: bytes, names: list[str], wanted: Sequence[str], delimiter: str, name: str
+def _read_number_columns(
+    content: bytes, names: list[str], columns: Sequence[str], delimiter: str, name: str
 ) -> list[IntArray]:
-    """Read the wanted columns of whole numbers below the header; InputError naming the line."""
+    """Read the wanted columns of whole numbers below the header.
+
+    Raises InputError naming the bad line.
+    """
     lines = io.BytesIO(content)
     lines.readline()
     start = lines.tell()
@@ -371,7 +416,7 @@ def _numbers(
                 lines,
                 dtype=dtype,
                 delimiter=delimiter,
-                usecols=[names.index(column) for column in wanted],
+                usecols=[names.index(column) for column in columns],
                 ndmin=2,
                 quotechar='"',
                 comments=None,
@@ -383,24 +428,24 @@ def _numbers(
             table = load(np.int64)
         except (ValueError, DeprecationWarning):
             numbers = load(np.float64)  # whole numbers written as 3.0
-            whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
-            if not whole.all():
+            is_whole = (np.abs(numbers) < 2.0**53) & (numbers == np.floor(numbers))
+            if not is_whole.all():
                 raise ValueError("not all are whole numbers") from None
             table = numbers.astype(np.int64)
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
-        reason = _fault_of_numbers(content, names, wanted, delimiter)
+        reason = _fault_of_numbers(content, names, columns, delimiter)
         reason = reason or printable(error, 120).split("; use")[0]
         raise InputError(f"{name} is not a readable review log ({reason}); mend it.") from error
-    return [np.ascontiguousarray(column) for column in table.T.reshape(len(wanted), -1)]
+    return [np.ascontiguousarray(column) for column in table.T.reshape(len(columns), -1)]
 
 
 def _fault_of_numbers(
-    content: bytes, names: list[str], wanted: Sequence[str], delimiter: str
+    content: bytes, names: list[str], columns: Sequence[str], delimiter: str
 ) -> str:
-    """The first line without a whole number in a wanted column, in words; "" for none."""
+    """Describe the first line without a whole number in a wanted column; "" if there is none."""
     with suppress(csv.Error):
-        for number, line in _records(content, names, delimiter):
-            for column in wanted:
+        for number, line in _iterate_lines(content, names, delimiter):
+            for column in columns:
                 value = line.get(column)
                 if value is None:
                     return f"line {number:,}: {column} is missing"
@@ -410,7 +455,7 @@ def _fault_of_numbers(
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text is a whole number, perhaps written as 3.0."""
+    """Return whether a text is a whole number, perhaps written as 3.0."""
     try:
         return float(text).is_integer()
     except ValueError:

@@ -1,4 +1,4 @@
-"""What all screens share: top line, footer, help, and a notice in too small a window."""
+"""Base classes of all screens: top line, footer, help, notice in too small a window."""
 
 from __future__ import annotations
 
@@ -19,100 +19,115 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.data.errors import harmless
+from srs_eval.data.errors import sanitize
 from srs_eval.report import formats as words
-from srs_eval.tui.config import SCREENS, Action, bindings
-from srs_eval.tui.workarounds import ClosedOnce, Forgetful, SelectsWhatIsThere
+from srs_eval.tui.config import SCREEN_ACTIONS, Action, make_bindings
+from srs_eval.tui.workarounds import ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache
 
 if TYPE_CHECKING:
     from srs_eval.engine.run import Run
-    from srs_eval.tui.session import Session
+    from srs_eval.tui.session import AppSession
 
-MINIMUM = (60, 16)  # columns and lines
-_STAY = ("cancel", "again", "back", "help", "quit")  # in the last line of however narrow a window
+MIN_SIZE = (60, 16)  # columns and lines
+_ALWAYS_SHOWN = ("cancel", "again", "back", "help", "quit")  # in the last line of any window
 
 
 class ProtocolLine(Widget):
-    """The top line: which file is open, and under which protocol."""
+    """The top line, which names the open file and the protocol."""
 
     ALLOW_SELECT = False
     file: reactive[str] = reactive("")
     facts: reactive[Sequence[str]] = reactive(())  # fewer are shown in a narrow window
-    busy: reactive[str] = reactive("")  # what is at work behind the screen
+    busy: reactive[str] = reactive("")  # work in the background
 
     def render(self) -> RenderResult:
-        def taken() -> int:
-            return sum(cell_len(f"{each} · ") for each in ("srs-eval", *facts))
+        width = self.size.width
+        facts = [fact for fact in (*self.facts, self.busy) if fact]
 
-        facts, width = [*filter(None, (*self.facts, self.busy))], self.size.width
-        while facts and taken() + min(cell_len(self.file), 16) > width:
-            facts.pop(1 if len(facts) > 2 else 0)  # the first stays as long as another can go
-        file = words.shortened(self.file, width - taken())
-        parts = [("srs-eval", "bold $primary"), *([(file, "bold")] if self.file else [])]
-        parts += [(each, "") for each in facts]
+        def measure_without_file() -> int:
+            return sum(cell_len(f"{text} · ") for text in ("srs-eval", *facts))
+
+        while facts and measure_without_file() + min(cell_len(self.file), 16) > width:
+            facts.pop(1 if len(facts) > 2 else 0)  # the first fact goes last
+        file = words.shorten_middle(self.file, width - measure_without_file())
+        styled_texts = [("srs-eval", "bold $primary")]
+        if self.file:
+            styled_texts.append((file, "bold"))
+        styled_texts += [(fact, "") for fact in facts]
         return Content.from_markup("[$text-muted] · [/]").join(
-            Content.assemble(part) for part in parts
+            Content.assemble(styled_text) for styled_text in styled_texts
         )
 
 
 class TooSmall(Static):
-    """Shown instead of everything else in a window that is too small to work in."""
+    """A notice that replaces everything else in a window that is too small to work in."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"Please make the window larger:\n{MINIMUM[0]} columns and {MINIMUM[1]} lines"
+            f"Please make the window larger:\n{MIN_SIZE[0]} columns and {MIN_SIZE[1]} lines"
             " at least.\n(q leaves)"
         )
 
 
 class Keys(Widget):
-    """The last line: keys that do something here, as many as there is room for; a click does it.
+    """The last line: as many of the active keys as there is room for; a click presses one.
 
-    Textual's footer stays blank till the screen is drawn and quiet, seconds on a busy machine, and
-    cuts keys in two.
+    Textual's footer stays blank until the screen is drawn and idle, which takes seconds on a busy
+    machine, and it cuts keys in two.
     """
 
     ALLOW_SELECT = False
     auto_links = False
 
     def on_mount(self) -> None:
-        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self.screen.bindings_updated_signal.subscribe(self, self._refresh_keys)
 
-    def _changed(self, screen: Screen[Any]) -> None:
+    def _refresh_keys(self, screen: Screen[Any]) -> None:
         self.refresh()
 
     def render(self) -> RenderResult:
-        shown: dict[str, Content] = {}
-        typed = getattr(self.screen, "takes_letters", False)
-        for each in self.screen.active_bindings.values():
-            binding, action = each.binding, each.binding.action
-            unsaid = len(binding.key) == 1 if typed else binding.key == "ctrl+q"
-            if binding.show and action not in shown and not unsaid:  # of its keys the first
-                at = action if "." in action else f"screen.{action}"
-                style = "" if each.enabled else "dim"
-                shown[action] = Content.assemble(
-                    (self.app.get_key_display(binding), f"bold $footer-key-foreground {style}"),
-                    (f" {binding.description}", f"$footer-description-foreground {style}"),
-                ).stylize(Style.from_meta({"@click": at}))
-        may_go = [name for name in shown if name.rpartition(".")[2] not in _STAY]
-        while may_go and sum(key.cell_length + 1 for key in shown.values()) > self.size.width + 1:
-            del shown[may_go.pop()]
-        return Content(" ").join(shown.values())
+        keys_by_action: dict[str, Content] = {}
+        takes_letters = getattr(self.screen, "takes_letters", False)
+        for active_binding in self.screen.active_bindings.values():
+            binding = active_binding.binding
+            action = binding.action
+            is_hidden = len(binding.key) == 1 if takes_letters else binding.key == "ctrl+q"
+            if not binding.show or is_hidden:
+                continue
+            if action in keys_by_action:  # only an action's first key
+                continue
+            click_action = action if "." in action else f"screen.{action}"
+            style = "" if active_binding.enabled else "dim"
+            key = Content.assemble(
+                (self.app.get_key_display(binding), f"bold $footer-key-foreground {style}"),
+                (f" {binding.description}", f"$footer-description-foreground {style}"),
+            )
+            keys_by_action[action] = key.stylize(Style.from_meta({"@click": click_action}))
+
+        def measure_keys() -> int:
+            return sum(key.cell_length + 1 for key in keys_by_action.values())
+
+        removable_actions = [
+            action for action in keys_by_action if action.rpartition(".")[2] not in _ALWAYS_SHOWN
+        ]
+        while removable_actions and measure_keys() > self.size.width + 1:
+            del keys_by_action[removable_actions.pop()]
+        return Content(" ").join(keys_by_action.values())
 
 
-class Harmless(Highlighter):
-    """For an input of a path, whose name may hold anything."""
+class HarmlessHighlighter(Highlighter):
+    """Highlighter of an input for paths, which may contain any character."""
 
     def highlight(self, text: Text) -> None:
-        text.plain = harmless(text.plain)
+        text.plain = sanitize(text.plain)
 
 
-def _session_of(screen: Screen[Any]) -> Session:
-    return cast("Session", screen.app.session)  # type: ignore[attr-defined]
+def _get_session(screen: Screen[Any]) -> AppSession:
+    return cast("AppSession", screen.app.session)  # type: ignore[attr-defined]
 
 
-class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
-    """A screen of the app; `actions` are its keys, help.md says what it shows."""
+class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[Any]):
+    """A screen of the app; `actions` are its keys, and help.md describes it."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
@@ -120,18 +135,23 @@ class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
     ]
 
     actions: ClassVar[tuple[Action, ...]] = ()
-    called: ClassVar[str] = ""
-    session = property(_session_of)
-    is_live: ClassVar[bool] = False  # whether `update_now` follows each change
+    help_name: ClassVar[str] = ""
+    follows_changes: ClassVar[bool] = False  # True if each change calls `update_now`
     takes_letters: ClassVar[bool] = False
-    """Whether letters are typed here, so that none is a key."""
+    """True if users type letters on the screen, so that no letter is a key."""
 
-    def __init_subclass__(cls, actions: str = "", **more: Any) -> None:
-        """`actions` is what the screen is called in the table of SCREENS and in help.md."""
+    def __init_subclass__(cls, actions: str = "", **class_options: Any) -> None:
+        """Bind the keys of `actions`, the screen's name in SCREEN_ACTIONS and in help.md."""
         if actions:
-            cls.called, cls.actions = actions, SCREENS[actions]
-            cls.BINDINGS = [*cls.__dict__.get("BINDINGS", ()), *bindings(cls.actions)]
-        super().__init_subclass__(**more)
+            cls.help_name = actions
+            cls.actions = SCREEN_ACTIONS[actions]
+            own_bindings = cls.__dict__.get("BINDINGS", ())
+            cls.BINDINGS = [*own_bindings, *make_bindings(cls.actions)]
+        super().__init_subclass__(**class_options)
+
+    @property
+    def session(self) -> AppSession:
+        return _get_session(self)
 
     def compose(self) -> ComposeResult:
         yield ProtocolLine()
@@ -144,78 +164,87 @@ class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
         yield from ()
 
     def update_now(self) -> None:
-        """Show what is known by now."""
+        """Show the current state."""
 
-    def changed(self) -> None:
-        """Something has been done behind the screens: show what follows it at once."""
-        self.show_protocol()
-        if self.is_live:
+    def show_changes(self) -> None:
+        """Show at once the changes that follow from work in the background."""
+        self.update_top_line()
+        if self.follows_changes:
             self.update_now()
 
-    def lacks(self, selector: str) -> bool:
-        """Whether a widget is not there (yet): events may arrive before those of a screen are."""
+    def is_missing(self, selector: str) -> bool:
+        """Return whether a widget is missing; events may arrive before a screen has its widgets."""
         return not self.query(selector)
 
     def update_soon(self) -> None:
-        """`update_now` once the frames are drawn, for all at once would be a pause.
+        """Call `update_now` once the frames are drawn, as drawing all at once would cause a pause.
 
-        Not where the screen has been left by then: its widgets are gone.
+        Do nothing if the user has left the screen by then, because its widgets are gone.
         """
-        self.call_after_refresh(
-            lambda: self.update_now() if self in self.app.screen_stack else None
-        )
+
+        def update_if_open() -> None:
+            if self in self.app.screen_stack:
+                self.update_now()
+
+        self.call_after_refresh(update_if_open)
 
     def on_mount(self) -> None:
-        self.show_protocol()
+        self.update_top_line()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        self.show_protocol()
+        self.update_top_line()
 
     def on_screen_suspend(self, event: events.ScreenSuspend) -> None:
-        """What was said of this screen does not cover the next one."""
+        """Clear notifications about this screen so that they do not cover the next one."""
         self.app.clear_notifications()
 
-    def show_protocol(self) -> None:
-        """In the top line what is open, and how far a report is; and the key that stops that."""
+    def update_top_line(self) -> None:
+        """Update the top line (open file, progress of a report) and the key that stops a report."""
         session = self.session
         for line in self.query(ProtocolLine):
             line.file = "" if session.log is None else session.file_name
-            line.facts, line.busy = self.facts(), session.reports.said
+            line.facts = self.facts()
+            line.busy = session.reports.progress
         self.refresh_bindings()
 
     def facts(self) -> list[str]:
-        """About what is open."""
+        """Return facts about the open file for the top line."""
         if self.session.log is None:
             return []
         models = self.session.models
-        counts = models.counts()
-        found = [f"{counts[0]:,} reviews", f"{counts[1]:,} evaluated"] if counts else []
-        return [*found, f"rows: {words.protocol(models.protocol)}"]
+        counts = models.review_counts()
+        facts = []
+        if counts is not None:
+            review_count, evaluated_count = counts
+            facts.append(f"{review_count:,} reviews")
+            facts.append(f"{evaluated_count:,} evaluated")
+        facts.append(f"rows: {words.format_protocol(models.protocol)}")
+        return facts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":
-            return bool(self.session.reports.said) or self.session.models.can_cancel
+            return bool(self.session.reports.progress) or self.session.models.can_cancel
         return True
 
     def action_cancel(self) -> None:
-        """Of a report and of models at work, what was begun last."""
-        if self.session.reports.said:
+        """Cancel the report in progress, or else the models at work."""
+        if self.session.reports.progress:
             self.session.reports.cancel()
         else:
             self.session.models.cancel()
         self.refresh_bindings()
 
     def action_line(self, step: int) -> None:
-        """One line down or up in whatever has the focus, as ↓ and ↑ do."""
+        """Move one line down or up in the focused widget, as ↓ and ↑ do."""
         names = ("cursor_down", "scroll_down") if step > 0 else ("cursor_up", "scroll_up")
         for name in names:
-            act = getattr(self.focused, f"action_{name}", None)
-            if act is not None:
-                act()
+            action = getattr(self.focused, f"action_{name}", None)
+            if action is not None:
+                action()
                 return
 
     def move(self, step: int) -> None:
-        """Show what comes so many places after what is shown."""
+        """Show the item that comes `step` places after the current one."""
 
     def action_previous(self) -> None:
         self.move(-1)
@@ -237,43 +266,48 @@ class AppScreen(ClosedOnce, SelectsWhatIsThere, Forgetful, Screen[Any]):
         self.dismiss()
 
     def action_ranking(self) -> None:
-        """The ranking of the models asked for; evaluates them unless that is done or under way."""
+        """Open the ranking; evaluate the requested models unless that is done or under way."""
         from srs_eval.tui.screens.ranking import RunScreen
 
-        self.session.models.rank()
+        self.session.models.ensure_started()
         self.app.push_screen(RunScreen())
 
-    def compare(self, run: Run, *wanted: str | None) -> None:
-        """Two models of a run: those `wanted` as far as they have figures, else the best."""
+    def compare(self, run: Run, *preferred: str | None) -> None:
+        """Compare two models of a run: the `preferred` ones that have figures, else the best."""
         from srs_eval.tui.screens.details import CompareScreen
 
-        ranked = (line.configuration.name for line in run.ranked())
-        names = [name for name in dict.fromkeys((*wanted, *ranked)) if name in run.results()]
+        ranked = [line.configuration.name for line in run.ranked_results()]
+        results = run.results_by_name()
+        names = [name for name in dict.fromkeys((*preferred, *ranked)) if name in results]
         if len(names) < 2:
             self.notify("Two finished models are needed to compare.", timeout=3)
         else:
-            self.app.push_screen(CompareScreen(run, str(names[0]), str(names[1])))
+            left, right = names[:2]
+            self.app.push_screen(CompareScreen(run, str(left), str(right)))
 
     def action_help(self) -> None:
         from srs_eval.tui.screens.dialogs import HelpScreen
 
-        self.app.push_screen(HelpScreen(self.called, self.actions))
+        self.app.push_screen(HelpScreen(self.help_name, self.actions))
 
 
-class Dialog(ClosedOnce, SelectsWhatIsThere, Forgetful, ModalScreen[Any]):
-    """A box over the current screen; Esc closes it. `title` and `keys` stand in its frame."""
+class Dialog(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, ModalScreen[Any]):
+    """A box over the current screen, closed by Esc; its frame shows `title` and `keys`."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape", "close", "Close")]
     box: ClassVar[type[Widget]] = Vertical
-    session = property(_session_of)
 
     def __init__(self, title: str, keys: str) -> None:
         super().__init__()
-        self._frame = title, keys
+        self._frame_texts = title, keys
+
+    @property
+    def session(self) -> AppSession:
+        return _get_session(self)
 
     def compose(self) -> ComposeResult:
         box = self.box(id="box")
-        box.border_title, box.border_subtitle = self._frame
+        box.border_title, box.border_subtitle = self._frame_texts
         with box:
             yield from self.content()
         yield TooSmall()

@@ -1,9 +1,9 @@
-"""One model: its calibration, metrics and parameters; where it errs; two side by side."""
+"""Show one model's calibration, metrics, parameters and errors, or two models side by side."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 
 from rich.markup import escape
@@ -14,38 +14,49 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Select, Static
 
-from srs_eval.advice.findings import missing
-from srs_eval.advice.sentences import Table, difference_in_words, lacks, percent
-from srs_eval.advice.shown.predicted import Curves
-from srs_eval.data.errors import counted
-from srs_eval.engine.evaluate import in_words as explained
-from srs_eval.engine.ranking import REFERENCE
+from srs_eval.advice.findings import estimate_missing_data
+from srs_eval.advice.sentences import (
+    FindingTable,
+    format_difference_with_range,
+    format_missing_data,
+    format_percent,
+)
+from srs_eval.advice.shown.predicted import CurvesTable
+from srs_eval.data.errors import format_count
+from srs_eval.engine.evaluate import describe_failure
+from srs_eval.engine.ranking import REFERENCE, RankedResult
 from srs_eval.engine.run import Run
-from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, same_reviews
-from srs_eval.engine.shared import two_on_shared_reviews
-from srs_eval.metrics import FACTS
-from srs_eval.models.configurations import in_words
+from srs_eval.engine.session import (
+    Result,
+    have_same_reviews,
+    log_loss_difference,
+    log_loss_interval,
+)
+from srs_eval.engine.shared import restrict_both_to_shared_reviews
+from srs_eval.metrics import METRIC_INFO
+from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats as words
-from srs_eval.stats.intervals import verdict
+from srs_eval.stats.intervals import decide_verdict
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
-from srs_eval.tui.widgets.calibration import OTHER, CalibrationChart, CurvesChart, axis_limits
+from srs_eval.tui.widgets.calibration import OTHER_MARK, CalibrationChart, CurvesChart, axis_limits
 from srs_eval.tui.widgets.facts import (
     WidthDependent,
-    drawn_table,
-    in_columns,
-    metric_table,
-    parameter_table,
-    stacked,
+    align_columns,
+    render_metric_table,
+    render_parameter_table,
+    render_table_with_intervals,
+    stack,
 )
 
-_TABLE = 80  # columns of the figures that are compared, at most
+_MAX_TABLE_WIDTH = 80  # columns of the comparison table, at most
 
 
 class DetailsScreen(AppScreen, actions="details"):
-    """Dismissed with the configuration shown last.
+    """Details of one model; dismissed with the configuration shown last.
 
-    It shows models of one run to its end, also where models are evaluated anew behind it.
+    The screen shows models of one run until it closes, even if models are evaluated again in the
+    background.
     """
 
     def __init__(self, run: Run, configuration: str) -> None:
@@ -68,52 +79,59 @@ class DetailsScreen(AppScreen, actions="details"):
         self.update_soon()
 
     def update_now(self) -> None:
-        """Show the currently chosen configuration."""
-        result = self._run.results()[self.configuration]
-        line = self._run.line(self.configuration)
-        graph = self.session.models.graph(result)
+        """Show the chosen configuration."""
+        result = self._run.results_by_name()[self.configuration]
+        line = self._run.ranked_result(self.configuration)
+        graph = self.session.models.find_graph(result)
         self.query_one(CalibrationChart).show(graph)
         box = self.query_one("#graph")
         box.border_title = "Calibration"
-        box.border_subtitle = f"off by {percent(graph.mae)} on average · {len(graph.count)} bins"
+        box.border_subtitle = (
+            f"off by {format_percent(graph.mae)} on average · {len(graph.count)} bins"
+        )
         facts = self.query_one("#facts")
         facts.border_title = escape(line.configuration.words)
-        against = ""
-        if line.against_baseline is not None:
-            share = words.against_baseline(line.against_baseline).strip()
-            against = f" · {share} than the average"
-        lines = [f"log loss {words.loss(line.log_loss, 4)} (95 %)"]
-        if line.is_baseline:
-            lines.append("the baseline: what the average alone predicts")
-        elif line.place is None:
-            why = result.mark or f"is {line.verdict_words}"
-            lines.append(f"no place, for it {why}{against}")
-        else:
-            why = ""
-            if line.standing == "can't tell yet" and line.to_best is not None:
-                why = lacks(missing(line.to_best))
-            standing = f"{line.standing} ({why})" if why else line.standing
-            lines.append(f"place {line.place}, {standing}{against}")
-        if line.to_best is not None:
-            lines.append(f"against the best: {difference_in_words(line.to_best)}")
-        if line.to_reference is not None and line.to_reference is not line.to_best:
-            lines.append(f"against {REFERENCE}: {difference_in_words(line.to_reference)}")
-        lines.append(
-            f"{words.count(result.size)} reviews evaluated · "
-            + ("from the cache" if result.cached else f"{result.seconds:.1f} s")
+        summary = "\n".join(self._describe_result(line, result))
+        self.query_one("#summary", Static).update(Text(f"{summary}\n"))
+        self.query_one("#metrics", Static).update(render_metric_table(result))
+        self.query_one("#parameters", Static).update(
+            render_parameter_table(result, self.session.log)
         )
+
+    def _describe_result(self, line: RankedResult, result: Result) -> Iterator[str]:
+        """Yield the lines above the metrics: log loss, rank, differences and notes."""
+        yield f"log loss {words.format_loss(line.log_loss, 4)} (95 %)"
+        against_average = ""
+        if line.relative_to_baseline is not None:
+            share = words.format_relative_loss(line.relative_to_baseline).strip()
+            against_average = f" · {share} than the average"
+        if line.is_baseline:
+            yield "the baseline: what the average alone predicts"
+        elif line.rank is None:
+            reason = result.invalid_reason or f"is {line.verdict_words}"
+            yield f"no place, for it {reason}{against_average}"
+        else:
+            missing_data = ""
+            if line.standing == "can't tell yet" and line.to_best is not None:
+                missing_data = format_missing_data(estimate_missing_data(line.to_best))
+            standing = f"{line.standing} ({missing_data})" if missing_data else line.standing
+            yield f"place {line.rank}, {standing}{against_average}"
+        if line.to_best is not None:
+            yield f"against the best: {format_difference_with_range(line.to_best)}"
+        if line.to_reference is not None and line.to_reference is not line.to_best:
+            yield f"against {REFERENCE}: {format_difference_with_range(line.to_reference)}"
+        duration = "from the cache" if result.cached else f"{result.seconds:.1f} s"
+        yield f"{words.format_count(result.size)} reviews evaluated · {duration}"
         if line.configuration.title != line.configuration.words:
-            lines.append(f"called {self.configuration} in files")
-        lines += [f"* {note}" for note in result.notes]
-        self.query_one("#summary", Static).update(Text("\n".join(lines) + "\n"))
-        self.query_one("#metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
+            yield f"called {self.configuration} in files"
+        for note in result.notes:
+            yield f"* {note}"
 
     def move(self, step: int) -> None:
-        names = [line.configuration.name for line in self._run.ranked()]
-        place = names.index(self.configuration) + step
-        if 0 <= place < len(names):
-            self.configuration = names[place]
+        names = [line.configuration.name for line in self._run.ranked_results()]
+        index = names.index(self.configuration) + step
+        if 0 <= index < len(names):
+            self.configuration = names[index]
             self.update_now()
 
     def action_compare(self) -> None:
@@ -127,14 +145,14 @@ class DetailsScreen(AppScreen, actions="details"):
 
 
 class ErrorsScreen(AppScreen, actions="errors"):
-    """Tables of one result of a run, computed in a thread when the screen opens."""
+    """Tables of one model's errors in a run, computed in a thread when the screen opens."""
 
     def __init__(self, run: Run, configuration: str) -> None:
         super().__init__()
         self._run = run
         self.configuration = configuration
-        self._curves: list[tuple[CurvesChart, Curves]] = []
-        self._other: str | None = None  # the model that is drawn over this one
+        self._curves: list[tuple[CurvesChart, CurvesTable]] = []
+        self._overlaid_model: str | None = None  # the model whose curves are drawn over these
 
     def content(self) -> ComposeResult:
         with VerticalScroll(id="box"):
@@ -144,92 +162,103 @@ class ErrorsScreen(AppScreen, actions="errors"):
         for chart, _ in self._curves:
             chart.draw()
 
-    def _title(self) -> str:
+    def _describe_title(self) -> str:
         configuration = self._run.models[self.configuration].configuration
-        errs = "err" if configuration.fit == "own" else "errs"  # "your parameters"
-        return f"Where {configuration.words} {errs}"
+        verb = "err" if configuration.fit == "own" else "errs"  # "your parameters" is plural
+        return f"Where {configuration.words} {verb}"
 
     def on_mount(self) -> None:
         box = self.query_one("#box")
-        box.border_title = escape(self._title())
+        box.border_title = escape(self._describe_title())
         box.focus()
-        self._work = Background(self.session.later)
-        self._work.begin(self._compute, self._computed)
+        self._work = Background(self.session.call_in_view_thread)
+        self._work.begin(self._compute_errors, self._show_failure)
 
     def on_unmount(self) -> None:
         self._work.cancel()
 
-    def _compute(self, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Find where the model errs; in a thread."""
+    def _compute_errors(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Compute, in a thread, the tables of where the model errs."""
         tables = self.session.models.errors_of(self._run.models[self.configuration])
-        yield partial(self._show, tables)
+        yield partial(self._show_tables, tables)
 
-    def _computed(self, error: Exception | None) -> None:
-        """Say why there are no tables, where that is so."""
-        if error is not None and not self.lacks("#looking"):
-            self.query_one("#looking", Static).update(Text(explained(error)[0]))
+    def _show_failure(self, error: Exception | None) -> None:
+        """Show why there are no tables, if computing them failed."""
+        if error is not None and not self.is_missing("#looking"):
+            self.query_one("#looking", Static).update(Text(describe_failure(error)[0]))
 
-    def _show(self, tables: list[Table]) -> None:
-        if self.lacks("#looking"):
+    def _show_tables(self, tables: list[FindingTable]) -> None:
+        if self.is_missing("#looking"):
             return
-        parts: list[Widget] = []
+        widgets: list[Widget] = []
         for table in tables:
-            parts.append(Static(Text(table.heading, "bold")))
-            if isinstance(table, Curves) and table.curves:
-                self._curves.append((CurvesChart(table), table))
-                parts.append(self._curves[-1][0])
-            parts.append(Static(stacked([drawn_table(table), Text("")])))
+            widgets.append(Static(Text(table.heading, "bold")))
+            if isinstance(table, CurvesTable) and table.curves:
+                chart = CurvesChart(table)
+                self._curves.append((chart, table))
+                widgets.append(chart)
+            widgets.append(Static(stack([render_table_with_intervals(table), Text("")])))
         self.query_one("#looking").remove()
-        self.query_one("#box").mount_all(parts)
+        self.query_one("#box").mount_all(widgets)
 
     def action_overlay(self) -> None:
-        """Another model's curves over this one's; or this one's alone."""
-        if self._other is not None:
-            self._other = None
+        """Draw another model's curves over this one's, or take them off again."""
+        if self._overlaid_model is not None:
+            self._overlaid_model = None
             self._overlay({})
-        elif self._curves and (other := self._against()) is not None:
-            self._other = other
-            self._work.begin(partial(self._compute_other, other), lambda error: None)
-        else:
+            return
+        other_model = self._find_other_model() if self._curves else None
+        if other_model is None:
             self.notify("There are no curves of two models of these reviews yet.", timeout=3)
+            return
+        self._overlaid_model = other_model
+        self._work.begin(partial(self._compute_overlay, other_model), lambda error: None)
 
-    def _against(self) -> str | None:
-        """The learner's own scheduler, or else the best other model on the same reviews."""
-        results = self._run.results()
-        this = results.pop(self.configuration)
-        ranked = (line.configuration.name for line in self._run.ranked())
-        names = [self.session.models.own_scheduler, *ranked]
-        others = (name for name in names if name and name in results)
-        return next((name for name in others if same_reviews(this, results[name])), None)
+    def _find_other_model(self) -> str | None:
+        """Return the learner's own scheduler, or else the best other model, on the same reviews."""
+        other_results = self._run.results_by_name()
+        this_result = other_results.pop(self.configuration)
+        ranked = [line.configuration.name for line in self._run.ranked_results()]
+        for name in (self.session.models.own_scheduler, *ranked):
+            if not name or name not in other_results:
+                continue
+            if have_same_reviews(this_result, other_results[name]):
+                return name
+        return None
 
-    def _compute_other(self, name: str, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Find where another model errs; in a thread."""
+    def _compute_overlay(self, name: str, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Compute, in a thread, the curves of another model."""
         tables = self.session.models.errors_of(self._run.models[name])
-        found = {table.title: table for table in tables if isinstance(table, Curves)}
-        yield partial(self._overlay, found, name)
+        curves_by_title = {table.title: table for table in tables if isinstance(table, CurvesTable)}
+        yield partial(self._overlay, curves_by_title, name)
 
-    def _overlay(self, others: Mapping[str, Curves], name: str | None = None) -> None:
-        if name != self._other or self.lacks("#box"):
-            return  # it has been taken off again, or the screen has been left
+    def _overlay(self, curves_by_title: Mapping[str, CurvesTable], name: str | None = None) -> None:
+        if name != self._overlaid_model or self.is_missing("#box"):
+            return  # taken off again, or the screen has closed
         models = self._run.models
-        this = models[self.configuration].configuration.words
+        title = self._describe_title()
+        names = ("", "")
+        if name:
+            this_name = models[self.configuration].configuration.words
+            other_name = models[name].configuration.words
+            names = (this_name, other_name)
+            title += f" · {OTHER_MARK} in the curves: {other_name}"
         box = self.query_one("#box")
-        over = f" · {OTHER} in the curves: {models[name].configuration.words}" if name else ""
-        box.border_title = escape(self._title() + over)
+        box.border_title = escape(title)
         if name is not None and self._curves:
-            box.scroll_to_widget(self._curves[0][0], top=True, animate=False)
+            first_chart, _ = self._curves[0]
+            box.scroll_to_widget(first_chart, top=True, animate=False)
         for chart, table in self._curves:
-            names = (this, models[name].configuration.words) if name else ("", "")
-            chart.show(others.get(table.title), names)
+            chart.show(curves_by_title.get(table.title), names)
 
 
 class CompareScreen(AppScreen, actions="compare"):
     """Two calibration graphs on the same axes, and a table of both models' metrics.
 
-    Both models, and those that can be chosen instead, are of one run.
+    Both models, and all that can be chosen instead, belong to one run.
     """
 
-    AUTO_FOCUS = ""  # the first would be a choice of models, whose list would open
+    AUTO_FOCUS = ""  # else the first choice of models gets it, and its list opens
 
     def __init__(self, run: Run, left: str, right: str) -> None:
         super().__init__()
@@ -237,14 +266,16 @@ class CompareScreen(AppScreen, actions="compare"):
         self.pair = [left, right]
 
     def content(self) -> ComposeResult:
-        configurations = [line.configuration for line in self._run.ranked()]
-        names = [(Text(each.words), each.name) for each in configurations]
+        configurations = [line.configuration for line in self._run.ranked_results()]
+        choices = [
+            (Text(configuration.words), configuration.name) for configuration in configurations
+        ]
         yield Static(id="verdict")
         with Horizontal(id="pair"):
             for side, name in zip(("left", "right"), self.pair, strict=True):
                 with Vertical(classes="side", id=side):
                     yield Select(
-                        names, value=name, allow_blank=False, compact=True, id=f"{side}-model"
+                        choices, value=name, allow_blank=False, compact=True, id=f"{side}-model"
                     )
                     yield CalibrationChart(id=f"{side}-chart", count_rows=2)
         with VerticalScroll(id="figures"):
@@ -257,68 +288,74 @@ class CompareScreen(AppScreen, actions="compare"):
         self.update_soon()
 
     def update_now(self) -> None:
-        results = self._run.results()
-        left, right = two_on_shared_reviews(*(results[name] for name in self.pair))
-        graphs = [self.session.models.graph(result) for result in (left, right)]
+        results = self._run.results_by_name()
+        left_name, right_name = self.pair
+        left, right = restrict_both_to_shared_reviews(results[left_name], results[right_name])
+        graphs = [self.session.models.find_graph(result) for result in (left, right)]
         limits = axis_limits(graphs)
         for side, graph in zip(("left", "right"), graphs, strict=True):
             self.query_one(f"#{side}-chart", CalibrationChart).show(graph, limits)
-            off = f"off by {percent(graph.mae)} on average"
-            self.query_one(f"#{side}").border_subtitle = off
-        self.query_one("#verdict", Static).update(self._verdict(left, right))
-        self.query_one("#table", Static).update(self._figures(left, right))
+            subtitle = f"off by {format_percent(graph.mae)} on average"
+            self.query_one(f"#{side}").border_subtitle = subtitle
+        self.query_one("#verdict", Static).update(self._format_verdict(left, right))
+        self.query_one("#table", Static).update(self._format_figures(left, right))
 
-    def _verdict(self, left: Result, right: Result) -> Text:
+    def _format_verdict(self, left: Result, right: Result) -> Text:
         difference = log_loss_difference(left, right)
-        names = [in_words(result.configuration) for result in (left, right)]
         if difference is None:
             return Text("Evaluated on different reviews: their figures can't be compared.", "bold")
-        says = verdict(difference, equivalence=self.session.config.equivalence)
-        head = {
-            "better": f"Better: {names[0]}",
-            "worse": f"Better: {names[1]}",
+        equivalence = self.session.config.equivalence
+        verdict = decide_verdict(difference, equivalence=equivalence)
+        heading = {
+            "better": f"Better: {readable_name(left.configuration)}",
+            "worse": f"Better: {readable_name(right.configuration)}",
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
-        }[says]
-        margin = self.session.config.equivalence
-        why = f": {lacks(missing(difference, margin))}" if says == "can't tell yet" else ""
-        basis = f"{counted(left.size, 'review')} of {counted(difference.days, 'day')}"
+        }[verdict]
+        missing_data = ""
+        if verdict == "can't tell yet":
+            missing_data = format_missing_data(estimate_missing_data(difference, equivalence))
+            missing_data = f": {missing_data}"
+        basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
+        difference_text = format_difference_with_range(difference)
         return Text.assemble(
-            (head, "bold"),
-            f"{why}\nlog loss, left against right: {difference_in_words(difference)}",
+            (heading, "bold"),
+            f"{missing_data}\nlog loss, left against right: {difference_text}",
             (f" on {basis}", "dim"),
         )
 
-    def _figures(self, left: Result, right: Result) -> WidthDependent:
+    def _format_figures(self, left: Result, right: Result) -> WidthDependent:
+        results = (left, right)
+        names = [readable_name(result.configuration) for result in results]
+        explains_metrics = self.size.width >= 110
         rows = []
-        explained = self.size.width >= 110
-        for field, fact in FACTS.items():
-            figures = [getattr(result.metrics, field) for result in (left, right)]
-            shown = [words.metric(result.metrics, field) for result in (left, right)]
-            if field == "log_loss":
-                shown = [words.loss(log_loss_interval(result)) for result in (left, right)]
-            winner = None
-            bare = [text.split(" ±")[0] for text in shown]
-            if fact.better in ("lower", "higher") and None not in figures and bare[0] != bare[1]:
-                winner = int((figures[0] < figures[1]) != (fact.better == "lower"))
-            cells = [
-                Text(f"{text} ◀", "bold") if side == winner else Text(f"{text}  ")
-                for side, text in enumerate(shown)
-            ]
-            if explained:
-                cells.append(Text(fact.meaning, "dim"))
-            rows.append([Text(fact.name), *cells])
-        names = [in_words(result.configuration) for result in (left, right)]
+        for metric, info in METRIC_INFO.items():
+            if metric == "log_loss":
+                texts = [words.format_loss(log_loss_interval(result)) for result in results]
+            else:
+                texts = [words.format_metric(result.metrics, metric) for result in results]
+            winner = _find_winner(metric, left, right, texts)
+            row = [Text(info.name)]
+            for side, text in enumerate(texts):
+                if side == winner:
+                    row.append(Text(f"{text} ◀", "bold"))
+                else:
+                    row.append(Text(f"{text}  "))
+            if explains_metrics:
+                row.append(Text(info.meaning, "dim"))
+            rows.append(row)
 
         def draw(width: int) -> Text:
-            room = max((min(width, _TABLE) - 13) // 2 - 4, 12)
-            heads = [Text(f"{words.cut(name, room)}  ", "bold dim") for name in names]
-            return in_columns([[Text(""), *heads], *rows], width, right=(1, 2))
+            name_width = max((min(width, _MAX_TABLE_WIDTH) - 13) // 2 - 4, 12)
+            headings = [Text("")]
+            for name in names:
+                headings.append(Text(f"{words.truncate(name, name_width)}  ", "bold dim"))
+            return align_columns([headings, *rows], width, right_aligned=(1, 2))
 
         return WidthDependent(draw)
 
     @on(Select.Changed)
-    def _chosen(self, event: Select.Changed) -> None:
+    def _select_model(self, event: Select.Changed) -> None:
         side = 0 if event.select.id == "left-model" else 1
         if isinstance(event.value, str) and event.value != self.pair[side]:
             self.pair[side] = event.value
@@ -330,13 +367,31 @@ class CompareScreen(AppScreen, actions="compare"):
             self.query_one(f"#{side}-model", Select).value = name
         self.update_now()
 
-    def _choose(self, side: str) -> None:
+    def _open_choice(self, side: str) -> None:
         select = self.query_one(f"#{side}-model", Select)
         select.focus()
         select.action_show_overlay()
 
     def action_left_model(self) -> None:
-        self._choose("left")
+        self._open_choice("left")
 
     def action_right_model(self) -> None:
-        self._choose("right")
+        self._open_choice("right")
+
+
+def _find_winner(metric: str, left: Result, right: Result, texts: list[str]) -> int | None:
+    """Return the side (0 or 1) with the better figure; None if neither is visibly better.
+
+    `texts` are the figures as they are shown, perhaps with half the width of their intervals.
+    """
+    better = METRIC_INFO[metric].better
+    left_figure = getattr(left.metrics, metric)
+    right_figure = getattr(right.metrics, metric)
+    if better not in ("lower", "higher") or left_figure is None or right_figure is None:
+        return None
+    left_text, right_text = (text.split(" ±")[0] for text in texts)
+    if left_text == right_text:
+        return None
+    if better == "lower":
+        return 0 if left_figure < right_figure else 1
+    return 1 if left_figure < right_figure else 0

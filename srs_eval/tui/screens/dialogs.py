@@ -1,4 +1,4 @@
-"""Boxes over a screen: help, questions, refusals, choices, a report."""
+"""Boxes over a screen: help, questions, errors, choices and the export of a report."""
 
 from __future__ import annotations
 
@@ -16,47 +16,51 @@ from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
 from srs_eval.data.errors import InputError, NotEnoughData, printable
-from srs_eval.data.memory import is_short_of_memory
-from srs_eval.data.paths import check_outputs, with_ending
+from srs_eval.data.memory import is_memory_error
+from srs_eval.data.paths import check_outputs, list_files_with_extension
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
-from srs_eval.report.files import FOLDERS
+from srs_eval.report.files import FOLDER_FORMS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
-from srs_eval.tui.config import EVERYWHERE, Action
-from srs_eval.tui.screens.base import Dialog, Harmless
-from srs_eval.tui.session import Chosen, Wanted
-from srs_eval.tui.widgets.facts import WidthDependent, in_columns
+from srs_eval.tui.config import GLOBAL_ACTIONS, Action
+from srs_eval.tui.screens.base import Dialog, HarmlessHighlighter
+from srs_eval.tui.session import ChosenIds, ExportRequest
+from srs_eval.tui.widgets.facts import WidthDependent, align_columns
 
 
-def _help_on(screen: str) -> str:
-    """What help.md says about it, a line for each paragraph."""
+def _read_help(screen: str) -> str:
+    """Return what help.md says about a screen, one line for each paragraph."""
     text = (Path(__file__).parents[1] / "help.md").read_text("utf-8")
-    about = f"\n{text}".partition(f"\n# {screen}\n")[2].partition("\n# ")[0]
-    return "\n\n".join(" ".join(each.split()) for each in about.strip().split("\n\n"))
+    _, _, text_from_section = f"\n{text}".partition(f"\n# {screen}\n")
+    section, _, _ = text_from_section.partition("\n# ")
+    paragraphs = section.strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class HelpScreen(Dialog):
-    """A dialog that Esc, ?, F1 and Enter close."""
+    """Help on a screen and its keys, which Esc, ?, F1 and Enter close."""
 
     box = VerticalScroll
     BINDINGS: ClassVar[list[Any]] = [("escape,question_mark,f1,enter", "close", "Close")]
 
     def __init__(self, screen: str, actions: Sequence[Action]) -> None:
         super().__init__("Help", "Esc closes")
-        self._screen, self._actions = screen, actions
+        self._screen = screen
+        self._actions = actions
 
     def content(self) -> ComposeResult:
-        yield Static(Text(_help_on(self._screen)))
-        on_keys = self.session.config.on_keys
-        rows = [
-            (Text(action.key_words, "bold"), Text(action.label), Text(action.help, "dim"))
-            for action in on_keys((*self._actions, *EVERYWHERE))
-        ]
-        yield Static(WidthDependent(lambda width: in_columns([(Text(""),), *rows], width)))
+        yield Static(Text(_read_help(self._screen)))
+        empty_row: Sequence[Text] = [Text("")]
+        rows = [empty_row]
+        for action in self.session.config.with_keys((*self._actions, *GLOBAL_ACTIONS)):
+            rows.append(
+                [Text(action.key_label, "bold"), Text(action.label), Text(action.help, "dim")]
+            )
+        yield Static(WidthDependent(lambda width: align_columns(rows, width)))
 
 
-class Question(Dialog):
-    """Dismissed with True for `yes`, else with None; `beside` stands beside the buttons."""
+class ConfirmDialog(Dialog):
+    """A question, dismissed with True for `yes`, else None; `note` is beside the buttons."""
 
     BINDINGS: ClassVar[list[Any]] = [
         ("y", "yes", "Yes"),
@@ -64,15 +68,17 @@ class Question(Dialog):
         ("left,right", "app.focus_next", "Other"),
     ]
 
-    def __init__(self, title: str, sentence: str, yes: str, no: str, beside: str = "") -> None:
+    def __init__(self, title: str, sentence: str, yes: str, no: str, note: str = "") -> None:
         super().__init__(title, "y  n" if yes else "Esc")
-        self._sentence, self._beside = sentence, beside
-        self._yes, self._no = yes, no
+        self._sentence = sentence
+        self._note = note
+        self._yes = yes
+        self._no = no
 
     def content(self) -> ComposeResult:
         yield Static(self._sentence, markup=False)
         with Horizontal():
-            yield Static(self._beside, id="beside")
+            yield Static(self._note, id="beside")
             yield Button(self._no, variant="default" if self._yes else "primary", compact=True)
             if self._yes:
                 yield Button(self._yes, variant="primary", compact=True, id="yes")
@@ -84,8 +90,8 @@ class Question(Dialog):
         self.dismiss(True if self._yes else None)
 
 
-class Refusal(Question):
-    """The screen behind it stays usable."""
+class ErrorDialog(ConfirmDialog):
+    """An error message; the screen behind it stays usable."""
 
     def __init__(
         self,
@@ -96,106 +102,117 @@ class Refusal(Question):
     ) -> None:
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
-        elif is_short_of_memory(error):
+        elif is_memory_error(error):
             sentence = "There is not enough memory for this."
         else:
-            what = f"{type(error).__name__}: {printable(error)}"
-            sentence = f"Something unexpected happened ({what})."
+            description = f"{type(error).__name__}: {printable(error)}"
+            sentence = f"Something unexpected happened ({description})."
         super().__init__(title, sentence, "", button, reassurance)
 
 
 class ChooseScreen(Dialog):
-    """Dismissed with what is `Chosen`, or None where nothing is to change."""
+    """A choice of presets and decks, dismissed with `ChosenIds`, or None for no change."""
 
     BINDINGS: ClassVar[list[Any]] = [
         ("escape", "close", "Close"),
         Binding("enter", "evaluate", "Evaluate", priority=True),
     ]
 
-    def __init__(self, import_summary: Inspection, rows: str, chosen: Chosen) -> None:
+    def __init__(self, import_summary: Inspection, rows: str, chosen: ChosenIds) -> None:
         super().__init__("Evaluate only", "Space chooses, Enter evaluates, Esc leaves all as it is")
-        self._import_summary, self._rows, self._chosen = import_summary, rows, chosen
+        self._import_summary = import_summary
+        self._rows = rows
+        self._chosen = chosen
 
     def content(self) -> ComposeResult:
-        yield SelectionList(
-            *self._part("preset", self._import_summary.presets, self._chosen[0]),
-            *self._part("deck", self._import_summary.decks, self._chosen[1]),
-        )
+        preset_ids, deck_ids = self._chosen
+        selections = self._make_selections("preset", self._import_summary.presets, preset_ids)
+        selections += self._make_selections("deck", self._import_summary.decks, deck_ids)
+        yield SelectionList(*selections)
         with Horizontal():
             yield Static("None chosen: all are evaluated.")
             yield Button("Evaluate", variant="primary", compact=True)
 
-    def _part(
-        self, what: str, reports: Collection[PresetReport | DeckReport], chosen: Collection[str]
+    def _make_selections(
+        self,
+        kind: str,
+        reports: Collection[PresetReport | DeckReport],
+        chosen_ids: Collection[str],
     ) -> list[Selection[str]]:
-        return [
-            Selection(
-                Text.assemble(
-                    (f"{what:<7}", "dim"),
-                    words.shortened(each.name or str(each.id), 40),
-                    (f"  {words.count(_reviews(each.counts, self._rows))} reviews", "dim"),
-                ),
-                f"{what} {each.id}",
-                str(each.id) in chosen,
+        """Return a line for each preset or deck (the `kind`) that has reviews."""
+        selections = []
+        for report in reports:
+            review_count = _count_reviews(report.counts, self._rows)
+            if report.id == MISSING or not review_count:
+                continue
+            label = Text.assemble(
+                (f"{kind:<7}", "dim"),
+                words.shorten_middle(report.name or str(report.id), 40),
+                (f"  {words.format_count(review_count)} reviews", "dim"),
             )
-            for each in reports
-            if each.id != MISSING and _reviews(each.counts, self._rows)
-        ]
+            is_chosen = str(report.id) in chosen_ids
+            selections.append(Selection(label, f"{kind} {report.id}", is_chosen))
+        return selections
 
     def on_button_pressed(self) -> None:
         self.action_evaluate()
 
     def action_evaluate(self) -> None:
-        found: dict[str, list[str]] = {"preset": [], "deck": []}
+        ids: dict[str, list[str]] = {"preset": [], "deck": []}
         for key in self.query_one(SelectionList).selected:
-            what, _, number = key.partition(" ")
-            found[what].append(number)
-        self.dismiss((tuple(found["preset"]), tuple(found["deck"])))
+            kind, _, report_id = key.partition(" ")
+            ids[kind].append(report_id)
+        self.dismiss((tuple(ids["preset"]), tuple(ids["deck"])))
 
 
-def _reviews(counts: GroupCounts, rows: str) -> int:
+def _count_reviews(counts: GroupCounts, rows: str) -> int:
     return counts.anki_rows if rows == "anki" else counts.benchmark_rows
 
 
 class FamiliesScreen(Dialog):
-    """Dismissed with the families that are not to be shown, or None."""
+    """A choice of model families, dismissed with the families to hide, or None."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape,enter,f", "close", "Close")]
 
-    def __init__(self, there: Collection[str], hidden: tuple[str, ...]) -> None:
+    def __init__(self, families: Collection[str], hidden: tuple[str, ...]) -> None:
         super().__init__("Families of models", "Space chooses, Esc closes")
-        self._there, self._hidden = there, hidden
+        self._families = families
+        self._hidden = hidden
 
     def content(self) -> ComposeResult:
-        yield SelectionList[str](
-            *(
-                Selection(
-                    Text(f"{each.letter}  {each.meaning}"), family, family not in self._hidden
-                )
-                for family, each in words.FAMILIES.items()
-                if family in self._there and family != "baseline"
-            )
-        )
+        selections = []
+        for name, family in words.FAMILIES.items():
+            if name in self._families and name != "baseline":
+                label = Text(f"{family.letter}  {family.meaning}")
+                selections.append(Selection(label, name, name not in self._hidden))
+        yield SelectionList[str](*selections)
         yield Static("The letters stand before the models' names. The baseline is always shown.")
 
     def action_close(self) -> None:
-        shown = {*self.query_one(SelectionList).selected, "baseline"}
-        hidden = (each for each in words.FAMILIES if each in self._there and each not in shown)
-        self.dismiss((*(each for each in self._hidden if each not in self._there), *hidden))
+        shown_families = {*self.query_one(SelectionList).selected, "baseline"}
+        # Families that this run does not have stay hidden if they were.
+        hidden = [family for family in self._hidden if family not in self._families]
+        for family in words.FAMILIES:
+            if family in self._families and family not in shown_families:
+                hidden.append(family)
+        self.dismiss(tuple(hidden))
 
 
-_FORMS: Mapping[str, str] = {
+_FORM_LABELS: Mapping[str, str] = {
     "html": "HTML, a page to read anywhere",
     "md": "Markdown, for a forum",
     "csv": "CSV, a file for each table, in a folder",
     "png": "PNG, a file for each picture, in a folder",
     "json": "JSON, for programs",
 }
-_REPORT = "srs-eval-report"
+_REPORT_NAME = "srs-eval-report"
 
 
 class ExportScreen(Dialog):
-    """Dismissed with what is `Wanted`, or None; our own is overwritten at a second word only."""
+    """The export of a report, dismissed with an `ExportRequest`, or None.
+
+    A file of srs-eval is overwritten only after a second confirmation.
+    """
 
     BINDINGS: ClassVar[list[Any]] = [
         ("escape", "close", "Close"),
@@ -204,13 +221,18 @@ class ExportScreen(Dialog):
 
     def __init__(self, source: Path, basis: str) -> None:
         super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
-        self._source, self._basis = source, basis
-        self._asked: Path | None = None  # whether it may be overwritten
+        self._source = source
+        self._basis = basis
+        self._path_to_confirm: Path | None = None  # the path to overwrite if the user confirms
 
     def content(self) -> ComposeResult:
-        forms = (Option(meaning, id=form) for form, meaning in _FORMS.items())
-        yield OptionList(*forms, compact=True)
-        yield Input(str(Path.cwd() / f"{_REPORT}.html"), highlighter=Harmless(), compact=True)
+        options = [Option(label, id=form) for form, label in _FORM_LABELS.items()]
+        yield OptionList(*options, compact=True)
+        yield Input(
+            str(Path.cwd() / f"{_REPORT_NAME}.html"),
+            highlighter=HarmlessHighlighter(),
+            compact=True,
+        )
         yield Checkbox("Number decks and presets, name no file", compact=True)
         yield Static(self._basis, markup=False)
         yield Static(id="said", markup=False)
@@ -221,47 +243,54 @@ class ExportScreen(Dialog):
         self.query_one(OptionList).focus()
 
     @property
-    def _form(self) -> str:
-        chosen = self.query_one(OptionList).highlighted_option
-        return "html" if chosen is None or chosen.id is None else chosen.id
+    def _selected_form(self) -> str:
+        option = self.query_one(OptionList).highlighted_option
+        return "html" if option is None or option.id is None else option.id
 
     @on(OptionList.OptionHighlighted)
-    def _chosen(self) -> None:
-        """The path follows, unless its ending is one's own or it names nothing."""
-        self._say("", "Write")  # what was asked was asked of another form
+    def _follow_form(self) -> None:
+        """Give the path the form's ending, unless it has an unknown ending or no name."""
+        self._show_message("", "Write")  # an open question was about another form
         entry = self.query_one(Input)
         path = Path(entry.value)
-        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *_FORMS):
-            entry.value = str(path.with_suffix("" if self._form in FOLDERS else f".{self._form}"))
+        if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *_FORM_LABELS):
+            suffix = "" if self._selected_form in FOLDER_FORMS else f".{self._selected_form}"
+            entry.value = str(path.with_suffix(suffix))
 
     @on(Input.Changed)
-    def _typed(self) -> None:
-        self._say("", "Write")
+    def _clear_message(self) -> None:
+        self._show_message("", "Write")
 
-    def _say(self, text: str, button: str) -> None:
+    def _show_message(self, text: str, button: str) -> None:
         self.query_one("#said", Static).update(text)
         self.query_one("#write", Button).label = button
-        self._asked = None
+        self._path_to_confirm = None
 
     @on(Button.Pressed)
     def action_write(self) -> None:
+        form = self._selected_form
+        is_folder = form in FOLDER_FORMS
         text = self.query_one(Input).value.strip()
         path = Path(text).expanduser()
-        folder = self._form in FOLDERS
         try:
-            if not text:
-                raise InputError("Name a file." if not folder else "Name a folder.")
-            folders = [(self._form, path)] if folder else []
-            check_outputs([] if folder else [path], folders, [self._source])
-            taken = bool(with_ending(path, self._form)) if folder else path.exists()
+            if is_folder:
+                if not text:
+                    raise InputError("Name a folder.")
+                check_outputs([], [(form, path)], [self._source])
+                is_taken = bool(list_files_with_extension(path, form))
+            else:
+                if not text:
+                    raise InputError("Name a file.")
+                check_outputs([path], [], [self._source])
+                is_taken = path.exists()
         except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
-            self._say(printable(error, None), "Write")
+            self._show_message(printable(error, None), "Write")
             return
-        if taken and self._asked != path:
-            what = (
-                f"The folder has {self._form.upper()} files" if folder else "There is such a file"
-            )
-            self._say(f"{what}: Overwrite replaces it, or name another.", "Overwrite")
-            self._asked = path
+        if is_taken and self._path_to_confirm != path:
+            reason = "There is such a file"
+            if is_folder:
+                reason = f"The folder has {form.upper()} files"
+            self._show_message(f"{reason}: Overwrite replaces it, or name another.", "Overwrite")
+            self._path_to_confirm = path
             return
-        self.dismiss(Wanted(self._form, path, self.query_one(Checkbox).value))
+        self.dismiss(ExportRequest(form, path, self.query_one(Checkbox).value))

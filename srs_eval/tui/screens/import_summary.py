@@ -1,4 +1,4 @@
-"""The import summary: what was read, what counts, what was left out and why."""
+"""Show the import summary: what was read, what counts, what was left out and why."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from srs_eval.data.reviews import MISSING
 from srs_eval.models.configurations import GROUPS
 from srs_eval.report import formats as words
 from srs_eval.report.document import Table
-from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, summary_tables
+from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, build_summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
-_NAME = 14  # columns that a name gets, however little room there is
+_MIN_NAME_WIDTH = 14  # columns of a name, however little room there is
 _TABLES = {
     "reasons": ("What counts", "what"),
     "decks": ("Decks", "per-deck"),
     "presets": ("Presets", "per-preset"),
 }
-_NO = {"", "–"}  # cells that say nothing
+_EMPTY_CELLS = {"", "–"}
 
 
 class ImportSummaryScreen(AppScreen, actions="import_summary"):
-    """Shown after a file is read; Enter or the button starts the evaluation."""
+    """Summary of the file that was read; Enter or the button starts the evaluation."""
 
     def content(self) -> ComposeResult:
         yield Static(id="facts")
@@ -44,15 +44,15 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
             yield Static("Models")
             names = dict.fromkeys([self.session.options.models, *GROUPS])
             yield Select(
-                [(Text(words.cut(name, 24)), name) for name in names],
-                value=self.session.models.asked,
+                [(Text(words.truncate(name, 24)), name) for name in names],
+                value=self.session.models.requested,
                 allow_blank=False,
                 compact=True,
                 id="models",
             )
             yield Static("Rows")
             yield Select(
-                [("benchmark", "benchmark"), ("anki", "anki")],
+                [(rows, rows) for rows in self._import_summary.rows],
                 value=self.session.models.protocol.rows,
                 allow_blank=False,
                 compact=True,
@@ -61,7 +61,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
             yield Button("Evaluate", variant="primary", compact=True, id="evaluate")
 
     def on_mount(self) -> None:
-        self._show()
+        self._show_summary()
         self.query_one("#reasons").focus()
 
     @property
@@ -69,90 +69,122 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         assert self.session.import_summary is not None
         return self.session.import_summary
 
-    def _show(self) -> None:
-        read = self._import_summary
-        kept = read.rows[self.session.models.protocol.rows]
-        dropped = sum(kept.dropped.values())
-        span = f", {read.span}" if read.span else ""
+    def _show_summary(self) -> None:
+        summary = self._import_summary
+        row_counts = summary.rows[self.session.models.protocol.rows]
+        dropped_count = sum(row_counts.dropped.values())
+        date_range = f", {summary.date_range}" if summary.date_range else ""
         facts = Text.assemble(
-            (f"{kept.kept:,} of {read.entries_read:,} entries", "bold"),
-            f" count as reviews ({kept.cards:,} cards)",
-            f"; {dropped:,} left out\n" if dropped else "\n",
-            (f"{read.format}{span}\nDays: {read.day_boundaries}", "dim"),
+            (f"{row_counts.kept:,} of {summary.entries_read:,} entries", "bold"),
+            f" count as reviews ({row_counts.cards:,} cards)",
+            f"; {dropped_count:,} left out\n" if dropped_count else "\n",
+            (f"{summary.format}{date_range}\nDays: {summary.day_boundaries}", "dim"),
         )
         self.query_one("#facts", Static).update(facts)
-        for name, table in zip(_TABLES, summary_tables(read), strict=True):
-            self._fill(self.query_one(f"#{name}", DataTable), table)
-        notes = [f"• {note}" for note in read.notes]
-        if read.deleted_cards:
-            entries = f"their {read.entries_of_deleted_cards:,} entries are still there"
-            notes.append(f"• {read.deleted_cards:,} cards are deleted; {entries}.")
-        if read.fsrs_enabled is not None:
-            notes.append(f"• FSRS is {'on' if read.fsrs_enabled else 'off'}.")
-        if kept.kept < 1000:
+        for name, table in zip(_TABLES, build_summary_tables(summary), strict=True):
+            self._fill_table(self.query_one(f"#{name}", DataTable), table)
+        notes = [f"• {note}" for note in summary.notes]
+        if summary.deleted_cards:
+            notes.append(
+                f"• {summary.deleted_cards:,} cards are deleted; "
+                f"their {summary.entries_of_deleted_cards:,} entries are still there."
+            )
+        if summary.fsrs_enabled is not None:
+            notes.append(f"• FSRS is {'on' if summary.fsrs_enabled else 'off'}.")
+        if row_counts.kept < 1000:
             notes.append("• Fewer than 1,000 reviews: figures will be uncertain.")
         text = "\n".join(notes) or "Nothing out of the ordinary."
         self.query_one("#remarks-text", Static).update(Text(text))
         tabs = self.query_one(TabbedContent)
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
-    def _fill(self, shown: DataTable[Any], table: Table) -> None:
-        """Without columns that say nothing; names are cut, what is left over can be scrolled to."""
-        before, texts = shown.cursor_row, table.texts()
-        kept = [k for k in range(len(table.columns)) if k == 0 or {row[k] for row in texts} - _NO]
-        sides: list[Any] = ["right" if table.right[k] else "left" for k in kept]
-        titles = [table.columns[k].title for k in kept]
-        rows = [[words.shortened(row[k], _NAME) for k in kept[1:]] for row in texts]
-        others = sum(max(map(cell_len, each)) + 2 for each in zip(titles[1:], *rows, strict=True))
-        room = max(_NAME, self.app.size.width - others - 3)
-        shown.clear(columns=True)
-        for title, side in zip(titles, sides, strict=True):
-            shown.add_column(Text(title, "bold", justify=side))
-        for (name, *_), cells in zip(texts, rows, strict=True):
-            row = zip([words.shortened(name, room), *cells], sides, strict=True)
-            shown.add_row(*(Text(cell, justify=side) for cell, side in row))
-        shown.move_cursor(row=before, animate=False)
+    def _fill_table(self, widget: DataTable[Any], table: Table) -> None:
+        """Fill a table, without empty columns and with names cut; users can scroll to the rest."""
+        cursor_row = widget.cursor_row
+        rows = table.format_rows()
+        columns = [
+            index
+            for index in range(len(table.columns))
+            if index == 0 or not _is_column_empty(rows, index)
+        ]
+        figure_columns = columns[1:]
+        justifications: list[Any] = [
+            "right" if table.right_aligned[index] else "left" for index in columns
+        ]
+
+        figure_width = 0
+        for index in figure_columns:
+            figures = [words.shorten_middle(row[index], _MIN_NAME_WIDTH) for row in rows]
+            figure_width += max(map(cell_len, [table.columns[index].title, *figures])) + 2
+        name_width = max(_MIN_NAME_WIDTH, self.app.size.width - figure_width - 3)
+
+        widget.clear(columns=True)
+        for index, justify in zip(columns, justifications, strict=True):
+            widget.add_column(Text(table.columns[index].title, "bold", justify=justify))
+        for row in rows:
+            cells = [words.shorten_middle(row[0], name_width)]
+            for index in figure_columns:
+                cells.append(words.shorten_middle(row[index], _MIN_NAME_WIDTH))
+            texts = [
+                Text(cell, justify=justify)
+                for cell, justify in zip(cells, justifications, strict=True)
+            ]
+            widget.add_row(*texts)
+        widget.move_cursor(row=cursor_row, animate=False)
 
     @on(Select.Changed, "#rows")
     def _rows_chosen(self, event: Select.Changed) -> None:
         rows: Literal["benchmark", "anki"] = "anki" if event.value == "anki" else "benchmark"
         if rows != self.session.models.protocol.rows:
             self.session.models.protocol = replace(self.session.models.protocol, rows=rows)
-            self._show()
-            self.show_protocol()
+            self._show_summary()
+            self.update_top_line()
 
     @on(Select.Changed, "#models")
     def _models_chosen(self, event: Select.Changed) -> None:
         if isinstance(event.value, str):
-            self.session.models.asked = event.value
+            self.session.models.requested = event.value
 
     def action_switch_rows(self) -> None:
         rows = self.query_one("#rows", Select)
         rows.value = "anki" if rows.value == "benchmark" else "benchmark"
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "switch_rows":
+            return len(self._import_summary.rows) > 1  # a table's rows are already chosen
+        return super().check_action(action, parameters)
+
     def move(self, step: int) -> None:
         tabs = self.query_one(TabbedContent)
         panes = list(tabs.query(TabPane))
-        shown = panes[([pane.id for pane in panes].index(tabs.active) + step) % len(panes)]
-        tabs.active = str(shown.id)
-        shown.query("DataTable, VerticalScroll").first().focus()
+        current = [pane.id for pane in panes].index(tabs.active)
+        new_pane = panes[(current + step) % len(panes)]
+        tabs.active = str(new_pane.id)
+        new_pane.query("DataTable, VerticalScroll").first().focus()
 
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
-        """A preset's or a deck's row evaluates that alone; other rows evaluate what there is."""
-        is_preset = event.data_table.id == "presets"
+        """Evaluate only the preset or deck of the row, or everything for a row of reasons."""
         if event.data_table.id == "reasons":
             self.action_ranking()
             return
-        reports: Sequence[PresetReport | DeckReport] = (
-            self._import_summary.presets if is_preset else self._import_summary.decks
-        )
-        chosen = reports[event.cursor_row]
-        if chosen.id == MISSING:
+        is_preset = event.data_table.id == "presets"
+        reports: Sequence[PresetReport | DeckReport] = self._import_summary.decks
+        if is_preset:
+            reports = self._import_summary.presets
+        report = reports[event.cursor_row]
+        if report.id == MISSING:
             self.notify("These reviews belong to no preset or deck that still exists.", timeout=3)
             return
-        one = (str(chosen.id),)
-        self.session.evaluate_only((one, ()) if is_preset else ((), one))
+        chosen_ids = (str(report.id),)
+        if is_preset:
+            self.session.restrict_to((chosen_ids, ()))
+        else:
+            self.session.restrict_to(((), chosen_ids))
 
     def on_button_pressed(self) -> None:
         self.action_ranking()
+
+
+def _is_column_empty(rows: Sequence[Sequence[str]], index: int) -> bool:
+    return all(row[index] in _EMPTY_CELLS for row in rows)

@@ -1,4 +1,4 @@
-"""The first screen: recent files, the Anki profiles on this machine, or a path."""
+"""Show the first screen: recent files, the Anki profiles on this machine, or a path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -23,36 +22,40 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from srs_eval.data import paths
-from srs_eval.data.errors import counted, printable
+from srs_eval.data.errors import format_count, printable
 from srs_eval.report import formats as words
 from srs_eval.tui.background import Background
-from srs_eval.tui.config import Recent
-from srs_eval.tui.screens.base import AppScreen, Harmless
+from srs_eval.tui.config import RecentFile
+from srs_eval.tui.screens.base import AppScreen, HarmlessHighlighter
 
-_MOST = 200  # entries listed of one folder
-_MOST_HERE = 8  # files offered of the working folder
-_DEMO, _HERE = "demo", "In this folder"
-_NO_PROFILE = "No Anki profile was found in"
+_MAX_CANDIDATES = 200  # entries listed from one folder
+_MAX_LOCAL_FILES = 8  # files offered from the working folder
+_DEMO_KEY = "demo"
+_LOCAL_HEADING = "In this folder"
+_NO_PROFILE_HEADING = "No Anki profile was found in"
 
 
-def _expanded(path: str) -> Path:
-    """Return a path with the home folder for its ~; as it is where there is no such person."""
+def _expand_home(path: str) -> Path:
+    """Return a path with the home folder for its ~, or unchanged if there is no such user."""
     return Path(os.path.expanduser(path))
 
 
-def _candidates(typed: str) -> list[str]:
-    """Folders (with a final slash) and readable files whose paths begin with `typed`."""
+def _complete_path(typed: str) -> list[str]:
+    """Return folders (with a final slash) and readable files whose paths begin with `typed`."""
     if not typed:
         return []
-    folder, _, start = typed.replace("\\", "/" if os.name == "nt" else "\\").rpartition("/")
+    slashed_path = typed.replace("\\", "/") if os.name == "nt" else typed
+    folder, _, start = slashed_path.rpartition("/")
     if not folder and not typed.startswith(("/", "~", ".")):
-        folder_path, prefix = Path(), ""
+        prefix = ""
+        folder_path = Path()
     else:
         prefix = f"{folder}/"
-        folder_path = _expanded(prefix)
-    from srs_eval.anki_import import ENDINGS
+        folder_path = _expand_home(prefix)
+    from srs_eval.anki_import import EXTENSIONS
 
-    folders, files = [], []
+    folders = []
+    files = []
     try:
         with os.scandir(folder_path) as entries:
             for entry in entries:
@@ -62,15 +65,16 @@ def _candidates(typed: str) -> list[str]:
                     continue
                 if entry.is_dir():
                     folders.append(f"{prefix}{entry.name}/")
-                elif entry.name.lower().endswith(ENDINGS):
+                elif entry.name.lower().endswith(EXTENSIONS):
                     files.append(f"{prefix}{entry.name}")
-    except (OSError, ValueError):  # unreadable, null character
+    except (OSError, ValueError):  # unreadable folder, null character
         return []
-    return [*sorted(folders, key=str.lower), *sorted(files, key=str.lower)][:_MOST]
+    candidates = sorted(folders, key=str.lower) + sorted(files, key=str.lower)
+    return candidates[:_MAX_CANDIDATES]
 
 
 class _PathInput(Input):
-    """Tab completes what all that fits has in common, then goes on; ↓ goes to the list."""
+    """Input of a path; Tab completes what all matches share, then moves on; ↓ goes to the list."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("tab", "complete", "Complete", show=False),
@@ -80,7 +84,7 @@ class _PathInput(Input):
     def __init__(self) -> None:
         super().__init__(
             placeholder="a collection.anki2, .colpkg, .apkg, .revlog, .csv or .txt",
-            highlighter=Harmless(),
+            highlighter=HarmlessHighlighter(),
             id="path",
             select_on_focus=False,
         )
@@ -88,29 +92,38 @@ class _PathInput(Input):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        self.insert_text_at_cursor(_path_of(event.text))
+        self.insert_text_at_cursor(_clean_pasted_path(event.text))
 
     def action_complete(self) -> None:
-        letters = zip(*_candidates(self.value), strict=False)
-        common = "".join(each[0] for each in takewhile(lambda each: len({*each}) == 1, letters))
-        if len(common) > len(self.value):
-            self.value = common
-            self.cursor_position = len(common)
+        common_start = _find_common_start(_complete_path(self.value))
+        if len(common_start) > len(self.value):
+            self.value = common_start
+            self.cursor_position = len(common_start)
         else:
             self.screen.focus_next()
 
 
+def _find_common_start(texts: list[str]) -> str:
+    """Return the letters with which all texts begin; "" if there are no texts."""
+    common_letters = []
+    for letters in zip(*texts, strict=False):
+        if len(set(letters)) > 1:
+            break
+        common_letters.append(letters[0])
+    return "".join(common_letters)
+
+
 class OpenScreen(AppScreen, actions="open"):
-    """Lets the user choose a collection."""
+    """The screen where the user chooses a collection."""
 
     takes_letters = True
 
     def __init__(self) -> None:
         super().__init__()
         self._profiles: list[tuple[str, Path]] = []
-        self._facts: dict[Path, list[str]] = {}  # about profiles
-        self._here: list[Path] = []
-        self._searched: list[Path] = []  # folders without an Anki profile, if none was found
+        self._profile_facts: dict[Path, list[str]] = {}  # about profiles
+        self._local_files: list[Path] = []
+        self._searched_folders: list[Path] = []  # those without a profile, if none was found
 
     def content(self) -> ComposeResult:
         with Vertical():
@@ -131,92 +144,114 @@ class OpenScreen(AppScreen, actions="open"):
             yield Static("", id="reading")
 
     def on_mount(self) -> None:
-        self._list()
+        self._update_choices()
         self.query_one("#choices").focus()
-        self.call_after_refresh(self.app.first_screen_is_there)  # type: ignore[attr-defined]
-        self.call_after_refresh(self._look_around)
+        self.call_after_refresh(self.app.preload_after_first_screen)  # type: ignore[attr-defined]
+        self.call_after_refresh(self._start_search)
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        self._list()
+        self._update_choices()
 
-    def _look_around(self) -> None:
-        """Look for collections on this machine, in a thread."""
-        self._work = Background(self.session.later)
-        self._work.begin(self._collections, lambda error: None)
+    def _start_search(self) -> None:
+        """Start the search for collections on this machine, in a thread."""
+        self._work = Background(self.session.call_in_view_thread)
+        self._work.begin(self._search_collections, lambda error: None)
 
-    def _collections(self, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Find them, and what each profile's holds, which takes a second or so for a large one."""
+    def _search_collections(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Find collections and facts about each profile; a large one takes a second or so."""
         profiles = self.session.find_profiles()
-        yield partial(self._found, profiles, _files_here())
+        yield partial(self._show_collections, profiles, _find_local_files())
         for _name, path in profiles:
-            facts = _facts(path, self.session.now())
-            yield partial(self._told, path, facts)
+            facts = _describe_profile(path, self.session.now())
+            yield partial(self._add_profile_facts, path, facts)
 
-    def _told(self, path: Path, facts: list[str]) -> None:
-        self._facts[path] = facts
-        self._list()
+    def _add_profile_facts(self, path: Path, facts: list[str]) -> None:
+        self._profile_facts[path] = facts
+        self._update_choices()
 
-    def _found(self, profiles: list[tuple[str, Path]], here: list[Path]) -> None:
-        self._profiles, self._here = profiles, here
-        self._searched = [] if profiles else self.session.profile_folders()
+    def _show_collections(self, profiles: list[tuple[str, Path]], local_files: list[Path]) -> None:
+        self._profiles = profiles
+        self._local_files = local_files
+        self._searched_folders = [] if profiles else self.session.profile_folders()
         if not self.session.state.recent:
-            self.query_one(OptionList).highlighted = None  # the list begins with another choice now
-        self._list()
+            self.query_one(OptionList).highlighted = None  # the list now begins with another choice
+        self._update_choices()
 
-    def _list(self) -> None:
+    def _update_choices(self) -> None:
         choices = self.query_one(OptionList)
         typed = self.query_one(_PathInput).value
-        before = choices.highlighted_option.id if choices.highlighted_option else None
-        choices.border_title = "What fits" if typed else "Or choose"
-        found = [Option(Text(printable(path)), id=f"path:{path}") for path in _candidates(typed)]
-        none = Option(Text("nothing here begins so", "dim"), disabled=True)
-        choices.set_options((found or [none]) if typed else self._choices())
+        option_before = choices.highlighted_option
+        id_before = option_before.id if option_before else None
+        if typed:
+            choices.border_title = "What fits"
+            choices.set_options(self._build_completions(typed))
+        else:
+            choices.border_title = "Or choose"
+            choices.set_options(self._build_choices())
         ids = [option.id for option in choices.options]
-        choices.highlighted = ids.index(before) if before and before in ids and not typed else None
+        if id_before and id_before in ids and not typed:
+            choices.highlighted = ids.index(id_before)
+        else:
+            choices.highlighted = None
         if choices.highlighted is None:
             choices.action_first()
 
-    def _choices(self) -> Iterator[Option]:
-        """What can be opened, below headings."""
-        width, now = max(self.size.width - 10, 40), self.session.now()
-        below: dict[str, list[tuple[str, str, list[str]]]] = {
-            "Recent": [
-                (f"recent:{each.path}", _tail(each.path, width // 2), _facts_of(each, now))
-                for each in self.session.state.recent
-            ],
-            "Anki profiles on this machine": [
-                (f"profile:{at}", name, [*self._facts.get(at, ()), _tail(str(at), width // 2)])
-                for name, at in self._profiles
-            ],
-            _HERE: [(f"here:{path}", path.name, []) for path in self._here[:_MOST_HERE]],
-            _NO_PROFILE: [],
-            "No collection at hand?": [(_DEMO, "Try a simulated learner", [])],
-        }
-        for heading, choices in below.items():
-            searched = self._searched if heading == _NO_PROFILE else []
-            if choices or searched:
-                yield Option(Text(heading, "bold dim"), disabled=True)
-            for folder in searched:
-                yield Option(Text(f"  {_tail(printable(folder), width)}", "dim"), disabled=True)
-            for key, name, facts in choices:
-                note = words.shortened(printable(" · ".join(facts)), 2 * width // 3)
-                shown = words.shortened(printable(name), width - cell_len(note) - 6)
-                yield Option(Text.assemble(f"  {shown}   ", (note, "dim")), id=key)
-            if heading == _HERE and (more := len(self._here) - len(choices)):
-                said = f"  … and {more} more: type ./ to see them"
-                yield Option(Text(said, "dim"), disabled=True)
+    def _build_completions(self, typed: str) -> list[Option]:
+        """Return the paths that begin with the typed text, or a line that there are none."""
+        matching_paths = _complete_path(typed)
+        if not matching_paths:
+            return [Option(Text("nothing here begins so", "dim"), disabled=True)]
+        return [Option(Text(printable(path)), id=f"path:{path}") for path in matching_paths]
+
+    def _build_choices(self) -> Iterator[Option]:
+        """Yield the choices that can be opened, below headings."""
+        width = max(self.size.width - 10, 40)
+        now = self.session.now()
+        if self.session.state.recent:
+            yield _make_heading("Recent")
+        for recent in self.session.state.recent:
+            name = _shorten_path(recent.path, width // 2)
+            facts = _describe_recent(recent, now)
+            yield _make_choice(f"recent:{recent.path}", name, facts, width)
+
+        if self._profiles:
+            yield _make_heading("Anki profiles on this machine")
+        for name, path in self._profiles:
+            facts = [*self._profile_facts.get(path, ()), _shorten_path(str(path), width // 2)]
+            yield _make_choice(f"profile:{path}", name, facts, width)
+
+        listed_files = self._local_files[:_MAX_LOCAL_FILES]
+        if listed_files:
+            yield _make_heading(_LOCAL_HEADING)
+        for path in listed_files:
+            yield _make_choice(f"here:{path}", path.name, [], width)
+        unlisted_count = len(self._local_files) - len(listed_files)
+        if unlisted_count:
+            note = f"  … and {unlisted_count} more: type ./ to see them"
+            yield Option(Text(note, "dim"), disabled=True)
+
+        if self._searched_folders:
+            yield _make_heading(_NO_PROFILE_HEADING)
+        for folder in self._searched_folders:
+            folder_name = _shorten_path(printable(folder), width)
+            yield Option(Text(f"  {folder_name}", "dim"), disabled=True)
+
+        yield _make_heading("No collection at hand?")
+        yield _make_choice(_DEMO_KEY, "Try a simulated learner", [], width)
 
     def action_to_list(self) -> None:
         self.query_one(OptionList).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._recent() is not None if action == "forget" else True
+        return self._selected_recent_file() is not None if action == "forget" else True
 
-    def _recent(self) -> str | None:
-        """The path of the recent file under the cursor, if there is one."""
+    def _selected_recent_file(self) -> str | None:
+        """Return the path of the recent file under the cursor, if there is one."""
         lists = self.query(OptionList)
         option = lists.first().highlighted_option if lists else None
-        kind, _, path = ((option and option.id) or "").partition(":")
+        if option is None or option.id is None:
+            return None
+        kind, _, path = option.id.partition(":")
         return path if kind == "recent" else None
 
     @on(OptionList.OptionHighlighted)
@@ -224,13 +259,13 @@ class OpenScreen(AppScreen, actions="open"):
         self.refresh_bindings()
 
     def action_forget(self) -> None:
-        path = self._recent()
+        path = self._selected_recent_file()
         if path is not None:
             self.session.forget(path)
-            self._list()
+            self._update_choices()
 
     def on_key(self, event: events.Key) -> None:
-        """What is typed is a path, wherever the focus is, but for ?."""
+        """Type into the path wherever the focus is, except for ? and the space."""
         if event.character and event.is_printable and event.character not in "? ":
             event.stop()
             event.prevent_default()
@@ -239,7 +274,7 @@ class OpenScreen(AppScreen, actions="open"):
             path.insert_text_at_cursor(event.character)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Also of what is dragged here: another path than was typed."""
+        """Replace the typed path with pasted or dragged text."""
         path = self.query_one(_PathInput)
         path.clear()
         path.focus()
@@ -247,17 +282,18 @@ class OpenScreen(AppScreen, actions="open"):
 
     @on(Input.Changed, "#path")
     def _typed(self) -> None:
-        self._list()
+        self._update_choices()
 
     @on(Input.Submitted, "#path")
     def _entered(self, event: Input.Submitted) -> None:
-        if text := _path_of(event.value):
-            self._open(text)
+        path = _clean_pasted_path(event.value)
+        if path:
+            self._open_path(path)
 
     @on(OptionList.OptionSelected, "#choices")
     def _selected(self, event: OptionList.OptionSelected) -> None:
         key = event.option_id or ""
-        if key == _DEMO:
+        if key == _DEMO_KEY:
             self.session.open_file(paths.DEMO_FILE)
             return
         kind, _, name = key.partition(":")
@@ -267,64 +303,87 @@ class OpenScreen(AppScreen, actions="open"):
             path.cursor_position = len(name)
             path.focus()
         elif name:
-            self._open(name)
+            self._open_path(name)
 
-    def _open(self, path: str) -> None:
-        self.session.open_file(_expanded(path))
+    def _open_path(self, path: str) -> None:
+        self.session.open_file(_expand_home(path))
 
-    def reading(self, words_: str) -> None:
-        """Show what is being read; "" when done."""
-        self.query_one("#reading", Static).update(Text(words_))
-        self.query_one(OptionList).loading = bool(words_)
-
-
-def _path_of(text: str) -> str:
-    """The path that a terminal or a file manager means by what was pasted or dragged."""
-    text = next(iter(text.strip().splitlines()), "").strip()
-    if text.startswith("file://"):
-        return unquote(text.removeprefix("file://"))
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    escaped = os.name != "nt" and not os.path.exists(text)
-    return re.sub(r"\\(.)", r"\1", text) if escaped else text
+    def show_reading(self, text: str) -> None:
+        """Show which file is being read; the text is "" when reading is done."""
+        self.query_one("#reading", Static).update(Text(text))
+        self.query_one(OptionList).loading = bool(text)
 
 
-def _facts_of(recent: Recent, now: float) -> list[str]:
-    entries = [f"{words.count(recent.entries)} entries"] if recent.entries else []
-    return [*entries, f"opened {_ago(now - recent.opened)}"]
+def _make_heading(heading: str) -> Option:
+    return Option(Text(heading, "bold dim"), disabled=True)
 
 
-def _facts(path: Path, now: float) -> list[str]:
-    """How many reviews a profile's collection holds, and when it was used last."""
-    from srs_eval.anki_import import glimpse
+def _make_choice(key: str, name: str, facts: list[str], width: int) -> Option:
+    """Return a line of the list that can be chosen: a name, and facts in grey beside it."""
+    note = words.shorten_middle(printable(" · ".join(facts)), 2 * width // 3)
+    shown_name = words.shorten_middle(printable(name), width - cell_len(note) - 6)
+    return Option(Text.assemble(f"  {shown_name}   ", (note, "dim")), id=key)
 
-    seen = glimpse(path)
-    if seen is None:
+
+def _clean_pasted_path(text: str) -> str:
+    """Return the path that a terminal or a file manager means by pasted or dragged text."""
+    lines = text.strip().splitlines()
+    if not lines:
+        return ""
+    path = lines[0].strip()
+    if path.startswith("file://"):
+        return unquote(path.removeprefix("file://"))
+    if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
+        return path[1:-1]
+    if os.name != "nt" and not os.path.exists(path):
+        return re.sub(r"\\(.)", r"\1", path)  # the terminal has escaped it
+    return path
+
+
+def _describe_recent(recent: RecentFile, now: float) -> list[str]:
+    facts = []
+    if recent.entries:
+        facts.append(f"{words.format_count(recent.entries)} entries")
+    facts.append(f"opened {_format_age(now - recent.opened)}")
+    return facts
+
+
+def _describe_profile(path: Path, now: float) -> list[str]:
+    """Describe how many reviews a profile's collection holds and when it was last used."""
+    from srs_eval.anki_import import preview_collection
+
+    preview = preview_collection(path)
+    if preview is None:
         return []
-    last = [] if seen.last is None else [f"last {_ago(now - seen.last.timestamp())}"]
-    return [counted(seen.reviews, "review"), *last]
+    facts = [format_count(preview.reviews, "review")]
+    if preview.last is not None:
+        facts.append(f"last {_format_age(now - preview.last.timestamp())}")
+    return facts
 
 
-def _files_here() -> list[Path]:
-    """Anki's files in the working folder, the last changed first."""
-    from srs_eval.anki_import import OWN_ENDINGS
+def _find_local_files() -> list[Path]:
+    """Return Anki's files in the working folder, most recently changed first."""
+    from srs_eval.anki_import import ANKI_EXTENSIONS
 
+    names = [name for name in _complete_path("./") if name.lower().endswith(ANKI_EXTENSIONS)]
     try:
-        found = [Path(name) for name in _candidates("./") if name.lower().endswith(OWN_ENDINGS)]
-        return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+        return sorted(map(Path, names), key=lambda path: path.stat().st_mtime, reverse=True)
     except OSError:
         return []
 
 
-def _tail(path: str, width: int) -> str:
-    """The end of a path, which tells files and profiles apart."""
+def _shorten_path(path: str, width: int) -> str:
+    """Return the end of a path, which tells files and profiles apart."""
     home = str(Path.home())
     if home != "/" and path.startswith(f"{home}{os.sep}"):
         path = f"~{path[len(home) :]}"
-    return path if cell_len(path) <= width else "…" + set_cell_size(path[::-1], width - 1)[::-1]
+    if cell_len(path) <= width:
+        return path
+    reversed_end = set_cell_size(path[::-1], width - 1)
+    return "…" + reversed_end[::-1]
 
 
-def _ago(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     days = int(seconds // 86_400)
     if days < 2:
         return "yesterday" if days == 1 else "today"

@@ -1,4 +1,4 @@
-"""The run: a ranking that fills as models finish, with the selected model beside it."""
+"""Show a ranking that fills as models finish, with the selected model beside it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
-from srs_eval.advice.sentences import percent
-from srs_eval.engine.ranking import ORDERS, REFERENCE
+from srs_eval.advice.sentences import format_percent
+from srs_eval.engine.ranking import REFERENCE, SORT_KEYS
 from srs_eval.engine.run import Run, Stage
-from srs_eval.models.configurations import in_words
+from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats as words
-from srs_eval.report.formats import clock
+from srs_eval.report.formats import format_duration
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
-from srs_eval.tui.widgets.facts import metric_table, parameter_table
+from srs_eval.tui.widgets.facts import render_metric_table, render_parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
 
-_WHOSE = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
-_ANSWER_LINES, _ANSWER_LINES_LOW = 3, 2  # of what the ranking says
-_REFRESH = 1 / 6  # seconds between two updates of the screen
-_ONCE_S = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # what each worker does once
-_BESIDES_S = 0.06  # of any model: until its result is told, and the next may begin
+_ROW_OWNERS = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
+_ANSWER_LINES = 3  # lines of the ranking's answer
+_ANSWER_LINES_LOW = 2  # the same in a low window
+_REFRESH_SECONDS = 1 / 6  # seconds between two updates of the screen
+_WORKER_START_SECONDS = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # each worker's, once
+_OVERHEAD_SECONDS = 0.06  # for any model: until its result arrives and the next can begin
 
 
 class _FilterInput(Input):
-    """Words that names of models must have in them; Enter goes to the list, Esc shows all."""
+    """Input of words that model names must contain; Enter goes to the list, Esc shows all."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("escape", "screen.clear_filter", "Show all"),
@@ -48,9 +49,9 @@ class _FilterInput(Input):
 
 
 class RunScreen(AppScreen, actions="run"):
-    """Progress, ranking and results in one screen, during the run and after it."""
+    """Progress, ranking and results on one screen, during the run and after it."""
 
-    is_live = True
+    follows_changes = True
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -79,125 +80,145 @@ class RunScreen(AppScreen, actions="run"):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: tuple[object, ...] = ()
+        self._last_state: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
-        if self.session.state.order not in ORDERS:  # of another version
+        if self.session.state.order not in SORT_KEYS:  # written by another version
             self.session.remember(order="place")
         self.query_one(_FilterInput).value = self.session.state.filter
         self.table.focus()
         self.query_one(_FilterInput).set_class(not self.session.state.filter, "-closed")
-        self.set_interval(_REFRESH, self._tick)
+        self.set_interval(_REFRESH_SECONDS, self._tick)
 
     def on_resize(self) -> None:
-        self._shown = ()
+        self._last_state = ()
         self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.update_soon()
 
     def _tick(self) -> None:
-        if self.is_current and self.evaluation.running:
+        if self.is_current and self.evaluation.is_running:
             self.update_now()
 
     def update_now(self) -> None:
         """Show the current state of the evaluation."""
-        if self.lacks("RankingTable"):
+        if self.is_missing("RankingTable"):
             return
         now = self.session.monotonic()
-        left, state = _seconds_by_model(self.evaluation, now), self.session.state
-        self.table.show(self.evaluation, left, state, self.session.models.own_scheduler)
+        seconds_left = _estimate_seconds_by_model(self.evaluation, now)
+        self.table.show(
+            self.evaluation,
+            seconds_left,
+            self.session.state,
+            self.session.models.own_scheduler,
+        )
         self.query_one("#headings", Static).update(self.table.heading)
-        self._title()
-        self._status(now)
-        self.call_later(self._show_model)  # in a turn of its own: both take long
+        self._update_titles()
+        self._update_status(now)
+        self.call_later(self._show_model)  # called separately, because both take long
 
-    def _title(self) -> None:
-        """How many models are shown, where some are not, and what sets them apart."""
-        state, everyone = self.session.state, len(self.evaluation.models)
+    def _update_titles(self) -> None:
+        """Show the rows, how many models are shown and why, and the ranking's answer."""
+        state = self.session.state
+        model_count = len(self.evaluation.models)
         title = "Models"
-        if not state.filter and not state.hidden:  # else the room is for what is not shown
-            title += f" on {_WHOSE[self.session.models.protocol.rows]} rows"
-            if other := self.session.models.other_rows:
-                title += f" (R: {_WHOSE[other]})"
-        if self.table.shown < everyone:
-            title += f" · {self.table.shown} of {everyone}"
+        if not state.filter and not state.hidden:  # else the filters need the room
+            title += f" on {_ROW_OWNERS[self.session.models.protocol.rows]} rows"
+            alternative_rows = self.session.models.alternative_rows
+            if alternative_rows is not None:
+                title += f" (R: {_ROW_OWNERS[alternative_rows]})"
+        if self.table.shown_count < model_count:
+            title += f" · {self.table.shown_count} of {model_count}"
         if state.filter:
-            title += f' · "{words.cut(state.filter, 20)}"'
+            title += f' · "{words.truncate(state.filter, 20)}"'
         if state.hidden:
-            hidden = (words.FAMILIES[each].letter for each in state.hidden)
-            title += f" · without {' '.join(hidden)}"
+            hidden_letters = [words.FAMILIES[family].letter for family in state.hidden]
+            title += f" · without {' '.join(hidden_letters)}"
         box = self.query_one("#ranking")
         box.border_title = escape(title)
-        there = {each.configuration.model.family for each in self.evaluation.models.values()}
-        box.border_subtitle = escape(words.letters(there))
-        groups = [] if self.evaluation.running else self.evaluation.groups()
-        answer, width = self.query_one("#answer", Static), max(self.size.width - 2, 20)
-        lines = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
-        said = groups[0].answer if groups else ""
-        answer.update(Text(textwrap.fill(said, width, max_lines=lines, placeholder=" …")))
-        answer.display = bool(said)
+        box.border_subtitle = escape(words.explain_letters(self._model_families()))
+        groups = [] if self.evaluation.is_running else self.evaluation.groups()
+        sentence = groups[0].summary_sentence if groups else ""
+        width = max(self.size.width - 2, 20)
+        line_count = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
+        answer = self.query_one("#answer", Static)
+        answer.update(Text(textwrap.fill(sentence, width, max_lines=line_count, placeholder=" …")))
+        answer.display = bool(sentence)
 
-    def _status(self, now: float) -> None:
+    def _model_families(self) -> set[str]:
+        """Return the families of the models that are evaluated."""
+        return {model.configuration.model.family for model in self.evaluation.models.values()}
+
+    def _update_status(self, now: float) -> None:
         evaluation = self.evaluation
-        gone = clock(evaluation.seconds_gone(now))
+        duration = format_duration(evaluation.elapsed_seconds(now))
         total = len(evaluation.models)
-        if evaluation.running and not total:
+        if evaluation.is_running and not total:
             text = "preparing the reviews …"
-        elif evaluation.running and evaluation.cancelled:
+        elif evaluation.is_running and evaluation.cancelled:
             text = "stopping …"
-        elif evaluation.running:
-            left = seconds_left(evaluation, now)
-            text = f"{evaluation.finished} of {total} · {gone} gone"
-            text += f", about {clock(left)} left" if left is not None else ""
-            text += ", preparing models (first run only)" if evaluation.preparing else ""
+        elif evaluation.is_running:
+            text = f"{evaluation.finished_count} of {total} · {duration} gone"
+            seconds_left = estimate_seconds_left(evaluation, now)
+            if seconds_left is not None:
+                text += f", about {format_duration(seconds_left)} left"
+            if evaluation.is_compiling:
+                text += ", preparing models (first run only)"
         else:
-            done = len(evaluation.results())
-            text = f"{done} of {total} models finished in {gone}"
+            result_count = len(evaluation.results_by_name())
+            text = f"{result_count} of {total} models finished in {duration}"
             if evaluation.cancelled:
-                text = f"Cancelled after {gone}: {done} of {total} models are done"
+                text = f"Cancelled after {duration}: {result_count} of {total} models are done"
             for stage in (Stage.FAILED, Stage.SKIPPED):
-                number = sum(model.stage is stage for model in evaluation.models.values())
-                if number:
-                    text += f" · {number} {stage.value}"
-                    text += f": {evaluation.usual_reason(stage)}" if number > 1 else ""
+                model_count = sum(model.stage is stage for model in evaluation.models.values())
+                if model_count:
+                    text += f" · {model_count} {stage.value}"
+                if model_count > 1:
+                    text += f": {evaluation.most_common_reason(stage)}"
         if self.table.marked:
-            text += f" · marked: {' and '.join(in_words(name) for name in self.table.marked)}"
+            marked_names = [readable_name(name) for name in self.table.marked]
+            text += f" · marked: {' and '.join(marked_names)}"
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
-        model = self.evaluation.models.get(self.table.chosen or "") if self.is_attached else None
+        if not self.is_attached:
+            return
+        model = self.evaluation.models.get(self.table.chosen or "")
         if model is None:
             return
-        seen = (model.name, model.stage, self.session.state.bins, self.app.theme)
-        if seen == self._shown:
+        state = (model.name, model.stage, self.session.state.bins, self.app.theme)
+        if state == self._last_state:
             return
-        self._shown = seen
+        self._last_state = state
         box = self.query_one("#model")
         box.border_title = escape(model.configuration.words)
         result = model.result
         box.set_class(result is None, "-no-result")
         self.query_one("#more").set_class(result is not None, "-with-result")
         if result is None:
-            text = model.stage.value.capitalize() + (f": {model.reason}" if model.reason else ".")
+            stage = model.stage.value.capitalize()
+            text = f"{stage}: {model.reason}" if model.reason else f"{stage}."
             self.query_one("#reason", Static).update(Text(text))
             self.query_one(CalibrationChart).show(None)
             return
-        graph = self.session.models.graph(result)
+        graph = self.session.models.find_graph(result)
         self.query_one(CalibrationChart).show(graph)
-        line = self.evaluation.line(model.name)
-        figures = Text(f"{percent(graph.mae)} off on average", "bold")
+        line = self.evaluation.ranked_result(model.name)
+        figures = Text(f"{format_percent(graph.mae)} off on average", "bold")
         if not (self.has_class("-wide") and self.has_class("-high")):  # else all are shown below
             for name, figure in (
-                ("log loss", words.loss(line.log_loss)),
-                ("RMSE(bins)", words.metric(result.metrics, "rmse_bins")),
-                ("AUC", words.metric(result.metrics, "auc")),
+                ("log loss", words.format_loss(line.log_loss)),
+                ("RMSE(bins)", words.format_metric(result.metrics, "rmse_bins")),
+                ("AUC", words.format_metric(result.metrics, "auc")),
             ):
                 figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
         self.query_one("#figures", Static).update(figures)
-        self.query_one("#all-metrics", Static).update(metric_table(result))
-        self.query_one("#parameters", Static).update(parameter_table(result, self.session.log))
+        self.query_one("#all-metrics", Static).update(render_metric_table(result))
+        self.query_one("#parameters", Static).update(
+            render_parameter_table(result, self.session.log)
+        )
 
     @on(OptionList.OptionHighlighted)
     def _moved(self) -> None:
@@ -210,14 +231,14 @@ class RunScreen(AppScreen, actions="run"):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "switch_rows":
-            return self.session.models.other_rows is not None
+            return self.session.models.alternative_rows is not None
         if action == "again":
-            return not self.evaluation.running and self.evaluation.is_incomplete
+            return not self.evaluation.is_running and self.evaluation.has_missing_results
         return super().check_action(action, parameters)
 
     @on(Input.Changed, "#filter")
     def _filtered(self, event: Input.Changed) -> None:
-        self._arrange(filter=event.value)
+        self._change_view(filter=event.value)
 
     @on(Input.Submitted, "#filter")
     def action_focus_ranking(self) -> None:
@@ -235,35 +256,36 @@ class RunScreen(AppScreen, actions="run"):
         self.table.focus()
 
     def action_back(self) -> None:
-        """First all models are shown again: a filter that is forgotten would hide some."""
+        """Clear the filter first, because a forgotten filter would hide models; then go back."""
         if self.session.state.filter:
             self.action_clear_filter()
         else:
             super().action_back()
 
     def on_click(self, event: events.Click) -> None:
-        """A column's heading orders by that; a second click turns it round."""
+        """Sort by the column whose heading was clicked; a second click reverses the order."""
         headings = self.query_one("#headings").region
         if not headings.contains_point(event.screen_offset):
             return
         column = self.table.column_at(event.screen_x - headings.x)
-        key = column if column in ORDERS else "place"
+        key = column if column in SORT_KEYS else "place"
         backwards = key == self.session.state.order and not self.session.state.backwards
-        self._arrange(order=key, backwards=backwards and key != "place")
+        self._change_view(order=key, backwards=backwards and key != "place")
 
     def action_order(self) -> None:
-        orders = [*ORDERS, *ORDERS]
-        self._arrange(order=orders[orders.index(self.session.state.order) + 1], backwards=False)
+        orders = list(SORT_KEYS)
+        next_index = (orders.index(self.session.state.order) + 1) % len(orders)
+        self._change_view(order=orders[next_index], backwards=False)
 
     def action_families(self) -> None:
-        there = {model.configuration.model.family for model in self.evaluation.models.values()}
-        self.app.push_screen(FamiliesScreen(there, self.session.state.hidden), self._hide)
+        screen = FamiliesScreen(self._model_families(), self.session.state.hidden)
+        self.app.push_screen(screen, self._hide_families)
 
-    def _hide(self, hidden: tuple[str, ...] | None) -> None:
+    def _hide_families(self, hidden: tuple[str, ...] | None) -> None:
         if hidden is not None:
-            self._arrange(hidden=hidden)
+            self._change_view(hidden=hidden)
 
-    def _arrange(self, **changes: Any) -> None:
+    def _change_view(self, **changes: Any) -> None:
         self.session.remember(**changes)
         self.update_now()
 
@@ -273,26 +295,32 @@ class RunScreen(AppScreen, actions="run"):
 
     def action_switch_rows(self) -> None:
         self.session.models.switch_rows()
-        self.show_protocol()
+        self.update_top_line()
         self.refresh_bindings()
         self.update_now()
 
     def action_again(self) -> None:
-        self.session.models.start(again=True)
+        self.session.models.start(only_missing=True)
         self.refresh_bindings()
 
     def action_details(self) -> None:
-        # A key may come before the list is drawn: its first line is then meant.
-        first = [line.configuration.name for line in self.evaluation.ranked()[:1]]
-        model = self.evaluation.models.get(self.table.chosen or "".join(first))
+        # A key may come before the list is drawn: it then means the first line.
+        name = self.table.chosen
+        ranked = self.evaluation.ranked_results()
+        if not name and ranked:
+            name = ranked[0].configuration.name
+        model = self.evaluation.models.get(name or "")
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
         else:
-            self.app.push_screen(DetailsScreen(self.evaluation, model.name), self.table.choose)
+            self.app.push_screen(
+                DetailsScreen(self.evaluation, model.name), self.table.move_cursor_to
+            )
 
     def action_mark(self) -> None:
-        chosen, marked = self.table.chosen, self.table.marked
-        if chosen is None or chosen not in self.evaluation.results():
+        chosen = self.table.chosen
+        marked = self.table.marked
+        if chosen is None or chosen not in self.evaluation.results_by_name():
             self.notify("This model has no figures yet.", timeout=3)
         elif chosen in marked:
             marked.remove(chosen)
@@ -301,67 +329,93 @@ class RunScreen(AppScreen, actions="run"):
         self.update_now()
 
     def action_compare(self) -> None:
-        """The marked models; else the learner's own scheduler and the chosen one, at first FSRS."""
+        """Compare the marked models, or else the learner's own scheduler and the chosen model.
+
+        Until the user moves the cursor, the chosen model is FSRS.
+        """
         table = self.table
-        chosen = REFERENCE if table.follows_best and not table.marked else table.chosen
-        wanted = table.marked or [self.session.models.own_scheduler]
-        self.compare(self.evaluation, *wanted, chosen)
+        chosen = table.chosen
+        if table.follows_best and not table.marked:
+            chosen = REFERENCE
+        if table.marked:
+            self.compare(self.evaluation, *table.marked, chosen)
+        else:
+            self.compare(self.evaluation, self.session.models.own_scheduler, chosen)
 
 
-def seconds_left(evaluation: Run, now: float) -> float | None:
-    """Until all models are over, `lanes` of them at work at once; None in the first second."""
-    if not evaluation.running or not evaluation.models or evaluation.seconds_gone(now) < 1:
+def estimate_seconds_left(evaluation: Run, now: float) -> float | None:
+    """Estimate the seconds until all models have finished; None in the first second.
+
+    `peak_parallel_models` of them are at work at once.
+    """
+    if not evaluation.is_running or not evaluation.models or evaluation.elapsed_seconds(now) < 1:
         return None
-    left = _seconds_by_model(evaluation, now)
-    models = evaluation.models
-    free = [left.pop(name) for name in list(left) if models[name].stage is Stage.RUNNING]
-    free += [0.0] * (evaluation.lanes - len(free))
-    heapify(free)
-    for seconds in left.values():
-        heapreplace(free, free[0] + seconds)
-    return max(free)
+    # Seconds until each worker is free; every waiting model goes to the one that is free first.
+    seconds_until_free = []
+    waiting_seconds = []
+    for name, seconds in _estimate_seconds_by_model(evaluation, now).items():
+        if evaluation.models[name].stage is Stage.RUNNING:
+            seconds_until_free.append(seconds)
+        else:
+            waiting_seconds.append(seconds)
+    while len(seconds_until_free) < evaluation.peak_parallel_models:
+        seconds_until_free.append(0.0)
+    heapify(seconds_until_free)
+    for seconds in waiting_seconds:
+        heapreplace(seconds_until_free, seconds_until_free[0] + seconds)
+    return max(seconds_until_free)
 
 
-def _seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
-    """What each model that is not over will take still: as expected, at this run's pace so far."""
-    expected = _expected_seconds(evaluation)
-    took = usual = 1.0  # how slow the machine is counts as much before anything is measured
+def _estimate_seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
+    """Estimate the remaining seconds of unfinished models, at this run's pace so far."""
+    expected = _estimate_expected_seconds(evaluation)
+    total_elapsed = 1.0  # a prior of one second for the pace of the machine
+    total_expected = 1.0
     for name, model in evaluation.models.items():
-        gone = model.seconds_at(now)
-        if gone is not None and (model.over or gone > expected[name]):
-            took += gone
-            usual += expected[name]
-    found = {}
+        elapsed = model.elapsed_seconds(now)
+        if elapsed is not None and (model.is_over or elapsed > expected[name]):
+            total_elapsed += elapsed
+            total_expected += expected[name]
+    seconds_by_model = {}
     for name, model in evaluation.models.items():
-        if not model.over:
-            left = expected[name] * took / usual
-            if model.stage is Stage.RUNNING:
-                gone = now - model.started
-                left = left * (1 - model.fraction) if model.fraction else max(left - gone, left / 5)
-            found[name] = left
-    return found
+        if model.is_over:
+            continue
+        seconds = expected[name] * total_elapsed / total_expected
+        if model.stage is Stage.RUNNING and model.fraction:
+            seconds = seconds * (1 - model.fraction)
+        elif model.stage is Stage.RUNNING:
+            elapsed = now - model.started_at
+            seconds = max(seconds - elapsed, seconds / 5)
+        seconds_by_model[name] = seconds
+    return seconds_by_model
 
 
-def _expected_seconds(evaluation: Run) -> Mapping[str, float]:
-    """Of each model; what workers do once, and what is compiled for several, in the first ones."""
-    once = dict.fromkeys(_ONCE_S, evaluation.lanes)
-    found, compiled = {}, set()
-    order = sorted(evaluation.models.values(), key=lambda each: each.stage is Stage.WAITING)
-    for model in order:
-        of, computes = model.configuration.model, not model.cached and not model.lacks
-        seconds = _BESIDES_S
+def _estimate_expected_seconds(evaluation: Run) -> Mapping[str, float]:
+    """Estimate the total seconds of each model.
+
+    What workers do once, and what is compiled for several models, counts for the first ones.
+    """
+    starts_left = dict.fromkeys(_WORKER_START_SECONDS, evaluation.peak_parallel_models)
+    compiled_models = set()
+    seconds_by_model = {}
+    runs = sorted(evaluation.models.values(), key=lambda run: run.stage is Stage.WAITING)
+    for run in runs:
+        model = run.configuration.model
+        computes = not run.is_cached and not run.lacks_dependency
+        seconds = _OVERHEAD_SECONDS
+        start_steps = ["worker"]
         if computes:
-            seconds += model.configuration.expected_seconds(evaluation.reviews or 0)
-        for what, wanted in (
-            ("worker", True),
-            ("kernels", computes and model.configuration.compiles),
-            ("imports", computes and of.needs),
-        ):
-            if wanted and once[what]:
-                once[what] -= 1
-                seconds += _ONCE_S[what]
-        if computes and model.compiles and of.compiled_as not in compiled:
-            compiled.add(of.compiled_as)
-            seconds += of.seconds_to_compile
-        found[model.name] = seconds
-    return found
+            seconds += run.configuration.expected_seconds(evaluation.reviews or 0)
+            if run.configuration.compiles:
+                start_steps.append("kernels")
+            if model.needs:
+                start_steps.append("imports")
+        for step in start_steps:
+            if starts_left[step]:
+                starts_left[step] -= 1
+                seconds += _WORKER_START_SECONDS[step]
+        if computes and run.needs_compilation and model.kernel_owner not in compiled_models:
+            compiled_models.add(model.kernel_owner)
+            seconds += model.seconds_to_compile
+        seconds_by_model[run.name] = seconds
+    return seconds_by_model

@@ -1,4 +1,4 @@
-"""The app's own colours: a dark and a light theme, which themes.toml holds."""
+"""Load the app's own colours, a dark and a light theme, from themes.toml."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from srs_eval.tui.config import DARK, LIGHT, config_path
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours (#rrggbb) that carry a meaning; none of them carries it alone."""
+    """Colours (#rrggbb) that carry a meaning, but never alone."""
 
     yours: str
     baseline: str
     families: Mapping[str, str]
 
 
-_FOUND = tomllib.loads((Path(__file__).parents[1] / "themes.toml").read_text("utf-8"))
-_PALETTES = {name: Palette(**of.pop("palette")) for name, of in _FOUND.items()}
-DARK_THEME, LIGHT_THEME = (Theme(name, **_FOUND[name]) for name in (DARK, LIGHT))
+_THEME_DATA = tomllib.loads((Path(__file__).parents[1] / "themes.toml").read_text("utf-8"))
+_PALETTES = {name: Palette(**theme.pop("palette")) for name, theme in _THEME_DATA.items()}
+DARK_THEME, LIGHT_THEME = (Theme(name, **_THEME_DATA[name]) for name in (DARK, LIGHT))
 
 
-def palette(theme: Theme) -> Palette:
-    """For the ground of a theme, which may be one of Textual's."""
+def find_palette(theme: Theme) -> Palette:
+    """Return the palette for the background of a theme, which may be one of Textual's."""
     return _PALETTES[DARK if theme.dark else LIGHT]
 
 
 def check_theme(name: str | None) -> None:
-    """Raise InputError for a theme of config.toml that there is not; None is any."""
-    known = [*BUILTIN_THEMES, DARK, LIGHT]
-    if name is not None and name not in known:
-        shown = ", ".join(known)
-        raise InputError(f"{config_path()}: there is no theme {name!r}, only {shown}.")
+    """Raise InputError if a theme of config.toml does not exist; None stands for any theme."""
+    theme_names = [*BUILTIN_THEMES, DARK, LIGHT]
+    if name is not None and name not in theme_names:
+        listed_names = ", ".join(theme_names)
+        raise InputError(f"{config_path()}: there is no theme {name!r}, only {listed_names}.")

@@ -1,1 +1,1 @@
-"""The parts that screens are made of."""
+"""Widgets of the terminal app's screens."""

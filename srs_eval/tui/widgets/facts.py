@@ -1,10 +1,11 @@
-"""Text that fits whatever width it is given: what an answer rests on, a model's figures, tables.
+"""Render evidence, a model's figures and tables as text that fits any width.
 
-Tables have one column of intervals drawn.
+Tables show one column of intervals as a drawing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -18,49 +19,56 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.questions import heading_of
+from srs_eval.advice.questions import findings_heading
 from srs_eval.advice.sentences import (
-    SHARES,
+    SHARE_COLUMNS,
     Cell,
+    FindingTable,
     Pane,
-    Table,
-    is_difference,
-    parameter_line,
-    percent,
-    where_to_paste,
+    explain_where_to_paste,
+    format_parameters,
+    format_percent,
+    is_difference_column,
 )
 from srs_eval.advice.shown import sentences, tables
-from srs_eval.advice.shown.first_screen import first_screen
+from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import Result
-from srs_eval.metrics import FACTS
-from srs_eval.report.formats import count, cut, difference, loss, metric
-from srs_eval.report.panes import drawn
+from srs_eval.metrics import METRIC_INFO
+from srs_eval.report.formats import (
+    format_count,
+    format_loss,
+    format_metric,
+    format_signed_difference,
+    truncate,
+)
+from srs_eval.report.panes import render_pane
 from srs_eval.stats.intervals import Interval
-from srs_eval.tui.widgets.plot import DOTS, common_scale
+from srs_eval.tui.widgets.plot import VERDICT_DOTS, fit_scale
 
 _GAP = "  "  # between columns
-_NO: Set[str] = frozenset()
-_LEAST, _MOST = 14, 48  # columns of a drawn interval
-_NAME = 24  # columns of a row's name where its interval is drawn below the table
-_WORDS = 24  # columns from which a cell is more than a figure or a name
-_FEWEST = 3  # columns of a table
-_FIRST = 3  # sentences below a chart; the others follow under "More"
-_MOST_BELOW = 10  # rows of a table whose intervals are drawn below it
+_NOTHING: Set[str] = frozenset()
+_MIN_DRAWN_WIDTH = 14  # fewest columns of a drawn interval
+_MAX_DRAWN_WIDTH = 48  # most columns of a drawn interval
+_MAX_NAME_WIDTH = 24  # columns of a row's name where its interval is drawn below the table
+_MIN_TEXT_WIDTH = 24  # a cell of this many columns is more than a figure or a name
+_MIN_COLUMNS = 3  # fewest columns of a table
+_LEADING_SENTENCES = 3  # sentences below a chart; the others follow under "More"
+_MAX_ROWS_BELOW = 10  # most rows of a table whose intervals are drawn below it
 
 
 class WidthDependent(Visual):
-    """Content that is laid out anew for each width, and only for that."""
+    """Content that is laid out again only when its width changes."""
 
     def __init__(self, draw: Callable[[int], Text]) -> None:
         self.draw = draw
-        self._drawn: tuple[int, Content] | None = None
+        self._cached: tuple[int, Content] | None = None
 
     def _content(self, width: int) -> Content:
-        if self._drawn is None or self._drawn[0] != width:
-            self._drawn = width, Content.from_rich_text(self.draw(width))
-        return self._drawn[1]
+        if self._cached is None or self._cached[0] != width:
+            self._cached = width, Content.from_rich_text(self.draw(width))
+        return self._cached[1]
 
     def render_strips(
         self, width: int, height: int | None, style: Style, options: RenderOptions
@@ -74,51 +82,63 @@ class WidthDependent(Visual):
         return self._content(width).get_height(rules, width)
 
 
-def stacked(parts: Sequence[Text | WidthDependent]) -> WidthDependent:
-    """One below another."""
+def stack(sections: Sequence[Text | WidthDependent]) -> WidthDependent:
+    """Stack sections one below another."""
 
     def draw(width: int) -> Text:
-        return Text("\n").join(
-            each.draw(width) if isinstance(each, WidthDependent) else each for each in parts
-        )
+        texts = []
+        for section in sections:
+            if isinstance(section, WidthDependent):
+                texts.append(section.draw(width))
+            else:
+                texts.append(section)
+        return Text("\n").join(texts)
 
     return WidthDependent(draw)
 
 
-def in_columns(
-    rows: Sequence[Sequence[Text]], width: int, right: Collection[int] = (), wraps: int = -1
+def align_columns(
+    rows: Sequence[Sequence[Text]],
+    width: int,
+    right_aligned: Collection[int] = (),
+    wrapped_column: int = -1,
 ) -> Text:
-    """Rows of cells below each other, as wide as their longest.
+    """Align rows of cells in columns, each as wide as its longest cell.
 
-    Columns `right` are aligned at their right end. Where `width` is too little, the column
-    `wraps` takes several lines (-1 for the last). Textual draws rows of text many times as
-    fast as a rich table.
+    Columns in `right_aligned` are aligned at their right end. If `width` is too small,
+    `wrapped_column` takes several lines (-1 for the last). Textual draws rows of text many times
+    as fast as a Rich table.
     """
-    columns = max(map(len, rows), default=0)
-    if not columns:
+    column_count = max(map(len, rows), default=0)
+    if column_count == 0:
         return Text()
-    wraps %= columns
-    widths = [
-        max((row[place].cell_len for row in rows if place < len(row)), default=0)
-        for place in range(columns)
-    ]
-    others = sum(widths) - widths[wraps] + len(_GAP) * (columns - 1)
-    widths[wraps] = min(widths[wraps], max(width - others, 8))
+    widths = [0] * column_count
+    for row in rows:
+        for column, cell in enumerate(row):
+            widths[column] = max(widths[column], cell.cell_len)
+    wrapped_column %= column_count
+    other_width = sum(widths) - widths[wrapped_column] + len(_GAP) * (column_count - 1)
+    widths[wrapped_column] = min(widths[wrapped_column], max(width - other_width, 8))
     lines = []
     for row in rows:
-        wrapped = [_wrapped(cell, size) for cell, size in zip(row, widths, strict=False)]
-        for number in range(max(map(len, wrapped), default=0)):
+        wrapped_cells = [
+            _wrap_cell(cell, cell_width) for cell, cell_width in zip(row, widths, strict=False)
+        ]
+        line_count = max(map(len, wrapped_cells), default=0)
+        for number in range(line_count):
             line = Text()
-            for place, cell in enumerate(wrapped):
-                text = cell[number].copy() if number < len(cell) else Text()
-                text.align("right" if place in right else "left", widths[place])
-                line.append_text(text).append(_GAP if place < len(row) - 1 else "")
+            for column, cell_lines in enumerate(wrapped_cells):
+                text = cell_lines[number].copy() if number < len(cell_lines) else Text()
+                text.align("right" if column in right_aligned else "left", widths[column])
+                line.append_text(text)
+                if column < len(row) - 1:
+                    line.append(_GAP)
             line.rstrip()
             lines.append(line)
     return Text("\n").join(lines)
 
 
-def _wrapped(cell: Text, width: int) -> list[Text]:
+def _wrap_cell(cell: Text, width: int) -> list[Text]:
     if cell.cell_len <= width:
         return [cell]
     lines = []
@@ -128,10 +148,11 @@ def _wrapped(cell: Text, width: int) -> list[Text]:
     return lines
 
 
-def metric_table(result: Result) -> WidthDependent:
-    """Each metric with its meaning beside it or, in a narrow column, below it."""
+def render_metric_table(result: Result) -> WidthDependent:
+    """Render each metric with its meaning beside it or, in a narrow column, below it."""
     figures = [
-        (fact.name, metric(result.metrics, field), fact.meaning) for field, fact in FACTS.items()
+        (info.name, format_metric(result.metrics, metric), info.meaning)
+        for metric, info in METRIC_INFO.items()
     ]
 
     def draw(width: int) -> Text:
@@ -145,13 +166,13 @@ def metric_table(result: Result) -> WidthDependent:
             (Text(name), Text(figure, "bold"), Text(meaning, "dim"))
             for name, figure, meaning in figures
         ]
-        return in_columns(rows, width - len(_GAP), right=[1])  # there may be a scrollbar
+        return align_columns(rows, width - len(_GAP), right_aligned=[1])  # there may be a scrollbar
 
     return WidthDependent(draw)
 
 
-def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | Text:
-    """The parameters fitted for the last fold, numbered as w0, w1 ... per partition."""
+def render_parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | Text:
+    """Render the parameters fitted for the last fold, numbered w0, w1 ... per partition."""
     partitions = result.parameters
     if not partitions:
         return Text("This model has no parameters that could be listed.", "dim")
@@ -161,175 +182,223 @@ def parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | T
         rows = []
         for partition, values in partitions.items():
             if len(partitions) > 1:
-                rows.append([Text(_partition_name(partition, log), "bold")])
+                rows.append([Text(_find_partition_name(partition, log), "bold")])
             cells = [
                 Text.assemble((f"w{number} ", "dim"), f"{value:.4f}")
                 for number, value in enumerate(values)
             ]
             rows += [cells[start : start + columns] for start in range(0, len(cells), columns)]
-        return in_columns(rows, width, right=range(columns))
+        return align_columns(rows, width, right_aligned=range(columns))
 
     return WidthDependent(draw)
 
 
-def _partition_name(partition: int, log: ReviewLog | None) -> str:
-    """The name of a preset or a deck."""
-    found = log and (log.presets.get(partition) or log.decks.get(partition))
-    return found.name if found else f"partition {partition}"
+def _find_partition_name(partition: int, log: ReviewLog | None) -> str:
+    """Return the name of the preset or deck, or else the partition's number."""
+    if log is not None and partition in log.presets:
+        return log.presets[partition].name
+    if log is not None and partition in log.decks:
+        return log.decks[partition].name
+    return f"partition {partition}"
 
 
-def evidence(answer: Finding, paint: Mapping[str, str], above: Set[str] = _NO) -> WidthDependent:
-    """Everything there is to an answer but the parameters to paste, for whatever width.
+def render_evidence(
+    answer: Finding, styles: Mapping[str, str], already_shown: Set[str] = _NOTHING
+) -> WidthDependent:
+    """Render all evidence of an answer, for any width, except the parameters to paste.
 
-    These need the whole width of the window: a mouse selects what stands beside them, too. Costs
-    are drawn first, `paint`ed by level. Sentences that stand `above` are not said again, nor is the
-    heading of a question that does.
+    The parameters need the whole width of the window, because a mouse would also select what
+    stands beside them. Costs are drawn first, in `styles` by level. Sentences in `already_shown`
+    are not repeated, nor is the heading of a question in it.
     """
-    parts: list[Text | WidthDependent] = [
-        Text(sentence + "\n")
-        for sentence in sentences(answer)
-        if not set(sentence.casefold().rstrip(".").split("; ")) <= above
-    ]
+    new_sentences = []
+    for sentence in sentences(answer):
+        clauses = set(sentence.casefold().rstrip(".").split("; "))
+        if not clauses <= already_shown:
+            new_sentences.append(Text(sentence + "\n"))
+    sections: list[Text | WidthDependent] = []
     if isinstance(answer.evidence, Workload):
-        pane = first_screen([answer.evidence.glance]).panes[2]
-        more = Text("More", "bold")
-        parts = [in_full(pane, paint), Text(""), *parts[:_FIRST], more, *parts[_FIRST:]]
+        pane = build_first_screen([answer.evidence.glance_finding]).panes[2]
+        sections.append(render_full_pane(pane, styles))
+        sections.append(Text(""))
+        sections.extend(new_sentences[:_LEADING_SENTENCES])
+        sections.append(Text("More", "bold"))
+        sections.extend(new_sentences[_LEADING_SENTENCES:])
+    else:
+        sections.extend(new_sentences)
     for table in tables(answer):
-        parts += [Text(table.heading, "bold"), drawn_table(table), Text("")]
-    page = f"Explained in the documentation, Findings: {heading_of(answer.question)}"
-    return stacked([*parts, Text(page, "dim")] if answer.question not in above else parts)
+        sections.append(Text(table.heading, "bold"))
+        sections.append(render_table_with_intervals(table))
+        sections.append(Text(""))
+    if answer.question not in already_shown:
+        heading = findings_heading(answer.question)
+        sections.append(Text(f"Explained in the documentation, Findings: {heading}", "dim"))
+    return stack(sections)
 
 
-def in_full(pane: Pane, paint: Mapping[str, str]) -> WidthDependent:
-    """A pane of the first screen, with all that it says."""
-    return WidthDependent(lambda width: Text("\n").join(drawn(pane, width, 99, paint, airy=False)))
-
-
-def parameters_to_paste(answer: Finding) -> Text:
-    """The line that Anki takes, and where it goes."""
-    assert answer.parameters is not None
-    return Text.assemble(
-        (parameter_line(answer.parameters), "bold"), "\n", (where_to_paste(answer), "dim")
+def render_full_pane(pane: Pane, styles: Mapping[str, str]) -> WidthDependent:
+    """Render a pane of the first screen in full."""
+    return WidthDependent(
+        lambda width: Text("\n").join(render_pane(pane, width, 99, styles, spacious=False))
     )
 
 
-def drawn_table(table: Table) -> WidthDependent:
-    """Figures as text; one column of intervals drawn beside them, or below for want of room."""
+def render_parameters_to_paste(answer: Finding) -> Text:
+    """Render the line that Anki takes, and where to paste it."""
+    assert answer.parameters is not None
+    return Text.assemble(
+        (format_parameters(answer.parameters), "bold"),
+        "\n",
+        (explain_where_to_paste(answer), "dim"),
+    )
+
+
+def render_table_with_intervals(table: FindingTable) -> WidthDependent:
+    """Render figures as text, with one column of intervals drawn beside or, if narrow, below."""
 
     def draw(width: int) -> Text:
-        place = _to_draw(table)
-        cells = [
-            [_cell(cell, name) for cell, name in zip(row, table.columns, strict=True)]
-            for row in table.rows
-        ]
-        taken = sum(_widths(table, cells)) + 2 * len(table.columns)
-        if taken - 2 > width:  # only the differences keep their intervals, rather than cut a name
-            for row, texts_of_row in zip(table.rows, cells, strict=True):
-                for number, cell in enumerate(row):
-                    if isinstance(cell, Interval) and number != place:
-                        texts_of_row[number] = texts_of_row[number].partition(" ±")[0]
-        longest = _widths(table, cells)
-        kept = len(longest) if place is not None else _unbroken(longest, width)
-        words_only = [
-            place for place in range(kept) if all(isinstance(row[place], str) for row in table.rows)
-        ]
-        widest = max(words_only or [0], key=lambda place: longest[place])
-        numbers = set(range(kept)) - set(words_only)
-        texts = [[Text(name, "bold dim") for name in table.columns[:kept]]]
-        texts += [[Text(cell) for cell in row[:kept]] for row in cells]
-        below: list[Text] = []
-        if place is not None and width - taken < _LEAST:
-            below = _drawn_below(table, place, width)
-        elif place is not None:
-            drawn = _drawn(table, place, width - taken)
-            for line_of_row, picture in zip(texts, drawn, strict=False):
-                line_of_row.append(picture)
-        return Text("\n").join([in_columns(texts, width, numbers, widest), *below])
+        drawn_column = _find_drawn_column(table)
+        text_rows = [_format_row(row, table.columns) for row in table.rows]
+        full_width = sum(_measure_columns(table, text_rows)) + 2 * len(table.columns)
+        if full_width - 2 > width:
+            # Only the drawn column keeps its intervals, so that no name is cut.
+            for row, text_row in zip(table.rows, text_rows, strict=True):
+                for column, cell in enumerate(row):
+                    if isinstance(cell, Interval) and column != drawn_column:
+                        text_row[column] = text_row[column].partition(" ±")[0]
+        widths = _measure_columns(table, text_rows)
+        column_count = len(widths)
+        if drawn_column is None:
+            column_count = _count_fitting_columns(widths, width)
+        word_columns = _find_word_columns(table, column_count)
+        number_columns = set(range(column_count)) - set(word_columns)
+        widest_column = max(word_columns or [0], key=lambda column: widths[column])
+
+        lines = [[Text(name, "bold dim") for name in table.columns[:column_count]]]
+        for text_row in text_rows:
+            lines.append([Text(cell) for cell in text_row[:column_count]])
+        intervals_below: list[Text] = []
+        if drawn_column is not None and width - full_width < _MIN_DRAWN_WIDTH:
+            intervals_below = _draw_intervals_below(table, drawn_column, width)
+        elif drawn_column is not None:
+            intervals = _draw_intervals(table, drawn_column, width - full_width)
+            for line, interval in zip(lines, intervals, strict=False):
+                line.append(interval)
+        aligned_table = align_columns(lines, width, number_columns, widest_column)
+        return Text("\n").join([aligned_table, *intervals_below])
 
     return WidthDependent(draw)
 
 
-def _drawn(table: Table, place: int, room: int) -> list[Text]:
-    """An axis, then the interval of each row on it; nothing where they have no scale."""
-    cells = [row[place] for row in table.rows]
-    intervals = [cell for cell in cells if isinstance(cell, Interval)]
-    differs = is_difference(table.columns[place])
-    zero = [Interval(0.0, 0.0)] if differs and intervals else []
-    scale = common_scale(intervals + zero, min(room, _MOST))
-    if scale is None:
-        return []
-    line = 0.0 if differs else None
-    heading = scale.labels(line, "dim")
-    heading.stylize_before("bold")
+def _format_row(row: Sequence[Cell], column_names: Sequence[str]) -> list[str]:
+    return [_format_cell(cell, name) for cell, name in zip(row, column_names, strict=True)]
+
+
+def _find_word_columns(table: FindingTable, column_count: int) -> list[int]:
+    """Return those of the first columns that hold only words."""
     return [
-        heading,
-        *(
-            scale.whisker(cell, _dot(table, row), "", line, "dim")
-            if isinstance(cell, Interval)
-            else Text("")
-            for row, cell in zip(table.rows, cells, strict=True)
-        ),
+        column
+        for column in range(column_count)
+        if all(isinstance(row[column], str) for row in table.rows)
     ]
 
 
-def _drawn_below(table: Table, place: int, width: int) -> list[Text]:
-    """The intervals of a table that leaves no room beside it, by name; none of a long one."""
-    shown = [row for row in table.rows if isinstance(row[place], Interval)]
-    if len(shown) > _MOST_BELOW:
+def _draw_intervals(table: FindingTable, column_index: int, width: int) -> list[Text]:
+    """Draw an axis, then the interval of each row on it; return [] where there is no scale."""
+    cells = [row[column_index] for row in table.rows]
+    intervals = [cell for cell in cells if isinstance(cell, Interval)]
+    has_differences = is_difference_column(table.columns[column_index])
+    if has_differences and intervals:
+        intervals.append(Interval(0.0, 0.0))
+    scale = fit_scale(intervals, min(width, _MAX_DRAWN_WIDTH))
+    if scale is None:
         return []
-    names = [cut(str(row[0]), _NAME) for row in shown]
-    taken = max(map(cell_len, names), default=0) + 2
-    drawn = _drawn(replace(table, rows=tuple(shown)), place, width - taken)
-    if not drawn or width - taken < _LEAST or len(set(names)) < len(names):
+    line = 0.0 if has_differences else None
+    heading = scale.draw_labels(line, "dim")
+    heading.stylize_before("bold")
+    texts = [heading]
+    for row, cell in zip(table.rows, cells, strict=True):
+        if isinstance(cell, Interval):
+            texts.append(scale.draw_interval(cell, _choose_dot(table, row), "", line, "dim"))
+        else:
+            texts.append(Text(""))
+    return texts
+
+
+def _draw_intervals_below(table: FindingTable, column_index: int, width: int) -> list[Text]:
+    """Draw the intervals, by name, below a table that leaves no room beside it.
+
+    Return [] for a long table, for names that would look alike, and without room below.
+    """
+    rows = tuple(row for row in table.rows if isinstance(row[column_index], Interval))
+    if len(rows) > _MAX_ROWS_BELOW:
         return []
-    lines = zip(["", *names], drawn, strict=True)
-    beside = (Text.assemble(set_cell_size(name, taken), picture) for name, picture in lines)
-    return [Text(""), *beside]
+    names = [truncate(str(row[0]), _MAX_NAME_WIDTH) for row in rows]
+    name_width = max(map(cell_len, names), default=0) + 2
+    drawn_width = width - name_width
+    intervals = _draw_intervals(replace(table, rows=rows), column_index, drawn_width)
+    if not intervals or drawn_width < _MIN_DRAWN_WIDTH or len(set(names)) < len(names):
+        return []
+    lines = [Text("")]
+    for name, interval in zip(["", *names], intervals, strict=True):
+        lines.append(Text.assemble(set_cell_size(name, name_width), interval))
+    return lines
 
 
-def _dot(table: Table, row: tuple[Cell, ...]) -> str:
-    """A row's verdict; where others of the table have one and it has none, a dot of its own."""
-    says = table.verdict(row)
-    return "●" if says is None else DOTS.get(says, "●") if says else "·"
+def _choose_dot(table: FindingTable, row: tuple[Cell, ...]) -> str:
+    """Return the dot of a row's verdict; "·" if only other rows of the table have a verdict."""
+    verdict = table.verdict(row)
+    if verdict is None:
+        return "●"
+    if not verdict:
+        return "·"
+    return VERDICT_DOTS.get(verdict, "●")
 
 
-def _widths(table: Table, cells: list[list[str]]) -> list[int]:
-    """What each column of a table takes; a Chinese or Japanese character takes two."""
-    rows = zip(table.columns, *cells, strict=True)
-    return [max(map(cell_len, column)) for column in rows]
+def _measure_columns(table: FindingTable, text_rows: list[list[str]]) -> list[int]:
+    """Return the width of each column; a Chinese or Japanese character is two cells wide."""
+    columns = zip(table.columns, *text_rows, strict=True)
+    return [max(map(cell_len, column)) for column in columns]
 
 
-def _unbroken(widths: list[int], width: int) -> int:
-    """How many columns are shown: rather fewer than broken figures. Words may be broken."""
-    kept = len(widths)
-    if max(widths) < _WORDS:
-        while kept > _FEWEST and sum(widths[:kept]) + 2 * (kept - 1) > width:
-            kept -= 1
-    return kept
+def _count_fitting_columns(widths: list[int], width: int) -> int:
+    """Count the columns that fit without breaking figures; words may be broken."""
+    count = len(widths)
+    if max(widths) < _MIN_TEXT_WIDTH:
+        while count > _MIN_COLUMNS and sum(widths[:count]) + 2 * (count - 1) > width:
+            count -= 1
+    return count
 
 
-def _to_draw(table: Table) -> int | None:
-    """The column of differences, else the first one of intervals."""
-    columns = enumerate(zip(*table.rows, strict=True))
-    places = [at for at, cells in columns if any(isinstance(cell, Interval) for cell in cells)]
-    return min(places, key=lambda at: not is_difference(table.columns[at]), default=None)
+def _find_drawn_column(table: FindingTable) -> int | None:
+    """Return the index of the column of differences, else of the first one of intervals."""
+    interval_columns = []
+    for column, cells in enumerate(zip(*table.rows, strict=True)):
+        if any(isinstance(cell, Interval) for cell in cells):
+            interval_columns.append(column)
+    for column in interval_columns:
+        if is_difference_column(table.columns[column]):
+            return column
+    return interval_columns[0] if interval_columns else None
 
 
-def _cell(cell: Cell, column: str) -> str:
+def _format_cell(cell: Cell, column: str) -> str:
     match cell:
         case None:
             return "–"
-        case Interval() if column in SHARES:
-            half = f" ±{100 * cell.half_width:.0f}" if cell.half_width == cell.half_width else ""
-            return f"{100 * cell.estimate:.1f} %{half}"
-        case Interval() if is_difference(column) or column in ("your day", "cards"):
-            return difference(cell)
+        case Interval() if column in SHARE_COLUMNS:
+            text = f"{100 * cell.estimate:.1f} %"
+            if math.isnan(cell.half_width):
+                return text
+            return f"{text} ±{100 * cell.half_width:.0f}"
+        case Interval() if is_difference_column(column) or column in ("your day", "cards"):
+            return format_signed_difference(cell)
         case Interval():
-            return loss(cell, 4)
+            return format_loss(cell, 4)
         case float():
-            if column in SHARES:
-                return percent(cell)
+            if column in SHARE_COLUMNS:
+                return format_percent(cell)
             return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
         case int():
-            return count(cell)
+            return format_count(cell)
     return cell

@@ -1,4 +1,4 @@
-"""The five panes of the first screen as widgets, and how much room each one has."""
+"""Draw the five panes of the first screen, and decide how much room each one has."""
 
 from __future__ import annotations
 
@@ -14,54 +14,66 @@ from textual.widget import Widget
 
 from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
-from srs_eval.report.panes import drawn, left_out, without_frame
+from srs_eval.report.panes import count_hidden_items, render_pane, render_unframed
 
-BELOW = 3  # lines under the panes, which keep their places while answers come
-_NOTHING: Mapping[int, int] = {}
-_NO_FRAME = 2  # lines of a pane that has none, at most
-_ROOMY = 30  # lines from which all of what to do is shown
-_BESIDE = (96, 23)  # columns and lines from which panes stand beside each other
-_LEAST = {2: 6, 3: 6, 4: 5, 5: 5}  # lines of a pane in its frame
-_MOST = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
-_ORDER = (2, 3, 5, 4)  # which pane gets its frame first
-_USED = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
+NOTE_LINES = 3  # lines below the panes, reserved while answers come
+_NO_SHORT_PANES: Mapping[int, int] = {}
+_MAX_UNFRAMED_LINES = 2  # lines of a pane without a frame, at most
+_ROOMY_HEIGHT = 30  # lines of the screen from which the first pane is shown in full
+_SIDE_BY_SIDE_SIZE = (96, 23)  # columns and lines from which panes stand side by side
+_MIN_FRAMED_HEIGHTS = {2: 6, 3: 6, 4: 5, 5: 5}  # fewest lines of a pane in its frame
+_MAX_HEIGHTS = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
+_FRAME_ORDER = (2, 3, 5, 4)  # the order in which panes get their frames
+_GROWTH_ORDER = (3, 2, 5, 4, 1)  # the order in which framed panes get one more line
+_THEME_COLOURS = ("foreground", "surface", "success", "warning", "primary")  # colours of the theme
 
 
-def heights(
-    width: int, height: int, little: Mapping[int, int] = _NOTHING, act: int = 2
+def compute_heights(
+    width: int, height: int, short_panes: Mapping[int, int] = _NO_SHORT_PANES, action_lines: int = 2
 ) -> tuple[bool, dict[int, int]]:
-    """Whether panes stand side by side, and each one's lines; one or two of these have no frame.
+    """Return whether panes stand side by side, and how many lines each pane gets.
 
-    Where panes are stacked those with `little` to say get the lines that takes, if there are any
-    to spare; what to do needs `act` lines.
+    A pane of one or two lines has no frame. Where panes are stacked, `short_panes` get the lines
+    that they need if there are any to spare. What to do (the first pane) needs `action_lines`.
     """
-    left = height - BELOW
-    first = 2 + min(max(act, 2), 3 if height < _ROOMY else 6)
-    if width >= _BESIDE[0] and height >= _BESIDE[1]:
-        lower = min((9 * (left - first)) // 20, 13)
-        upper = left - first - lower
+    lines_left = height - NOTE_LINES
+    max_action_lines = 3 if height < _ROOMY_HEIGHT else 6
+    first = 2 + min(max(action_lines, 2), max_action_lines)
+    min_width, min_height = _SIDE_BY_SIDE_SIZE
+    if width >= min_width and height >= min_height:
+        lower = min((9 * (lines_left - first)) // 20, 13)
+        upper = lines_left - first - lower
         return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
-    found = {1: first, **dict.fromkeys(_ORDER, 1)}
-    left -= sum(found.values())
-    for number in (each for each in _ORDER if each not in little):
-        if left < _LEAST[number] - 1:
+    heights = {1: first, **dict.fromkeys(_FRAME_ORDER, 1)}
+    lines_left -= sum(heights.values())
+    for number in _FRAME_ORDER:
+        if number in short_panes:
+            continue
+        if lines_left < _MIN_FRAMED_HEIGHTS[number] - 1:
             break
-        left -= _LEAST[number] - found[number]
-        found[number] = _LEAST[number]
-    for number in (each for each in little if found[each] == 1 and left > 0):
-        found[number] = min(little[number], 2)
-        left -= found[number] - 1
-    while left > 0:
-        framed = [n for n in (3, 2, 5, 4, 1) if _NO_FRAME < found[n] < _MOST[n]]
-        for number in framed[:left]:
-            found[number] += 1
-        left -= len(framed) or left
-    return False, found
+        lines_left -= _MIN_FRAMED_HEIGHTS[number] - heights[number]
+        heights[number] = _MIN_FRAMED_HEIGHTS[number]
+    for number, needed_lines in short_panes.items():
+        if heights[number] == 1 and lines_left > 0:
+            heights[number] = min(needed_lines, 2)
+            lines_left -= heights[number] - 1
+    while lines_left > 0:
+        growing_panes = [
+            number
+            for number in _GROWTH_ORDER
+            if _MAX_UNFRAMED_LINES < heights[number] < _MAX_HEIGHTS[number]
+        ]
+        if not growing_panes:
+            break
+        for number in growing_panes[:lines_left]:
+            heights[number] += 1
+        lines_left -= len(growing_panes)
+    return False, heights
 
 
-def paint(app: App[Any]) -> Mapping[str, str]:
-    """Rich's styles by level in the theme's colours: green only for good, yellow for "look"."""
-    colours = {name: Color.parse(app.theme_variables[name]) for name in _USED}
+def theme_styles(app: App[Any]) -> Mapping[str, str]:
+    """Return Rich styles by level in the theme's colours: green only for good, yellow "look"."""
+    colours = {name: Color.parse(app.theme_variables[name]) for name in _THEME_COLOURS}
     grey = colours["foreground"].blend(colours["surface"], 0.45).hex6
     return {
         "": "",
@@ -90,36 +102,42 @@ class PaneBox(Widget, can_focus=True):
 
     def show(self, pane: Pane) -> None:
         self.pane = pane
-        self._entitle()
+        self._update_titles()
         self.refresh()
 
-    def little(self, width: int) -> int:
-        """The lines that it takes without a frame, if a sentence is all that it has to say."""
-        if not self.pane.items == (self.pane.short,) != (first_screen.WAITING,):
+    def unframed_lines(self, width: int) -> int:
+        """Return the lines needed without a frame; 0 unless one sentence is all it has to say."""
+        is_one_sentence = self.pane.items == (self.pane.summary,)
+        if not is_one_sentence or self.pane.summary == first_screen.WAITING:
             return 0
-        return len(without_frame(self.number, self.pane, width - 2, _NO_FRAME))
+        return len(render_unframed(self.number, self.pane, width - 2, _MAX_UNFRAMED_LINES))
 
-    def give(self, lines: int) -> None:
-        """So many lines of the screen."""
+    def set_lines(self, lines: int) -> None:
+        """Set the number of lines that the pane gets; with too few it has no frame."""
         self.styles.height = lines
-        self.set_class(lines <= _NO_FRAME, "-line")
-        self._entitle()
+        self.set_class(lines <= _MAX_UNFRAMED_LINES, "-line")
+        self._update_titles()
 
-    def _entitle(self) -> None:
+    def _update_titles(self) -> None:
         self.border_title = f"{self.number} {self.pane.title}"
-        more = 0 if self.has_class("-line") else left_out(self.pane, *self.size)
-        self.border_subtitle = f"{more} more: Enter" if more and self.size.height else ""
+        hidden_count = 0
+        if not self.has_class("-line"):
+            hidden_count = count_hidden_items(self.pane, *self.size)
+        if hidden_count and self.size.height:
+            self.border_subtitle = f"{hidden_count} more: Enter"
+        else:
+            self.border_subtitle = ""
 
     def on_resize(self) -> None:
-        self._entitle()
+        self._update_titles()
 
     def render(self) -> RenderResult:
         width, height = self.size
-        colours = paint(self.app)
+        colours = theme_styles(self.app)
         if self.has_class("-line"):
-            lines = without_frame(self.number, self.pane, width, height, colours)
+            lines = render_unframed(self.number, self.pane, width, height, colours)
         else:
-            lines = drawn(self.pane, width, height, colours)
+            lines = render_pane(self.pane, width, height, colours)
         return Content.from_rich_text(Text("\n").join(lines))
 
     async def on_click(self) -> None:

@@ -1,8 +1,8 @@
-"""A graph of lines and points on two axes, in braille dots; estimates as dots with whiskers.
+"""Draw graphs of lines and points in braille dots, and estimates as dots with whiskers.
 
-A line of text holds four rows of two dots a column, so that a curve is finer than its letters;
-half blocks take their place where a console's font has no braille. All is drawn when the widget is,
-in milliseconds, for a graph opens while models are at work.
+A character holds four rows of two dots, so that a curve is finer than letters; half blocks replace
+braille where a console's font has none. A graph is drawn together with its widget, in milliseconds,
+because graphs open while models are at work.
 """
 
 from __future__ import annotations
@@ -23,236 +23,291 @@ from textual.widget import Widget
 from srs_eval.stats.intervals import Interval
 
 MARGIN = 4  # columns of the labels left of the vertical axis
-_ACROSS, _DOWN = 2, 4  # dots of a letter
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # Unicode's, by row and column
+_DOTS_ACROSS = 2  # dots of a character
+_DOTS_DOWN = 4
+_DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # Unicode's, by row and column
 _BRAILLE = 0x2800
-_ONE_VALUE = 1e-5  # spans of a scale below which its labels would be the same
-_UPPER, _LOWER = 0x1B, 0xE4  # the dots of a letter's halves
+_MIN_SPAN = 1e-5  # span of a scale below which its labels would be equal
+_UPPER_HALF = 0x1B  # the dots of a character's halves
+_LOWER_HALF = 0xE4
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A line through points in the order given, or a letter at each, over whatever lies there."""
+class GraphMark:
+    """A line through points in order, or a letter at each point, drawn over earlier marks."""
 
     x: Sequence[float]
     y: Sequence[float]
-    style: str  # as rich takes it
+    style: str  # a Rich style
     letter: str = ""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, with labels at some values."""
+    """An axis from `low` to `high`, with labels at some values."""
 
     low: float
     high: float
     ticks: Sequence[tuple[float, str]] = ()
 
-    def place(self, value: float, steps: int) -> int:
-        """The one of `steps` equal steps that a value lies in; beyond them where it lies off."""
+    def step_of(self, value: float, steps: int) -> int:
+        """Return which of `steps` equal steps holds a value; an index outside if off the axis."""
         return round((value - self.low) / (self.high - self.low) * (steps - 1))
 
 
 @dataclass(frozen=True)
-class Graph:
-    """What a plot shows; later marks lie over earlier ones."""
+class PlotGraph:
+    """Content of a plot; later marks lie over earlier ones."""
 
-    marks: Sequence[Mark]
+    marks: Sequence[GraphMark]
     x: Axis
     y: Axis
     axes_style: str
 
 
 class Plot(Widget):
-    """Shows a `Graph` in whatever room it has."""
+    """Widget that shows a `PlotGraph` in the room it has."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    graph: reactive[Graph | None] = reactive(None)
+    graph: reactive[PlotGraph | None] = reactive(None)
 
     def render(self) -> RenderResult:
-        return "" if self.graph is None else draw(self.graph, *self.size)
+        return "" if self.graph is None else draw_graph(self.graph, *self.size)
 
 
-def draw(graph: Graph, width: int, height: int) -> Text:
-    """The graph in lines of text; nothing where there is no room for it."""
-    columns, rows = width - MARGIN - 1, height - 2
+def draw_graph(graph: PlotGraph, width: int, height: int) -> Text:
+    """Return the graph as lines of text, or an empty text where there is no room for it."""
+    columns = width - MARGIN - 1
+    rows = height - 2
     if columns < 4 or rows < 1:
         return Text()
     cells: dict[tuple[int, int], tuple[str, str]] = {}
     for mark in graph.marks:
         if not mark.letter:
-            _dots(mark, graph, columns, rows, cells)
+            _add_dots(mark, graph, columns, rows, cells)
             continue
         for x, y in zip(mark.x, mark.y, strict=True):
-            place = rows - 1 - graph.y.place(y, rows), graph.x.place(x, columns)
-            cells[place] = mark.letter, mark.style
+            row = rows - 1 - graph.y.step_of(y, rows)
+            column = graph.x.step_of(x, columns)
+            cells[row, column] = mark.letter, mark.style
     if not _has_braille():
-        cells = {place: (_as_block(letter), style) for place, (letter, style) in cells.items()}
-    axes = graph.axes_style
-    blank, across = (" ", ""), range(columns)
-    lines = [
-        [*[blank] * MARGIN, ("│", axes), *(cells.get((row, column), blank) for column in across)]
-        for row in range(rows)
-    ]
-    lines.append([*[blank] * MARGIN, ("└", axes), *[("─", axes)] * columns])
-    lines.append([blank] * width)
+        for position, (letter, style) in cells.items():
+            cells[position] = _convert_to_block(letter), style
+    axes_style = graph.axes_style
+    blank = (" ", "")
+    lines = []
+    for row in range(rows):
+        line = [blank] * MARGIN
+        line.append(("│", axes_style))
+        for column in range(columns):
+            line.append(cells.get((row, column), blank))
+        lines.append(line)
+    x_axis_line = [blank] * MARGIN
+    x_axis_line.append(("└", axes_style))
+    x_axis_line.extend([("─", axes_style)] * columns)
+    x_label_line = [blank] * width
     for value, label in reversed(graph.y.ticks):
-        row = rows - 1 - graph.y.place(value, rows)
+        row = rows - 1 - graph.y.step_of(value, rows)
         if 0 <= row < rows and lines[row][MARGIN][0] == "│":  # two labels may fall on one row
-            shown = label[: MARGIN - 1].rjust(MARGIN - 1).ljust(MARGIN)
-            lines[row][: MARGIN + 1] = [*((letter, "") for letter in shown), ("┤", axes)]
-    free = 0
+            padded_label = label[: MARGIN - 1].rjust(MARGIN - 1).ljust(MARGIN)
+            lines[row][:MARGIN] = [(letter, "") for letter in padded_label]
+            lines[row][MARGIN] = "┤", axes_style
+    first_free = 0
     for value, label in graph.x.ticks:
-        column = MARGIN + 1 + graph.x.place(value, columns)
+        column = MARGIN + 1 + graph.x.step_of(value, columns)
         start = min(column - len(label) // 2, width - len(label))
-        if MARGIN < column < width and start >= free:
-            lines[rows][column] = "┬", axes
-            lines[rows + 1][start : start + len(label)] = [(letter, "") for letter in label]
-            free = start + len(label) + 1
-    return Text("\n").join(map(_runs, lines))
+        if MARGIN < column < width and start >= first_free:
+            end = start + len(label)
+            x_axis_line[column] = "┬", axes_style
+            x_label_line[start:end] = [(letter, "") for letter in label]
+            first_free = end + 1
+    return Text("\n").join(map(_join_styled, [*lines, x_axis_line, x_label_line]))
 
 
-def _runs(cells: Iterable[tuple[str, str]]) -> Text:
-    """Letters with their styles as one text."""
-    runs = groupby(cells, key=lambda cell: cell[1])
-    return Text.assemble(*(("".join(letter for letter, _ in run), style) for style, run in runs))
+def _join_styled(cells: Iterable[tuple[str, str]]) -> Text:
+    """Join letters with their styles into one text."""
+    text = Text()
+    for style, run in groupby(cells, key=lambda cell: cell[1]):
+        letters = "".join(letter for letter, _ in run)
+        text.append(letters, style)
+    return text
 
 
 def _has_braille() -> bool:
-    """Neither Linux's own console has it nor, outside Windows Terminal, that of Windows."""
+    """Return whether the console's font has braille.
+
+    Linux's own console has none, nor has the Windows console outside Windows Terminal.
+    """
     if sys.platform == "win32":
         return "WT_SESSION" in os.environ or "TERM_PROGRAM" in os.environ
     return os.environ.get("TERM") != "linux"
 
 
-def _as_block(letter: str) -> str:
+def _convert_to_block(letter: str) -> str:
     dots = ord(letter) - _BRAILLE
     if not 0 <= dots < 256:
         return letter
-    return " ▀▄█"[bool(dots & _UPPER) + 2 * bool(dots & _LOWER)]
+    has_upper = bool(dots & _UPPER_HALF)
+    has_lower = bool(dots & _LOWER_HALF)
+    if has_upper and has_lower:
+        return "█"
+    if has_upper:
+        return "▀"
+    return "▄" if has_lower else " "
 
 
-def _dots(
-    curve: Mark,
-    graph: Graph,
+def _add_dots(
+    curve: GraphMark,
+    graph: PlotGraph,
     columns: int,
     rows: int,
     cells: dict[tuple[int, int], tuple[str, str]],
 ) -> None:
     """Add a line's dots to the cells that it runs through."""
-    x = [graph.x.place(each, columns * _ACROSS) for each in curve.x]
-    y = [rows * _DOWN - 1 - graph.y.place(each, rows * _DOWN) for each in curve.y]
-    seen = set()
+    dot_columns = columns * _DOTS_ACROSS
+    dot_rows = rows * _DOTS_DOWN
+    x = [graph.x.step_of(value, dot_columns) for value in curve.x]
+    y = [dot_rows - 1 - graph.y.step_of(value, dot_rows) for value in curve.y]
+    dots = set()
     for x0, y0, x1, y1 in zip(x, y, x[1:], y[1:], strict=False):
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
         for step in range(steps + 1):
-            seen.add((x0 + round((x1 - x0) * step / steps), y0 + round((y1 - y0) * step / steps)))
-    for column, row in seen:
-        place = row // _DOWN, column // _ACROSS
-        if 0 <= place[0] < rows and 0 <= place[1] < columns:
-            before = ord(cells.get(place, " ")[0]) - _BRAILLE
-            dots = before if 0 <= before < 256 else 0
-            dots |= _DOTS[row % _DOWN][column % _ACROSS]
-            cells[place] = chr(_BRAILLE + dots), curve.style
+            dot_column = x0 + round((x1 - x0) * step / steps)
+            dot_row = y0 + round((y1 - y0) * step / steps)
+            dots.add((dot_column, dot_row))
+    for dot_column, dot_row in dots:
+        row = dot_row // _DOTS_DOWN
+        column = dot_column // _DOTS_ACROSS
+        if not (0 <= row < rows and 0 <= column < columns):
+            continue
+        letter, _ = cells.get((row, column), (" ", ""))
+        bits = ord(letter) - _BRAILLE
+        if not 0 <= bits < 256:  # no braille letter
+            bits = 0
+        bits |= _DOT_BITS[dot_row % _DOTS_DOWN][dot_column % _DOTS_ACROSS]
+        cells[row, column] = chr(_BRAILLE + bits), curve.style
 
 
-DOTS = {"best": "●", "as good": "●", "can't tell yet": "◌", "worse": "○", "below the baseline": "×"}
-"""A verdict's dot, at the estimate between whiskers: none rests on colour."""
+VERDICT_DOTS = {
+    "best": "●",
+    "as good": "●",
+    "can't tell yet": "◌",
+    "worse": "○",
+    "below the baseline": "×",
+}
+"""Dots by verdict, drawn at the estimate between whiskers; none relies on colour."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Which values the first and the last of `width` columns stand for."""
+    """A scale of `width` columns, whose first and last stand for `low` and `high`."""
 
     low: float
     high: float
     width: int
 
     def column(self, value: float) -> int:
-        """Where a value lies; beyond 0 ... width - 1 if it is not on the scale."""
+        """Return the column of a value; outside 0 ... width - 1 if it is not on the scale."""
         return round((value - self.low) / (self.high - self.low) * (self.width - 1))
 
-    def whisker(
+    def draw_interval(
         self, interval: Interval, dot: str, style: str, line: float | None, line_style: str
     ) -> Text:
-        """ "├──●──┤", with a vertical line at `line` behind it, crossed as "┼"."""
-        cells = [" "] * self.width
+        """Draw an interval as "├──●──┤" over a vertical line at `line`, crossed as "┼"."""
+        letters = [" "] * self.width
         styles = [""] * self.width
-        at = -1 if line is None else self.column(line)
-        if 0 <= at < self.width:
-            cells[at], styles[at] = "┊", line_style
-        low, high = (self.column(end) for end in _ends(interval))
+        line_column = -1 if line is None else self.column(line)
+        if 0 <= line_column < self.width:
+            letters[line_column] = "┊"
+            styles[line_column] = line_style
+        low, high = (self.column(end) for end in _interval_ends(interval))
         middle = self.column(interval.estimate)
         last = self.width - 1
         for column in range(max(low, 0), min(high, last) + 1):
-            cells[column], styles[column] = "┼" if cells[column] == "┊" else "─", style
+            letters[column] = "┼" if letters[column] == "┊" else "─"
+            styles[column] = style
         if low != high:
-            for column, end in ((low, "├"), (high, "┤")):
-                if 0 <= column <= last:
-                    cells[column] = end
+            if 0 <= low <= last:
+                letters[low] = "├"
+            if 0 <= high <= last:
+                letters[high] = "┤"
         if 0 <= middle <= last:
-            cells[middle], styles[middle] = dot, style
+            letters[middle] = dot
+            styles[middle] = style
         elif low > last or middle > last:
-            cells[last], styles[last] = "▸", style
-        return _runs(zip(cells, styles, strict=True))
+            letters[last] = "▸"
+            styles[last] = style
+        return _join_styled(zip(letters, styles, strict=True))
 
-    def labels(self, line: float | None, line_style: str) -> Text:
-        """Even values, for a column's heading."""
+    def draw_labels(self, line: float | None, line_style: str) -> Text:
+        """Draw the labels of even values, for a column's heading."""
         span = self.high - self.low
         step = even_step(span * 5.5 / self.width)  # a label and some room
-        places = max(0, -math.floor(math.log10(step) + 1e-9))
-        cells = [" "] * self.width
-        values, free = even_values(self.low, self.high, step), 0
-        if span < _ONE_VALUE:
-            values, places = [(self.low + self.high) / 2], 2
+        if span < _MIN_SPAN:
+            values = [(self.low + self.high) / 2]
+            decimals = 2
+        else:
+            values = even_values(self.low, self.high, step)
+            decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+        letters = [" "] * self.width
+        first_free = 0
         for value in values:
-            label = f"{round(value, places) + 0.0:.{places}f}"  # no "-0"
-            label = label.replace("0.", ".", 1) if abs(value) < 1 else label
+            label = f"{round(value, decimals) + 0.0:.{decimals}f}"  # no "-0"
+            if abs(value) < 1:
+                label = label.replace("0.", ".", 1)
             start = self.column(value) - len(label) // 2
-            if start >= free and start + len(label) <= self.width:
-                cells[start : start + len(label)] = label
-                free = start + len(label) + 1
+            end = start + len(label)
+            if start >= first_free and end <= self.width:
+                letters[start:end] = label
+                first_free = end + 1
         styles = ["dim"] * self.width
-        at = -1 if line is None else self.column(line)
-        if 0 <= at < self.width and cells[at] == " ":
-            cells[at], styles[at] = "┊", line_style
-        return _runs(zip(cells, styles, strict=True))
+        line_column = -1 if line is None else self.column(line)
+        if 0 <= line_column < self.width and letters[line_column] == " ":
+            letters[line_column] = "┊"
+            styles[line_column] = line_style
+        return _join_styled(zip(letters, styles, strict=True))
 
 
-def common_scale(
+def fit_scale(
     intervals: Iterable[Interval], width: int, reference: Interval | None = None
 ) -> Scale | None:
-    """A scale for all intervals; None without any.
+    """Return a scale for all intervals; None without intervals or without room.
 
-    One that lies well beyond `reference` (the baseline, say) is left off, for it would press all
+    An interval well beyond `reference` (the baseline, say) is left off, because it would press all
     others together.
     """
-    shown = [each for each in intervals if math.isfinite(each.estimate)]
+    shown = [interval for interval in intervals if math.isfinite(interval.estimate)]
     if not shown or width < 8:
         return None
-    best = min(shown, key=lambda each: each.estimate)
+    best = min(shown, key=lambda interval: interval.estimate)
     if reference is not None:
         reach = 1.15 * max(reference.estimate - best.estimate, reference.half_width or 0.0)
-        shown = [each for each in shown if each.estimate <= best.estimate + reach] or [best]
+        limit = best.estimate + reach
+        shown = [interval for interval in shown if interval.estimate <= limit] or [best]
         shown.append(reference)
-    ends = [end for each in shown for end in _ends(each)]
-    low, high = min(ends), max(ends)
-    room = max(high - low, 1e-6) * 0.02
-    return Scale(low - room, high + room, width)
+    ends: list[float] = []
+    for interval in shown:
+        ends.extend(_interval_ends(interval))
+    low = min(ends)
+    high = max(ends)
+    margin = max(high - low, 1e-6) * 0.02
+    return Scale(low - margin, high + margin, width)
 
 
 def even_values(low: float, high: float, step: float) -> list[float]:
-    """The multiples of a step from `low` to `high`."""
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    """Return the multiples of a step from `low` to `high`."""
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
     return [round(step * number, 9) for number in range(first, last + 1)]
 
 
 def even_step(least: float) -> float:
-    """The smallest of 1, 2, 5, 10, 20, 0.1 ... that is no less."""
+    """Return the smallest of ... 0.1, 0.2, 0.5, 1, 2, 5, 10 ... that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
-    return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
+    steps = (power * factor for factor in (1, 2, 5, 10))
+    return next(step for step in steps if step >= least * (1 - 1e-9))
 
 
-def _ends(interval: Interval) -> tuple[float, float]:
-    half = 0.0 if math.isnan(interval.half_width) else interval.half_width
-    return interval.estimate - half, interval.estimate + half
+def _interval_ends(interval: Interval) -> tuple[float, float]:
+    half_width = 0.0 if math.isnan(interval.half_width) else interval.half_width
+    return interval.estimate - half_width, interval.estimate + half_width

@@ -1,4 +1,4 @@
-"""The ranking that fills as models finish."""
+"""Show the ranking as a table that fills as models finish."""
 
 from __future__ import annotations
 
@@ -12,31 +12,41 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option, OptionDoesNotExist
 
-from srs_eval.engine.ranking import Group, Ranked
+from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
-from srs_eval.models.own_parameters import is_in_anki, remarks
+from srs_eval.models.own_parameters import is_available_in_anki, make_table_remarks
 from srs_eval.report import formats as words
-from srs_eval.report.formats import clock
+from srs_eval.report.formats import format_duration
+from srs_eval.stats.intervals import Interval
 from srs_eval.tui.config import State
-from srs_eval.tui.screens.themes import Palette, palette
-from srs_eval.tui.widgets.plot import DOTS, Scale, common_scale
+from srs_eval.tui.screens.themes import Palette, find_palette
+from srs_eval.tui.widgets.plot import VERDICT_DOTS, Scale, fit_scale
 
-_SIZES = {
-    **{"place": 3, "family": 3, "model": 0, "log loss": 13, "drawn": 0, "vs average": 13},
-    **{"RMSE(bins)": 12, "AUC": 6, "params": 8, "verdict": 15},
+_COLUMN_WIDTHS = {
+    "place": 3,
+    "family": 3,
+    "model": 0,
+    "log loss": 13,
+    "drawn": 0,
+    "vs average": 13,
+    "RMSE(bins)": 12,
+    "AUC": 6,
+    "params": 8,
+    "verdict": 15,
 }
-"""Columns from left to right; those of 0 share what the others leave."""
-_FIGURES = ("vs average", "RMSE(bins)", "AUC", "params")
-_DRAWN = 70  # columns from which intervals are drawn
-_LEAST_DRAWN = 24  # columns of the drawn intervals beside the shortest names
-_LEAST_NAME, _LONGEST_NAME = 16, 25
+"""Widths of columns from left to right; columns of width 0 share the remaining room."""
+_FIGURE_COLUMNS = ("vs average", "RMSE(bins)", "AUC", "params")
+_MIN_WIDTH_FOR_INTERVALS = 70  # width from which intervals are drawn
+_MIN_INTERVAL_WIDTH = 24  # columns of the drawn intervals beside the shortest names
+_MIN_NAME_WIDTH = 16
+_MAX_NAME_WIDTH = 25
 
 
 class RankingTable(OptionList):
     """One line per model; the cursor stays on its model when lines move.
 
-    A click chooses a model, a second one opens it.
+    A click chooses a model, and a second click opens it.
     """
 
     def __init__(self) -> None:
@@ -44,275 +54,337 @@ class RankingTable(OptionList):
         self.chosen: str | None = None
         self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
-        self.shown = 0  # models, after filtering
+        self.shown_count = 0  # models, after filtering
         self.heading = Text()  # of the columns
         self._rows: list[tuple[str | None, Text]] = []  # models by name; None for headings
-        self._sizes: dict[str, int] = {}
+        self._widths: dict[str, int] = {}
         self._scale: Scale | None = None
         self._baseline: float | None = None
-        self._own: str | None = None
+        self._own_scheduler: str | None = None
 
     # --- what is shown
 
     def show(
-        self, evaluation: Run, left: Mapping[str, float], state: State, own: str | None
+        self,
+        evaluation: Run,
+        seconds_left: Mapping[str, float],
+        state: State,
+        own_scheduler: str | None,
     ) -> None:
-        """Bring every line up to date.
+        """Update every line.
 
-        `left` are the seconds that models will take still, `own` is the learner's own scheduler.
+        `seconds_left` maps models to their remaining seconds; `own_scheduler` is the learner's.
         """
         if not self.size.width:
             return
-        groups, self._own = evaluation.groups(), own
-        everyone = [model.configuration for model in evaluation.models.values()]
-        wanted = {each.name: each for each in everyone if _wanted(each, state)}
-        self.shown = len(wanted)
-        self._lay_out(groups, everyone, state)
-        unfinished = [
-            (model.name, self._unfinished(model, left.get(model.name, 0.0)))
-            for model in evaluation.unfinished()
-            if model.name in wanted
-        ]
-        rows = list(self._all_rows(groups, wanted, unfinished, state))
-        if own in evaluation.results() and len(rows) >= self.size.height:
-            self.heading = Text("\n").join([self.heading, self._finished(evaluation.line(own))])
+        self._own_scheduler = own_scheduler
+        groups = evaluation.groups()
+        configurations = [model.configuration for model in evaluation.models.values()]
+        visible = {
+            configuration.name: configuration
+            for configuration in configurations
+            if _is_visible(configuration, state)
+        }
+        self.shown_count = len(visible)
+        self._lay_out_columns(groups, configurations, state)
+        unfinished = []
+        for model in evaluation.unfinished():
+            if model.name in visible:
+                seconds = seconds_left.get(model.name, 0.0)
+                unfinished.append((model.name, self._format_unfinished(model, seconds)))
+        rows = list(self._build_rows(groups, visible, unfinished, state))
+        if own_scheduler in evaluation.results_by_name() and len(rows) >= self.size.height:
+            own_line = self._format_ranked(evaluation.ranked_result(own_scheduler))
+            self.heading = Text("\n").join([self.heading, own_line])
         if rows != self._rows:
             self._rows = rows
-            self._list()
+            self._update_options()
 
-    def _list(self) -> None:
-        names, top = [name for name, _ in self._rows], self.scroll_offset.y
+    def _update_options(self) -> None:
+        names = [name for name, _ in self._rows]
+        scroll_y = self.scroll_offset.y
         with self.prevent(OptionList.OptionHighlighted):
             self.set_options(Option(text, id=name, disabled=not name) for name, text in self._rows)
             if self.follows_best or self.chosen not in names:
                 self.chosen = next(filter(None, names), None)
             if self.chosen is not None:
                 self.highlighted = names.index(self.chosen)
-        self.scroll_to(y=top, animate=False, immediate=True)
+        self.scroll_to(y=scroll_y, animate=False, immediate=True)
 
-    def _all_rows(
+    def _build_rows(
         self,
-        groups: list[Group],
-        wanted: Mapping[str, Configuration],
+        groups: list[RankingGroup],
+        visible: Mapping[str, Configuration],
         unfinished: list[tuple[str, Text]],
         state: State,
     ) -> Iterator[tuple[str | None, Text]]:
         if not groups:
             yield from unfinished
-        above: set[str] = set()  # who is ranked on shared reviews, too, can be chosen once
-        for number, group in enumerate(groups):
-            if number and any(line.configuration.name in wanted for line in group.lines):
-                yield None, self._rule(_heading(group, groups[0]), "═", "italic")
-            parts = group.ties
+        names_above: set[str] = set()  # a model that is also on shared reviews can be chosen once
+        for group in groups:
+            is_first = group is groups[0]
+            is_visible = any(line.configuration.name in visible for line in group.lines)
+            if is_visible and not is_first:
+                yield None, self._format_rule(_describe_group(group, groups[0]), "═", "italic")
+            sections = group.lines_by_verdict
             if state.order != "place":
-                parts = [("", group.ordered(state.order, state.backwards))]
-            for verdict, members in parts:
-                lines = [line for line in members if line.configuration.name in wanted]
-                if len(parts) > 1 and any(line.place is not None for line in lines):
-                    yield None, self._rule(verdict, "─", "dim")
+                sections = [("", group.sort_lines(state.order, state.backwards))]
+            for verdict, section_lines in sections:
+                lines = [line for line in section_lines if line.configuration.name in visible]
+                if len(sections) > 1 and any(line.rank is not None for line in lines):
+                    yield None, self._format_rule(verdict, "─", "dim")
                 for line in lines:
                     name = line.configuration.name
-                    yield None if name in above else name, self._finished(line)
-                above |= {line.configuration.name for line in lines}
-            if not number:
+                    yield None if name in names_above else name, self._format_ranked(line)
+                names_above |= {line.configuration.name for line in lines}
+            if is_first:
                 yield from unfinished
-        for remark in remarks(list(wanted.values())):
-            wrapped = textwrap.wrap(remark, sum(self._sizes.values()) - 4)
+        for remark in make_table_remarks(list(visible.values())):
+            wrapped = textwrap.wrap(remark, sum(self._widths.values()) - 4)
             yield None, Text("   " + "\n   ".join(wrapped), "dim")
 
-    def _lay_out(self, groups: list[Group], everyone: list[Configuration], state: State) -> None:
-        """Columns, their heading, and the scale of the drawn intervals, for this width."""
-        names = max((len(each.words) for each in everyone), default=0) + 2
-        self._sizes = _sizes(self.size.width - 1, names, state.order)
-        baseline = next((group.baseline for group in groups if group.baseline is not None), None)
-        self._scale = self._baseline = None
-        if "drawn" in self._sizes:
-            lines = [line for group in groups for line in group.lines]
-            losses = [line.log_loss for line in lines if line.standing != "below the baseline"]
-            limit = None if baseline is None else baseline.log_loss
-            self._scale = common_scale(losses, self._sizes["drawn"] - 2, limit)
-            self._baseline = None if baseline is None else baseline.log_loss.estimate
-        self.heading = self._in_columns(
-            {each: self._column_heading(each, state) for each in self._sizes}
-        )
+    def _lay_out_columns(
+        self, groups: list[RankingGroup], configurations: list[Configuration], state: State
+    ) -> None:
+        """Compute columns, their heading and the scale of the drawn intervals for this width."""
+        names = [configuration.words for configuration in configurations]
+        name_width = max(map(len, names), default=0) + 2
+        self._widths = _compute_column_widths(self.size.width - 1, name_width, state.order)
+        self._scale = None
+        self._baseline = None
+        if "drawn" in self._widths:
+            losses: list[Interval] = []
+            baseline_loss = None
+            for group in groups:
+                if baseline_loss is None and group.baseline is not None:
+                    baseline_loss = group.baseline.log_loss
+                for line in group.lines:
+                    if line.standing != "below the baseline":
+                        losses.append(line.log_loss)
+            self._scale = fit_scale(losses, self._widths["drawn"] - 2, baseline_loss)
+            if baseline_loss is not None:
+                self._baseline = baseline_loss.estimate
+        headings = {column: self._format_column_heading(column, state) for column in self._widths}
+        self.heading = self._join_cells(headings)
 
     def column_at(self, x: int) -> str:
-        """The column that lies so far from the left."""
-        ends = zip(self._sizes, accumulate(self._sizes.values()), strict=True)
+        """Return the column that lies `x` cells from the left; "" beyond the last one."""
+        ends = zip(self._widths, accumulate(self._widths.values()), strict=True)
         return next((column for column, end in ends if x < end), "")
 
-    def _column_heading(self, key: str, state: State) -> Text:
+    def _format_column_heading(self, key: str, state: State) -> Text:
         if key == "drawn":
             if self._scale is None:
                 return Text("")
-            return Text.assemble(" ", self._scale.labels(self._baseline, self._palette.baseline))
-        arrow = ("↑" if state.backwards else "↓") if state.order == key else ""
-        text = {"place": "", "family": "", "vs average": words.THAN_AVERAGE}.get(key, key) + arrow
+            return Text.assemble(
+                " ", self._scale.draw_labels(self._baseline, self._palette.baseline)
+            )
+        text = key
+        if key in ("place", "family"):
+            text = ""
+        elif key == "vs average":
+            text = words.THAN_AVERAGE
+        if state.order == key:
+            text += "↑" if state.backwards else "↓"
         if key in ("RMSE(bins)", "params"):
-            text = text.rjust(_SIZES[key] - 1)
+            text = text.rjust(_COLUMN_WIDTHS[key] - 1)
         return Text(text, "bold")
 
     @property
     def _palette(self) -> Palette:
-        return palette(self.app.current_theme)
+        return find_palette(self.app.current_theme)
 
     # --- lines
 
-    def _rule(self, text: str, rule: str, style: str) -> Text:
-        """A heading that runs through all columns."""
-        return Text(f"{rule * 2} {text} ".ljust(sum(self._sizes.values()) - 1, rule), style)
+    def _format_rule(self, text: str, rule: str, style: str) -> Text:
+        """Return a heading that runs across all columns."""
+        return Text(f"{rule * 2} {text} ".ljust(sum(self._widths.values()) - 1, rule), style)
 
-    def _begin(self, configuration: Configuration, place: str) -> dict[str, Text]:
-        """Place and mark, the family's letter, and the name in words."""
+    def _leading_cells(self, configuration: Configuration, rank: str) -> dict[str, Text]:
+        """Return cells with rank and mark, the family's letter, and the name in words."""
         colours = self._palette
-        own = configuration.name == self._own
-        mark = "●" if configuration.name in self.marked else "★" if own else " "
+        is_own = configuration.name == self._own_scheduler
+        own_style = colours.yours if is_own else ""
+        mark = " "
+        if configuration.name in self.marked:
+            mark = "●"
+        elif is_own:
+            mark = "★"
         family = configuration.model.family
-        yours = " yours" if own and configuration.fit != "own" else ""  # else the name says it
-        name = words.shortened(configuration.words, self._sizes["model"] - 1 - len(yours))
-        shown = Text(name, colours.yours if own and not yours else "").append(yours, colours.yours)
+        anki_mark = "✓" if is_available_in_anki(configuration) else ""
+        name_width = self._widths["model"] - 1
+        if is_own and configuration.fit != "own":
+            suffix = " yours"
+            name = words.shorten_middle(configuration.words, name_width - len(suffix))
+            name_text = Text(name).append(suffix, own_style)
+        else:  # the name of the user's own parameters says "your"
+            name_text = Text(words.shorten_middle(configuration.words, name_width), own_style)
         return {
-            "place": Text.assemble(f"{place:>2}", (mark, colours.yours if own else "")),
+            "place": Text.assemble(f"{rank:>2}", (mark, own_style)),
             "family": Text.assemble(
                 (words.FAMILIES[family].letter, colours.families.get(family, "dim")),
-                ("✓" if is_in_anki(configuration) else "", "dim"),
+                (anki_mark, "dim"),
             ),
-            "model": shown,
+            "model": name_text,
         }
 
-    def _finished(self, line: Ranked) -> Text:
-        metrics, colours = line.result.metrics, self._palette
-        is_baseline = line.is_baseline
-        cells = self._begin(line.configuration, str(line.place or ("═" if is_baseline else "")))
+    def _format_ranked(self, line: RankedResult) -> Text:
+        metrics = line.result.metrics
+        colours = self._palette
+        rank = ""
+        if line.rank:
+            rank = str(line.rank)
+        elif line.is_baseline:
+            rank = "═"
+        cells = self._leading_cells(line.configuration, rank)
         if line.standing in ("best", "as good"):
             cells["model"].stylize("bold")
         if line.result.notes:
             cells["model"].append("*")
-        family = colours.families.get(line.configuration.model.family, "")
-        own = line.configuration.name == self._own
-        style = colours.baseline if is_baseline else colours.yours if own else family
+        if line.is_baseline:
+            style = colours.baseline
+        elif line.configuration.name == self._own_scheduler:
+            style = colours.yours
+        else:
+            style = colours.families.get(line.configuration.model.family, "")
         if self._scale is not None:
-            dot = "═" if is_baseline else DOTS[line.standing or "can't tell yet"]
-            drawn = self._scale.whisker(
+            dot = "═" if line.is_baseline else VERDICT_DOTS[line.standing or "can't tell yet"]
+            interval = self._scale.draw_interval(
                 line.log_loss, dot, style, self._baseline, f"dim {colours.baseline}"
             )
-            cells["drawn"] = Text.assemble(" ", drawn)
-        against = "the baseline" if is_baseline else words.against_baseline(line.against_baseline)
-        cells |= {
-            "log loss": Text(words.loss(line.log_loss)),
-            "vs average": Text(against),
-            "RMSE(bins)": Text(f"{words.metric(metrics, 'rmse_bins'):>11}"),
-            "AUC": Text(words.metric(metrics, "auc")),
-            "params": Text(f"{'–' if line.parameters is None else f'{line.parameters:,}':>7}"),
-            "verdict": Text(line.verdict_words),
-        }
-        if is_baseline:
+            cells["drawn"] = Text.assemble(" ", interval)
+        against_average = "the baseline"
+        if not line.is_baseline:
+            against_average = words.format_relative_loss(line.relative_to_baseline)
+        parameter_count = "–" if line.parameters is None else f"{line.parameters:,}"
+        cells["log loss"] = Text(words.format_loss(line.log_loss))
+        cells["vs average"] = Text(against_average)
+        cells["RMSE(bins)"] = Text(f"{words.format_metric(metrics, 'rmse_bins'):>11}")
+        cells["AUC"] = Text(words.format_metric(metrics, "auc"))
+        cells["params"] = Text(f"{parameter_count:>7}")
+        cells["verdict"] = Text(line.verdict_words)
+        if line.is_baseline:
             for cell in cells.values():
                 cell.stylize(colours.baseline)
-        return self._in_columns(cells)
+        return self._join_cells(cells)
 
-    def _unfinished(self, model: ModelRun, left: float) -> Text:
-        cells, state = self._begin(model.configuration, ""), model.stage.value
-        running, failed = model.stage is Stage.RUNNING, model.stage is Stage.FAILED
-        if model.reason:  # in the place of all figures
-            before = self._in_columns(cells, until="log loss")
-            room = sum(self._sizes.values()) - before.cell_len
-            return before.append(
-                words.cut(f"{state}: {model.reason}", room), "" if failed else "dim"
-            )
-        roomy = "drawn" in self._sizes
-        if running:
-            cells["log loss"] = Text(words.bar(model.fraction, 11))
-            if model.preparing:
+    def _format_unfinished(self, model: ModelRun, seconds_left: float) -> Text:
+        cells = self._leading_cells(model.configuration, "")
+        state = model.stage.value
+        is_running = model.stage is Stage.RUNNING
+        has_failed = model.stage is Stage.FAILED
+        if model.reason:  # instead of all figures
+            line = self._join_cells(cells, until="log loss")
+            reason_width = sum(self._widths.values()) - line.cell_len
+            reason = words.truncate(f"{state}: {model.reason}", reason_width)
+            return line.append(reason, "" if has_failed else "dim")
+        has_drawn_column = "drawn" in self._widths
+        if is_running:
+            style = ""
+            cells["log loss"] = Text(words.format_bar(model.fraction, 11))
+            if model.is_compiling:
                 state = "preparing"
             elif model.is_checking:
                 state = "checking"
             elif model.fraction:
                 state = f"{model.fraction:.0%}"
-                state += f", {clock(left)}" if roomy else ""
+                if has_drawn_column:
+                    state += f", {format_duration(seconds_left)}"
         else:
+            style = "bold" if has_failed else "dim"
             cells["model"].stylize("dim")
-            if model.stage is Stage.WAITING and left >= 3:
-                cells["log loss"] = Text(f"about {clock(left)}", "dim")
-        style = "" if running else "bold" if failed else "dim"
-        cells["drawn" if roomy else "vs average"] = Text(f" {state}" if roomy else state, style)
-        return self._in_columns(cells)
+            if model.stage is Stage.WAITING and seconds_left >= 3:
+                cells["log loss"] = Text(f"about {format_duration(seconds_left)}", "dim")
+        if has_drawn_column:
+            cells["drawn"] = Text(f" {state}", style)
+        else:
+            cells["vs average"] = Text(state, style)
+        return self._join_cells(cells)
 
-    def _in_columns(self, cells: Mapping[str, Text], until: str = "") -> Text:
-        """A line of cells, or its beginning `until` a column."""
+    def _join_cells(self, cells: Mapping[str, Text], until: str = "") -> Text:
+        """Join cells into a line, or into its beginning up to the column `until`."""
         line = Text()
-        for key, size in self._sizes.items():
-            if key == until:
+        for column, width in self._widths.items():
+            if column == until:
                 break
-            cell = cells.get(key, Text()).copy()
-            cell.truncate(size, pad=True)
+            cell = cells.get(column, Text()).copy()
+            cell.truncate(width, pad=True)
             line.append_text(cell)
         return line
 
     # --- the cursor
 
-    def choose(self, configuration: str | None) -> None:
-        """Put the cursor on a model, as if the user had done it."""
+    def move_cursor_to(self, configuration: str | None) -> None:
+        """Move the cursor to a model, as if the user had done it."""
         with contextlib.suppress(OptionDoesNotExist):
             self.highlighted = self.get_option_index(configuration or "")
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_id != self.chosen:
-            self.chosen, self.follows_best = event.option_id, False
+            self.chosen = event.option_id
+            self.follows_best = False
 
     def on_click(self, event: events.Click) -> None:
-        place = event.style.meta.get("option")
-        if place is not None and place != self.highlighted:
-            event.prevent_default()  # which would open it, too
-            if not self.options[place].disabled:
-                self.highlighted = place
+        clicked = event.style.meta.get("option")
+        if clicked is not None and clicked != self.highlighted:
+            event.prevent_default()  # which would also open it
+            if not self.options[clicked].disabled:
+                self.highlighted = clicked
 
     def scroll_to_highlight(self, top: bool = False) -> None:
-        """With the headings above the first model, and the remarks below the last one."""
+        """Scroll to the cursor, with headings above the first model and remarks below the last."""
         super().scroll_to_highlight(top)
-        place = self.highlighted or 0
-        if all(option.disabled for option in self.options[:place]):
+        cursor = self.highlighted or 0
+        if all(option.disabled for option in self.options[:cursor]):
             self.scroll_home(animate=False, immediate=True)
-        elif all(option.disabled for option in self.options[place + 1 :]):
+        elif all(option.disabled for option in self.options[cursor + 1 :]):
             self.scroll_end(animate=False, immediate=True)
 
 
-def _sizes(width: int, names: int, order: str) -> dict[str, int]:
-    """The columns that there is room for, where names are so long, and how wide each is."""
-    names = min(max(names, _LEAST_NAME), _LONGEST_NAME)
-    shown = ["place", "family", "log loss", "vs average"]
+def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str, int]:
+    """Return the columns that fit beside names of `name_width` cells, with their widths."""
+    name_width = min(max(name_width, _MIN_NAME_WIDTH), _MAX_NAME_WIDTH)
+    columns = ["place", "family", "log loss", "vs average"]
 
-    def room() -> int:
-        return max(width - sum(_SIZES[each] for each in shown), 8)
+    def remaining_width() -> int:
+        return max(width - sum(_COLUMN_WIDTHS[column] for column in columns), 8)
 
-    for each in _FIGURES[1:]:
-        if room() - _SIZES[each] < names + _LEAST_DRAWN:
+    for column in _FIGURE_COLUMNS[1:]:
+        if remaining_width() - _COLUMN_WIDTHS[column] < name_width + _MIN_INTERVAL_WIDTH:
             break
-        shown.append(each)
-    if order != "place":  # verdicts have a column, for no headings tell them
-        asked = order if order in _FIGURES else "log loss"
-        shown = list(dict.fromkeys([*shown[: 2 if width < _DRAWN else None], asked, "verdict"]))
-    sizes = {**_SIZES, "model": room()}
-    if width >= _DRAWN and room() >= _LEAST_NAME + _LEAST_DRAWN:
-        sizes["model"] = names
-        sizes["drawn"] = room() - sizes["model"]
+        columns.append(column)
+    if order != "place":  # verdicts get a column, as no headings show them
+        if width < _MIN_WIDTH_FOR_INTERVALS:
+            columns = ["place", "family"]
+        order_column = order if order in _FIGURE_COLUMNS else "log loss"
+        if order_column not in columns:
+            columns.append(order_column)
+        columns.append("verdict")
+    widths = {**_COLUMN_WIDTHS, "model": remaining_width()}
+    has_room_for_intervals = remaining_width() >= _MIN_NAME_WIDTH + _MIN_INTERVAL_WIDTH
+    if width >= _MIN_WIDTH_FOR_INTERVALS and has_room_for_intervals:
+        widths["model"] = name_width
+        widths["drawn"] = remaining_width() - name_width
     return {
-        each: size for each, size in sizes.items() if size and (each in shown or not _SIZES[each])
+        column: column_width
+        for column, column_width in widths.items()
+        if column_width and (column in columns or not _COLUMN_WIDTHS[column])
     }
 
 
-def _wanted(configuration: Configuration, state: State) -> bool:
+def _is_visible(configuration: Configuration, state: State) -> bool:
     if configuration.model.family in state.hidden and not configuration.is_baseline:
         return False
     return all(map(configuration.matches, state.filter.split()))
 
 
-def _heading(group: Group, first: Group) -> str:
-    """What sets a group apart from the first one."""
-    if group.is_shared:
-        other = [f"on the {group.reviews:,} reviews that all have"]
-    else:
-        same = group.rows == first.rows and group.reviews == first.reviews
-        other = [] if same else ["other reviews"]
-    learning = ["know how today is going (no schedulers)"] if group.learns else []
-    return ", ".join([*other, *learning])
+def _describe_group(group: RankingGroup, first: RankingGroup) -> str:
+    """Describe what sets a group apart from the first one."""
+    differences = []
+    if group.is_on_shared_reviews:
+        differences.append(f"on the {group.reviews:,} reviews that all have")
+    elif group.reviews_description != first.reviews_description or group.reviews != first.reviews:
+        differences.append("other reviews")
+    if group.is_online:
+        differences.append("know how today is going (no schedulers)")
+    return ", ".join(differences)
