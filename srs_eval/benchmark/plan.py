@@ -72,6 +72,8 @@ class Planned:
 
 @dataclass(frozen=True)
 class UnitDone:
+    """One unit of a batch is finished."""
+
     unit: Unit
     finished_units: int  # so far
     fraction_done: float  # of the expected work, 0-1
@@ -79,6 +81,8 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class Ended:
+    """A batch has ended; says how many units were done, failed and skipped."""
+
     done: int
     failed: int
     skipped: int
@@ -246,6 +250,7 @@ class Backend:
 
 
 def is_engine(text: str) -> bool:
+    """Return whether a text names an engine or an address of a Dask scheduler."""
     return text in _LOCAL_ENGINES or _parse_address(text) is not None
 
 

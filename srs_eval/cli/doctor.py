@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from srs_eval.cli.options import PARTIAL_FAILURE, SUCCESS
+from srs_eval.cli.exit_codes import PARTIAL_FAILURE, SUCCESS
 from srs_eval.data.paths import DEMO_FILE, VERSION, cache_dir, config_dir
 from srs_eval.report.console import say, show
 
@@ -28,7 +28,10 @@ def format_version() -> str:
 
 
 def doctor() -> int:
-    """Print what a report about a mistake needs, without names, and try whether models compile."""
+    """Print diagnostic information for a bug report.
+
+    The information contains no names. A trial shows whether models compile.
+    """
     for fact in _collect_facts():
         show(fact)
     say("Compiling a model in a worker process ...")

@@ -5,23 +5,33 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
-from srs_eval.cli.options import (
-    PARTIAL_FAILURE,
-    SUCCESS,
-    EvaluationOptions,
+import typer
+
+from srs_eval.cli import options
+from srs_eval.cli.exit_codes import PARTIAL_FAILURE, SUCCESS
+from srs_eval.cli.outputs import (
     Outputs,
-    ProtocolFlags,
-    Running,
-    Source,
     check_targets,
+    make_absolute,
     write_json_and_pick_console,
     write_output,
 )
 from srs_eval.cli.research import refuse_anki_rows, warn_tuned_on_user
+from srs_eval.cli.settings import (
+    EvaluationOptions,
+    ProtocolFlags,
+    Running,
+    Source,
+    build_context,
+    build_protocol_flags,
+    choose_equivalence,
+    prepare_to_evaluate,
+    prepare_to_read,
+)
 from srs_eval.data.errors import InputError, NotEnoughData, format_count, install_hint
+from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import (
     RunProgress,
     make_console,
@@ -45,15 +55,198 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
 
 
-def open_or_run(running: Running) -> int:
-    """The terminal app, or `run` where stdout is no terminal or only `run` does what is asked."""
+def run(
+    invocation: typer.Context,
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    rows: options.Rows = "benchmark",
+    secs: options.Secs = False,
+    clock: options.Clock = "seconds",
+    short: options.Short = False,
+    recency: options.Recency = False,
+    two_buttons: options.TwoButtons = False,
+    default: options.Default = False,
+    S0: options.S0 = False,
+    partitions: options.Partitions = "none",
+    fallback_user: options.FallbackUser = False,
+    train_equals_test: options.TrainEqualsTest = False,
+    no_test_same_day: options.NoTestSameDay = False,
+    no_train_same_day: options.NoTrainSameDay = False,
+    equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
+    disable_short_term: options.DisableShortTerm = False,
+    sched_penalties: options.SchedPenalties = False,
+    n_splits: options.NSplits = 5,
+    batch_size: options.BatchSize = 512,
+    max_seq_len: options.MaxSeqLen = 64,
+    gamma: options.Gamma = 1.0,
+    sm2_target: options.Sm2Target = 0.9,
+    weights: options.Weights = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    seen_users: options.SeenUsers = False,
+    models: options.Models = "all",
+    predictions: options.Predictions = None,
+    jobs: options.Jobs = None,
+    reference: options.Reference = "FSRS-6",
+    no_cache: options.NoCache = False,
+    equivalence: options.Equivalence = None,
+    setup: options.Setup = None,
+    json: options.Json = None,
+    csv: options.RankingCsv = None,
+    all_models: options.AllModels = False,
+    names: options.Names = "2025",
+) -> int:
+    """Evaluate models on one collection and print their ranking."""
+    prepare_to_evaluate()
+    running = Running(
+        json=make_absolute(json),
+        csv=make_absolute(csv),
+        source=Source(path, user, deck, preset, timezone, rollover),
+        flags=build_protocol_flags(
+            Protocol(
+                rows=rows,
+                secs=secs,
+                clock=clock,
+                short=short,
+                recency=recency,
+                two_buttons=two_buttons,
+                partitions=partitions,
+                fallback_user=fallback_user,
+                train_equals_test=train_equals_test,
+                no_test_same_day=no_test_same_day,
+                no_train_same_day=no_train_same_day,
+                equalize_test_with_non_secs=equalize_test_with_non_secs,
+                disable_short_term=disable_short_term,
+                sched_penalties=sched_penalties,
+                n_splits=n_splits,
+                batch_size=batch_size,
+                max_seq_len=max_seq_len,
+                gamma=gamma,
+            ),
+            default=default,
+            S0=S0,
+        ),
+        context=build_context(
+            sm2_target=sm2_target,
+            weights=weights,
+            device=device,
+            model_file=model_file,
+            features=features,
+            seen_users=seen_users,
+        ),
+        models=models,
+        predictions=predictions,
+        jobs=jobs,
+        reference=reference,
+        no_cache=no_cache,
+        equivalence=choose_equivalence(equivalence),
+        setup=setup,
+        all_models=all_models,
+        names=names,
+    )
+    if invocation.info_name == "open":
+        return _open_app_or_rank(running)
+    return _rank(running)
+
+
+def demo(
+    rows: options.Rows = "benchmark",
+    secs: options.Secs = False,
+    clock: options.Clock = "seconds",
+    short: options.Short = False,
+    recency: options.Recency = False,
+    two_buttons: options.TwoButtons = False,
+    default: options.Default = False,
+    S0: options.S0 = False,
+    partitions: options.Partitions = "none",
+    fallback_user: options.FallbackUser = False,
+    train_equals_test: options.TrainEqualsTest = False,
+    no_test_same_day: options.NoTestSameDay = False,
+    no_train_same_day: options.NoTrainSameDay = False,
+    equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
+    disable_short_term: options.DisableShortTerm = False,
+    sched_penalties: options.SchedPenalties = False,
+    n_splits: options.NSplits = 5,
+    batch_size: options.BatchSize = 512,
+    max_seq_len: options.MaxSeqLen = 64,
+    gamma: options.Gamma = 1.0,
+    sm2_target: options.Sm2Target = 0.9,
+    weights: options.Weights = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    seen_users: options.SeenUsers = False,
+    models: options.Models = "fast",
+    jobs: options.Jobs = None,
+    reference: options.Reference = "FSRS-6",
+    equivalence: options.Equivalence = None,
+    json: options.Json = None,
+    csv: options.RankingCsv = None,
+    all_models: options.AllModels = False,
+) -> int:
+    """Evaluate a simulated learner's collection."""
+    from srs_eval.data.paths import DEMO_FILE
+
+    prepare_to_evaluate()
+    running = Running(
+        json=make_absolute(json),
+        csv=make_absolute(csv),
+        source=Source(DEMO_FILE),
+        flags=build_protocol_flags(
+            Protocol(
+                rows=rows,
+                secs=secs,
+                clock=clock,
+                short=short,
+                recency=recency,
+                two_buttons=two_buttons,
+                partitions=partitions,
+                fallback_user=fallback_user,
+                train_equals_test=train_equals_test,
+                no_test_same_day=no_test_same_day,
+                no_train_same_day=no_train_same_day,
+                equalize_test_with_non_secs=equalize_test_with_non_secs,
+                disable_short_term=disable_short_term,
+                sched_penalties=sched_penalties,
+                n_splits=n_splits,
+                batch_size=batch_size,
+                max_seq_len=max_seq_len,
+                gamma=gamma,
+            ),
+            default=default,
+            S0=S0,
+        ),
+        context=build_context(
+            sm2_target=sm2_target,
+            weights=weights,
+            device=device,
+            model_file=model_file,
+            features=features,
+            seen_users=seen_users,
+        ),
+        models=models,
+        jobs=jobs,
+        reference=reference,
+        equivalence=choose_equivalence(equivalence),
+        all_models=all_models,
+    )
+    return _open_app_or_rank(running)
+
+
+def _open_app_or_rank(running: Running) -> int:
+    """Open the app, or print the ranking without a terminal and where only `run` has an option."""
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
     if is_terminal and running.json is running.csv is running.setup is None:
         return _open_app(running)
-    return run(running)
+    return _rank(running)
 
 
-def run(running: Running) -> int:
+def _rank(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
     from srs_eval.advice.questions import QuestionContext
     from srs_eval.engine.ranking import match_fsrs_version
@@ -88,13 +281,109 @@ def run(running: Running) -> int:
     return PARTIAL_FAILURE if evaluated_run.failed else SUCCESS
 
 
-def export(evaluation: EvaluationOptions, outputs: Outputs, anonymous: bool = False) -> int:
-    """One report on a collection: answers, ranking, calibration, time, days, what was read."""
+def export(
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    rows: options.Rows = "benchmark",
+    secs: options.Secs = False,
+    clock: options.Clock = "seconds",
+    recency: options.Recency = False,
+    two_buttons: options.TwoButtons = False,
+    default: options.Default = False,
+    S0: options.S0 = False,
+    partitions: options.Partitions = "none",
+    fallback_user: options.FallbackUser = False,
+    train_equals_test: options.TrainEqualsTest = False,
+    no_test_same_day: options.NoTestSameDay = False,
+    no_train_same_day: options.NoTrainSameDay = False,
+    equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
+    disable_short_term: options.DisableShortTerm = False,
+    sched_penalties: options.SchedPenalties = False,
+    n_splits: options.NSplits = 5,
+    batch_size: options.BatchSize = 512,
+    max_seq_len: options.MaxSeqLen = 64,
+    gamma: options.Gamma = 1.0,
+    sm2_target: options.Sm2Target = 0.9,
+    weights: options.Weights = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    seen_users: options.SeenUsers = False,
+    models: options.Models = "all",
+    predictions: options.Predictions = None,
+    jobs: options.Jobs = None,
+    reference: options.Reference = "FSRS-6",
+    no_cache: options.NoCache = False,
+    equivalence: options.Equivalence = None,
+    html: options.Html = None,
+    md: options.Md = None,
+    csv: options.Csv = None,
+    png: options.Png = None,
+    json: options.Json = None,
+    brief: options.Brief = False,
+    open: options.Open = False,
+    anonymous: options.Anonymous = False,
+) -> int:
+    """Write a report on one collection: answers, ranking, calibration, days and what was read."""
     from srs_eval.advice.questions import QUESTION_REGISTRY
     from srs_eval.engine.ranking import add_own_parameters
     from srs_eval.report.learner import build_learner_report
 
-    source = evaluation.source
+    prepare_to_evaluate()
+    outputs = Outputs(
+        html=make_absolute(html),
+        md=make_absolute(md),
+        csv=make_absolute(csv),
+        png=make_absolute(png),
+        json=make_absolute(json),
+        brief=brief,
+        open=open,
+    )
+    source = Source(path, user, deck, preset, timezone, rollover)
+    evaluation = EvaluationOptions(
+        source=source,
+        flags=build_protocol_flags(
+            Protocol(
+                rows=rows,
+                secs=secs,
+                clock=clock,
+                recency=recency,
+                two_buttons=two_buttons,
+                partitions=partitions,
+                fallback_user=fallback_user,
+                train_equals_test=train_equals_test,
+                no_test_same_day=no_test_same_day,
+                no_train_same_day=no_train_same_day,
+                equalize_test_with_non_secs=equalize_test_with_non_secs,
+                disable_short_term=disable_short_term,
+                sched_penalties=sched_penalties,
+                n_splits=n_splits,
+                batch_size=batch_size,
+                max_seq_len=max_seq_len,
+                gamma=gamma,
+            ),
+            default=default,
+            S0=S0,
+        ),
+        context=build_context(
+            sm2_target=sm2_target,
+            weights=weights,
+            device=device,
+            model_file=model_file,
+            features=features,
+            seen_users=seen_users,
+        ),
+        models=models,
+        predictions=predictions,
+        jobs=jobs,
+        reference=reference,
+        no_cache=no_cache,
+        equivalence=choose_equivalence(equivalence),
+    )
     flags = evaluation.flags
     flags.resolve(evaluation.models)  # refused before the file is read
     outputs.check(source.path)
@@ -123,10 +412,21 @@ def export(evaluation: EvaluationOptions, outputs: Outputs, anonymous: bool = Fa
     return PARTIAL_FAILURE if run.failed else SUCCESS
 
 
-def inspect(source: Source, json: str | None = None) -> int:
-    """Tell what a file holds and which of its entries count, and change nothing."""
+def inspect(
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    json: options.Json = None,
+) -> int:
+    """Show what a file contains and which reviews are used."""
     from srs_eval.report.inspection import inspect_log, render_inspection
 
+    prepare_to_read()
+    json = make_absolute(json)
+    source = Source(path, user, deck, preset, timezone, rollover)
     check_targets([source.path], json)
     inspection = inspect_log(source.read())
     console = write_json_and_pick_console(json, inspection.to_document())
@@ -136,18 +436,23 @@ def inspect(source: Source, json: str | None = None) -> int:
 
 
 def compare(
-    source: Source,
-    equivalence: float,
-    params: list[str] | None = None,
-    predictions: Path | None = None,
-    weights: Path | None = None,
-    question: str = "all",
-    details: bool = False,
-    json: str | None = None,
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    equivalence: options.Equivalence = None,
+    params: options.ComparedParams = None,
+    predictions: options.Predictions = None,
+    weights: options.Weights = None,
+    question: options.Question = "all",
+    details: options.Details = False,
+    json: options.Json = None,
 ) -> int:
-    """Should I change anything? What to do with each preset, and how sure that is.
+    """Recommend what to do with each preset, and say how sure that is.
 
-    One --question is answered with its evidence; so are all with --details.
+    --question answers one question with its evidence; --details does so for all.
     """
     from srs_eval.advice import questions
     from srs_eval.advice.candidates import (
@@ -166,6 +471,10 @@ def compare(
     from srs_eval.report.learner import format_rows_closing
     from srs_eval.training.hyperparameters import Context, check_weights
 
+    prepare_to_evaluate()
+    json = make_absolute(json)
+    source = Source(path, user, deck, preset, timezone, rollover)
+    equivalence = choose_equivalence(equivalence)
     check_targets([source.path, predictions], json)
     check_weights(weights)
     own_parameters = {
@@ -282,20 +591,25 @@ def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughD
 
 
 def workload(
-    source: Source,
-    retention: str | None = None,
-    days: int = 365,
-    new: int | None = None,
-    after: int = 0,
-    budget: float | None = None,
-    params: str | None = None,
-    states: Literal["history", "stored"] = "history",
-    model: Literal["FSRS-6", "FSRS-7"] = "FSRS-6",
-    json: str | None = None,
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    retention: options.Retention = None,
+    days: options.Days = 365,
+    new: options.New = None,
+    after: options.After = 0,
+    budget: options.Budget = None,
+    params: options.Params = None,
+    states: options.States = "history",
+    model: options.WorkloadModel = "FSRS-6",
+    json: options.Json = None,
 ) -> int:
-    """What does a desired retention cost? Reviews and minutes a day, and how sure that is.
+    """Estimate the reviews and minutes a day that a desired retention costs, and how sure that is.
 
-    Of all presets together, or of the one named.
+    The estimate is for all presets together, or for the one that --preset names.
     """
     from srs_eval.advice import shown
     from srs_eval.advice.sentences import parse_parameters
@@ -308,6 +622,9 @@ def workload(
     )
     from srs_eval.advice.workload.estimate import workload as estimate_workload
 
+    prepare_to_evaluate()
+    json = make_absolute(json)
+    source = Source(path, user, deck, preset, timezone, rollover)
     check_targets([source.path], json)
     question = WorkloadQuestion(
         retentions=RETENTIONS if retention is None else _parse_retentions(retention),
@@ -337,30 +654,31 @@ def workload(
 
 
 def state(
-    source: Source,
-    equivalence: float,
-    rows: Literal["benchmark", "anki"] = "benchmark",
-    json: str | None = None,
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    equivalence: options.Equivalence = None,
+    rows: options.Rows = "benchmark",
+    json: options.Json = None,
 ) -> int:
-    """How much is your day? What your last answers say that your cards do not."""
+    """Show how much your recall depends on the day, beyond what your cards predict."""
     from srs_eval.advice.over_time import assess_learner_state
     from srs_eval.advice.shown import state_document
-    from srs_eval.data.protocol import Protocol
     from srs_eval.report.learner import STATE_CLOSING
 
+    prepare_to_evaluate()
+    json = make_absolute(json)
+    source = Source(path, user, deck, preset, timezone, rollover)
+    equivalence = choose_equivalence(equivalence)
     check_targets([source.path], json)
     findings = assess_learner_state(source.load(), Protocol(rows=rows), equivalence=equivalence)
     console = write_json_and_pick_console(json, state_document(findings))
     if console:
         print_answers(findings, console, STATE_CLOSING)
     return SUCCESS
-
-
-def demo(running: Running, models: str = "fast") -> int:
-    """Evaluate a simulated learner's collection."""
-    from srs_eval.data.paths import DEMO_FILE
-
-    return open_or_run(replace(running, source=Source(DEMO_FILE), models=models))
 
 
 # --- the work of commands ----------------------------------------------------------

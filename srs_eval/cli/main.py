@@ -15,21 +15,19 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from srs_eval.cli import doctor, learner, research
-from srs_eval.cli.options import (
-    BAD_INPUT,
-    INTERRUPTED,
-    PARTIAL_FAILURE,
-    SUCCESS,
+from srs_eval.cli import doctor, learner, options, research
+from srs_eval.cli.exit_codes import BAD_INPUT, INTERRUPTED, PARTIAL_FAILURE, SUCCESS
+from srs_eval.cli.outputs import (
     Outputs,
     check_targets,
-    make_command,
+    make_absolute,
     write_json_and_pick_console,
 )
+from srs_eval.cli.settings import build_context, prepare_to_evaluate, prepare_to_read
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.memory import memory_errors, reserve_blas_memory
 from srs_eval.report.console import render_model_details, render_models_table, say, show
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
     from srs_eval.engine.model_findings import Mistake
     from srs_eval.models import Model
-    from srs_eval.training.hyperparameters import Context
 
 _OPTION_ALIASES = {
     "binary": "two_buttons",
@@ -65,29 +62,52 @@ app = typer.Typer(
         "max_content_width": 100,
         "token_normalize_func": _normalize_option_name,
     },
-    help="How well do memory models predict your own forgetting?\n\n"
-    "`srs-eval [PATH]` opens the terminal app; without a terminal it is the same as "
-    "`srs-eval run`, whose options it takes.",
+    help="Measure how well memory models predict your own forgetting.\n\n"
+    "`srs-eval [PATH]` opens the terminal app. Without a terminal it does the same as "
+    "`srs-eval run`. It takes the options of `run`.",
 )
 
 
 def report(
-    outputs: Outputs,
-    folders: list[Path],
-    baseline: Path | None = None,
-    models: str | None = None,
-    users: str | None = None,
-    means: Literal["common", "each"] = "common",
-    reference: str | None = None,
-    matrix: str | None = None,
-    metric: str = "LogLoss",
-    columns: str = "LogLoss,RMSE(bins),AUC",
-    average: str = "user",
-    digits: int = 0,
+    *,
+    html: options.Html = None,
+    md: options.Md = None,
+    csv: options.Csv = None,
+    png: options.Png = None,
+    json: options.Json = None,
+    open: options.Open = False,
+    tex: options.Tex = None,
+    svg: options.Svg = None,
+    pdf: options.Pdf = None,
+    inches: options.Inches = None,
+    folders: options.ReportFolders,
+    baseline: options.Baseline = None,
+    models: options.ReportModels = None,
+    users: options.Users = None,
+    means: options.Means = "common",
+    reference: options.ReportReference = None,
+    matrix: options.Matrix = None,
+    metric: options.Metric = "LogLoss",
+    columns: options.Columns = "LogLoss,RMSE(bins),AUC",
+    average: options.Average = "user",
+    digits: options.Digits = 0,
 ) -> int:
-    """Tables, pairs and pictures of results of many users."""
+    """Show tables, pairs and pictures of the results of many users."""
     from srs_eval.report.dataset import build_results_report
 
+    prepare_to_evaluate()
+    outputs = Outputs(
+        html=make_absolute(html),
+        md=make_absolute(md),
+        csv=make_absolute(csv),
+        png=make_absolute(png),
+        json=make_absolute(json),
+        open=open,
+        tex=make_absolute(tex),
+        svg=make_absolute(svg),
+        pdf=make_absolute(pdf),
+        inches=inches,
+    )
     if users in ("common", "each"):  # --means was once called --users
         means = "each" if users == "each" else "common"
         users = None
@@ -109,18 +129,22 @@ def report(
     return SUCCESS
 
 
-_PAPER_OUTPUTS = ("tex", "svg", "pdf", "inches")  # options of `Outputs` for papers
-app.command(hidden=True, name="open")(make_command(learner.open_or_run))
+app.command(
+    name="open",
+    hidden=True,
+    help="Open the terminal app. Without a terminal, or with --json, --csv or --setup, do the same "
+    "as `run`.",
+)(learner.run)
 for _command in (
-    make_command(learner.run),
-    make_command(research.batch),
-    make_command(learner.export, without=("short", *_PAPER_OUTPUTS)),
-    make_command(report, without=("brief",)),
-    make_command(research.audit, without=("png", "brief", *_PAPER_OUTPUTS)),
-    make_command(learner.inspect, evaluates=False),
-    make_command(learner.compare),
-    make_command(learner.workload),
-    make_command(learner.state),
+    learner.run,
+    research.batch,
+    learner.export,
+    report,
+    research.audit,
+    learner.inspect,
+    learner.compare,
+    learner.workload,
+    learner.state,
     doctor.doctor,
 ):
     app.command()(_command)
@@ -359,21 +383,28 @@ def _find_models(target: str) -> list[Model]:
     return [configuration.model for configuration in resolve_configurations(target)]
 
 
+@app.command()
 def models(
-    context: Context,
-    names: list[str] | None = None,
-    json: str | None = None,
-    dataset: str | None = None,
-    users: str | None = None,
-    out: Path | None = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    names: options.ModelNames = None,
+    json: options.Json = None,
+    dataset: options.PretrainDataset = None,
+    users: options.PretrainUsers = None,
+    out: options.PretrainOut = None,
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`.
 
-    `srs-eval models check --help` says what is looked for.
+    `srs-eval models check --help` says what it looks for.
     """
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import build_models_document
 
+    prepare_to_read()
+    json = make_absolute(json)
+    out = make_absolute(out)
+    context = build_context(device=device, model_file=model_file, features=features)
     check_targets([], json)
     action = ""
     if names and names[0] in ("check", "pretrain", "weights"):
@@ -410,10 +441,6 @@ def models(
     return SUCCESS
 
 
-_OPTIONS_NOT_FOR_MODELS = ("sm2_target", "weights", "seen_users")
-app.command()(make_command(models, without=_OPTIONS_NOT_FOR_MODELS, evaluates=False))
-
-
 @app.command()
 def config() -> int:
     """Print where your settings are read from, and the values in force."""
@@ -432,8 +459,7 @@ def config() -> int:
     return SUCCESS
 
 
-_OPTIONS_NOT_FOR_DEMO = ("source", "predictions", "setup", "names", "no_cache")
-app.command()(make_command(learner.demo, without=_OPTIONS_NOT_FOR_DEMO))
+app.command()(learner.demo)
 
 
 @contextmanager

@@ -1,530 +1,939 @@
-"""Define options that commands share, in groups, and write the outputs of commands.
+"""Declare the options that commands share, each by one annotation.
 
-A group is a function or a dataclass: its parameters are the options, and its result is what they
-mean. `make_command` replaces the parameters that stand for groups.
+An alias has the name of its option. Where an option means something else to one command, its
+alias begins with that command or says the meaning. Commands name the defaults.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-import sys
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from srs_eval.data.errors import InputError, format_count, sanitize
-from srs_eval.data.memory import READING_BYTES, check_memory_limit, reserve_blas_memory
-from srs_eval.data.paths import make_folders_absolute
-from srs_eval.data.protocol import Protocol
-from srs_eval.report.console import make_console, open_in_browser, render_document, say
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from srs_eval.benchmark.setup import Ledger
-    from srs_eval.data.reviews import ReviewLog
-    from srs_eval.models.configurations import Configuration, Fit, NamingYear
-    from srs_eval.report.document import Document
-    from srs_eval.training.hyperparameters import Context
-
-SUCCESS = 0
-PARTIAL_FAILURE = 1
-BAD_INPUT = 2
-INTERRUPTED = 130
-_PROTOCOL_PANEL = "Protocol flags, named as in srs-benchmark"
-
-
-def make_command(
-    function: Callable[..., Any], without: Sequence[str] = (), *, evaluates: bool = True
-) -> Callable[..., Any]:
-    """Return a function for typer: parameters for groups are replaced by the groups' options.
-
-    Groups are found by the names of parameters, also inside groups (`_GROUPS`). `without` names
-    the options and groups that this command lacks. An option of the command itself replaces the
-    group's option of the same name, with another default. A command that only reads (`evaluates`
-    is False) is not refused where there is little memory.
-    """
-
-    def is_group(name: str, owner: Callable[..., Any]) -> bool:
-        return name in _GROUPS and name not in without and _GROUPS[name] is not owner
-
-    def list_options(group: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-        for name, parameter in inspect.signature(group).parameters.items():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                for flag in _flag_parameters():
-                    if flag.name not in without:
-                        yield _make_option(flag, group)
-            elif is_group(name, group):
-                yield from list_options(_GROUPS[name])
-            elif name not in without:
-                yield _make_option(parameter, group)
-
-    def call_group(group: Callable[..., Any], values: Mapping[str, Any]) -> Any:
-        arguments: dict[str, Any] = {}
-        for name, parameter in inspect.signature(group).parameters.items():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                for flag in _flag_parameters():
-                    if flag.name in values:
-                        arguments[flag.name] = values[flag.name]
-            elif is_group(name, group):
-                arguments[name] = call_group(_GROUPS[name], values)
-            elif name in values:
-                arguments[name] = values[name]
-        return group(**arguments)
-
-    options = {option.name: option for option in list_options(function)}
-
-    @functools.wraps(function)
-    def with_groups(**values: Any) -> Any:
-        make_folders_absolute()
-        if evaluates:
-            reserve_blas_memory()
-        else:
-            check_memory_limit(READING_BYTES)
-        values = {name: _make_absolute(name, value) for name, value in values.items()}
-        return call_group(function, values)
-
-    parameters = [
-        option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options.values()
-    ]
-    vars(with_groups)["__signature__"] = inspect.Signature(parameters)
-    with_groups.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return with_groups
-
-
-_OUTPUT_OPTIONS = ("html", "md", "csv", "png", "json", "tex", "svg", "pdf", "out")
-
-
-def _make_absolute(name: str, value: Any) -> Any:
-    """Return an option's value, as an absolute path if it is an output.
-
-    The code of a model file may change the working folder.
-    """
-    if name not in _OUTPUT_OPTIONS or value is None or str(value) == "-":
-        return value
-    return type(value)(Path(value).expanduser().absolute())
-
-
-@functools.cache
-def _load_declarations() -> Mapping[str, Mapping[str, Any]]:
-    """Load `options.toml`: by NAME or COMMAND.NAME, the panel and the arguments for typer."""
-    text = Path(__file__).with_name("options.toml").read_text("utf-8")
-    declarations: dict[str, dict[str, Any]] = {}
-    for panel, options in tomllib.loads(text).items():
-        for name, declared in options.items():
-            settings = {"help": declared} if isinstance(declared, str) else declared
-            declarations[name] = {"rich_help_panel": panel, **settings}
-    return declarations
-
-
-def _make_option(parameter: inspect.Parameter, owner: Callable[..., Any]) -> inspect.Parameter:
-    """Return a parameter of `owner`, a command or a group, as `options.toml` declares it."""
-    name = parameter.name
-    declarations = _load_declarations()
-    owner_name = owner.__name__.lstrip("_")
-    settings = dict(declarations.get(f"{owner_name}.{name}") or declarations[name])
-    choices = settings.pop("choices", "")
-    if choices:
-        settings["metavar"] = choices
-        kind = Literal.__getitem__(tuple(choices.split("|")))
-    else:  # options only: types of groups and results are heavy imports
-        kind = eval(str(parameter.annotation), vars(sys.modules[owner.__module__]))
-    is_argument = settings.pop("argument", False)
-    if is_argument:
-        option = typer.Argument(
-            show_default=False, help=settings["help"], metavar=settings.get("metavar")
-        )
-    else:
-        is_flag = settings["rich_help_panel"] == _PROTOCOL_PANEL
-        spelling = name if is_flag else name.replace("_", "-")
-        option = typer.Option(settings.pop("option", f"--{spelling}"), **settings)
-    return parameter.replace(annotation=Annotated[kind, option])
-
-
-@dataclass(frozen=True)
-class ProtocolFlags:
-    """Protocol and fit from the command line, with which names of models are resolved."""
-
-    protocol: Protocol
-    fit: Fit
-    ledger: Ledger | None = None  # of trainings that differ from the published ones
-
-    def resolve(self, names: str) -> list[Configuration]:
-        """Return the named configurations; with a ledger, `NAME` and `NAME-tuned` are tuned.
-
-        Raises InputError.
-        """
-        from srs_eval.models.configurations import remove_tuned, resolve_configurations
-
-        if self.ledger is None:
-            return resolve_configurations(names, self.protocol, self.fit)
-        requested = [name.strip() for name in names.split(",")]
-        for name in requested:
-            base = remove_tuned(name)
-            if base != name:
-                published = resolve_configurations(base, self.protocol, self.fit)
-                _require_tuned(self.ledger, published, f"{base} is not")
-        configurations = resolve_configurations(
-            map(remove_tuned, requested), self.protocol, self.fit
-        )
-        return self.ledger.apply_to(configurations)
-
-    def resolve_reference(self, name: str) -> Configuration:
-        """Return the configuration of `--reference`, as published unless it is `NAME-tuned`.
-
-        Raises InputError where the name means none or several.
-        """
-        from srs_eval.models.configurations import remove_tuned
-
-        is_tuned = remove_tuned(name) != name
-        flags = self if is_tuned else replace(self, ledger=None)
-        configurations = flags.resolve(name)
-        if len(configurations) != 1:
-            raise InputError(f'--reference takes one model; "{name}" is {len(configurations)}.')
-        return configurations[0]
-
-    def with_ledger(self, ledger: Path | None, models: str) -> ProtocolFlags:
-        """Return these flags with the trainings of a ledger, if there is one.
-
-        Raises InputError where none of the models is in the ledger.
-        """
-        if ledger is None:
-            return self
-        from srs_eval.benchmark.setup import read_ledger
-
-        trainings = read_ledger(ledger)
-        flags = replace(self, ledger=trainings)
-        _require_tuned(trainings, flags.resolve(models))
-        return flags
-
-
-def _require_tuned(
-    ledger: Ledger,
-    configurations: Sequence[Configuration],
-    subject: str = "No model of --models is",
-) -> None:
-    """Raise InputError if a ledger names none of the models; `subject` begins the message."""
-    for configuration in configurations:
-        if configuration.name in ledger.entries or configuration.ledger:
-            return
-    entries = ", ".join(ledger.entries) or "nothing"
-    raise InputError(f'{subject} in "{ledger.path}", which has {entries}.')
-
-
-def _flag_parameters() -> Iterator[inspect.Parameter]:
-    """Yield a parameter for each flag of the protocol and of the fit."""
-    for name, settings in _load_declarations().items():
-        default = getattr(Protocol(), name, False if name in ("default", "S0") else None)
-        if settings["rich_help_panel"] == _PROTOCOL_PANEL and default is not None:
-            kind = inspect.Parameter.KEYWORD_ONLY
-            yield inspect.Parameter(name, kind, default=default, annotation=type(default).__name__)
-
-
-def _protocol_options(rows: str = "benchmark", **flags: Any) -> ProtocolFlags:
-    """Return the flags: which reviews are evaluated, and how models are trained.
-
-    `flags` are those of `_flag_parameters`.
-    """
-    uses_defaults = flags.pop("default")
-    fits_s0 = flags.pop("S0")
-    if uses_defaults and fits_s0:
-        raise InputError("--default and --S0 exclude each other: leave one out.")
-    protocol = Protocol(**{"rows": rows, **flags})
-    if uses_defaults:
-        return ProtocolFlags(protocol, "default")
-    return ProtocolFlags(protocol, "S0" if fits_s0 else "trained")
-
-
-def _context_options(
-    sm2_target: float = 0.9,
-    weights: Path | None = None,
-    device: str = "cpu",
-    model_file: list[Path] | None = None,
-    features: Path | None = None,
-    seen_users: bool = False,
-) -> Context:
-    """Return the settings of individual models."""
-    from srs_eval.training.hyperparameters import Context, check_weights
-
-    if not 0 < sm2_target < 1:
-        raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
-    check_weights(weights)
-    for path in model_file or ():
-        _load_models(path)
-    kind, colon, number = device.lower().partition(":")
-    if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
-        raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
-    if features is not None:
-        features = features.expanduser().absolute()
-    return Context(sm2_target, weights, features, seen_users, device.lower())
-
-
-def _load_models(path: Path) -> None:
-    """Load a model file, and print a note if its results are not kept.
-
-    Raises InputError.
-    """
-    from srs_eval.data.model_folder import MAX_BYTES, MAX_ENTRIES
-    from srs_eval.models import load_model_file
-
-    models = load_model_file(path)
-    if not all(model.has_known_code for model in models):
-        say(
-            f'Results of "{path.name}" are not kept for the next run: its folder has more than '
-            f"{MAX_ENTRIES:,} files and folders, or more than {MAX_BYTES // 1_000_000} MB, and "
-            "any of them may have changed. Move it to a folder of its own."
-        )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A learner's file and how to read it."""
-
-    path: Path | None = None
-    user: int | None = None
-    deck: list[str] | None = None
-    preset: list[str] | None = None
-    timezone: str | None = None
-    rollover: int | None = None
-
-    @property
-    def narrowed_to(self) -> dict[str, str | None]:
-        """Return decks and presets in words, None for all."""
-        return {
-            "deck": ", ".join(self.deck or ()) or None,
-            "preset": ", ".join(self.preset or ()) or None,
-        }
-
-    def load(self) -> ReviewLog:
-        """Load the reviews, and report what was left out because the file holds it twice."""
-        log = self.read()
-        report_repeated_entries(log)
-        return log
-
-    def read(self) -> ReviewLog:
-        """Load the reviews, for a command that shows the whole import summary.
-
-        Raises InputError.
-        """
-        from srs_eval.anki_import import find_profiles, load_log
-        from srs_eval.data.paths import anki_folders
-        from srs_eval.data.rows import select_decks, select_presets
-
-        if self.path is None:
-            profiles = "; ".join(f'"{profile.path}"' for profile in find_profiles()[:5])
-            if profiles:
-                hint = f"Found on this machine: {profiles}."
-            else:
-                folders = ", ".join(f'"{folder}"' for folder in anki_folders(Path.home()))
-                hint = (
-                    f"No Anki profile was found in {folders}. To try it without a file: "
-                    "srs-eval demo."
-                )
-            raise InputError(f"Which file? Give the path of a collection or export. {hint}")
-        log = load_log(self.path, timezone=self.timezone, rollover=self.rollover, user=self.user)
-        if self.deck:
-            log = select_decks(log, *self.deck)
-        if self.preset:
-            log = select_presets(log, *self.preset)
-        return log
-
-
-def report_repeated_entries(log: ReviewLog, file_label: str = "") -> None:
-    """Report how many entries of a file were left out because the file holds them twice.
-
-    `file_label` names the file.
-    """
-    from srs_eval.data.readers.repeats import describe_repeats
-
-    count = log.import_summary.repeated
-    if count:
-        say(f"{file_label}{describe_repeats(count)}")
-
-
-def _equivalence_option(equivalence: float | None = None) -> float:
-    """Return the largest difference in log loss that does not matter, as given or configured.
-
-    Raises InputError.
-    """
-    from srs_eval.tui.config import load_config
-
-    if equivalence is None:
-        return load_config().equivalence
-    if not 0 <= equivalence < 1:
-        raise InputError(f"--equivalence takes a log loss from 0 to 1, not {equivalence:g}.")
-    return equivalence
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
-    """Options for the evaluation of models on one collection."""
-
-    source: Source = Source()
-    flags: ProtocolFlags
-    context: Context
-    models: str = "all"
-    predictions: Path | None = None
-    jobs: int | None = None
-    reference: str = "FSRS-6"
-    no_cache: bool = False
-    equivalence: float
-
-    def __post_init__(self) -> None:
-        from srs_eval.models.rwkv import add_rwkv_models
-
-        object.__setattr__(self, "models", add_rwkv_models(self.models, self.context))
-
-    def load(self) -> ReviewLog:
-        """Load the reviews, together with the predictions of a file if there is one."""
-        from srs_eval.engine.shared import add_predictions_file
-
-        return add_predictions_file(self.source.load(), self.predictions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running(EvaluationOptions):
-    """Options for the ranking of models on one collection and for the files written."""
-
-    setup: Path | None = None
-    json: str | None = None
-    csv: str | None = None
-    all_models: bool = False
-    names: NamingYear = "2025"
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """The requested forms of a report: files, `-` for stdout, and folders."""
-
-    html: str | None = None
-    md: str | None = None
-    csv: Path | None = None
-    png: Path | None = None
-    json: str | None = None
-    brief: bool = False  # --short, which is also a flag of the protocol
-    open: bool = False
-    tex: Path | None = None
-    svg: Path | None = None
-    pdf: Path | None = None
-    inches: str | None = None
-
-    @property
-    def _folder_targets(self) -> dict[str, Path]:
-        from srs_eval.report.files import FOLDER_FORMS
-
-        targets = {form: getattr(self, form) for form in FOLDER_FORMS}
-        return {form: folder for form, folder in targets.items() if folder is not None}
-
-    @property
-    def _markdown_target(self) -> str | None:
-        if self.md:
-            return self.md
-        return "-" if self.brief else None
-
-    def check(self, *inputs: Path | None) -> None:
-        """Refuse outputs that cannot be written; `inputs` are the files and folders read.
-
-        Raises InputError.
-        """
-        check_targets(
-            inputs, self.html, self._markdown_target, self.json, folders=self._folder_targets
-        )
-        self._picture_size()
-        if self.open and self.html in (None, "-"):
-            raise InputError("--open shows the page that --html writes: add --html FILE.")
-
-    def _picture_size(self) -> list[float]:
-        """Return the width and, if given, the height of pictures in inches.
-
-        Raises InputError.
-        """
-        lengths = [] if self.inches is None else self.inches.lower().split("x")
-        try:
-            size = list(map(float, lengths))
-        except ValueError:
-            size = [0.0]
-        if len(size) > 2 or not all(1 <= length <= 60 for length in size):
-            raise InputError(f'--inches takes a size such as 6.5 or 6.5x4, not "{self.inches}".')
-        return size
-
-    def write(self, document: Document) -> None:
-        """Write a report in the requested forms, or to the terminal if none is requested."""
-        from srs_eval.report.files import render_as, write_document
-
-        targets = {
-            "html": self.html,
-            "short" if self.brief else "md": self._markdown_target,
-            "json": self.json,
-        }
-        for form, target in targets.items():
-            if target is not None:
-                write_output(target, render_as(document, form))
-        files: list[Path] = []
-        for form, folder in self._folder_targets.items():
-            files += write_document(document, form, folder, self._picture_size())
-        if files:
-            say(f"{format_count(len(files), 'file')} written.")
-        if self.open and self.html is not None:
-            open_in_browser(Path(self.html))
-        if self == Outputs():
-            console = make_console(sys.stdout)
-            console.print(render_document(document, console.width))
-
-
-def check_targets(
-    inputs: Sequence[Path | None], *files: str | None, folders: Mapping[str, Path] | None = None
-) -> None:
-    """Refuse, before the work, outputs that cannot be written or would cost users a file.
-
-    `inputs` are the files and folders read; `folders` maps the ending of files to their folder.
-    Raises InputError.
-    """
-    from srs_eval.data.paths import check_outputs
-
-    if files.count("-") > 1:
-        raise InputError("stdout can carry one document: give the others files.")
-    folders = folders or {}
-    for form, folder in folders.items():
-        if folder == Path("-"):
-            raise InputError(f"--{form} takes a folder: name one for the files.")
-    file_paths = [Path(file).expanduser() for file in files if file is not None and file != "-"]
-    input_paths = [path for path in inputs if path is not None]
-    check_outputs(file_paths, list(folders.items()), input_paths)
-
-
-def write_json_and_pick_console(target: str | None, document: Any) -> Console | None:
-    """Write JSON if requested; return the console for the rest, None if stdout has the JSON."""
-    from srs_eval.report.export import to_json
-
-    if target is not None:
-        write_output(target, to_json(document))
-    return None if target == "-" else make_console(sys.stdout)
-
-
-def write_output(target: str, text: str) -> None:
-    """Write text to a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
-    if target == "-":
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-        sys.stdout.write(sanitize(text))
-        sys.stdout.flush()
-        return
-    from srs_eval.data.paths import write_file
-
-    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # not all paths are text
-
-
-_GROUPS: dict[str, Callable[..., Any]] = {
-    "source": Source,
-    "flags": _protocol_options,
-    "context": _context_options,
-    "evaluation": EvaluationOptions,
-    "running": Running,
-    "equivalence": _equivalence_option,
-    "outputs": Outputs,
-}
+_WHICH_REVIEWS = "Which reviews count"
+_PROTOCOL = "Protocol flags, named as in srs-benchmark"
+_HOW_IT_RUNS = "How it runs"
+_OUTPUT = "Output"
+
+# --- arguments, and options of one subcommand ---------------------------------------
+
+ResultFolders = Annotated[
+    list[Path], typer.Argument(show_default=False, metavar="DIR...", help="Folders of results.")
+]
+MergeOut = Annotated[Path, typer.Option("--out", help="Write the merged results to this folder.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")]
+TakeWhatIsWhole = Annotated[
+    bool,
+    typer.Option("--take-what-is-whole", help="Leave out damaged lines of journals and go on."),
+]
+DatasetFolder = Annotated[
+    str,
+    typer.Argument(
+        show_default=False,
+        metavar="DIR",
+        help=(
+            "Folder of a data set. anki-revlogs-10k and FSRS-Anki-20k are found in your data "
+            "folder."
+        ),
+    ),
+]
+ParticipantFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        show_default=False,
+        metavar="FILE...",
+        help="Collections, packages, research exports or CSV files, one for each participant.",
+    ),
+]
+DatasetOut = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help=(
+            "Write the data set to this new folder. DIR-mapping.csv beside it records which "
+            "file became which user."
+        ),
+    ),
+]
+ReportFolders = Annotated[
+    list[Path],
+    typer.Argument(
+        show_default=False,
+        metavar="DIR...",
+        help="Folders of results, written by `srs-eval batch` or by srs-benchmark.",
+    ),
+]
+AuditDataset = Annotated[
+    str,
+    typer.Argument(
+        show_default=False, help="Folder of a data set, or the name of a downloaded one."
+    ),
+]
+ModelNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        show_default=False,
+        metavar="[check|pretrain|weights] NAME|FILE",
+        help=(
+            "Models to describe. Without a name, all are listed. `check` finds mistakes in "
+            "models, or in a file of your own. `pretrain` trains the model of a file on many "
+            "users. `weights` lists RWKV's files and where they are."
+        ),
+    ),
+]
+CollectionPath = Annotated[
+    Path | None,
+    typer.Argument(
+        show_default=False,
+        help=(
+            "Collection, package, research export, CSV file, or folder of a data set (with --user)."
+        ),
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        metavar="DIR",
+        help=(
+            "Evaluate this data set: a folder in the anki-revlogs-10k layout, or the name of "
+            "a downloaded data set."
+        ),
+    ),
+]
+
+# --- which reviews count ------------------------------------------------------------
+
+Rows = Annotated[
+    Literal["benchmark", "anki"],
+    typer.Option(
+        "--rows",
+        rich_help_panel=_WHICH_REVIEWS,
+        metavar="benchmark|anki",
+        help=(
+            "Choose reviews as for the published figures (benchmark) or as Anki's own "
+            "optimizer does (anki)."
+        ),
+    ),
+]
+User = Annotated[
+    int | None,
+    typer.Option(
+        "--user", rich_help_panel=_WHICH_REVIEWS, help="Read this user of a data-set folder."
+    ),
+]
+Decks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deck",
+        rich_help_panel=_WHICH_REVIEWS,
+        help="Use only this deck and its subdecks. Repeatable.",
+    ),
+]
+Presets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--preset",
+        rich_help_panel=_WHICH_REVIEWS,
+        help="Use only decks with this preset. Repeatable.",
+    ),
+]
+Timezone = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        rich_help_panel=_WHICH_REVIEWS,
+        help=(
+            "Use this time zone to decide when days begin: a zone such as Asia/Tokyo, UTC-7, "
+            "or local."
+        ),
+    ),
+]
+Rollover = Annotated[
+    int | None,
+    typer.Option(
+        "--rollover", rich_help_panel=_WHICH_REVIEWS, help="Begin days at this hour, 0 to 23."
+    ),
+]
+Users = Annotated[
+    str | None,
+    typer.Option(
+        "--users",
+        rich_help_panel=_WHICH_REVIEWS,
+        metavar="1-1000,1005",
+        help="Use only these users: ids and ranges. Without it, all are used.",
+    ),
+]
+MaxUserId = Annotated[
+    int | None,
+    typer.Option(
+        "--max-user-id", rich_help_panel=_WHICH_REVIEWS, help="Leave out users with a higher id."
+    ),
+]
+Shard = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        rich_help_panel=_WHICH_REVIEWS,
+        metavar="K/N",
+        help="Use only every Nth user, starting with the Kth: 3/16 is the third of 16 parts.",
+    ),
+]
+
+# --- protocol flags -----------------------------------------------------------------
+
+Secs = Annotated[
+    bool,
+    typer.Option(
+        "--secs", rich_help_panel=_PROTOCOL, help="Measure intervals in fractions of a day."
+    ),
+]
+Clock = Annotated[
+    Literal["seconds", "study-days", "days"],
+    typer.Option(
+        "--clock",
+        rich_help_panel=_PROTOCOL,
+        metavar="seconds|study-days|days",
+        help=(
+            "Measure FSRS-7's intervals in seconds, study days (with --timezone, of 23 to 25 "
+            "hours) or whole days."
+        ),
+    ),
+]
+Short = Annotated[
+    bool,
+    typer.Option(
+        "--short", rich_help_panel=_PROTOCOL, help="Include same-day reviews in histories."
+    ),
+]
+Recency = Annotated[
+    bool,
+    typer.Option(
+        "--recency", rich_help_panel=_PROTOCOL, help="Give newer reviews more weight in training."
+    ),
+]
+TwoButtons = Annotated[
+    bool,
+    typer.Option(
+        "--two_buttons",
+        rich_help_panel=_PROTOCOL,
+        help="Count Hard and Easy as Good. Also --binary.",
+    ),
+]
+Default = Annotated[
+    bool,
+    typer.Option(
+        "--default",
+        rich_help_panel=_PROTOCOL,
+        help="Use default parameters and train nothing. Also --dry.",
+    ),
+]
+S0 = Annotated[
+    bool,
+    typer.Option(
+        "--S0",
+        rich_help_panel=_PROTOCOL,
+        help="Fit only the initial stabilities. Also --pretrain.",
+    ),
+]
+Partitions = Annotated[
+    Literal["none", "deck", "preset"],
+    typer.Option(
+        "--partitions",
+        rich_help_panel=_PROTOCOL,
+        metavar="none|deck|preset",
+        help="Fit parameters for each deck or preset separately.",
+    ),
+]
+FallbackUser = Annotated[
+    bool,
+    typer.Option(
+        "--fallback_user",
+        rich_help_panel=_PROTOCOL,
+        help=(
+            "With --partitions: use the whole user's fit for a deck or preset with too few "
+            "reviews to train on."
+        ),
+    ),
+]
+TrainEqualsTest = Annotated[
+    bool,
+    typer.Option(
+        "--train_equals_test",
+        rich_help_panel=_PROTOCOL,
+        help="Train on the reviews that are evaluated.",
+    ),
+]
+NoTestSameDay = Annotated[
+    bool,
+    typer.Option(
+        "--no_test_same_day",
+        rich_help_panel=_PROTOCOL,
+        help="With --secs: do not evaluate same-day reviews.",
+    ),
+]
+NoTrainSameDay = Annotated[
+    bool,
+    typer.Option(
+        "--no_train_same_day",
+        rich_help_panel=_PROTOCOL,
+        help="With --secs: do not train on same-day reviews.",
+    ),
+]
+EqualizeTestWithNonSecs = Annotated[
+    bool,
+    typer.Option(
+        "--equalize_test_with_non_secs",
+        rich_help_panel=_PROTOCOL,
+        help="With --secs: evaluate only the reviews that are evaluated without it.",
+    ),
+]
+DisableShortTerm = Annotated[
+    bool,
+    typer.Option(
+        "--disable_short_term",
+        rich_help_panel=_PROTOCOL,
+        help="Use FSRS-5 without its same-day formulas.",
+    ),
+]
+SchedPenalties = Annotated[
+    bool,
+    typer.Option(
+        "--sched_penalties",
+        rich_help_panel=_PROTOCOL,
+        help="Train FSRS-7 with penalties for leaps and very short intervals.",
+    ),
+]
+NSplits = Annotated[
+    int,
+    typer.Option("--n_splits", rich_help_panel=_PROTOCOL, help="Evaluate on this many test folds."),
+]
+BatchSize = Annotated[
+    int,
+    typer.Option(
+        "--batch_size", rich_help_panel=_PROTOCOL, help="Train in batches of this many reviews."
+    ),
+]
+MaxSeqLen = Annotated[
+    int,
+    typer.Option(
+        "--max_seq_len",
+        rich_help_panel=_PROTOCOL,
+        help=(
+            "Train on histories of up to this many reviews, and keep twice as many of each card."
+        ),
+    ),
+]
+Gamma = Annotated[
+    float,
+    typer.Option(
+        "--gamma",
+        rich_help_panel=_PROTOCOL,
+        help="Pull parameters towards their start with this strength (FSRS-5, FSRS-6, FSRS-7).",
+    ),
+]
+Sm2Target = Annotated[
+    float,
+    typer.Option(
+        "--sm2-target",
+        rich_help_panel=_PROTOCOL,
+        help="Assume that SM-2's intervals aim at this retention.",
+    ),
+]
+
+# --- how it runs --------------------------------------------------------------------
+
+_MODELS = typer.Option(
+    "--models",
+    rich_help_panel=_HOW_IT_RUNS,
+    metavar="A,B|fast|all",
+    help=(
+        "Evaluate these models: names, aliases and groups, separated by commas. `srs-eval"
+        " models` lists them."
+    ),
+)
+Models = Annotated[str, _MODELS]
+BatchModels = Annotated[str | None, _MODELS]
+ModelFile = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--model-file",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FILE",
+        help="Load your own models from a Python file, and run its code. Repeatable.",
+    ),
+]
+Features = Annotated[
+    Path | None,
+    typer.Option(
+        "--features",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FILE",
+        help=(
+            "Give your own models a table: CSV or parquet with card_id or note_id (and "
+            "user_id for a data set) and columns of numbers."
+        ),
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="DIR|FILE",
+        help=("Read weights from a folder, from RWKV's file, or from a file of `models pretrain`."),
+    ),
+]
+SeenUsers = Annotated[
+    bool,
+    typer.Option(
+        "--seen-users",
+        rich_help_panel=_HOW_IT_RUNS,
+        help=(
+            "Evaluate your own model also on users that its --weights were trained on: "
+            "figures are optimistic."
+        ),
+    ),
+]
+PretrainDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="DIR",
+        help="After `pretrain`: train on this data set.",
+    ),
+]
+PretrainUsers = Annotated[
+    str | None,
+    typer.Option(
+        "--users",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="1-5000",
+        help="After `pretrain`: train on these users.",
+    ),
+]
+PretrainOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FILE",
+        help="After `pretrain`: write the weights to this file.",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        rich_help_panel=_HOW_IT_RUNS,
+        help="Run LSTM on this device: cpu, cuda, mps or xpu.",
+    ),
+]
+Label = Annotated[
+    str,
+    typer.Option(
+        "--label",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help=(
+            "End the names of configurations with NAME: FSRS-6-NAME. Without it, they end "
+            "with the settings that differ from the defaults: FSRS-6-gamma-0.5."
+        ),
+    ),
+]
+Setup = Annotated[
+    Path | None,
+    typer.Option(
+        "--setup",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="LEDGER",
+        help="Train the models in an audit's ledger with its hyperparameters, as NAME-tuned.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        rich_help_panel=_HOW_IT_RUNS,
+        min=0,
+        help="Use this many worker processes. Without it, one for each core.",
+    ),
+]
+Reference = Annotated[
+    str,
+    typer.Option(
+        "--reference",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help="Compare models with this one, besides the best.",
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", rich_help_panel=_HOW_IT_RUNS, help="Neither use nor save earlier results."
+    ),
+]
+Equivalence = Annotated[
+    float | None,
+    typer.Option(
+        "--equivalence",
+        rich_help_panel=_HOW_IT_RUNS,
+        help="Ignore differences in log loss up to this size. Without it, config.toml decides.",
+    ),
+]
+Engine = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="ENGINE",
+        help="Run the batch here or on Dask: local, dask-local or dask://HOST:PORT.",
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option("--fresh", rich_help_panel=_HOW_IT_RUNS, help="Delete earlier results first."),
+]
+Redo = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--redo",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help="Delete one configuration's results and evaluate it again. Repeatable.",
+    ),
+]
+Merge = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--merge",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="DIR",
+        help="Take over the results of another batch folder first. Repeatable.",
+    ),
+]
+Repo = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="OWNER/NAME",
+        help="Download from this repository on the Hugging Face hub.",
+    ),
+]
+Trials = Annotated[
+    int,
+    typer.Option(
+        "--trials",
+        rich_help_panel=_HOW_IT_RUNS,
+        min=1,
+        help=(
+            "Try this many sets of hyperparameters for each configuration, besides the "
+            "published one."
+        ),
+    ),
+]
+Repeats = Annotated[
+    int,
+    typer.Option(
+        "--repeats",
+        rich_help_panel=_HOW_IT_RUNS,
+        min=1,
+        help="Evaluate this many seeds, where a training has seeds.",
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        rich_help_panel=_HOW_IT_RUNS,
+        min=0,
+        help="Start the random search from this seed.",
+    ),
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option(
+        "--baseline",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="DIR",
+        help="Show what changed since another run, whose results are in this folder.",
+    ),
+]
+Means = Annotated[
+    Literal["common", "each"],
+    typer.Option(
+        "--means",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="common|each",
+        help=(
+            "Average over the users that all configurations have (common), or over each one's"
+            " own users (each)."
+        ),
+    ),
+]
+ReportModels = Annotated[
+    str | None,
+    typer.Option(
+        "--models",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="A,B",
+        help="Include only these configurations: names as in tables or files, or groups.",
+    ),
+]
+ReportReference = Annotated[
+    str | None,
+    typer.Option(
+        "--reference",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help="Compare configurations with this one instead of the best.",
+    ),
+]
+Matrix = Annotated[
+    str | None,
+    typer.Option(
+        "--matrix",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="A,B,C",
+        help="Show these configurations in matrices, in this order.",
+    ),
+]
+Digits = Annotated[
+    int,
+    typer.Option(
+        "--digits",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="N",
+        min=0,
+        max=12,
+        help="Show this many decimals. Without it, as many as intervals allow, at least three.",
+    ),
+]
+Metric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help="Use this metric for pairs, sizes and distributions.",
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="A,B",
+        help=(
+            "Show these columns in tables: metrics of result files (ICI, smECE, ...) and seconds."
+        ),
+    ),
+]
+Average = Annotated[
+    str,
+    typer.Option(
+        "--average",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="A,B",
+        help=(
+            "Show these averages side by side: global, user, deck, card. All but user need "
+            "predictions in raw/."
+        ),
+    ),
+]
+ComparedParams = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--params",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar='"0.21, 1.29, ..."',
+        help=("Compare parameters of your own: 17, 19 or 21 numbers, or FSRS-7's 34. Repeatable."),
+    ),
+]
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FILE",
+        help=(
+            "Compare predictions of your own: CSV or parquet with review_id (or card_id and "
+            "time_ms), p, model."
+        ),
+    ),
+]
+BatchPredictions = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FILE",
+        help=(
+            "Compare predictions of your own for many users: parquet or CSV with user, "
+            "review_th, p."
+        ),
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="NAME",
+        help="Give the predictions of --predictions this name.",
+    ),
+]
+Question = Annotated[
+    Literal[
+        "parameters",
+        "split",
+        "often",
+        "health",
+        "hard",
+        "steps",
+        "noise",
+        "retention",
+        "models",
+        "standing",
+        "wrong",
+        "all",
+    ],
+    typer.Option(
+        "--question",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
+        help="Answer this question.",
+    ),
+]
+Retention = Annotated[
+    str | None,
+    typer.Option(
+        "--retention",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="0.8,0.85,0.9",
+        help=("Simulate these desired retentions, 0.5 to 0.995. Without it, 0.70, 0.71 ... 0.99."),
+    ),
+]
+Days = Annotated[
+    int, typer.Option("--days", rich_help_panel=_HOW_IT_RUNS, help="Simulate this many days.")
+]
+New = Annotated[
+    int | None,
+    typer.Option(
+        "--new",
+        rich_help_panel=_HOW_IT_RUNS,
+        help="Add this many new cards a day. Without it, as many as lately.",
+    ),
+]
+After = Annotated[
+    int,
+    typer.Option(
+        "--after",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="DAYS",
+        help="Begin after this many days without reviews.",
+    ),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="MIN",
+        help="Count the days that take more than this many minutes.",
+    ),
+]
+Params = Annotated[
+    str | None,
+    typer.Option(
+        "--params",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar='"0.21, 1.29, ..."',
+        help=(
+            "Use these parameters instead of your current ones: 17, 19 or 21 numbers, or "
+            "FSRS-7's 34."
+        ),
+    ),
+]
+WorkloadModel = Annotated[
+    Literal["FSRS-6", "FSRS-7"],
+    typer.Option(
+        "--model",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="FSRS-6|FSRS-7",
+        help="Schedule with this model, optimized.",
+    ),
+]
+States = Annotated[
+    Literal["history", "stored"],
+    typer.Option(
+        "--states",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="history|stored",
+        help=(
+            "Start from what each card's history says that you remember, or from what Anki stored."
+        ),
+    ),
+]
+
+# --- output -------------------------------------------------------------------------
+
+Html = Annotated[
+    str | None,
+    typer.Option(
+        "--html",
+        rich_help_panel=_OUTPUT,
+        metavar="FILE|-",
+        help="Write a page that opens offline to a file, or to stdout with -.",
+    ),
+]
+Md = Annotated[
+    str | None,
+    typer.Option(
+        "--md",
+        rich_help_panel=_OUTPUT,
+        metavar="FILE|-",
+        help="Write Markdown to a file, or to stdout with -.",
+    ),
+]
+Csv = Annotated[
+    Path | None,
+    typer.Option(
+        "--csv", rich_help_panel=_OUTPUT, metavar="DIR", help="Write every table to a folder."
+    ),
+]
+Png = Annotated[
+    Path | None,
+    typer.Option(
+        "--png",
+        rich_help_panel=_OUTPUT,
+        metavar="DIR",
+        help="Write every picture as PNG to a folder.",
+    ),
+]
+Tex = Annotated[
+    Path | None,
+    typer.Option(
+        "--tex",
+        rich_help_panel=_OUTPUT,
+        metavar="DIR",
+        help="Write tables for a paper in LaTeX to a folder.",
+    ),
+]
+Svg = Annotated[
+    Path | None,
+    typer.Option(
+        "--svg",
+        rich_help_panel=_OUTPUT,
+        metavar="DIR",
+        help="Write every picture as SVG to a folder.",
+    ),
+]
+Pdf = Annotated[
+    Path | None,
+    typer.Option(
+        "--pdf",
+        rich_help_panel=_OUTPUT,
+        metavar="DIR",
+        help="Write every picture as PDF to a folder.",
+    ),
+]
+Inches = Annotated[
+    str | None,
+    typer.Option(
+        "--inches",
+        rich_help_panel=_OUTPUT,
+        metavar="6.5|6.5x4",
+        help=(
+            "Draw pictures of this width and height. Without a height, they are as high as "
+            "their content needs."
+        ),
+    ),
+]
+Json = Annotated[
+    str | None,
+    typer.Option(
+        "--json",
+        rich_help_panel=_OUTPUT,
+        metavar="FILE|-",
+        help="Write JSON to a file, or to stdout with -.",
+    ),
+]
+RankingCsv = Annotated[
+    str | None,
+    typer.Option(
+        "--csv",
+        rich_help_panel=_OUTPUT,
+        metavar="FILE|-",
+        help="Write CSV to a file, or to stdout with -.",
+    ),
+]
+Brief = Annotated[
+    bool,
+    typer.Option(
+        "--short", rich_help_panel=_OUTPUT, help="Print a few lines of Markdown to post in a forum."
+    ),
+]
+Open = Annotated[
+    bool, typer.Option("--open", rich_help_panel=_OUTPUT, help="Open the page in the browser.")
+]
+AllModels = Annotated[
+    bool,
+    typer.Option("--all-models", rich_help_panel=_OUTPUT, help="Print all models, not only ten."),
+]
+Names = Annotated[
+    Literal["2025", "2026"],
+    typer.Option(
+        "--names",
+        rich_help_panel=_OUTPUT,
+        metavar="2025|2026",
+        help=(
+            "Spell configurations in files as srs-benchmark did in 2025, or as it has since 2026."
+        ),
+    ),
+]
+Anonymous = Annotated[
+    bool,
+    typer.Option(
+        "--anonymous",
+        rich_help_panel=_OUTPUT,
+        help="Number decks and presets instead of naming them, and do not name the file.",
+    ),
+]
+Details = Annotated[
+    bool,
+    typer.Option(
+        "--details", rich_help_panel=_OUTPUT, help="Print the evidence behind the answers."
+    ),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", rich_help_panel=_OUTPUT, help="Save every prediction as parquet.")
+]
+File = Annotated[
+    bool,
+    typer.Option(
+        "--file", rich_help_panel=_OUTPUT, help="Save every prediction with its history as text."
+    ),
+]
+Plot = Annotated[
+    bool,
+    typer.Option(
+        "--plot",
+        rich_help_panel=_OUTPUT,
+        help="Save a picture of calibration for each user and configuration.",
+    ),
+]
+BatchOut = Annotated[
+    Path, typer.Option("--out", rich_help_panel=_OUTPUT, help="Write results to this folder.")
+]
+AuditOut = Annotated[
+    Path,
+    typer.Option(
+        "--out", rich_help_panel=_OUTPUT, help="Write the audit's results to this folder."
+    ),
+]

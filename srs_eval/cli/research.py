@@ -12,19 +12,26 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from srs_eval.cli.options import (
-    PARTIAL_FAILURE,
-    SUCCESS,
+from srs_eval.cli import options
+from srs_eval.cli.exit_codes import PARTIAL_FAILURE, SUCCESS
+from srs_eval.cli.outputs import (
     Outputs,
+    check_targets,
+    make_absolute,
+    write_json_and_pick_console,
+)
+from srs_eval.cli.settings import (
     ProtocolFlags,
     Source,
-    check_targets,
-    make_command,
+    build_context,
+    build_protocol_flags,
+    prepare_to_evaluate,
+    prepare_to_read,
     report_repeated_entries,
-    write_json_and_pick_console,
 )
 from srs_eval.data.errors import InputError, format_count, require
 from srs_eval.data.memory import reserve_blas_memory
+from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import (
     BatchProgress,
     format_ranges,
@@ -42,36 +49,60 @@ if TYPE_CHECKING:
     from srs_eval.data.datasets import Dataset
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.models import Model
-    from srs_eval.models.configurations import Configuration, NamingYear
+    from srs_eval.models.configurations import Configuration
     from srs_eval.training.hyperparameters import Context, TrainingRecord
 
     _BatchOrAuditEvent = BatchEvent | Audit
 
 
 def batch(
-    flags: ProtocolFlags,
-    context: Context,
-    raw: bool = False,
-    file: bool = False,
-    plot: bool = False,
-    dataset: str | None = None,
-    users: str | None = None,
-    max_user_id: int | None = None,
-    models: str | None = None,
-    predictions: Path | None = None,
-    name: str = "",
-    setup: Path | None = None,
-    out: Path = Path("results"),
-    jobs: int | None = None,
-    engine: str = "local",
-    shard: str | None = None,
-    names: NamingYear = "2025",
-    label: str = "",
-    fresh: bool = False,
-    redo: list[str] | None = None,
-    merge: list[Path] | None = None,
+    rows: options.Rows = "benchmark",
+    secs: options.Secs = False,
+    clock: options.Clock = "seconds",
+    short: options.Short = False,
+    recency: options.Recency = False,
+    two_buttons: options.TwoButtons = False,
+    default: options.Default = False,
+    S0: options.S0 = False,
+    partitions: options.Partitions = "none",
+    fallback_user: options.FallbackUser = False,
+    train_equals_test: options.TrainEqualsTest = False,
+    no_test_same_day: options.NoTestSameDay = False,
+    no_train_same_day: options.NoTrainSameDay = False,
+    equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
+    disable_short_term: options.DisableShortTerm = False,
+    sched_penalties: options.SchedPenalties = False,
+    n_splits: options.NSplits = 5,
+    batch_size: options.BatchSize = 512,
+    max_seq_len: options.MaxSeqLen = 64,
+    gamma: options.Gamma = 1.0,
+    sm2_target: options.Sm2Target = 0.9,
+    weights: options.Weights = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    seen_users: options.SeenUsers = False,
+    raw: options.Raw = False,
+    file: options.File = False,
+    plot: options.Plot = False,
+    dataset: options.Dataset = None,
+    users: options.Users = None,
+    max_user_id: options.MaxUserId = None,
+    models: options.BatchModels = None,
+    predictions: options.BatchPredictions = None,
+    name: options.Name = "",
+    setup: options.Setup = None,
+    out: options.BatchOut = Path("results"),
+    jobs: options.Jobs = None,
+    engine: options.Engine = "local",
+    shard: options.Shard = None,
+    names: options.Names = "2025",
+    label: options.Label = "",
+    fresh: options.Fresh = False,
+    redo: options.Redo = None,
+    merge: options.Merge = None,
 ) -> int:
-    """Evaluate users x configurations of a data set; a re-run does what is missing."""
+    """Evaluate models on the users of a data set. Run it again to do what is missing."""
     from srs_eval.batch import open_prediction_file, run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import render_raw_parquet, render_raw_table
@@ -83,6 +114,40 @@ def batch(
     from srs_eval.report.pictures import render_calibration_png
     from srs_eval.training.networks import refuse_unused_weights
 
+    prepare_to_evaluate()
+    out = make_absolute(out)
+    flags = build_protocol_flags(
+        Protocol(
+            rows=rows,
+            secs=secs,
+            clock=clock,
+            short=short,
+            recency=recency,
+            two_buttons=two_buttons,
+            partitions=partitions,
+            fallback_user=fallback_user,
+            train_equals_test=train_equals_test,
+            no_test_same_day=no_test_same_day,
+            no_train_same_day=no_train_same_day,
+            equalize_test_with_non_secs=equalize_test_with_non_secs,
+            disable_short_term=disable_short_term,
+            sched_penalties=sched_penalties,
+            n_splits=n_splits,
+            batch_size=batch_size,
+            max_seq_len=max_seq_len,
+            gamma=gamma,
+        ),
+        default=default,
+        S0=S0,
+    )
+    context = build_context(
+        sm2_target=sm2_target,
+        weights=weights,
+        device=device,
+        model_file=model_file,
+        features=features,
+        seen_users=seen_users,
+    )
     models = add_rwkv_models(models or ("" if predictions else "all"), context)
     flags = flags.with_ledger(setup, models)
     if dataset is None:
@@ -213,25 +278,95 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
 
 
 def audit(
-    flags: ProtocolFlags,
-    context: Context,
-    outputs: Outputs,
-    dataset: str,
-    models: str = "fast",
-    trials: int = 30,
-    repeats: int = 3,
-    seed: int = 0,
-    users: str | None = None,
-    max_user_id: int | None = None,
-    out: Path = Path("audit"),
-    jobs: int | None = None,
-    fresh: bool = False,
+    *,
+    rows: options.Rows = "benchmark",
+    secs: options.Secs = False,
+    clock: options.Clock = "seconds",
+    short: options.Short = False,
+    recency: options.Recency = False,
+    two_buttons: options.TwoButtons = False,
+    default: options.Default = False,
+    S0: options.S0 = False,
+    partitions: options.Partitions = "none",
+    fallback_user: options.FallbackUser = False,
+    train_equals_test: options.TrainEqualsTest = False,
+    no_test_same_day: options.NoTestSameDay = False,
+    no_train_same_day: options.NoTrainSameDay = False,
+    equalize_test_with_non_secs: options.EqualizeTestWithNonSecs = False,
+    disable_short_term: options.DisableShortTerm = False,
+    sched_penalties: options.SchedPenalties = False,
+    n_splits: options.NSplits = 5,
+    batch_size: options.BatchSize = 512,
+    max_seq_len: options.MaxSeqLen = 64,
+    gamma: options.Gamma = 1.0,
+    sm2_target: options.Sm2Target = 0.9,
+    weights: options.Weights = None,
+    device: options.Device = "cpu",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    seen_users: options.SeenUsers = False,
+    html: options.Html = None,
+    md: options.Md = None,
+    csv: options.Csv = None,
+    json: options.Json = None,
+    open: options.Open = False,
+    dataset: options.AuditDataset,
+    models: options.Models = "fast",
+    trials: options.Trials = 30,
+    repeats: options.Repeats = 3,
+    seed: options.Seed = 0,
+    users: options.Users = None,
+    max_user_id: options.MaxUserId = None,
+    out: options.AuditOut = Path("audit"),
+    jobs: options.Jobs = None,
+    fresh: options.Fresh = False,
 ) -> int:
-    """Does a ranking survive when every model's training is tuned alike?"""
+    """Test whether a ranking survives when every model's training is tuned alike."""
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.audit import Audit, run_audit
     from srs_eval.report.audit import build_audit_document
 
+    prepare_to_evaluate()
+    out = make_absolute(out)
+    outputs = Outputs(
+        html=make_absolute(html),
+        md=make_absolute(md),
+        csv=make_absolute(csv),
+        json=make_absolute(json),
+        open=open,
+    )
+    flags = build_protocol_flags(
+        Protocol(
+            rows=rows,
+            secs=secs,
+            clock=clock,
+            short=short,
+            recency=recency,
+            two_buttons=two_buttons,
+            partitions=partitions,
+            fallback_user=fallback_user,
+            train_equals_test=train_equals_test,
+            no_test_same_day=no_test_same_day,
+            no_train_same_day=no_train_same_day,
+            equalize_test_with_non_secs=equalize_test_with_non_secs,
+            disable_short_term=disable_short_term,
+            sched_penalties=sched_penalties,
+            n_splits=n_splits,
+            batch_size=batch_size,
+            max_seq_len=max_seq_len,
+            gamma=gamma,
+        ),
+        default=default,
+        S0=S0,
+    )
+    context = build_context(
+        sm2_target=sm2_target,
+        weights=weights,
+        device=device,
+        model_file=model_file,
+        features=features,
+        seen_users=seen_users,
+    )
     opened_dataset = _open_dataset(dataset, flags)
     outputs.check(out, opened_dataset.folder)
     selected_users = _select_users(opened_dataset, users, max_user_id)
@@ -369,6 +504,7 @@ def _warn_tuned_on(
 
 
 def refuse_anki_rows(flags: ProtocolFlags) -> None:
+    """Raise InputError if `--rows` asks for other rows than those of the benchmark."""
     if flags.protocol.rows != "benchmark":
         raise InputError(
             f"The rows of data sets and tables are chosen already, as the benchmark does: "
@@ -391,14 +527,19 @@ def warn_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) ->
 # --- folders of results and data sets
 
 
-results = typer.Typer(help="Check result folders, or make one of several.")
-dataset = typer.Typer(help="Download or make a data set, say what a folder holds, or check it.")
+results = typer.Typer(help="Check result folders, or merge several into one.")
+dataset = typer.Typer(help="Download, make, describe or check a data set.")
 
 
-def _check(folders: list[Path], repair: bool = False) -> int:
-    """Check result folders, ours or srs-benchmark's."""
+@results.command("check")
+def _check(
+    folders: options.ResultFolders,
+    repair: options.Repair = False,
+) -> int:
+    """Check result folders of srs-eval or srs-benchmark."""
     from srs_eval.benchmark import check
 
+    prepare_to_read()
     has_errors = False
     for folder in folders:
         problems = check.check_folder(folder)
@@ -415,10 +556,17 @@ def _check(folders: list[Path], repair: bool = False) -> int:
     return PARTIAL_FAILURE if has_errors else SUCCESS
 
 
-def _merge(folders: list[Path], out: Path, take_what_is_whole: bool = False) -> int:
-    """Make one folder of several of `srs-eval batch`, with the same settings."""
+@results.command("merge")
+def _merge(
+    folders: options.ResultFolders,
+    out: options.MergeOut,
+    take_what_is_whole: options.TakeWhatIsWhole = False,
+) -> int:
+    """Merge several folders of `srs-eval batch` with the same settings into one."""
     from srs_eval.benchmark.check import DamagedJournals, merge_folders
 
+    prepare_to_read()
+    out = make_absolute(out)
     try:
         unit_count, damaged = merge_folders(folders, out, skip_damaged=take_what_is_whole)
     except DamagedJournals as error:
@@ -431,12 +579,18 @@ def _merge(folders: list[Path], out: Path, take_what_is_whole: bool = False) -> 
     return SUCCESS
 
 
-def _info(folder: str, json: str | None = None) -> int:
-    """Say what a data set's folder holds."""
+@dataset.command("info")
+def _info(
+    folder: options.DatasetFolder,
+    json: options.Json = None,
+) -> int:
+    """Describe what a data set's folder contains."""
     from srs_eval.data.dataset_hub import describe_dataset
     from srs_eval.data.datasets import open_dataset
     from srs_eval.report.export import build_dataset_document, format_dataset
 
+    prepare_to_read()
+    json = make_absolute(json)
     opened_dataset = open_dataset(folder)
     check_targets([opened_dataset.folder], json)
     description = describe_dataset(opened_dataset)
@@ -445,16 +599,65 @@ def _info(folder: str, json: str | None = None) -> int:
     return SUCCESS
 
 
+@dataset.command("verify")
+def _verify(
+    folder: options.DatasetFolder,
+    users: options.Users = None,
+) -> int:
+    """Check every file of a data set."""
+    from srs_eval.data.dataset_hub import check_users
+    from srs_eval.data.datasets import open_dataset
+
+    prepare_to_read()
+    opened_dataset = open_dataset(folder)
+    selected_users = _select_users(opened_dataset, users)
+    user_count = len(selected_users)
+    damaged_users: list[int] = []
+    hashed_file_count = 0
+    with (
+        progress_line("Reading") as show_progress,
+        closing(check_users(opened_dataset, selected_users)) as checked_users,
+    ):
+        for number, checked_user in enumerate(checked_users, start=1):
+            hashed_file_count += checked_user.hashed_files
+            for problem in checked_user.problems:
+                show(problem)
+            if checked_user.problems:
+                damaged_users.append(checked_user.user)
+            show_progress(f"{number:,} of {user_count:,} users read", number / user_count)
+    hashes = "no hash to compare"
+    if hashed_file_count:
+        hashes = f"{format_count(hashed_file_count, 'file')} with the hub's hash"
+    if not damaged_users:
+        read_users = format_count(user_count, "user")
+        show(f"{opened_dataset.folder}: {read_users} read, {hashes}: nothing is wrong")
+        return SUCCESS
+    ids = ",".join(map(str, damaged_users[:20]))
+    if len(damaged_users) > 20:
+        ids += ",..."
+    damaged_count = format_count(len(damaged_users), "user")
+    raise InputError(
+        f"{damaged_count} of {user_count:,} cannot be used as they are ({hashes}): "
+        f"`srs-eval dataset download {folder} --users {ids}` fetches what is not as on the hub."
+    )
+
+
 def _format_download_size(files: int, size: int) -> str:
     """Return the number of files and their size in bytes as "3 files, 1.2 MB"."""
     return f"{format_count(files, 'file')}, {size / 1e6:,.1f} MB"
 
 
-def _download(folder: str, users: str | None = None, repo: str | None = None) -> int:
-    """Download a data set of many users, or what of it is not there."""
+@dataset.command("download")
+def _download(
+    folder: options.DatasetFolder,
+    users: options.Users = None,
+    repo: options.Repo = None,
+) -> int:
+    """Download a data set of many users, or those of its files that are missing."""
     from srs_eval.data import dataset_hub as hub
     from srs_eval.data.datasets import LICENCE_TERMS, datasets_folder, hub_url
 
+    prepare_to_read()
     target = Path(folder).expanduser()
     if folder in hub.PUBLISHED_NAMES and not target.exists():
         target = datasets_folder() / folder
@@ -493,13 +696,19 @@ def _download(folder: str, users: str | None = None, repo: str | None = None) ->
     return SUCCESS
 
 
+@dataset.command("make")
 def _make(
-    files: list[Path], out: Path, timezone: str | None = None, rollover: int | None = None
+    files: options.ParticipantFiles,
+    out: options.DatasetOut,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
 ) -> int:
-    """Make a data set of participants' files, without names, dates and contents."""
+    """Make a data set from participants' files, without names, dates and contents."""
     from srs_eval.anki_import import load_log
     from srs_eval.data.datasets import make_dataset
 
+    prepare_to_read()
+    out = make_absolute(out)
     require("pyarrow", "A data set")
 
     def read() -> Iterator[tuple[Path, ReviewLog]]:
@@ -513,52 +722,6 @@ def _make(
     show(f"{format_count(len(files), 'user')}, {format_count(reviews, 'review')}: {out}")
     show(f"{mapping} tells whose is whose. Keep it, and do not publish it.")
     return SUCCESS
-
-
-def _verify(folder: str, users: str | None = None) -> int:
-    """Check every file of a data set."""
-    from srs_eval.data.dataset_hub import check_users
-    from srs_eval.data.datasets import open_dataset
-
-    opened_dataset = open_dataset(folder)
-    selected_users = _select_users(opened_dataset, users)
-    user_count = len(selected_users)
-    damaged_users: list[int] = []
-    hashed_file_count = 0
-    with (
-        progress_line("Reading") as show_progress,
-        closing(check_users(opened_dataset, selected_users)) as checked_users,
-    ):
-        for number, checked_user in enumerate(checked_users, start=1):
-            hashed_file_count += checked_user.hashed_files
-            for problem in checked_user.problems:
-                show(problem)
-            if checked_user.problems:
-                damaged_users.append(checked_user.user)
-            show_progress(f"{number:,} of {user_count:,} users read", number / user_count)
-    hashes = "no hash to compare"
-    if hashed_file_count:
-        hashes = f"{format_count(hashed_file_count, 'file')} with the hub's hash"
-    if not damaged_users:
-        read_users = format_count(user_count, "user")
-        show(f"{opened_dataset.folder}: {read_users} read, {hashes}: nothing is wrong")
-        return SUCCESS
-    ids = ",".join(map(str, damaged_users[:20]))
-    if len(damaged_users) > 20:
-        ids += ",..."
-    damaged_count = format_count(len(damaged_users), "user")
-    raise InputError(
-        f"{damaged_count} of {user_count:,} cannot be used as they are ({hashes}): "
-        f"`srs-eval dataset download {folder} --users {ids}` fetches what is not as on the hub."
-    )
-
-
-for _group, _commands in (
-    (results, (_check, _merge)),
-    (dataset, (_info, _verify, _download, _make)),
-):
-    for _command in _commands:
-        _group.command(_command.__name__.lstrip("_"))(make_command(_command, evaluates=False))
 
 
 def _select_users(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:

@@ -168,7 +168,7 @@ def _sanitize_cell(cell: str) -> str:
 
 
 def escape_json(json: str) -> str:
-    """Return equivalent JSON, with `\\u` escapes for characters that a terminal would obey."""
+    r"""Return equivalent JSON, with `\u` escapes for characters that a terminal would obey."""
     return _CONTROL_CHARACTERS.sub(_escape_character, json)
 
 

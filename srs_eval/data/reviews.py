@@ -182,6 +182,8 @@ class Schedule(ReadOnly):
 
 @dataclass(frozen=True)
 class Deck:
+    """A deck of a collection."""
+
     id: int
     name: str  # full name, parts joined by "::"; "" where the source has none
     preset_id: int | None  # None: filtered deck
@@ -192,6 +194,8 @@ class Deck:
 
 @dataclass(frozen=True)
 class Preset:
+    """An options preset of a collection, with its settings for FSRS and learning steps."""
+
     id: int
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)

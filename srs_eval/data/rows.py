@@ -292,7 +292,7 @@ def select_decks(log: ReviewLog, *names: str) -> ReviewLog:
 
 
 def anonymize(log: ReviewLog) -> ReviewLog:
-    """Number the decks and presets of a log, and remove its path, searches and notes."""
+    """Replace the names of decks and presets by numbers; remove the path, searches and notes."""
     decks = {}
     for number, (key, deck) in enumerate(sorted(log.decks.items()), start=1):
         decks[key] = replace(deck, name=f"deck {number}")

@@ -27,6 +27,8 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Started:
+    """The work on a configuration begins."""
+
     configuration: Configuration
     needs_compilation: bool = False
     """Kernels must be compiled before the start, as in the first run after an update."""
@@ -49,12 +51,16 @@ class Checking:
 
 @dataclass(frozen=True)
 class Finished:
+    """A configuration has its result."""
+
     configuration: Configuration
     result: Result
 
 
 @dataclass(frozen=True)
 class Failed:
+    """A configuration could not be evaluated because of an error."""
+
     configuration: Configuration
     reason: str  # one sentence
     detail: str = ""  # traceback, for a log
@@ -97,6 +103,8 @@ def plan_start_order(
 
 
 class Stage(Enum):
+    """How far the work on a configuration is."""
+
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"

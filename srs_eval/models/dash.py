@@ -89,6 +89,7 @@ def _compute_window_features(trials: Trials, decay: bool) -> FloatArray:
 
 
 def compute_features(trials: Trials) -> FloatArray:
+    """Return the features of DASH for each trial, without decay within a window."""
     return _compute_window_features(trials, decay=False)
 
 

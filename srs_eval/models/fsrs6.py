@@ -112,6 +112,7 @@ UPPER = (
 
 
 def lower_bounds(least_stability: float) -> tuple[float, ...]:
+    """Return the lower bounds of the 21 parameters; initial stabilities are in days."""
     # fmt: off
     return (
         least_stability, least_stability, least_stability, least_stability,
@@ -127,6 +128,7 @@ def _minimum_stability(trials: Trials) -> float:
 
 
 def make_recurrent(minimum: float) -> RecurrentModel:
+    """Return FSRS-6 as a recurrent model with the minimum stability in days."""
     return RecurrentModel(
         name="FSRS_6",
         default=DEFAULT,

@@ -84,6 +84,7 @@ def _compute_recalls(t: Value, state: State, w: Value) -> tuple[Value, Value]:
 
 
 def recall(t: Value, state: State, w: Value) -> Value:
+    """Return R(t), the probability of recall t days after the last review."""
     r, _ = _compute_recalls(t, state, w)
     return r
 
@@ -248,6 +249,7 @@ def _compile_penalty_kernel() -> Any:
 
 
 def make_recurrent(secs: bool, has_schedule_penalty: bool = False) -> RecurrentModel:
+    """Return FSRS-7 as a recurrent model, for days or for fractions of a day (`secs`)."""
     return RecurrentModel(
         name="FSRS_7",
         states=3,

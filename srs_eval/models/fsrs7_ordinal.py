@@ -117,6 +117,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
+    """Return the probability of recall of the trials `index`, as in `Model.predict`."""
     del context
     model = _make_recurrent(trials)
     w = (

@@ -86,6 +86,8 @@ SHAPES: Shapes = {
 
 @dataclass(frozen=True, eq=False)
 class Gru503Weights:
+    """Weights of GRU-503, the scale of its input, and the state of its optimizer."""
+
     values: FloatArray  # (503,)
     mean: float  # of ln(0.00001 + days)
     deviation: float

@@ -86,7 +86,13 @@ def _compute_features(
         before, days_before = 0.0, 0
         if start[k]:
             first = rating
-            same_fails = other_fails = same_passes = other_passes = passes = same = other = 0
+            same_fails = 0
+            other_fails = 0
+            same_passes = 0
+            other_passes = 0
+            passes = 0
+            same = 0
+            other = 0
             time, last_lapse = 0.0, np.float32(0.0)
         else:
             before, days_before = delta_t[k - 1], elapsed_days[k - 1]

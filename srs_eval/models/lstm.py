@@ -77,6 +77,8 @@ _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
 @dataclass(frozen=True, eq=False)
 class LstmWeights:
+    """Weights of LSTM and the scale of its inputs."""
+
     tensors: Tensors  # in the network's order
     mean: NDArray[np.float32]  # (2,) of ln delay and ln answer time
     deviation: NDArray[np.float32]

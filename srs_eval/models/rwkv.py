@@ -236,6 +236,7 @@ def _predict_curve(
 
 
 def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
+    """Name the weights file and the inputs that the learner's reviews lack."""
     log, rows = trials.source
     weights = _choose_weights(log, context)
     weights_remark = f"weights {weights.path.name}"

@@ -79,6 +79,7 @@ def _heading_with_arrow(metric: str) -> str:
 
 
 def format_title(comparison: Comparison) -> str:
+    """Return the heading of a comparison: how many reviews, and which."""
     title = f"Evaluated on {comparison.review_count:,} {comparison.reviews_description}"
     if comparison.is_online:
         title += ": online models"
@@ -86,6 +87,7 @@ def format_title(comparison: Comparison) -> str:
 
 
 def join_names(names: Sequence[str], limit: int = 8) -> str:
+    """Join names with commas and "and"; beyond `limit`, the last ones are only counted."""
     if len(names) > limit:
         names = [*names[: limit - 1], f"{len(names) - limit + 1} more"]
     if len(names) < 2:
@@ -527,6 +529,7 @@ def build_changes_section(
     metric: str,
     metrics: Sequence[str],
 ) -> Section:
+    """Return a section that compares the models of a run with an earlier run."""
     changes = compare_runs(files, baseline_files, metric, metrics)
     heads: list[str | Column] = [
         "model",

@@ -509,7 +509,6 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
 
 def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
     """Render one line for each model, cut off at the width."""
-
     seconds = Column("s/10k", format_figure=lambda cell: f"{cell.value:g}")
     heads = ("model", "family", "inputs", "params", seconds, Column("also", overflow="cut"))
     rows = []

@@ -364,6 +364,7 @@ def _round_figure(value: float) -> float | None:
 
 
 def to_json(document: Any) -> str:
+    """Return a document as JSON text that is safe to print in a terminal."""
     return escape_json(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 

@@ -81,6 +81,7 @@ def format_bar(fraction: float, width: int) -> str:
 
 
 def format_count(number: int) -> str:
+    """Return a whole number with commas between thousands."""
     return f"{number:,}"
 
 

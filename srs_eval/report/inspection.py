@@ -58,6 +58,8 @@ class GroupCounts:
 
 @dataclass(frozen=True)
 class DeckReport:
+    """A deck and how many of its reviews are used."""
+
     id: int  # MISSING: reviews of deleted cards
     name: str
     preset_id: int | None
@@ -69,6 +71,8 @@ class DeckReport:
 
 @dataclass(frozen=True)
 class PresetReport:
+    """A preset, its parameters in force, and how many of its reviews are used."""
+
     id: int  # MISSING: deleted cards and decks without a preset
     name: str
     decks: int

@@ -462,7 +462,7 @@ def _read_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions |
 
 
 def _number_within_users(user: IntArray, group: IntArray) -> IntArray:
-    """Number groups so that no two users share a number."""
+    """Return group numbers that no two users share."""
     _, inner = np.unique(group, return_inverse=True)
     user = np.unique(user, return_inverse=True)[1]
     return user * (int(inner.max(initial=0)) + 1) + inner

@@ -33,6 +33,8 @@ _LOG_09 = math.log(0.9)
 
 
 class CellShape(NamedTuple):
+    """Sizes of a network of one recurrent cell; `cell` and `head` say which kinds."""
+
     cell: int
     head: int
     inputs: int
@@ -50,6 +52,8 @@ class AdamWState(NamedTuple):
 
 
 class CellScratch(NamedTuple):
+    """Arrays that passes through a network of cells reuse."""
+
     state: FloatArray  # (states, nodes) h, for LSTM cells then c
     bar: FloatArray  # (states, nodes)
     kept: FloatArray  # (5 hidden, nodes) values for the backward pass
@@ -60,10 +64,12 @@ class CellScratch(NamedTuple):
 
 
 def sigmoid(x):
+    """Return the logistic function of x."""
     return 1.0 / (1.0 + exp(-x))
 
 
 def tanh(x):
+    """Return the hyperbolic tangent of x."""
     return 2.0 / (1.0 + exp(-2.0 * x)) - 1.0
 
 

@@ -20,10 +20,12 @@ State = tuple[Value, ...]
 
 
 def exp(x: Value) -> Value:
+    """Return e ** x."""
     return np.exp(x)
 
 
 def log(x: Value) -> Value:
+    """Return the natural logarithm of x."""
     return np.log(x)
 
 

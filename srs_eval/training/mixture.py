@@ -60,6 +60,8 @@ class MixtureDescent(NamedTuple):
 
 
 class MixtureScratch(NamedTuple):
+    """Arrays that passes through a mixture network reuse."""
+
     state: FloatArray  # (HIDDEN, nodes)
     bar: FloatArray  # (HIDDEN, nodes)
     kept: FloatArray  # (KEPT_ROWS, nodes)

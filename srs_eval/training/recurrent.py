@@ -147,6 +147,8 @@ class AdamState(NamedTuple):
 
 
 class RecurrentScratch(NamedTuple):
+    """Arrays that passes through a recurrent model reuse."""
+
     state: FloatArray  # (states, room)
     bar: FloatArray  # (states, room)
     room: int  # for nodes

@@ -269,9 +269,8 @@ def _mix_time(
                 kh[c] *= k_scale
                 ah[c] *= kh[c]
                 vh[c] *= v_scale
-                s[_HEAD_SIZE * _HEAD_SIZE + c] = s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] = (
-                    np.float32(0)
-                )
+                s[_HEAD_SIZE * _HEAD_SIZE + c] = np.float32(0)
+                s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] = np.float32(0)
             # S'k and S'diag(w) r at once; four keys at a time, since each sum waits for the last.
             for j in range(0, _HEAD_SIZE, 4):
                 k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
@@ -343,7 +342,14 @@ def _activate_row(
 
 def _sum(x: Array32) -> np.float32:
     """Return the sum, computed in eight parts as vectors add."""
-    a = b = c = d = e = f = g = h = np.float32(0)
+    a = np.float32(0)
+    b = np.float32(0)
+    c = np.float32(0)
+    d = np.float32(0)
+    e = np.float32(0)
+    f = np.float32(0)
+    g = np.float32(0)
+    h = np.float32(0)
     whole = len(x) // 8 * 8
     for i in range(0, whole, 8):
         a, b, c, d = a + x[i], b + x[i + 1], c + x[i + 2], d + x[i + 3]
@@ -354,7 +360,14 @@ def _sum(x: Array32) -> np.float32:
 
 
 def _dot(x: Array32, y: Array32) -> np.float32:
-    a = b = c = d = e = f = g = h = np.float32(0)
+    a = np.float32(0)
+    b = np.float32(0)
+    c = np.float32(0)
+    d = np.float32(0)
+    e = np.float32(0)
+    f = np.float32(0)
+    g = np.float32(0)
+    h = np.float32(0)
     whole = len(x) // 8 * 8
     for i in range(0, whole, 8):
         a, b = a + x[i] * y[i], b + x[i + 1] * y[i + 1]

@@ -191,6 +191,8 @@ class GraphValue:
 
 
 class Store(NamedTuple):
+    """A value that a step writes into an array."""
+
     value: GraphValue
     into: Callable[[Any, Any], None]  # (builder, instruction)
     before: GraphValue | None  # the old value, if the step reads it: it must be read before
@@ -382,6 +384,7 @@ OPERATIONS = {
 
 
 def to_value(graph: StepGraph, x: Any) -> GraphValue:
+    """Return the graph's value for a traced value or a constant."""
     return x.value if isinstance(x, Traced) else graph.add_constant(x)
 
 

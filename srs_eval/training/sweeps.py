@@ -44,11 +44,27 @@ _PARAMETERS = 0
 _VALUES = 0  # number of values that the steps take: parameters and constants
 _HAS_SAME_DAY = 0
 _TAPE = 0  # how many numbers a step saves for its gradient
-_step: Any = None  # a model's step, in its kernel
-_values = _values_adjoint = _shape = _shape_adjoint = _first = _first_adjoint = _success = _step
-_success_adjoint = _failure = _failure_adjoint = _same_day = _same_day_adjoint = _recall = _step
-_recall_adjoint = _loss = _loss_adjoint = _left = _left_adjoint = _recall_slope = _step
-_recall_and_slope = _step
+# The steps of a model, which its kernel sets.
+_values: Any = None
+_values_adjoint: Any = None
+_shape: Any = None
+_shape_adjoint: Any = None
+_first: Any = None
+_first_adjoint: Any = None
+_success: Any = None
+_success_adjoint: Any = None
+_failure: Any = None
+_failure_adjoint: Any = None
+_same_day: Any = None
+_same_day_adjoint: Any = None
+_recall: Any = None
+_recall_adjoint: Any = None
+_loss: Any = None
+_loss_adjoint: Any = None
+_left: Any = None
+_left_adjoint: Any = None
+_recall_slope: Any = None
+_recall_and_slope: Any = None
 
 
 # A state per card (FSRS and others): see `recurrent`

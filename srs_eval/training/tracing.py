@@ -76,7 +76,9 @@ class _ArrayElements:
         if k not in self._now:
             kind = step_graph.VECTOR if self.vectors else DOUBLE
             load = functools.partial(self.load, k=k)
-            self._now[k] = self._read[k] = self.graph.add(kind, load, varies=self.vectors)
+            value = self.graph.add(kind, load, varies=self.vectors)
+            self._now[k] = value
+            self._read[k] = value
         return Traced(self.graph, self._now[k])
 
     def __setitem__(self, k: int, new: Any) -> None:
@@ -346,7 +348,8 @@ def derive_adjoint(
         found = tuple(_replace_by_gradients(x, bars) for x in others)
         return found if len(found) > 1 else found[0] if found else None
 
-    name = gradient.__qualname__ = f"{step.__name__}_adjoint"
+    name = f"{step.__name__}_adjoint"
+    gradient.__qualname__ = name
     return _set_signature(gradient, name, [*names, "bar", *(["w_bar"] if w else [])])
 
 

@@ -77,6 +77,8 @@ class _Scratch(NamedTuple):
 
 
 def new_scratch(longest: int, n: int) -> _Scratch:
+    """Return empty arrays for cards of up to `longest` reviews and n predictions."""
+
     def rows(count: int) -> FloatArray:
         return np.zeros((count, LANES))
 
@@ -173,7 +175,8 @@ def _feed_forward_back(w, sums, inner, kept, hidden, a, b, left, m, step, at, ba
 
 def _attend(q, rows, head, longest, share, to, left, m, at):
     """Return one head's view of all reviews, whose keys and values are in `rows`."""
-    least = most = rows[2 + head]
+    least = rows[2 + head]
+    most = least
     for j in range(1, longest):
         k = rows[6 * j + 2 + head]
         least = where(k < least, k, least)

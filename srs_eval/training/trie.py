@@ -89,7 +89,7 @@ class _Workspace(NamedTuple):
     trial_of_pair: IntArray  # (n,)
 
 
-class _Selection(NamedTuple):
+class _TrieSelection(NamedTuple):
     """Trials selected for batches, and the arrays that the selection needs."""
 
     batches: int
@@ -194,7 +194,7 @@ def cut_batches(
         weights = np.ones(len(trials))
     nodes = len(trie.parent)
     count = len(batches)
-    selection = _Selection(
+    selection = _TrieSelection(
         batches=count,
         items=items,
         first_item=first_item,
@@ -341,7 +341,7 @@ def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
 def _measure_batches(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
     """Return the room for the nodes and the segments of all batches, padding included."""
     trie = unpack(trie_table, HistoryTrie)
-    choice = unpack(choice_table, _Selection)
+    choice = unpack(choice_table, _TrieSelection)
     parent, mark = trie.parent, choice.mark
     node_room = 0
     segment_room = 0
@@ -369,7 +369,7 @@ def _measure_batches(trie_table: IntArray, choice_table: IntArray) -> tuple[int,
 def _fill_batches(trie_table: IntArray, choice_table: IntArray, batches_table: IntArray) -> None:
     """Fill the batches, for which there is room; marks are as `_measure_batches` leaves them."""
     trie = unpack(trie_table, HistoryTrie)
-    choice = unpack(choice_table, _Selection)
+    choice = unpack(choice_table, _TrieSelection)
     made = unpack(batches_table, TrieBatches)
     parent, node_of = trie.parent, trie.node
     items, first_item = choice.items, choice.first_item

@@ -308,6 +308,7 @@ class Config:
 
 
 def config_path() -> Path:
+    """Return the path of the user's settings file."""
     return config_dir() / _CONFIG_FILE
 
 

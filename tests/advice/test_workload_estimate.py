@@ -466,7 +466,7 @@ def test_the_command_answers_where_fsrs_is_off(
     off: ReviewLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(estimate, "WorkloadQuestion", question_with_draws(2))
-    monkeypatch.setattr("srs_eval.cli.options.Source.load", lambda self: off)
+    monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "a day once FSRS is on and optimized and asked for 91 of 100." in out

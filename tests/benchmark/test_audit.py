@@ -25,8 +25,9 @@ from srs_eval.benchmark.plan import Planned, UnitDone
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import Ledger, find_disagreement, make_setup
 from srs_eval.benchmark.tuning import _RandomSearch, _split_training_parts
-from srs_eval.cli.options import Outputs, ProtocolFlags
+from srs_eval.cli.outputs import Outputs
 from srs_eval.cli.research import _warn_tuned_on
+from srs_eval.cli.settings import ProtocolFlags
 from srs_eval.data.datasets import Dataset, open_dataset
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol

@@ -14,14 +14,17 @@ import time
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
+from srs_eval.cli import options
 from srs_eval.cli.learner import _choose_job_count
 from srs_eval.cli.main import _insert_stdout, app, main
-from srs_eval.cli.options import Outputs, _flag_parameters, _load_declarations
+from srs_eval.cli.outputs import Outputs
 from srs_eval.data.paths import VERSION
+from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve_configurations
@@ -162,13 +165,39 @@ def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> 
     assert parsed == {**usual, **expected}
 
 
-def test_what_options_mean_is_said_of_options_that_there_are() -> None:
+def _list_parameters() -> list[Any]:
     group = typer.main.get_group(app)
     commands = [*group.commands.values()]
-    for each in commands:
-        commands += getattr(each, "commands", {}).values()
-    taken = {parameter.name for each in commands for parameter in each.params}
-    assert {name.rpartition(".")[2] for name in _load_declarations()} <= taken
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+    parameters = []
+    for command in commands:
+        parameters += command.params
+    return parameters
+
+
+def test_options_declared_are_options_of_a_command() -> None:
+    used = {parameter.help for parameter in _list_parameters()}
+    aliases = {
+        name: alias.__metadata__[0].help
+        for name, alias in vars(options).items()
+        if hasattr(alias, "__metadata__")
+    }
+    assert len(aliases) > 90
+    assert [name for name, text in aliases.items() if text not in used] == []
+
+
+def test_flags_of_the_protocol_have_its_defaults() -> None:
+    protocol = Protocol()
+    flags = [
+        parameter
+        for parameter in _list_parameters()
+        if parameter.rich_help_panel == "Protocol flags, named as in srs-benchmark"
+        and hasattr(protocol, parameter.name)
+    ]
+    assert len(flags) > 5 * 15
+    for flag in flags:
+        assert flag.default == getattr(protocol, flag.name), flag.name
 
 
 # --- run -----------------------------------------------------------------------
@@ -754,7 +783,7 @@ def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
 
 def test_forms_of_reports_have_names_that_no_flag_has() -> None:
     forms = {form.name for form in fields(Outputs)}
-    assert not forms & {flag.name for flag in _flag_parameters()}
+    assert not forms & {*(field.name for field in fields(Protocol)), "default", "S0"}
 
 
 # --- the same review twice

@@ -14,7 +14,7 @@ from srs_eval.benchmark.audit import run_audit
 from srs_eval.benchmark.check import merge_folders
 from srs_eval.benchmark.store import ResultStore, Unit
 from srs_eval.cli.main import main
-from srs_eval.cli.options import Outputs
+from srs_eval.cli.outputs import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
 from srs_eval.data.paths import (

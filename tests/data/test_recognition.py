@@ -51,7 +51,7 @@ def first(log: ReviewLog, count: int) -> ReviewLog:
 
 def as_dataset(log: ReviewLog, **changed: object) -> ReviewLog:
     """The rows of a log as user 1 of a data set."""
-    columns = {name: each for name, each in vars(select_rows(log).rows).items()}
+    columns = dict(vars(select_rows(log).rows))
     rows = Rows(**{**columns, **changed})
     return ReviewLog(ImportSummary("", "", 0), rows=rows, user=1)
 

@@ -14,7 +14,7 @@ import pytest
 
 from srs_eval.app import AppOptions
 from srs_eval.cli.main import main
-from srs_eval.cli.options import EvaluationOptions
+from srs_eval.cli.settings import EvaluationOptions
 from srs_eval.data.errors import InputError
 from srs_eval.tui.config import SCREEN_ACTIONS, Config, _find_key_conflict, load_config
 from srs_eval.tui.screens.answers import AnswersScreen

@@ -72,6 +72,7 @@ class LoopWorkspace(NamedTuple):
 
 
 def make_workspace(states: int, size: int) -> LoopWorkspace:
+    """Return empty arrays for a step with so many states and `size` cards."""
     return LoopWorkspace(np.empty((states, LANES)), np.zeros(size, np.int32), np.empty(size))
 
 

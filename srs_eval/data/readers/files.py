@@ -81,6 +81,7 @@ def resolve_file(path: Path) -> Path:
 
 
 def read_start(path: Path, size: int) -> bytes:
+    """Read up to `size` bytes from the start of a file. Raises InputError."""
     with file_errors(path), open(path, "rb") as file:
         return file.read(size)
 
@@ -174,6 +175,7 @@ def database_errors(name: str) -> Iterator[None]:
 
 
 def damaged_database_error(name: str, reason: object) -> InputError:
+    """Return the InputError for a damaged database of Anki, with what to do about it."""
     return InputError(
         f"{name} is damaged ({printable(reason, 100)}); "
         "run Tools > Check Database in Anki or restore a backup."

@@ -346,6 +346,7 @@ def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
 
 
 def parse_json_object(content: Any, name: str) -> dict[Any, Any]:
+    """Parse JSON and return its object, or {} for another value. Raises InputError."""
     try:
         value = json.loads(content)
     except (ValueError, TypeError, RecursionError) as error:
