@@ -1,4 +1,5 @@
 # make demo   a simulated learner, evaluated: app in a terminal, a table elsewhere
+# make quick  unit tests of data, metrics and models: no app, no other process, 45 seconds
 # make test   the tests, but what is slow and seldom breaks
 # make test-all   these, then the slow ones
 # make fuzz   damaged files and results for an hour on two cores, others each time
@@ -21,15 +22,25 @@ WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test test-all fuzz lint bench dist site platforms weight licences clean
+.PHONY: demo quick test test-all fuzz lint bench dist site platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
 	$(BIN)/srs-eval demo
 
 # Bytecode is kept between runs, beside the compiled kernels: tests start some hundred programs.
+# A worker takes neighbouring tests, so that what a file prepares is seldom prepared twice.
 PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/python \
-  $(BIN)/python -m pytest -n $(WORKERS)
+  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+QUICK := tests/stats tests/test_metrics.py tests/training/test_[got]*.py \
+  tests/models/test_fsrs*.py tests/models/test_models_*.py \
+  tests/data/test_import.py tests/data/test_protocol.py tests/data/test_rows.py
+# The few tests in these files that start a program.
+IN_PROCESS := not nothing_heavy and not without_simd and not little_memory
+
+quick: $(VENV)/installed-dev
+	$(PYTEST) $(QUICK) -k "$(IN_PROCESS)" $(PYTEST_ARGS)
 
 test: $(VENV)/installed-dev
 	$(PYTEST) $(PYTEST_ARGS)

@@ -48,6 +48,7 @@ from srs_eval.training.hyperparameters import Context
 from tests.cli.program import run_in_process
 from tests.conftest import PATIENCE
 from tests.helpers.golden import golden_dataset, golden_folder
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
@@ -160,6 +161,7 @@ def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) ->
     assert without_times == old != renamed
 
 
+@pytest.mark.slow
 def test_jobs_and_order_change_nothing(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     run(dataset, tmp_path, "--users", "7-12,20,21")  # two workers
     here(dataset, tmp_path, "--users", "1-9")
@@ -182,6 +184,7 @@ def test_a_second_run_does_only_what_failed(
     assert "0 units to evaluate" in nothing.stderr
 
 
+@pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_kill_9_at_any_moment_loses_nothing(
@@ -247,7 +250,10 @@ def _alive(process: int) -> bool:
 
 @needs_proc
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ("number", "code"),
+    slow_except(
+        {(signal.SIGINT, 130)}, [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+    ),
 )
 def test_signals_leave_no_worker_and_all_results(
     dataset: Path, tmp_path: Path, number: signal.Signals, code: int
@@ -287,6 +293,7 @@ def test_signals_leave_no_worker_and_all_results(
         assert len(lines(tmp_path / "result" / "AVG.jsonl")) == 2
 
 
+@pytest.mark.slow
 def test_a_dying_worker_is_recorded(dataset: Path, tmp_path: Path) -> None:
     done = run(dataset, tmp_path, "--users", "1-5", models="AVG,KILLED", misbehave=True)
     assert done.returncode == 1
@@ -298,6 +305,7 @@ def test_a_dying_worker_is_recorded(dataset: Path, tmp_path: Path) -> None:
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", pytest.param("dask-local", marks=pytest.mark.slow)])
 def test_what_a_worker_was_killed_over_is_tried_again(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
@@ -314,6 +322,7 @@ def test_what_a_worker_was_killed_over_is_tried_again(
     assert not list(out.glob("failed/*"))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_in_an_audit_is_said_in_a_sentence(
     dataset: Path, tmp_path: Path
 ) -> None:
@@ -418,6 +427,7 @@ def test_on_dask_what_kills_workers_is_found_and_nothing_else_is_lost(
     assert list(lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_worker_that_differs_is_said_before_it_works(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     here = {**places.environment(), "folder": str(tmp_path)}
@@ -448,6 +458,7 @@ def test_a_batch_goes_on_with_another_processor(
     assert "nothing is wrong" in run_in_process("results", "check", tmp_path).stdout
 
 
+@pytest.mark.slow
 def test_a_set_up_names_vector_features_and_pandas_for_own_models(
     dataset: Path, tmp_path: Path
 ) -> None:
@@ -484,6 +495,7 @@ def test_engines_that_there_are_not(dataset: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_raw_predictions(dataset: Path, tmp_path: Path) -> None:
     """They give the figures again; they come later, too, and travel with a merge."""
     models, users = "AVG,SM2-short", ("--users", "1-3,20")
@@ -538,6 +550,7 @@ def on_small_disk(
     pytest.skip("nobody but root may mount a small disk here")
 
 
+@pytest.mark.slow
 @needs_proc
 def test_a_full_disk_costs_nothing_that_is_finished(
     dataset: Path, undisturbed: Path, tmp_path: Path
@@ -605,6 +618,7 @@ def test_one_preparation_at_a_time_is_in_memory(
     assert [by_name[each.name] for each in configurations] == alone
 
 
+@pytest.mark.slow
 def test_tables_and_pictures(dataset: Path, tmp_path: Path) -> None:
     """The rows of `--raw` as upstream's `--file` has them, and a picture of each unit."""
     models, users = "AVG,SM2-short", ("--users", "3,20")
@@ -687,6 +701,7 @@ def test_online_models_that_fit_something_follow_the_flags() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) -> None:
     """Numbers go to those that depend on them."""
     sweep = tmp_path / "sweep"
@@ -732,6 +747,7 @@ def test_a_set_up_shows_in_names_and_in_a_report(dataset: Path, tmp_path: Path) 
         assert words in refused.stderr
 
 
+@pytest.mark.slow
 def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
     """The same figures as of the model that made them, on those reviews that have some."""
     made = tmp_path / "made"
@@ -790,7 +806,7 @@ def test_predictions_made_elsewhere(dataset: Path, tmp_path: Path) -> None:
         assert results(text) == expected
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("kind", slow_except({"csv"}, ["csv", "parquet"]))
 def test_predictions_of_other_reviews_stop_a_batch(
     kind: str, dataset: Path, tmp_path: Path
 ) -> None:
@@ -808,6 +824,7 @@ def test_predictions_of_other_reviews_stop_a_batch(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_predictions_of_other_reviews_of_a_later_user_fail(dataset: Path, tmp_path: Path) -> None:
     made, file = tmp_path / "made", tmp_path / "mine.parquet"
     here(dataset, made, "--users", "1-3", "--raw", models="AVG")
@@ -907,6 +924,7 @@ def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path)
     assert "0 units" in batch(value="0.7").stderr
 
 
+@pytest.mark.slow
 def test_parts_of_a_cluster_merge(dataset: Path, undisturbed: Path, tmp_path: Path) -> None:
     for users, part in (("1-6", "a"), ("7-21", "b")):
         here(dataset, tmp_path / part, "--users", users)
@@ -947,6 +965,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_users_that_verify_rejects_are_left_out_with_its_reason(odd: Path, tmp_path: Path) -> None:
     data = open_dataset(odd)
     found = {

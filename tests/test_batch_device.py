@@ -102,6 +102,7 @@ def test_what_goes_wrong_on_the_device_costs_one_unit(dataset: Path, tmp_path: P
         assert len(lines(tmp_path / "result" / f"{name}.jsonl")) == 6
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_said_before_anything(dataset: Path, tmp_path: Path) -> None:
     some = ("batch", "--dataset", dataset, "--out", tmp_path, "--models", "AVG")
     assert run_in_process(*some, "--users", "1-3").returncode == 0

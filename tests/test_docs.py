@@ -150,10 +150,7 @@ def test_example_models_are_found_and_learn(simulated_collection: Path, words: P
 
 @pytest.mark.parametrize(
     "number",
-    [
-        pytest.param(number, id=name, marks=[pytest.mark.slow] * (name in ("FOREST", "SMALL-GRU")))
-        for number, name in enumerate(EXAMPLES)
-    ],
+    [pytest.param(number, id=name, marks=pytest.mark.slow) for number, name in enumerate(EXAMPLES)],
 )
 def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words: Path) -> None:
     file = tmp_path / "my_model.py"

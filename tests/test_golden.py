@@ -41,7 +41,7 @@ def test_bundled_learners_are_the_shared_ones() -> None:
     [
         ("expected", "user", read_lines),
         ("features", "user_id", read_parquet),
-        ("predictions", "user_id", read_parquet),
+        pytest.param("predictions", "user_id", read_parquet, marks=pytest.mark.slow),
     ],
 )
 def test_bundled_figures_are_those_of_the_reference(

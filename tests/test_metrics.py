@@ -20,6 +20,7 @@ from srs_eval import metrics
 from srs_eval.data.trials import compute_rmse_bin_ids
 from srs_eval.stats.intervals import _wilson_interval, compute_calibration_graph
 from tests.helpers.golden import golden_file, golden_folder, golden_lines, is_bundled
+from tests.helpers.marks import slow_except
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -555,9 +556,10 @@ def near_constant(p: NDArray[np.float64]) -> bool:
 
 
 CONFIGURATIONS = sorted(path.stem for path in (golden_folder() / "expected").glob("*.jsonl"))
+QUICK = {"AVG", "DASH-short", "FSRS-6", "FSRS-6-preset", "GRU-P", "HLR", "SM2"}
 
 
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("configuration", slow_except(QUICK, CONFIGURATIONS))
 def test_golden_from_rounded_predictions(configuration: str) -> None:
     """As near as predictions of four decimals allow; bounds, not fitted tolerances."""
     from pyarrow import parquet

@@ -32,6 +32,7 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Cancelled, Context
 from tests.advice.helpers import replace_with_hard
 from tests.cli.program import run_in_process, run_program
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 # The answer
@@ -54,7 +55,7 @@ def test_what_is_missing_for_a_verdict(
     assert format_missing_data(estimate_missing_data(difference)) == says
 
 
-@pytest.mark.parametrize("question", ["often", "health", "hard"])
+@pytest.mark.parametrize("question", slow_except({"often", "hard"}, ["often", "health", "hard"]))
 def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) -> None:
     """Here all have too few reviews."""
     assert log.entries is not None
@@ -131,6 +132,7 @@ def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
         compare(log, questions=["color"])
 
 
+@pytest.mark.slow
 def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> None:
     """What a learner asks first comes first; what is closed or cancelled computes no further."""
     asked = ("retention", "parameters", "often")  # in any order
@@ -184,6 +186,7 @@ def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
 # The command line
 
 
+@pytest.mark.slow
 def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: Path) -> None:
     before = collection.read_bytes()
     target = tmp_path / "answers.json"

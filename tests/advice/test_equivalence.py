@@ -69,6 +69,7 @@ def test_the_option_and_the_file_say_the_same(made: Path, config: Path) -> None:
     assert document("compare", made, *asked, "--equivalence", LARGE)["equivalence"] == LARGE
 
 
+@pytest.mark.slow
 def test_compare_and_export_agree(made: Path) -> None:
     asked = ("compare", made, "--equivalence", LARGE, "--question")
     findings = [

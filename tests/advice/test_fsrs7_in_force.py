@@ -87,6 +87,7 @@ def test_parameters_in_force_are_evaluated_by_fsrs7(fork: ReviewLog) -> None:
     assert len(learner.fractional_trials.trials) > len(learner.trials)
 
 
+@pytest.mark.slow
 def test_stale_fsrs6_list_is_not_current(anki: ReviewLog, fork: ReviewLog) -> None:
     """The figure of the parameters in force does not depend on what stands beside them."""
     presets = {
@@ -294,6 +295,7 @@ def with_cards(file: Path) -> ReviewLog:
     return replace(log, presets=presets)
 
 
+@pytest.mark.slow
 def test_command_evaluates_what_the_fork_runs(file: Path) -> None:
     line = ", ".join(map(str, SEVEN))
     done = run_in_process(
@@ -309,6 +311,7 @@ def test_command_evaluates_what_the_fork_runs(file: Path) -> None:
     assert {each["configuration"] for each in results} == {OWN_FSRS_7, "AVG"}
 
 
+@pytest.mark.slow
 def test_costs_of_today_are_of_fsrs7(file: Path, with_cards: ReviewLog) -> None:
     log = load_log(file)
     by_seven, by_six = (next(workload(each, question=QUICK)) for each in (log, with_cards))
@@ -328,6 +331,7 @@ def test_costs_of_today_are_of_fsrs7(file: Path, with_cards: ReviewLog) -> None:
     assert remark not in " ".join(shown.sentences(of_seven.finding))
 
 
+@pytest.mark.slow
 def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
     first = used(with_cards)[0]
     log = of_fork(with_cards, first)

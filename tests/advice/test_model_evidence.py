@@ -155,6 +155,7 @@ def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: LearnerS
     assert [each.records()[0]["in Anki"] for each in shown] == [each[0] for each in stored.values()]
 
 
+@pytest.mark.slow
 async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
     app = WatchedApp(path, AppOptions(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:

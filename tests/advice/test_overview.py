@@ -66,6 +66,7 @@ from srs_eval.stats.intervals import Interval, mean_interval, ratio_interval
 from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.facts import render_table_with_intervals
 from tests.conftest import PATIENCE, shared_or_skip, write_simulated_collection
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     MODELS,
     FakeAnswers,
@@ -104,6 +105,7 @@ def said_first(found: Overview) -> str:
 # The engine's side
 
 
+@pytest.mark.slow
 def test_an_overview_prepares_its_learner_once(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +199,7 @@ def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
     assert one.half_width < mean_interval(part / whole.mean(), day).half_width * 5
 
 
+@pytest.mark.slow
 def test_the_fixture_is_answered() -> None:
     found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
     lines = {line.title: line for line in found.lines}
@@ -241,6 +244,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
+@pytest.mark.slow
 async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -253,6 +257,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
         assert "models:" not in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -269,6 +274,7 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         assert app.clipboard == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 180])
 async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: int) -> None:
     """A mouse would select that, too; a line is broken between two values only."""
@@ -619,7 +625,7 @@ def test_whether_fsrs_is_right_is_said_of_presets_together() -> None:
     )
 
 
-@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("enabled", slow_except({True}, [True, False]))
 def test_what_another_retention_costs_is_said_at_a_glance(
     simulated_collection: Path, enabled: bool
 ) -> None:
@@ -635,6 +641,7 @@ def test_what_another_retention_costs_is_said_at_a_glance(
     assert ("SM-2" in rows) == (not enabled)
 
 
+@pytest.mark.slow
 async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
     answers = FakeAnswers(hold_at="hard")
     app = make_app(tmp_path, FILE, answer=answers)
@@ -650,6 +657,7 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
+@pytest.mark.slow
 async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -674,6 +682,7 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.said))
 
 
+@pytest.mark.slow
 async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
     answers = FakeAnswers()
     asked_anew = AppOptions(use_cache=False)  # else what was answered before is shown again
@@ -718,6 +727,7 @@ async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
         assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
 
 
+@pytest.mark.slow
 async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
     async def opened(answers: FakeAnswers) -> None:
         app = make_app(tmp_path, FILE, answer=answers)
@@ -747,6 +757,7 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
         assert "As of" not in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_what_a_retention_costs_gets_better_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

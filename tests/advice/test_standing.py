@@ -21,6 +21,7 @@ from srs_eval.report.files import _render_markdown
 from srs_eval.report.learner import build_learner_report
 from srs_eval.report.notebook import evaluate
 from tests.cli.program import run_in_process
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_collection
 
 
@@ -126,7 +127,7 @@ def test_the_command_and_the_app_say_the_same(collection: Path) -> None:
     assert "--rows benchmark" in done.stdout
 
 
-@pytest.mark.parametrize("presets", [True, False])
+@pytest.mark.parametrize("presets", slow_except({False}, [True, False]))
 def test_a_report_has_it(log: ReviewLog, presets: bool) -> None:
     log = with_first(log, 2_500)
     if not presets:

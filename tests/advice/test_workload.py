@@ -102,6 +102,7 @@ def test_more_retention_costs_more_reviews_and_more_is_known() -> None:
         assert values == sorted(values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_limit_of_reviews_is_kept_and_nothing_is_lost(order: str) -> None:
     deck = deck_of(200)
@@ -198,6 +199,7 @@ def test_a_day_costs_what_its_answers_cost() -> None:
     assert run.seconds[0] == 20 * 3 + 100 * 500 + 10_000 * 2 * failed
 
 
+@pytest.mark.slow
 def test_another_memory_answers_while_the_scheduler_plans() -> None:
     """A memory that is the scheduler's own changes nothing; a worse one brings retention down."""
     deck, settings = deck_of(500, new=500), SimulationSettings(days=365, balanced=False)
@@ -215,6 +217,7 @@ def test_another_memory_answers_while_the_scheduler_plans() -> None:
     assert wrong["known"] < right["known"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("due", "rating", "days"),
     [
@@ -294,7 +297,9 @@ def test_days_are_drawn_whole_and_in_blocks(trials: Trials) -> None:
         (0.9, {"learning_steps": 0, "relearning_steps": 0}),
         pytest.param(0.95, {"learning_steps": 3, "relearning_steps": 2}, marks=pytest.mark.slow),
         pytest.param(0.9, {"reviews_a_day": 100}, marks=pytest.mark.slow),
-        (0.9, {"reviews_a_day": 100, "new_ignore_review_limit": False}),
+        pytest.param(
+            0.9, {"reviews_a_day": 100, "new_ignore_review_limit": False}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_new_decks_cost_what_fsrs_rs_says(retention: float, more: dict[str, int]) -> None:

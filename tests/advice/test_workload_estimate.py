@@ -163,6 +163,7 @@ def test_todays_schedule_is_said_of_the_same_cards(
     assert made["schedule"] == schedule
 
 
+@pytest.mark.slow
 def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
     """At once and once ranges are known, and whatever retentions are asked about."""
     for each in (log, off):

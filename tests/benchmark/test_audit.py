@@ -285,6 +285,7 @@ def files(out: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in found}
 
 
+@pytest.mark.slow
 def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
     options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
     configurations = resolve_configurations("HLR,AVG", SMALL_BATCHES)
@@ -361,6 +362,7 @@ MODELS = (replace(HLR, name="DYING", fit=fit, hyperparameters=(RATE,)),)
 """
 
 
+@pytest.mark.slow
 def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -> None:
     file = tmp_path / "dying.py"
     file.write_text(DYING)
@@ -434,6 +436,7 @@ def lines_of(folder: Path, name: str) -> dict[int, dict[str, Any]]:
     return {line["user"]: line for line in map(json.loads, text.splitlines())}
 
 
+@pytest.mark.slow
 def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     dataset: Dataset, tmp_path: Path
 ) -> None:
@@ -618,6 +621,7 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
         assert words in done.stderr
 
 
+@pytest.mark.slow
 def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
     """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
     out, results = tmp_path / "audit", tmp_path / "results"
@@ -688,6 +692,7 @@ MODELS = (replace(HLR, name="MENDED", fit=fit, hyperparameters=()),)
 """
 
 
+@pytest.mark.slow
 def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> None:
     file = tmp_path / "mended.py"
     file.write_text(MENDED)

@@ -309,7 +309,7 @@ def test_average_is_the_measure_but_only_what_was_asked_is_written(
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--secs"],
+        pytest.param(["--secs"], marks=pytest.mark.slow),
         ["--secs", "--short"],
         ["--secs", "--no_test_same_day"],
         ["--secs", "--short", "--no_test_same_day"],
@@ -380,6 +380,7 @@ def test_what_networks_need_is_expected_where_they_can_run(
     assert (_choose_job_count(chosen, 0) > 0) == installed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="pipes of a POSIX shell")
 def test_a_closed_pipe_is_no_error(collection: Path) -> None:
     for arguments in ("models --json", f"run {collection} --models {MODELS} --json"):
@@ -395,6 +396,7 @@ def test_a_closed_pipe_is_no_error(collection: Path) -> None:
         assert "BrokenPipe" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_interrupting_a_run(tmp_path: Path) -> None:
     import signal
@@ -674,7 +676,11 @@ def test_results_go_through_a_link(collection: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="names that are no text")
 @pytest.mark.parametrize(
-    ("command", "target"), [(["run", "--models", "AVG"], "-"), (["inspect"], "out.json")]
+    ("command", "target"),
+    [
+        pytest.param(["run", "--models", "AVG"], "-", marks=pytest.mark.slow),
+        (["inspect"], "out.json"),
+    ],
 )
 def test_a_path_that_is_no_text(
     command: list[str], target: str, collection: Path, tmp_path: Path
@@ -696,6 +702,7 @@ def test_a_path_that_is_no_text(
     assert json.loads(written.decode("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
 @pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&- <&-"])
 def test_closed_streams(closed: str, collection: Path) -> None:
@@ -740,6 +747,7 @@ def test_a_ranking_is_folded_below_the_five_questions(
     assert len(whole.splitlines()) == len(folded.splitlines())
 
 
+@pytest.mark.slow
 def test_a_report_is_opened_and_told_in_short(
     collection: Path,
     tmp_path: Path,
@@ -767,6 +775,7 @@ def test_a_report_is_opened_and_told_in_short(
     assert "average" in others
 
 
+@pytest.mark.slow
 def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

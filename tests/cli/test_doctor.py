@@ -18,6 +18,7 @@ from tests.conftest import PATIENCE
 from tools.simulated import simulate_learner, write_collection
 
 
+@pytest.mark.slow
 def test_it_tells_what_is_there_but_no_names_and_compiles(tmp_path: Path) -> None:
     home = tmp_path / "Anna Lena"
     base = home / "Anki2"

@@ -173,6 +173,7 @@ def download(hub: Hub, folder: Path, *more: str) -> subprocess.CompletedProcess[
     return run_program("dataset", "download", folder, *more, env=hub.environment())
 
 
+@pytest.mark.slow
 @needs_hub
 def test_download(hub: Hub, there: Path, tmp_path: Path) -> None:
     """A part first, then the rest; what is there is not fetched again; damage is mended."""

@@ -37,6 +37,7 @@ def participants(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
+@pytest.mark.slow
 def test_a_batch_on_it_equals_runs_on_the_files(participants: list[Path], tmp_path: Path) -> None:
     out, results = tmp_path / "study", tmp_path / "results"
     made = run_in_process("dataset", "make", *participants, "--out", out, "--timezone", "UTC+9")

@@ -18,6 +18,7 @@ from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models, load_model_file
 from tests.cli.program import run_in_process
+from tests.helpers.marks import slow_except
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection, write_dataset
 
 MODEL = """
@@ -128,6 +129,7 @@ def test_ids_of_64_bits_stay_apart(tmp_path: Path) -> None:
         assert found.values[:, 0].tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     users = {user: simulate_learner(user, 400) for user in (1, 2)}
     write_dataset(users, tmp_path / "data")
@@ -171,7 +173,7 @@ def test_a_ranking_says_how_many_cards_lack_a_row(
     assert "give a table with --features FILE" in without.stderr
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
+@pytest.mark.parametrize("end", slow_except({"csv"}, ["csv", "parquet"]))
 def test_a_model_that_uses_a_table_is_checked_with_it(end: str, tmp_path: Path) -> None:
     table, model = tmp_path / f"words.{end}", tmp_path / "table.py"
     content = pa.table({"card_id": np.arange(2000), "n": np.arange(2000) % 10})

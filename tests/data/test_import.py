@@ -26,6 +26,7 @@ from srs_eval.data.reviews import Deck, ReviewLog
 from srs_eval.data.rows import select_rows
 from tests.conftest import PATIENCE, SHARED, shared_or_skip
 from tests.data.anki_files import folder_state
+from tests.helpers.marks import slow_except
 
 FIXTURES = SHARED / "anki" / "fixtures"
 BROKEN = sorted(path.name for path in (FIXTURES / "broken").glob("*"))
@@ -221,7 +222,10 @@ def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     time.tzset()
 
 
-@pytest.mark.parametrize("name", [*COLLECTIONS, *OTHER_SOURCES])
+@pytest.mark.parametrize(
+    "name",
+    slow_except({"collection.colpkg", "collection-legacy.colpkg"}, [*COLLECTIONS, *OTHER_SOURCES]),
+)
 def test_days_do_not_depend_on_this_computer(
     name: str, fixtures: Path, in_zone: Callable[[str], None]
 ) -> None:

@@ -644,6 +644,7 @@ def test_bad_protobuf_and_json(tmp_path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.slow
 def test_inspect_shows_the_largest_of_thousands_of_decks(tmp_path: Path) -> None:
     """Of 3,000 decks, each below the one before: names grow to many kilobytes."""
     path = make_collection(tmp_path / "collection.anki2", entries=HISTORY)

@@ -17,6 +17,7 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.memory import is_memory_error, memory_errors, require_memory
 from srs_eval.data.paths import DEMO_FILE
 from srs_eval.engine.evaluate import describe_failure
+from tests.helpers.marks import slow_except
 
 SEGMENT = "libtorch_cpu.so: failed to map segment from shared object"
 
@@ -145,7 +146,7 @@ def limited(megabytes: int) -> Callable[[], None]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: it limits memory")
-@pytest.mark.parametrize("megabytes", [150, 400, 700])
+@pytest.mark.parametrize("megabytes", slow_except({400}, [150, 400, 700]))
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -173,6 +173,7 @@ def test_a_folder_with_files_of_others_is_refused(
     refused(capsys, "report", ".", f"--{ending}", "out", words="lies in what is read")
 
 
+@pytest.mark.slow
 def test_our_own_is_replaced_and_nothing_else(here: Path) -> None:
     """By the same report, by one with other tables, and from a folder that was copied."""
     out = here / "out"

@@ -112,6 +112,7 @@ def test_no_command_says_a_name_as_it_is(
         assert (said_of.get("path") or said_of["source"]["path"]) == str(file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["header", "refusal", "crash"])
 async def test_the_app_shows_names_harmlessly(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -179,6 +180,7 @@ async def test_the_app_shows_names_harmlessly(
         await wait_until(pilot, lambda: "Written" in look())
 
 
+@pytest.mark.slow
 async def test_brackets_in_names_are_no_markup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,7 @@ def wait_for_copy(process: subprocess.Popen[Any], place: Path) -> None:
         time.sleep(0.001)
 
 
+@pytest.mark.slow
 def test_no_copy_on_disk_without_journals(large: Path, large_package: Path, tmp_path: Path) -> None:
     """Neither of a collection at rest nor of a package; the user's folder stays as it is."""
     before = folder_state(large.parent)
@@ -196,6 +197,7 @@ def test_copy_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_too_large_for_memory_is_read_from_disk(
     large: Path,
     large_package: Path,

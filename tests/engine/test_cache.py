@@ -37,6 +37,7 @@ def digest(package: Path) -> str:
     return program.compute_program_digest(package)
 
 
+@pytest.mark.slow
 def test_every_file_counts_but_those_of_views(package: Path) -> None:
     before = digest(package)
     assert before == digest(program._PACKAGE)
@@ -71,6 +72,7 @@ print(before, is_program_changed(), cache._load_cached(key) is not None)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["updated", "as it was"])
 def test_nothing_is_kept_after_an_update_while_it_runs(
     package: Path, tmp_path: Path, what: str

@@ -178,12 +178,8 @@ QUICK = {
     "later",
     "next-interval",
     "test-part",
-    "sign",
-    "useless-knob",
     "nan",
-    "early",
     "state",
-    "process",
 }
 KNOWING = {
     *("own outcome", "own answer time", "later outcome", "later input", "needs later"),
@@ -271,6 +267,7 @@ def test_a_seed_that_does_nothing_comes_with_its_cure(tmp_path: Path) -> None:
     assert found_with(tmp_path, "UNSEEDED", without, hyperparameters_of) == []
 
 
+@pytest.mark.slow
 def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "warns.py"
     warning = "np.float64(1.0) / np.float64(len(train))"
@@ -283,6 +280,7 @@ def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
     assert "Warning" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")

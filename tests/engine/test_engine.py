@@ -39,6 +39,7 @@ from srs_eval.models.configurations import resolve_configurations
 from tests.cli.program import killing_environment
 from tests.conftest import PATIENCE
 from tests.data.test_protocol import make_log
+from tests.helpers.marks import slow_except
 
 MODELS = "AVG,SM2,SM2-short,FSRS-6-dry-run"
 
@@ -399,7 +400,7 @@ HOSTILE = {
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", slow_except({"gaps of ten years", "zero seconds"}, HOSTILE))
 def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
     log = HOSTILE[kind]()
     session = LearnerSession(log)

@@ -30,7 +30,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Cancelled
-from tests.conftest import PATIENCE
+from tests.conftest import PATIENCE, made_collection
 from tests.helpers.leaking_models import (
     CORRECT,
     FLAG_LEAKS,
@@ -42,6 +42,7 @@ from tests.helpers.leaking_models import (
     SAME_DAY_LEAKS,
     STRATIFIED_LEAKS,
 )
+from tests.helpers.marks import slow_except
 
 KINDS = {
     "own outcome": "own outcome",
@@ -60,12 +61,12 @@ KINDS = {
     **{name: kind for name, (kind, _) in MORE_LEAKS.items()},
 }
 LEAKS = OUTCOME_LEAKS | INPUT_LEAKS | {name: source for name, (_, source) in MORE_LEAKS.items()}
-SLOW = {"torch", "scikit-learn", "trees on rounded means"}
+QUICK = {
+    # One leak of each kind, most of them in fitted models, one in an online model.
+    *("own outcome", "target encoding", "fit on all", "online in disguise", "next interval"),
+    *("own answer time", "online"),
+}
 PROTOCOL = Protocol(rows="anki")
-
-
-def with_slow(names: dict[str, str]) -> list[object]:
-    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in names]
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("name", with_slow(LEAKS))
+@pytest.mark.parametrize("name", slow_except(QUICK, LEAKS))
 def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
         finding = next(find_mistakes([model]))
@@ -98,7 +99,7 @@ def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
     assert leak_label(finding.kind) in ("reads outcomes", "reads the future")
 
 
-@pytest.mark.parametrize("name", with_slow(LEAKS))
+@pytest.mark.parametrize("name", slow_except(QUICK, LEAKS))
 def test_a_leak_is_marked_where_a_model_first_runs(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
         kind = find_mistake_kind(model)
@@ -109,19 +110,19 @@ def test_a_leak_is_marked_where_a_model_first_runs(name: str, tmp_path: Path) ->
     assert "its figures mean nothing" in describe_mistake(kind)
 
 
-@pytest.mark.parametrize("name", with_slow(CORRECT))
+@pytest.mark.parametrize("name", slow_except({"numpy and scipy", "online"}, CORRECT))
 def test_a_correct_model_stays_unmarked(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         assert find_mistake_kind(model) == ""
 
 
-@pytest.mark.parametrize("name", with_slow(CORRECT))
+@pytest.mark.parametrize("name", slow_except({"numpy and scipy"}, CORRECT))
 def test_nothing_wrong_is_found_with_a_correct_model(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         assert list(find_mistakes([model])) == []
 
 
-@pytest.mark.parametrize("name", STRATIFIED_LEAKS)
+@pytest.mark.parametrize("name", slow_except({"own outcome of second reviews"}, STRATIFIED_LEAKS))
 def test_an_answer_that_is_read_in_some_reviews_alone_is_found(name: str, tmp_path: Path) -> None:
     kind, source = STRATIFIED_LEAKS[name]
     with loaded(source, tmp_path) as model:
@@ -139,6 +140,7 @@ FLAGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAME_DAY_LEAKS)
 def test_reading_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> None:
     with loaded(SAME_DAY_LEAKS[name], tmp_path) as model:
@@ -148,6 +150,7 @@ def test_reading_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> No
         assert find_mistake_kind(model) == ""  # each is kept with its flags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAG_LEAKS)
 def test_reading_the_future_under_a_flag_is_found_in_runs_with_it(
     name: str, tmp_path: Path
@@ -164,18 +167,21 @@ def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
     assert results["LEAKING-short"].invalid_reason
 
 
-@pytest.mark.parametrize("name", REMEMBERING_LEAKS)
+@pytest.mark.parametrize(
+    "name", slow_except({"next interval, by user and size"}, REMEMBERING_LEAKS)
+)
 def test_features_that_a_module_remembers_hide_nothing(name: str, tmp_path: Path) -> None:
     with loaded(REMEMBERING_LEAKS[name], tmp_path) as model:
         assert leak_label(find_mistake_kind(model))
 
 
-@pytest.mark.parametrize("name", ROUNDED_LEAKS)
+@pytest.mark.parametrize("name", slow_except({"target encoding"}, ROUNDED_LEAKS))
 def test_rounding_hides_no_leak(name: str, tmp_path: Path) -> None:
     with loaded(ROUNDED_LEAKS[name], tmp_path) as model:
         assert leak_label(find_mistake_kind(model))
 
 
+@pytest.mark.slow
 def test_rounding_is_no_leak(tmp_path: Path) -> None:
     """Sums over histories that lie otherwise put a review on the other side of a tree's edge."""
     with loaded(CORRECT["trees on rounded means"], tmp_path) as model:
@@ -187,7 +193,8 @@ def test_rounding_is_no_leak(tmp_path: Path) -> None:
         assert list(find_future_fits(training)) == []
 
 
-@pytest.mark.parametrize("name", with_slow(CORRECT))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CORRECT)
 def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         for protocol in (Protocol(short=True), Protocol(short=True, secs=True)):
@@ -295,7 +302,7 @@ def test_a_cut_log_has_the_folds_of_the_whole_one() -> None:
 
 
 def test_an_own_model_finds_nothing_from_after_the_reviews(
-    tmp_path: Path, simulated_collection: Path
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     source = CORRECT["online"].replace(
         "    before =",
@@ -320,7 +327,7 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
     trials.columns("deck_id", "note_id", "state", "scheduled_interval")
     before =""",
     )
-    log = srs_eval.load(simulated_collection)
+    log = srs_eval.load(made_collection(tmp_path_factory, seed=1, reviews=3_000))
     suspended = np.ones(len(log.cards.card_id), np.bool_)
     log = replace(log, cards=replace(log.cards, suspended=suspended))
     with loaded(source, tmp_path):
@@ -354,6 +361,7 @@ def test_what_is_no_array_of_probabilities_is_refused_alike(
         assert "it must return an array of numpy of shape" in reason
 
 
+@pytest.mark.slow
 def test_a_fit_may_return_what_no_table_can_list(tmp_path: Path) -> None:
     for fitted in ("(np.array([1.0, 0.1]), np.array([0.2]))", "[np.array([1.0, 0.1]), 0.2]"):
         source = (

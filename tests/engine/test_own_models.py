@@ -20,6 +20,7 @@ from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.report.console import RunProgress
 from tests.cli.program import read_results, run_in_process
 from tests.engine.test_conformance import RIGHT, WRONG
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 NOTHING = "its figures mean nothing"
@@ -48,7 +49,7 @@ def written(kind: str, folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", SAID)
+@pytest.mark.parametrize("kind", slow_except({"own"}, SAID))
 def test_what_means_nothing_does_not_win(
     kind: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_what_means_nothing_does_not_win(
     assert any(note.startswith(said) for note in line["notes"]) == bool(said)
 
 
+@pytest.mark.slow
 def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
     dataset: Path, tmp_path: Path
 ) -> None:
@@ -123,6 +125,7 @@ def test_what_reads_the_future_is_compared_with_none_in_a_notebook(tmp_path: Pat
     assert frame.loc["HLR", "place"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [0, 1])
 def test_a_check_is_announced_once(
     jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -146,6 +149,7 @@ def test_a_check_is_announced_once(
     all_models().pop("CHEAT")
 
 
+@pytest.mark.slow
 def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path: Path) -> None:
     model = written("right", tmp_path)
     common = ("--dataset", dataset, "--models", "CHEAT", "--model-file", model)
@@ -160,6 +164,7 @@ def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path:
     assert "CHEAT was not checked for reading the future (" in said.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_what_is_no_probability_is_said_where_nothing_is_left(
     dataset: Path, tmp_path: Path

@@ -390,6 +390,7 @@ def test_models_evaluated_on_other_reviews_are_not_ranked_together(dataset: Path
     assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("user", [1, pytest.param(2, marks=pytest.mark.slow)])
 async def test_every_view_shows_the_same_places(
     user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -536,6 +537,7 @@ def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown:
     assert words.format_relative_loss(share) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "has_baseline"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
 )
@@ -549,6 +551,7 @@ def test_what_a_batch_compares_stands_on_the_average(
     assert (tmp_path / "out" / "result" / "AVG.jsonl").exists() == has_baseline
 
 
+@pytest.mark.slow
 def test_a_batch_tells_of_the_users_that_were_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

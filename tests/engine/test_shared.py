@@ -236,6 +236,7 @@ def test_compare_tells_of_shared_reviews(
     assert "predictions of “mine” are for reviews that are not evaluated." in said
 
 
+@pytest.mark.slow
 def test_the_report_has_them(collection: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.md"
     arguments = ["export", str(collection), "--models", MODELS, "--md", str(target)]
@@ -278,6 +279,7 @@ def test_a_file_without_a_name_is_refused(log: ReviewLog) -> None:
         srs_eval.compare(log, "models", predictions="")
 
 
+@pytest.mark.slow
 async def test_the_app_ranks_on_shared_reviews(
     log: ReviewLog, collection: Path, tmp_path: Path
 ) -> None:

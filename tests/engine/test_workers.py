@@ -134,7 +134,14 @@ def test_results_exceptions_and_messages() -> None:
         assert pool.submit(len, "abc").result() == 3
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), KeyboardInterrupt(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(0),
+        pytest.param(KeyboardInterrupt(), marks=pytest.mark.slow),
+        pytest.param(GeneratorExit(), marks=pytest.mark.slow),
+    ],
+)
 def test_what_ends_a_program_ends_no_worker(error: BaseException) -> None:
     """Nor whoever asks for the result."""
     with pool_of(1) as pool:
@@ -149,6 +156,7 @@ def test_messages_go_nowhere_outside_a_pool() -> None:
     assert count_up(3) == 3
 
 
+@pytest.mark.slow
 def test_what_is_shared_travels_once_and_may_be_written_to() -> None:
     values = np.arange(300_000, dtype=np.float64)  # 2.4 MB, more than a pipe takes at once
     with pool_of(2, initializer=share, initargs=(values,)) as pool:
@@ -196,6 +204,7 @@ def test_terminating_ends_what_is_at_work_and_cancels_the_rest() -> None:
     pool.terminate_workers()
 
 
+@pytest.mark.slow
 def test_leaving_a_block_waits_for_nothing() -> None:
     asleep = threading.Event()
     with contextlib.suppress(KeyError), WorkerPool(1, on_message=lambda *_: asleep.set()) as pool:
@@ -206,6 +215,7 @@ def test_leaving_a_block_waits_for_nothing() -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_what_cannot_start_is_said_once() -> None:
     with pool_of(2, initializer=raise_at_start) as pool:
         futures = []
@@ -228,6 +238,7 @@ def test_a_worker_killed_as_it_appears_is_replaced(
     assert (tmp_path / "0").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_workers_that_are_always_killed_are_not_started_for_ever() -> None:
     with pool_of(1, initializer=kill_yourself) as pool:
@@ -256,6 +267,7 @@ def start(*command: str, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 @pytest.mark.parametrize("kills", [1, 100])
 def test_killing_workers_as_they_appear(collection: Path, tmp_path: Path, kills: int) -> None:
@@ -273,6 +285,7 @@ def test_killing_workers_as_they_appear(collection: Path, tmp_path: Path, kills:
         assert "Worker processes cannot start: the worker process was killed (signal 9)" in stderr
 
 
+@pytest.mark.slow
 def test_a_script_without_the_guard_gets_one_sentence(collection: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -306,6 +319,7 @@ def runs_out_of_memory() -> None:
     Connection.recv_bytes = fails  # type: ignore[method-assign, assignment]
 
 
+@pytest.mark.slow
 def test_a_worker_without_memory_says_so_and_prints_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -242,6 +242,7 @@ def test_counting_parameters_leaves_no_trace_in_torchs_stream() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.slow
 def test_counted_parameters_are_shown_and_cached(tmp_path: Path) -> None:
     log = load_demo_learner(600)
     file = tmp_path / "mine.py"

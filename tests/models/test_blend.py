@@ -100,6 +100,7 @@ def test_what_another_run_had_trained_is_not_taken(learner: ReviewLog, runs: Cou
     assert runs == {MEMBERS[0]: 1, MEMBERS[1]: 3, MEMBERS[2]: 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_workers_share_the_members(learner: ReviewLog, jobs: int) -> None:
     """It begins when those in the ranking are done, and takes what they have predicted."""

@@ -26,6 +26,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
+from tests.helpers.marks import slow_except
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -48,7 +49,18 @@ KNOWN = {
     *((name, "worse than average") for name in FIVE_EPOCHS),
     ("FSRSv2", "idle parameter"),
 }
-SLOW = {"GradientBoosting", "GRU-503", "LogisticRegression", "LSTM", "LSTM-fixed"}
+PLAIN = {each.name for each in MODELS.values()}  # without further flags
+FEW = {"90%", "AVG", "SM2", "FSRS-6", "DASH", "RNN"}
+
+
+@cache
+def session() -> LearnerSession:
+    return LearnerSession(load_demo_learner())
+
+
+@cache
+def trained(name: str) -> TrainingRun:
+    return train(CONFIGURATIONS[name], session(), CONTEXT)
 
 
 @cache
@@ -65,9 +77,9 @@ def backwards() -> dict[str, TrainingRun]:
     return {each.name: train(each, session, CONTEXT) for each in list(MODELS.values())[::-1]}
 
 
-@pytest.fixture(params=CONFIGURATIONS)
+@pytest.fixture(params=slow_except(PLAIN, CONFIGURATIONS))
 def training(request: pytest.FixtureRequest) -> TrainingRun:
-    return trainings()[request.param]
+    return trained(request.param)
 
 
 @pytest.fixture(params=MODELS)
@@ -76,11 +88,9 @@ def model(request: pytest.FixtureRequest) -> Configuration:
     return MODELS[request.param]
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
-)
+@pytest.fixture(params=slow_except(FEW, MODELS))
 def quick_model(request: pytest.FixtureRequest) -> Configuration:
-    """Each model once; those that take seconds on long logs are slow."""
+    """Each model once; what takes seconds is slow for all but a few."""
     return MODELS[request.param]
 
 
@@ -132,6 +142,7 @@ def test_nothing_of_later_reviews_is_read(training: TrainingRun) -> None:
     assert list(foresight.find_future_inputs(training, cuts=4)) == []
 
 
+@pytest.mark.slow
 def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
     once, again = trainings()[model.name], backwards()[model.name]
     assert list(conformance._check_repeatability(once, again)) == []
@@ -144,7 +155,7 @@ def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
 def test_a_fit_sees_the_training_part_only(
     model: Configuration, check: Callable[[TrainingRun], Mistakes]
 ) -> None:
-    assert list(check(trainings()[model.name])) == []
+    assert list(check(trained(model.name))) == []
 
 
 @pytest.mark.parametrize("check", [conformance._check_long_log, conformance._check_long_training])
@@ -197,13 +208,7 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
 TRAINED = [name for name, model in all_models().items() if model.hyperparameters]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(each, marks=pytest.mark.slow) if each in ("LSTM", "LSTM-fixed") else each
-        for each in TRAINED
-    ],
-)
+@pytest.mark.parametrize("name", slow_except({"FSRS-6", "DASH", "RNN", "SM2-trainable"}, TRAINED))
 def test_every_hyperparameter_is_what_it_says(name: str) -> None:
     """Its default changes no figure, and another value changes some."""
     assert list(conformance._check_hyperparameters(all_models()[name])) == []

@@ -21,6 +21,7 @@ from srs_eval.training.compile import pack
 from srs_eval.training.recurrent import SummedLoss, _kernel_of_model, _make_scratch, _new_adam_state
 from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_log
+from tests.helpers.marks import slow_except
 from tests.models.test_models_untrained import make_log
 from tools.simulated import simulate_learner
 
@@ -222,7 +223,9 @@ def torch_penalty(w: Tensor) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("kind", ["default", "leaps", "seconds", "never a day"])
+@pytest.mark.parametrize(
+    "kind", slow_except({"leaps"}, ["default", "leaps", "seconds", "never a day"])
+)
 def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None:
     values = np.array([*fsrs7.DEFAULT, LEAST])
     if kind == "leaps":
@@ -277,7 +280,7 @@ def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor)
     return torch.stack(losses).sum()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except({"at bounds"}, ["default", "inside", "at bounds"]))
 def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     """Whole histories, fractional intervals, shared prefixes, padding, weights."""
     trials = trials_of(3, 700)

@@ -34,6 +34,7 @@ from srs_eval.training.recurrent import (
 )
 from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_dataset, golden_lines
+from tests.helpers.marks import slow_except
 from tests.models.test_models_untrained import make_log
 from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
@@ -294,7 +295,7 @@ def torch_loss(
 
 @each_model
 @each_kind
-@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("short", slow_except({True}, [False, True]))
 def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bool) -> None:
     """Whole histories, shared prefixes, padding, weights; same-day reviews where short."""
     case = CASES[name]
@@ -410,6 +411,7 @@ def test_disable_short_term_freezes_what_it_does_not_use() -> None:
     np.testing.assert_array_equal(default, zeroed)
 
 
+@pytest.mark.slow
 def test_gamma_pulls_to_the_start() -> None:
     distances = []
     for gamma in (0.0, 1.0, 1e6):
@@ -449,7 +451,9 @@ def test_older_rule_of_fractional_intervals_cuts_histories_to_days() -> None:
     assert fsrs5._as_padded_tensor(newer, only) is newer
 
 
-@pytest.mark.parametrize("name", ["FSRSv1", "FSRSv4", "FSRS-4.5", "FSRS-5"])
+@pytest.mark.parametrize(
+    "name", slow_except({"FSRS-5"}, ["FSRSv1", "FSRSv4", "FSRS-4.5", "FSRS-5"])
+)
 def test_fractional_intervals_have_a_smaller_least_stability(name: str) -> None:
     (configuration,) = resolve_configurations(name, Protocol(secs=True))
     result = LearnerSession(simulate_learner(2, 900).log()).run(configuration)
@@ -557,7 +561,7 @@ HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
 
 
 @pytest.mark.parametrize("data", HOSTILE)
-@pytest.mark.parametrize("secs", [False, True])
+@pytest.mark.parametrize("secs", slow_except({True}, [False, True]))
 def test_hostile_data(data: str, secs: bool) -> None:
     session = LearnerSession(make_log(HOSTILE[data]))
     evaluated = 0
@@ -610,7 +614,7 @@ def golden_sessions() -> dict[int, LearnerSession]:
     return {user: LearnerSession(dataset.load(user)) for user in dataset.users}
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", slow_except(CASES.keys(), GOLDEN))
 def test_figures_are_goldens(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
     (configuration,) = resolve_configurations(OUR_NAME.get(name, name))

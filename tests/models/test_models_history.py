@@ -27,6 +27,7 @@ from srs_eval.training.compile import compile_kernel
 from srs_eval.training.linear import minimise_by_adam
 from srs_eval.training.optimisers import argsort_by_quicksort, minimise_by_lbfgs
 from tests.helpers.golden import golden_dataset, golden_lines, golden_log
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
@@ -482,7 +483,10 @@ def test_logistic_regression_without_seconds_is_refused() -> None:
         lr._fit(simulated(), np.arange(50), np.ones(50), Context())
 
 
-@pytest.mark.parametrize("name", ["DASH", "DASH[MCM]", "HLR", "ACT-R", "DASH[ACT-R]", "SBD"])
+@pytest.mark.parametrize(
+    "name",
+    slow_except({"DASH", "ACT-R"}, ["DASH", "DASH[MCM]", "HLR", "ACT-R", "DASH[ACT-R]", "SBD"]),
+)
 def test_training_helps_and_repeats(name: str) -> None:
     (configuration,) = resolve_configurations(name)
     log = simulate_learner(11, 3000).log()

@@ -40,6 +40,7 @@ from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
 from srs_eval.training.recurrent import fit_recurrent
 from srs_eval.training.trie import cut_batches
 from tests.conftest import shared_or_skip
+from tests.helpers.marks import slow_except
 from tools.pretraining.train import write_weights
 from tools.simulated import simulate_learner, write_dataset
 
@@ -421,7 +422,7 @@ def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
         torch.testing.assert_close(ours, torchs, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("at_once", [1, 60, 10**6])
+@pytest.mark.parametrize("at_once", slow_except({60}, [1, 60, 10**6]))
 def test_lstm_reads_every_history_from_its_card(
     lstm_trials: Trials, weights_folder: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -546,7 +547,7 @@ def torch_mixture(weights: gru_503.Gru503Weights) -> TorchMixture:
     return network
 
 
-@pytest.mark.parametrize("left_by_pretraining", [False, True])
+@pytest.mark.parametrize("left_by_pretraining", slow_except({True}, [False, True]))
 def test_gru_503_equals_torch_before_and_after_training(
     left_by_pretraining: bool, session: LearnerSession, weights_folder: Path
 ) -> None:
@@ -885,7 +886,7 @@ def test_cancelling_and_progress(name: str, session: LearnerSession, weights_fol
         fit(trials, train, np.ones(len(train)), replace(context, tick=cancel))
 
 
-@pytest.mark.parametrize("name", NEURAL)
+@pytest.mark.parametrize("name", slow_except(set(NEURAL) - {"LSTM"}, NEURAL))
 def test_figures_do_not_depend_on_what_ran_before(
     name: str, log: ReviewLog, weights_folder: Path
 ) -> None:
@@ -982,7 +983,7 @@ def test_a_gpu_gives_the_same_figures_and_keeps_nothing(
     assert torch.cuda.memory_allocated() == 0
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", slow_except({"GRU", "GRU-P-short", "NN-17"}, GOLDEN))
 def test_golden(name: str) -> None:
     golden = shared_or_skip("golden")
     lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()

@@ -26,6 +26,7 @@ from srs_eval.training.recurrent import (
 )
 from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_dataset, golden_lines
+from tests.helpers.marks import slow_except
 from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
@@ -188,7 +189,7 @@ def trials_of(seed: int, reviews: int, protocol: Protocol | None = None) -> Tria
 
 
 @both
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow_except({"at bounds"}, KINDS))
 def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     case, rng = CASES[name], np.random.default_rng(7)
     trials = trials_of(3, 900)

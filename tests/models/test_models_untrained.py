@@ -31,6 +31,7 @@ from tests.helpers.golden import (
     golden_lines,
     golden_log,
 )
+from tests.helpers.marks import slow_except
 
 CONTEXT = Context()
 UNTRAINED = ("AVG", "90%", "MOVING-AVG", "RMSE-BINS-EXPLOIT", "SM2", "Anki", "Memrise", "Ebisu-v2")
@@ -410,6 +411,7 @@ HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
     "only same-day reviews": [[(0, 3), *[(0.01, 1 + k % 3) for k in range(5)]]] * 20,
     "zero seconds": [[(0, 3), *[(0, 1 + k % 4) for k in range(5)], (1, 3)] for _ in range(20)],
 }
+LONG = {"a long card", "a long card of failures", "failures after a day, successes after ten years"}
 PROTOCOLS = {
     "benchmark": Protocol(),
     "anki": Protocol(rows="anki"),
@@ -420,7 +422,7 @@ PROTOCOLS = {
 }
 
 
-@pytest.mark.parametrize("data", HOSTILE)
+@pytest.mark.parametrize("data", slow_except(HOSTILE.keys() - LONG, HOSTILE))
 def test_hostile_data(data: str) -> None:
     log = make_log(HOSTILE[data])
     evaluated = 0

@@ -31,6 +31,7 @@ from srs_eval.engine.session import LearnerSession, Result
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
 from tests.cli.program import read_results, run_in_process, run_program
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
@@ -162,7 +163,11 @@ WRITES = {
 
 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@pytest.mark.parametrize(("fit", "predict"), WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize(
+    ("fit", "predict"),
+    slow_except({WRITES["a column"], WRITES["the rows to predict"]}, WRITES.values()),
+    ids=WRITES,
+)
 def test_what_a_model_writes_changes_no_other(
     fit: str, predict: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
@@ -212,6 +217,7 @@ def test_lists_that_models_share_cannot_be_changed(
     np.testing.assert_array_equal(session.run(sm2).p, before.p)
 
 
+@pytest.mark.slow
 def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> None:
     """The slip of a person who adds one to all intervals, as `run` tells it."""
     file = write("t = trials.delta_t\nt += 1")
@@ -234,6 +240,7 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
         assert figures[0] == figures[1]
 
 
+@pytest.mark.slow
 def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None:
     file = write("t = trials.delta_t\nt += 1")
     run = ("batch", "--dataset", dataset)
@@ -292,6 +299,7 @@ def test_parameters_must_be_finite(
     )
 
 
+@pytest.mark.slow
 def test_a_report_knows_a_model_by_what_its_batch_has_said(
     write: Write, dataset: Path, tmp_path: Path
 ) -> None:
@@ -307,6 +315,7 @@ def test_a_report_knows_a_model_by_what_its_batch_has_said(
     assert "SLIP recency" in [each["model"] for each in means if each["parameters"] == 1]
 
 
+@pytest.mark.slow
 def test_a_batch_survives_parameters_that_are_not_finite(
     write: Write, dataset: Path, tmp_path: Path
 ) -> None:
@@ -336,6 +345,7 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
 # What it imports from its folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [pytest.param("0", marks=pytest.mark.slow), "1"])
 def test_a_file_imports_what_lies_beside_it(
     jobs: str, write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
@@ -357,6 +367,7 @@ def test_a_file_imports_what_lies_beside_it(
     sys.modules.pop("helper_of_slip", None)
 
 
+@pytest.mark.slow
 def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: ReviewLog) -> None:
     file = write()
     copy = file.with_name("copy_of_slip.py")
@@ -389,11 +400,14 @@ def in_a_folder(write: Write, content: str, predict: str, above: str) -> Path:
     return path.rename(folder / path.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "above"),
     [
         ("data/w.json", READS),
-        ("data/more/of_slip.py", "from data.more.of_slip import W"),
+        pytest.param(
+            "data/more/of_slip.py", "from data.more.of_slip import W", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_changed_file_below_the_folder_has_new_figures(
@@ -422,6 +436,7 @@ def test_a_changed_file_below_the_folder_has_new_figures(
     assert found == [(0.8, False), (0.7, False), (0.8, True)]
 
 
+@pytest.mark.slow
 def test_a_model_in_a_large_folder_keeps_no_figures(
     write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,6 +456,7 @@ def test_a_model_in_a_large_folder_keeps_no_figures(
     assert not said[1][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["results", "."])
 def test_a_batch_goes_on_with_its_results_beside_the_model(
     out: str, write: Write, dataset: Path, monkeypatch: pytest.MonkeyPatch
@@ -463,6 +479,7 @@ def test_a_batch_goes_on_with_its_results_beside_the_model(
     assert "SLIP had model file " in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_growing_log_beside_a_model_does_not_stop_a_run(write: Write, collection: Path) -> None:
     """Workers are certain of its code, not of all that lies there."""
     notes = "(Path(__file__).parent / 'notes.txt').open('a').write('fitted')"
@@ -526,7 +543,7 @@ numba.config.DISABLE_JIT = 1
 """
 
 
-@pytest.mark.parametrize("place", ["above", "fit", "predict"])
+@pytest.mark.parametrize("place", slow_except({"fit"}, ["above", "fit", "predict"]))
 def test_outputs_of_a_run_stay_where_a_person_has_named_them(
     place: str, write: Write, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -557,6 +574,7 @@ def test_a_report_stays_where_a_person_has_named_it(
     assert {path.name for path in here.iterdir()} == {"a.html", "a.md", "tables", "a"}
 
 
+@pytest.mark.slow
 def test_results_of_a_batch_stay_where_a_person_has_named_them(
     write: Write, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -568,6 +586,7 @@ def test_results_of_a_batch_stay_where_a_person_has_named_them(
     assert set(read_results(here / "results", "SLIP")) == {1, 2}
 
 
+@pytest.mark.slow
 def test_settings_of_a_model_file_change_no_other_model(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
@@ -764,6 +783,7 @@ def test_an_audit_goes_on(
         assert done.line == alone.line
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     ("number", "code"),

@@ -77,6 +77,7 @@ def users_of(out: Path, name: str) -> list[int]:
     return [*read_results(out, name)]
 
 
+@pytest.mark.slow
 def test_only_others_are_evaluated_unless_that_is_asked_for(
     mean: Path, dataset: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_only_others_are_evaluated_unless_that_is_asked_for(
     assert "not overwritten" in again.stderr
 
 
+@pytest.mark.slow
 def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_path: Path) -> None:
     folder = tmp_path / "halves"
     folder.mkdir()
@@ -229,6 +231,7 @@ def without_beginning(log: ReviewLog, cards: IntArray) -> ReviewLog:
     return replace(log, entries=replace(log.entries, kind=kind))
 
 
+@pytest.mark.slow
 def test_people_are_recognised_in_later_exports(
     mean: Path, exports: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -257,6 +260,7 @@ def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path
     assert "first.safetensors was trained on this person, under another number" in printed
 
 
+@pytest.mark.slow
 def test_weights_that_know_numbers_alone_go_by_these_and_say_so(
     mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ from srs_eval.training.rwkv_inputs import Reviews, arrange_network, collect_revi
 from srs_eval.training.rwkv_network import compute_predictions
 from tests.cli.program import run_in_process
 from tests.conftest import RWKV_WEIGHTS, shared_or_skip, write_simulated_collection
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 # By the authors' program in torch, of 60 made-up reviews and made-up weights:
@@ -74,7 +75,7 @@ def no_tick(done: float) -> None:
 # The network
 
 
-@pytest.mark.parametrize("rows", [512, 7, 1])
+@pytest.mark.parametrize("rows", slow_except({7}, [512, 7, 1]))
 def test_the_authors_program_predicts_the_same(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many rows are computed at once: states and norms are carried over."""
     monkeypatch.setattr(rwkv_network, "_ROWS_PER_BLOCK", rows)
@@ -83,6 +84,7 @@ def test_the_authors_program_predicts_the_same(rows: int, monkeypatch: pytest.Mo
     np.testing.assert_allclose(curve[np.isfinite(curve)], CURVE, atol=5e-6)
 
 
+@pytest.mark.slow
 def test_what_is_asked_changes_nothing_else() -> None:
     reviews, net = make_reviews(300), arrange_network(make_weights(SMALL), "made up")
     given = compute_inputs(reviews)
@@ -220,6 +222,7 @@ def test_what_cannot_be_used_is_said_in_one_sentence(
 # The models
 
 
+@pytest.mark.slow
 def test_models_keep_to_the_rules(weights_file: Path) -> None:
     """But one: the network is told of other cards between a card's answers."""
     models = [all_models()[name] for name in ("RWKV-Instant", "RWKV-Curve")]
@@ -403,6 +406,7 @@ def test_state_takes_its_logit_and_runs_it_once(
     np.testing.assert_array_equal(session.run(state).p, found.p[trials.test_index])
 
 
+@pytest.mark.slow
 def test_run_takes_a_file(
     weights_file: Path, simulated_collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

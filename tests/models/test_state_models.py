@@ -41,6 +41,7 @@ from srs_eval.training.state_features import (
 )
 from tests.conftest import shared_or_skip
 from tests.helpers.golden import golden_dataset
+from tests.helpers.marks import slow_except
 from tools.pretraining import state as pretraining_state
 from tools.simulated import simulate_learner
 
@@ -71,7 +72,7 @@ def until(answers: _Timeline, row: int) -> _Timeline:
 # Causality: rows, folds and the base's predictions held fixed.
 
 
-@pytest.mark.parametrize(("seed", "scheduler"), LEARNERS)
+@pytest.mark.parametrize(("seed", "scheduler"), slow_except(LEARNERS[-2:], LEARNERS))
 def test_nothing_later_and_not_the_own_answer_counts(seed: int, scheduler: str) -> None:
     trials, z = learner(seed, scheduler)
     answers = build_timeline(trials)

@@ -21,6 +21,7 @@ from tests.cli.program import run_in_process
 from tests.report.helpers import check_page, many_lines, result_line, write_results
 
 
+@pytest.mark.slow
 def test_a_batch_and_its_report(
     simulated_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_report_as_one_chooses_it(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert said[0] == said[1] != ""
 
 
+@pytest.mark.slow
 def test_tables_and_pictures_for_a_paper(tmp_path: Path) -> None:
     names = {"DASH": 0.3, "AVG": 0.5, "OUR_S-recency": 0.4}
     folder = write_results(tmp_path / "r", {name: many_lines(loss) for name, loss in names.items()})
@@ -187,6 +189,7 @@ def test_averages_of_a_batch(
     assert "moving average" not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_averages_of_a_batch_with_names_of_2026(simulated_dataset: Path, tmp_path: Path) -> None:
     """Predictions lie under canonical names, result files under those of the year."""
     models, tables = "AVG,FSRS-6-dry-run,SM2", []
@@ -202,6 +205,7 @@ def test_averages_of_a_batch_with_names_of_2026(simulated_dataset: Path, tmp_pat
     assert tables[1] == tables[0]
 
 
+@pytest.mark.slow
 def test_srs_benchmarks_predictions_are_read(tmp_path: Path) -> None:
     folder = write_results(tmp_path, {"AVG": [result_line(1, 0.4, 2), result_line(2, 0.3, 1)]})
     (folder / "raw").mkdir()

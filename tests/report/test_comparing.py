@@ -17,9 +17,11 @@ from srs_eval.report.dataset import build_results_report
 from srs_eval.report.document import Column, Figure, format_cell
 from srs_eval.report.export import build_report_document
 from srs_eval.report.files import _render_markdown
+from tests.helpers.marks import slow_except
 from tests.report.helpers import many_lines, result_line, write_results
 
 
+@pytest.mark.slow
 def test_only_what_evaluates_the_same_reviews_is_compared(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path,
@@ -140,7 +142,9 @@ def test_the_lead_names_who_can_be_the_best_by_the_metric(tmp_path: Path) -> Non
     assert "HLR has results of 8 users; --means each" in text
 
 
-@pytest.mark.parametrize(("users", "said"), [(1, False), (2, False), (7, False), (8, True)])
+@pytest.mark.parametrize(
+    ("users", "said"), slow_except({(8, True)}, [(1, False), (2, False), (7, False), (8, True)])
+)
 def test_few_users_tell_nothing(users: int, said: bool, tmp_path: Path) -> None:
     files = {"DASH": many_lines(0.3, users=users), "HLR": many_lines(0.5, users=users)}
     folder = write_results(tmp_path / "new", files)
@@ -167,6 +171,7 @@ def test_a_metric_that_not_all_models_have(metric: str, tmp_path: Path) -> None:
     assert f"which can be the best by {metric}: 0 of 9 users have it for all models" in text
 
 
+@pytest.mark.slow
 def test_few_shared_users_are_said_first(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path, {"DASH": many_lines(0.3), "HLR": many_lines(0.4), "AVG": many_lines(0.5)[:1]}
@@ -181,6 +186,7 @@ def test_few_shared_users_are_said_first(tmp_path: Path) -> None:
     assert "different numbers of reviews" in led(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fingerprint", ["a" * 64, "b" * 64])
 def test_results_on_data_sets_that_differ_are_said(fingerprint: str, tmp_path: Path) -> None:
     folders = []

@@ -58,6 +58,7 @@ def exported(log: ReviewLog, folder: Path, **options: Any) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_asked(
     log: ReviewLog,
     known: tuple[Finding, ...],
@@ -92,6 +93,7 @@ def test_only_what_is_not_known_is_asked(
     assert sorted(asked) == ["retention", "standing"]
 
 
+@pytest.mark.slow
 def test_names_are_left_out_of_what_is_known(
     log: ReviewLog, known: tuple[Finding, ...], asked: list[str], tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from srs_eval.report.document import (
 from srs_eval.report.export import build_report_document, flatten_table
 from srs_eval.report.files import _render_markdown, render_as
 from srs_eval.report.pictures import render_svg
+from tests.helpers.marks import slow_except
 from tests.report.helpers import check_page, many_lines, result_line, write_results
 
 
@@ -127,7 +128,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("files", ODD.values(), ids=ODD.keys())
+@pytest.mark.parametrize("files", slow_except([ODD["one user"]], ODD.values()), ids=ODD.keys())
 @pytest.mark.filterwarnings("error")
 def test_odd_results_have_a_report(files: dict[str, list[str]], tmp_path: Path) -> None:
     folder = write_results(tmp_path, files)

@@ -23,6 +23,7 @@ from tests.tui.app_world import make_answers, make_costs, make_log
 from tools.simulated import simulate_learner, write_collection
 
 
+@pytest.mark.slow
 def test_a_learners_report_in_every_form_without_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

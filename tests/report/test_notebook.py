@@ -46,6 +46,7 @@ def fail(*_: object) -> Any:
     raise ValueError("nothing")
 
 
+@pytest.mark.slow
 def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
     """Beside names; one that is made anew is evaluated anew; no group takes it up."""
     with batches_in_process():
@@ -144,6 +145,7 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     np.testing.assert_allclose(half, told["log_loss_half_width"])
 
 
+@pytest.mark.slow
 def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every cell of docs/example.ipynb runs, and what it shows is short or a figure."""
     notebook = json.loads((REPOSITORY / "docs" / "example.ipynb").read_text(encoding="utf-8"))

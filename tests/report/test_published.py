@@ -29,6 +29,7 @@ def published_tables() -> dict[str, list[list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_published_means_and_intervals(published_tables: dict[str, list[list[str]]]) -> None:
     (folder,) = read_folders([shared_or_skip("published")])
     (comparison,) = compare_files(folder.files)

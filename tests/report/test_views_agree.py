@@ -37,7 +37,7 @@ REAL = ("IllDepence.anki2", "supermemo-andyjak.txt", "niplav-revlog.csv")
 Said = dict[tuple[str, str], tuple[str | None, float | None]]
 
 
-@pytest.fixture(params=["fixture", "suspended", *REAL])
+@pytest.fixture(params=[pytest.param("fixture", marks=pytest.mark.slow), "suspended", *REAL])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param in ("fixture", "suspended"):
         fixture = shared_or_skip("anki", "fixtures", "collection.anki2")

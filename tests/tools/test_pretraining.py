@@ -20,6 +20,7 @@ from srs_eval.models import Context, gru_503, lstm
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import networks
 from tests.conftest import shared_or_skip
+from tests.helpers.marks import slow_except
 from tools.pretraining import train as pretraining
 from tools.simulated import simulate_learner
 
@@ -356,7 +357,7 @@ SERVED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", slow_except({"GRU", "LSTM", "NN-17-secs"}, SERVED))
 def test_shipped_weights_serve_and_start_well(name: str) -> None:
     """Untuned, on a learner never seen: no worse than half a decent model."""
     session = LearnerSession(simulate_learner(11, 1200, incidents=False).log())
@@ -370,7 +371,7 @@ def test_shipped_weights_serve_and_start_well(name: str) -> None:
     assert pretraining._loss(y, p) < constant + 0.05
 
 
-@pytest.mark.parametrize("name", ["GRU", "GRU-P", "GRU-P-short", "NN-17"])
+@pytest.mark.parametrize("name", slow_except({"GRU"}, ["GRU", "GRU-P", "GRU-P-short", "NN-17"]))
 def test_as_good_as_the_references_weights(name: str) -> None:
     """Mean log loss over the golden users at most 0.01 above that with the reference's weights."""
     golden = shared_or_skip("golden")

@@ -26,6 +26,7 @@ def test_same_seed_same_learner_other_seed_other_learner() -> None:
     assert first.log().fingerprint() != other.log().fingerprint()
 
 
+@pytest.mark.slow
 def test_20_000_reviews_take_about_a_second() -> None:
     begin = time.process_time()
     simulate_learner(5)

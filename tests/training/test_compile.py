@@ -57,6 +57,7 @@ def block(path: Path) -> None:
     (path / "in the way").mkdir(parents=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "suffix"),
     [
@@ -182,6 +183,7 @@ print(compile_kernel(times)(3.0))
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_of_ones_own_is_made_from_its_file_and_those_beside_it(tmp_path: Path) -> None:
     helper, cache = tmp_path / "helper.py", tmp_path / "cache"
     helper.write_text("FACTOR = 2\n")

@@ -166,6 +166,7 @@ assert torch is None or torch.get_num_threads() != 7
 """
 
 
+@pytest.mark.slow
 def test_a_library_that_own_code_imports_first_is_as_it_comes() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST], capture_output=True, text=True, check=False

@@ -42,6 +42,7 @@ from srs_eval.training.initial_stability import (
 from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner
 
 
@@ -375,7 +376,7 @@ def torch_fit(trials: Trials, train: np.ndarray, weights: np.ndarray, start: lis
     return best.numpy()
 
 
-@pytest.mark.parametrize("recency", [False, True])
+@pytest.mark.parametrize("recency", slow_except({True}, [False, True]))
 def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
     """Same batches, order, Adam, schedule, bounds, penalty and best epoch, unrounded."""
     train = trials.folds[-1].train
@@ -621,6 +622,7 @@ print(sum(kernel.stats.cache_misses.values()), sum(kernel.stats.cache_hits.value
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_once_for_all_processes() -> None:
     """The second process finds them on disk, under names that hold the digest of their sources."""
     answers = []
@@ -676,6 +678,7 @@ def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
         pack(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))
 
 
+@pytest.mark.slow
 def test_exp_and_log_side_by_side_are_those_alone() -> None:
     from srs_eval.training import simd
 

@@ -39,6 +39,7 @@ from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import PATIENCE, SHARED
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     MODELS,
     FakeEngine,
@@ -126,6 +127,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert "x.anki2" in screen_text(app)  # among the recent files
 
 
+@pytest.mark.slow
 async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path: Path) -> None:
     log = make_log()
     summary = replace(log.import_summary, entries_read=4_007, repeated=7)
@@ -137,6 +139,7 @@ async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path
         assert "in the file a second time" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_whole_way_by_mouse(tmp_path: Path) -> None:
     save_state(State(recent=(RecentFile(str(tmp_path / "mine.anki2"), 0.0, 12),)), tmp_path)
     app = make_app(tmp_path)
@@ -188,7 +191,7 @@ async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
         assert table.highlighted == table.get_option_index("SM2")
 
 
-@pytest.mark.parametrize("by", ["key", "palette"])
+@pytest.mark.parametrize("by", slow_except({"key"}, ["key", "palette"]))
 async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -217,6 +220,7 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
         assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
 
 
+@pytest.mark.slow
 async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -282,6 +286,7 @@ async def test_every_broken_fixture_leaves_the_app_usable(tmp_path: Path) -> Non
             await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
 
+@pytest.mark.slow
 async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
     for error, words in (
         (InputError('There is no model "FSRS-66".'), 'There is no model "FSRS-66".'),
@@ -297,6 +302,7 @@ async def test_engine_that_refuses_or_breaks(tmp_path: Path) -> None:
             await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
 
 
+@pytest.mark.slow
 async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
     engine = FakeEngine(failing=["DASH"], skipping=["SM2"])
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -312,6 +318,7 @@ async def test_failed_and_skipped_models_say_why(tmp_path: Path) -> None:
         assert is_on_screen(app, "RunScreen")()
 
 
+@pytest.mark.slow
 async def test_marked_models_are_compared(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -325,6 +332,7 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "Evaluated on different reviews" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -358,6 +366,7 @@ KEYS = sorted(
 )
 
 
+@pytest.mark.slow
 async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(1, 1)) as pilot:
@@ -373,6 +382,7 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "HelpScreen"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "last"),
     [
@@ -419,6 +429,7 @@ async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: 
         await wait_until(pilot, lambda: app._exit)
 
 
+@pytest.mark.slow
 async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
     for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
         options = AppOptions(config=Config(keys={"quit": "Q,f9"}))
@@ -429,6 +440,7 @@ async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> No
             assert app._exit == leaves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size",
     [(60, 16), *(pytest.param(size, marks=pytest.mark.slow) for size in ((100, 60), (300, 20)))],
@@ -446,6 +458,7 @@ async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int,
             await wait_until(pilot, lambda: "log loss" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 60)) as pilot:
@@ -474,6 +487,7 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
             await wait_until(pilot, lambda screen=screen: app.screen is screen)
 
 
+@pytest.mark.slow
 async def test_theme_survives(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test() as pilot:
@@ -518,6 +532,7 @@ def test_own_themes_have_contrast(theme: Any) -> None:
     assert contrast(cursor["block-cursor-foreground"], cursor["block-cursor-background"]) >= 4.5
 
 
+@pytest.mark.slow
 async def test_without_colour_the_cursor_is_still_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -537,6 +552,7 @@ async def test_without_colour_the_cursor_is_still_seen(
         assert colours[3] != colours[4]  # the cursor's row, and the one after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["q", *(pytest.param(key, marks=pytest.mark.slow) for key in ("ctrl+c", "ctrl+q"))]
 )
@@ -636,6 +652,7 @@ async def test_rows_of_a_table_cannot_be_switched(tmp_path: Path) -> None:
         assert [value for _, value in rows._options] == ["benchmark"]
 
 
+@pytest.mark.slow
 async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     engine = FakeEngine()
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -657,6 +674,7 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 async def test_one_deck_only(tmp_path: Path) -> None:
     """`--deck` and `--no-cache` hold in the app as in `run`; an unknown deck is told."""
     asked: list[dict[str, Any]] = []
@@ -679,6 +697,7 @@ async def test_one_deck_only(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: 'Did you mean "Japanese::Words"' in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
     app = make_app(tmp_path, tmp_path / "[red]x [b] $a.anki2")
     async with app.run_test(size=(160, 48)) as pilot:
@@ -689,6 +708,7 @@ async def test_hostile_names_are_shown_as_they_are(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "Geography [rivers]" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(5, 1_500), path)
@@ -718,6 +738,7 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
     assert not app.session.models.background.is_alive
 
 
+@pytest.mark.slow
 async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = tmp_path / "collection.anki2"
     write_collection(simulate_learner(5, 300), small)
@@ -732,6 +753,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert load_state(tmp_path).recent == ()
 
 
+@pytest.mark.slow
 def test_heavy_libraries_wait(tmp_path: Path) -> None:
     """The first screen stands before anything heavy is imported."""
     code = textwrap.dedent(
@@ -754,6 +776,7 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
     "how", ["ctrl-c", "closed", pytest.param("sigterm", marks=pytest.mark.slow)]

@@ -17,6 +17,7 @@ from srs_eval.tui.config import RecentFile, State, save_state
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import ConfirmDialog
 from srs_eval.tui.widgets.ranking import RankingTable
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     MODELS,
     NOW,
@@ -47,6 +48,7 @@ async def test_two_clicks_beside_the_palette_close_it_only(tmp_path: Path) -> No
         assert app.is_running
 
 
+@pytest.mark.slow
 async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -63,6 +65,7 @@ async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
         assert app.opened.count("HelpScreen") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "screen", "keys"),
     [
@@ -107,6 +110,7 @@ async def test_a_screen_of_a_ranking_outlives_the_ranking(
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
 
 
+@pytest.mark.slow
 async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -121,7 +125,7 @@ async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Pat
         await wait_until(pilot, lambda: "place 2" in screen_text(app))
 
 
-@pytest.mark.parametrize("key", ["\x10", "?", "x", "P", "i", "m", "w"])
+@pytest.mark.parametrize("key", slow_except({"?"}, ["\x10", "?", "x", "P", "i", "m", "w"]))
 async def test_a_screen_that_is_closed_twice_closes_no_other(tmp_path: Path, key: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -173,7 +177,7 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
         assert app.is_running
 
 
-@pytest.mark.parametrize("way", ["", "\x10", "m/a", "md?", "x"])
+@pytest.mark.parametrize("way", slow_except({"m/a"}, ["", "\x10", "m/a", "md?", "x"]))
 async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -190,6 +194,7 @@ async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
     assert app.return_code == 0
 
 
+@pytest.mark.slow
 async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
     """Of a thread that is no daemon Python would wait for the end, minutes after the terminal."""
     app = make_app(tmp_path, FILE)
@@ -212,6 +217,7 @@ async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
     go.set()
 
 
+@pytest.mark.slow
 async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
 
@@ -226,6 +232,7 @@ async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "There is nothing to compare." in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -242,7 +249,7 @@ async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> 
     app.session.shut_down()
 
 
-@pytest.mark.parametrize("key", ["pageup", "pagedown"])
+@pytest.mark.parametrize("key", slow_except({"pageup"}, ["pageup", "pagedown"]))
 async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) -> None:
     """The palette hides its list where nothing matches."""
     app = make_app(tmp_path, FILE)
@@ -260,6 +267,7 @@ async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) 
         assert app.is_running
 
 
+@pytest.mark.slow
 async def test_a_path_in_the_home_of_nobody_is_none(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -16,6 +16,7 @@ from srs_eval.data.paths import write_folder
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
 from srs_eval.report.files import render_as
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     FakeEngine,
     WatchedApp,
@@ -66,6 +67,7 @@ async def to_export(pilot: Any) -> None:
     await wait_until(pilot, is_on_screen(pilot.app, "ExportScreen"))
 
 
+@pytest.mark.slow
 async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> None:
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
@@ -87,7 +89,10 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     assert asked["known"] == tuple(app.session.overview.answers) != ()
 
 
-@pytest.mark.parametrize(("keys", "ending"), [(["enter"], "html"), (["down", "enter"], "md")])
+@pytest.mark.parametrize(
+    ("keys", "ending"),
+    [(["enter"], "html"), pytest.param(["down", "enter"], "md", marks=pytest.mark.slow)],
+)
 async def test_enter_writes_from_the_list_of_forms(
     here: Path, tmp_path: Path, keys: list[str], ending: str
 ) -> None:
@@ -120,6 +125,7 @@ async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path
         await wait_until(pilot, lambda: target.read_text() == "report")
 
 
+@pytest.mark.slow
 async def test_what_somebody_else_has_written_is_never_overwritten(
     here: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ async def test_what_somebody_else_has_written_is_never_overwritten(
     assert {path.read_text() for path in here.iterdir()} == {"mine"}
 
 
+@pytest.mark.slow
 async def test_the_ending_follows_the_form_and_names_can_be_left_out(
     here: Path, tmp_path: Path
 ) -> None:
@@ -176,7 +183,8 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
     assert asked["path"] == here / "elsewhere" / "report.json"
 
 
-@pytest.mark.parametrize("entered", ["", "/", ".", ".."])
+@pytest.mark.slow
+@pytest.mark.parametrize("entered", slow_except({"/"}, ["", "/", ".", ".."]))
 async def test_a_form_can_be_chosen_while_no_file_is_named(
     entered: str, here: Path, tmp_path: Path
 ) -> None:
@@ -189,6 +197,7 @@ async def test_a_form_can_be_chosen_while_no_file_is_named(
         assert app.screen.query_one(Input).value == entered
 
 
+@pytest.mark.slow
 async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -> None:
     folder = here / "srs-eval-report"
     write_folder(folder, {"ours.csv": b"a table\n", "ours.png": b"a picture"})
@@ -207,6 +216,7 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
     assert not written.asked
 
 
+@pytest.mark.slow
 async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
     collection = here / "collection.anki2"
     collection.write_bytes(b"SQLite format 3\0 and so on")
@@ -239,6 +249,7 @@ def endless(*_: Any, **__: Any) -> Sequence[Path]:
     return []
 
 
+@pytest.mark.slow
 async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, write_report=endless, options=AppOptions(jobs=1))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -258,6 +269,7 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
     assert not list(here.iterdir())
 
 
+@pytest.mark.slow
 async def test_which_models_are_ranked_in_a_report_is_said(here: Path, tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

@@ -75,6 +75,7 @@ def footer(app: Any) -> str:
     return str(app.screen.query_one(Keys).render())
 
 
+@pytest.mark.slow
 async def test_every_footer_fits_80_columns_with_its_last_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +110,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
 
 
+@pytest.mark.slow
 async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(60, 20)) as pilot:
@@ -122,6 +124,7 @@ async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> 
         )
 
 
+@pytest.mark.slow
 async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
@@ -151,6 +154,7 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
         assert re.search("benchmark +anki +retention", screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
@@ -170,6 +174,7 @@ async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> N
         )
 
 
+@pytest.mark.slow
 async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) -> None:
     answers = FakeAnswers(hold_at="split")
     app = make_app(tmp_path, FILE, answer=answers)
@@ -197,6 +202,7 @@ def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
     assert len(words.explain_letters(words.FAMILIES)) <= 50
 
 
+@pytest.mark.slow
 async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -211,6 +217,7 @@ async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_
         assert row[2:] == [interval, str(int(graph.count[last]))]
 
 
+@pytest.mark.slow
 async def test_tabs_of_the_import_summary_have_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -268,6 +275,7 @@ def keys(app: object) -> list[str]:
     return [each.id or "" for each in table.options]
 
 
+@pytest.mark.slow
 async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(160, 48)) as pilot:
@@ -290,6 +298,7 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
     assert load_state(tmp_path).backwards
 
 
+@pytest.mark.slow
 async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -318,6 +327,7 @@ async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_p
     assert load_state(tmp_path).filter == "dash"
 
 
+@pytest.mark.slow
 async def test_two_models_side_by_side(tmp_path: Path) -> None:
     """Figures stand below names; none is better than one that looks the same; and why not."""
     app = make_app(tmp_path, FILE)
@@ -343,6 +353,7 @@ async def test_two_models_side_by_side(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "predicts better: needs " in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -373,6 +384,7 @@ async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path:
         assert screen_of(app, CompareScreen).pair == ["FSRS-6-own", "SM2"]
 
 
+@pytest.mark.slow
 async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -386,6 +398,7 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "├" not in screen_text(app).split("╮")[0])
 
 
+@pytest.mark.slow
 async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path) -> None:
     assert max(len(each.words) for each in resolve_configurations("all")) <= 24
     name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
@@ -417,6 +430,7 @@ async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path
         await wait_until(pilot, lambda: "Fitted on intervals" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_where_reviews_are_too_few_the_ranking_says_its_doubt_alone(
     tmp_path: Path,
 ) -> None:
@@ -436,6 +450,7 @@ async def test_where_reviews_are_too_few_the_ranking_says_its_doubt_alone(
         assert second.strip() == "1,000 reviews and 20 days are needed."
 
 
+@pytest.mark.slow
 async def test_escape_asks_before_it_stops_a_run(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -494,6 +509,7 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
 async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
     tmp_path: Path, error: Exception | None
@@ -526,6 +542,7 @@ async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
         )
 
 
+@pytest.mark.slow
 async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -534,6 +551,7 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
         assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
 
 
+@pytest.mark.slow
 async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(160, 48)) as pilot:
@@ -577,6 +595,7 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
         assert all(name is not None for name, _ in verdicts)
 
 
+@pytest.mark.slow
 async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
@@ -600,6 +619,7 @@ async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> No
         await wait_until(pilot, lambda: "Run again" not in footer(app))
 
 
+@pytest.mark.slow
 async def test_lines_by_j_and_k(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -691,6 +711,7 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
         assert len(engine.asked) == 1
 
 
+@pytest.mark.slow
 async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None:
     """Wherever the focus is; no letter is a key there."""
     app = make_app(tmp_path)

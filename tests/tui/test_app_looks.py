@@ -37,6 +37,7 @@ async def settle(pilot: Any) -> None:
             return
 
 
+@pytest.mark.slow
 async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_app(tmp_path, Path("collection.anki2"), evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     monkeypatch.setattr(app.session, "costs", lambda: iter([make_costs()]))

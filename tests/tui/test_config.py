@@ -148,6 +148,7 @@ def test_each_screen_with_keys_is_explained() -> None:
     assert all(_read_help(name) for name in SCREEN_ACTIONS if name != "everywhere")
 
 
+@pytest.mark.slow
 def test_settings_hold_for_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_report_ranks_the_models_of_the_app() -> None:
     assert EvaluationOptions.models == AppOptions().models == Config().models == "all"
 
 
+@pytest.mark.slow
 async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
     config = Config(
         theme="nord", equivalence=0.5, reduced_motion=True, keys={"compare": "z", "table": "2"}
@@ -218,6 +220,7 @@ def test_a_theme_that_is_not_there_is_said(
     assert stated.out == ""
 
 
+@pytest.mark.slow
 async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)

@@ -68,6 +68,7 @@ async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
     app.session.shut_down()
 
 
+@pytest.mark.slow
 async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -89,6 +90,7 @@ def test_what_has_no_room_is_counted() -> None:
     assert [count_hidden_items(pane, 60, least - less) for less in range(3)] == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 40)) as pilot:

@@ -11,6 +11,7 @@ import pytest
 from srs_eval.engine.run import Event, Finished, Prepared, Progress, Run, Started
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.tui.screens.ranking import estimate_seconds_left
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import make_result
 
 REVIEWS = 12_000
@@ -105,7 +106,7 @@ def all_compiled() -> frozenset[str]:
     )
 
 
-@pytest.mark.parametrize("slowness", [0.5, 2.5])
+@pytest.mark.parametrize("slowness", slow_except({2.5}, [0.5, 2.5]))
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("missing", [all_compiled(), frozenset()], ids=["first", "warm"])
 def test_recorded_runs_are_said_within_a_factor_of_two(
