@@ -2,11 +2,8 @@
 
 A task is one user with all configurations that are missing, so that they share the
 prepared trials. Workers compute; this process alone writes, one unit at a time
-(`srs_eval.benchmark.store`).
-
-Configurations that run on a device (`Context.device`, `Model.uses_device`) form separate tasks in
-a separate pool: one worker, so that the device's memory holds one learner, whatever the number of
-jobs.
+(`srs_eval.benchmark.store`). Each worker whose models run on a device (`Context.device`,
+`Model.uses_device`) opens it itself.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -121,12 +118,9 @@ def run_batch(
         yield CheckingModels(unchecked_models)
     setup = make_setup(dataset, fingerprint, configurations, context, digests)
     setup["names"] = names
-    device_names = _device_configurations(configurations, context)
+    if engine == "local" and _device_configurations(configurations, context):
+        _check_device(context)  # before the folder is touched
     with (
-        # The device is tried before the folder is touched.
-        _open_device_pool(context, events)
-        if device_names and engine == "local"
-        else nullcontext() as device_pool,
         ResultStore(out, setup, fresh=fresh, redo=redo) as store,
         ExitStack() as stack,
     ):
@@ -135,33 +129,24 @@ def run_batch(
                 store.merge_from(other_folder)
             batch_users = dataset.users if users is None else users
             pending = PendingUnits(store, dataset, sizes, configurations, batch_users, file_makers)
-            one_process = jobs == 1 and device_pool is not None
-            device_tasks, cpu_tasks = _split_tasks_by_device(
-                pending.tasks, device_names, one_process
-            )
-            cpu_jobs = jobs
-            if device_tasks:
-                cpu_jobs -= 1
             backend = None
             if pending.tasks:
                 opening = open_backend(
                     engine,
-                    min(cpu_jobs, len(cpu_tasks)),
+                    min(jobs, len(pending.tasks)),
                     dataset.folder,
                     all_models,  # so that what is missing is reported once, not for each user
                     events.put,
-                    device_pool=device_pool if device_tasks else None,
-                    use_gpus=bool(device_tasks),
                 )
                 backend = stack.enter_context(opening)
-            yield pending.make_plan(fingerprint, backend, cpu_tasks, device_tasks, engine)
+            yield pending.make_plan(fingerprint, backend, engine)
             if backend is not None:
                 runner = _TaskRunner(
                     backend, events, dataset, configurations, context, file_makers, session
                 )
                 next_publication = time.monotonic() + publish_seconds
                 try:
-                    for unit in runner.run(cpu_tasks, device_tasks):
+                    for unit in runner.run(pending.tasks):
                         done = pending.record(unit)
                         start = time.monotonic()
                         if start >= next_publication:
@@ -199,38 +184,18 @@ def _device_configurations(
     )
 
 
-@contextmanager
-def _open_device_pool(context: Context, events: TaskEvents) -> Iterator[WorkerPool]:
-    """Open a worker process for the device and test the device in it.
+def _check_device(context: Context) -> None:
+    """Raise InputError if the device cannot be used.
 
-    Raises InputError if the device cannot be used.
+    A process of its own tries the device and ends, so that this process takes none of its memory.
     """
-    with WorkerPool(1, initializer=all_models, on_message=events.put) as pool:
+    with WorkerPool(1) as pool:
         try:
             pool.submit(check_device, context).result()
         except WorkerDied as error:
             raise InputError(
                 f"The device {context.device!r} cannot be used ({error}); give cpu."
             ) from None
-        yield pool
-
-
-def _split_tasks_by_device(
-    tasks: Tasks, device_names: frozenset[str], one_process: bool
-) -> tuple[Tasks, Tasks]:
-    """Split tasks into those for the device and the rest; `one_process` does both on the device."""
-    device_tasks: Tasks = []
-    cpu_tasks: Tasks = []
-    for user, names in tasks:
-        on_device = tuple(name for name in names if name in device_names)
-        on_cpu = tuple(name for name in names if name not in device_names)
-        if on_device:
-            device_tasks.append((user, on_device))
-        if on_cpu:
-            cpu_tasks.append((user, on_cpu))
-    if one_process and device_tasks and cpu_tasks:
-        return tasks, []
-    return device_tasks, cpu_tasks
 
 
 # --- tasks ---------------------------------------------------------------------
@@ -242,7 +207,6 @@ class _UserTask:
 
     user: int
     names: list[str]
-    backend: Backend
     is_retry: bool = False  # a worker has died over it, or over the task it was split from
 
 
@@ -259,20 +223,13 @@ class _TaskRunner:
     session_factory: _SessionFactory = LearnerSession
     running_tasks: dict[Future[list[Unit]], _UserTask] = field(default_factory=dict)  # running
 
-    def run(self, tasks: Tasks, device_tasks: Tasks) -> Iterator[Unit]:
-        """Yield units in the order in which they finish.
-
-        Neither kind of task waits for the other: each has its own backend and its own queue.
-        """
-        queues = {self.backend: _queue_tasks(tasks, self.backend)}
-        if self.backend.device_backend is not None:
-            device_queue = _queue_tasks(device_tasks, self.backend.device_backend)
-            queues[self.backend.device_backend] = device_queue
+    def run(self, tasks: Tasks) -> Iterator[Unit]:
+        """Yield units in the order in which they finish."""
+        queue = deque(_UserTask(user, list(names)) for user, names in tasks)
         suspects: deque[_UserTask] = deque()
-        while any(queues.values()) or suspects or self.running_tasks:
-            for backend, queue in queues.items():
-                while queue and self._count_running(backend) < backend.queue_length:
-                    self._submit(queue.popleft())
+        while queue or suspects or self.running_tasks:
+            while queue and len(self.running_tasks) < self.backend.queue_length:
+                self._submit(queue.popleft())
             if suspects and not self.running_tasks:
                 self._submit(suspects.popleft())
             event = self.events.next_event(timeout=0.5)
@@ -293,10 +250,9 @@ class _TaskRunner:
                 for name in task.names:
                     yield Unit(name, task.user, "failed", reason=reason, detail=detail)
             else:  # one by one, the retries find the cause; a death by another cause costs nothing
-                backend = task.backend
-                queue = suspects if backend.loses_whole_queue else queues[backend]
+                retries = suspects if self.backend.loses_whole_queue else queue
                 for name in task.names:
-                    queue.appendleft(_UserTask(task.user, [name], backend, is_retry=True))
+                    retries.appendleft(_UserTask(task.user, [name], is_retry=True))
 
     def collect_finished(self) -> Iterator[Unit]:
         """Yield the units that tasks had finished and that were unread when the executor ended."""
@@ -310,9 +266,6 @@ class _TaskRunner:
             elif find_error(future) is None:
                 yield from self._take_missing(self.running_tasks[future], future.result())
 
-    def _count_running(self, backend: Backend) -> int:
-        return sum(task.backend is backend for task in self.running_tasks.values())
-
     def _submit(self, task: _UserTask) -> None:
         configurations = [
             configuration
@@ -320,7 +273,7 @@ class _TaskRunner:
             if configuration.name in task.names
         ]
         future = self.events.submit(
-            task.backend.executor,
+            self.backend.executor,
             _evaluate_user,
             self.dataset.folder.absolute(),  # a cluster's workers may start in another folder
             task.user,
@@ -336,10 +289,6 @@ class _TaskRunner:
             if unit.configuration in task.names:
                 task.names.remove(unit.configuration)
                 yield unit
-
-
-def _queue_tasks(tasks: Tasks, backend: Backend) -> deque[_UserTask]:
-    return deque(_UserTask(user, list(names), backend) for user, names in tasks)
 
 
 def _evaluate_user(

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,21 +68,6 @@ def _slow(trials: Trials, parameters: object, index: IntArray, context: Context)
     return np.full(len(index), 0.5)
 
 
-def _meeting(
-    name: str, other: str, trials: Trials, parameters: object, index: IntArray, context: Context
-) -> FloatArray:
-    """Waits until the other one is at work on the user, too; leaves its process's id."""
-    if "TEST_MEETING" in os.environ:
-        folder = Path(os.environ["TEST_MEETING"])
-        (folder / f"{name}-{context.user}").write_text(str(os.getpid()))
-        until = time.monotonic() + 600
-        while not (folder / f"{other}-{context.user}").exists():
-            if time.monotonic() > until:
-                raise TimeoutError(f"{other} did not come")
-            time.sleep(0.01)
-    return np.full(len(index), 0.5)
-
-
 def _losing(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
     """From user 4 on the device serves this process no more."""
     import torch
@@ -104,8 +88,6 @@ for _name, _predict in {
     "STUCK": _stuck,
     "HUNGRY": _hungry,
     "SLOW": _slow,
-    "HERE": partial(_meeting, "HERE", "THERE"),
-    "THERE": partial(_meeting, "THERE", "HERE"),
     "LOSING": _losing,
 }.items():
     models.all_models()[_name] = Model(  # type: ignore[index]

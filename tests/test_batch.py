@@ -1068,7 +1068,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
         tasks = batch._TaskRunner(
             place, TaskEvents(), data, resolve_configurations(names), Context()
         )
-        units = list(tasks.run([(user, names) for user in data.users], []))
+        units = list(tasks.run([(user, names) for user in data.users]))
     done = {name: lines(undisturbed / "result" / f"{name}.jsonl") for name in names}
     assert len(units) == len(data.users) * len(names)
     for unit in units:

@@ -1,4 +1,4 @@
-"""A lane of its own for what runs on a device; tried with a device that is the processor.
+"""Batches with models that run on a device; tried with a device that is the processor.
 
 "cpu:0" is a device for torch, and for the batch another one than "cpu".
 """
@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from srs_eval.benchmark.plan import open_backend
-from srs_eval.data.errors import InputError
 from tests.cli.program import run_in_process
 from tests.conftest import PATIENCE
-from tests.test_batch import command, lines, needs_proc
+from tests.test_batch import command, lines
 from tools.simulated import simulate_learner, write_dataset
 
 DEVICE = ("--device", "cpu:0")
@@ -56,25 +52,17 @@ def results(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@needs_proc
-def test_one_process_has_the_device_and_the_others_go_on(dataset: Path, tmp_path: Path) -> None:
-    """The same files as without a lane."""
-    models, met, out = "AVG,HERE,THERE,LSTM-dry-run", tmp_path / "met", tmp_path / "lane"
-    met.mkdir()
-    environment = {"TEST_ON_DEVICE": "THERE", "TEST_MEETING": str(met)}
-    done = run(dataset, out, *DEVICE, "--jobs", "3", models=models, **environment)
-    assert done.returncode == 1, done.stderr  # the poisoned user
-    assert "with 3 jobs" in done.stderr
-
-    def processes(name: str) -> set[int]:
-        return {int(each.read_text()) for each in met.glob(f"{name}-*")}
-
-    assert len(processes("THERE")) == 1
-    assert not processes("THERE") & processes("HERE")
-    run(dataset, tmp_path / "plain", *DEVICE, "--jobs", "1", models=models)
-    assert results(out) == results(tmp_path / "plain")
-    for name in ("HERE", "THERE"):
-        assert list(lines(out / "result" / f"{name}.jsonl")) == [1, 2, 3, 4, 5, 6]
+def test_batch_results_on_a_device_do_not_depend_on_jobs(dataset: Path, tmp_path: Path) -> None:
+    for jobs in ("1", "3"):
+        done = run(
+            dataset, tmp_path / jobs, *DEVICE, "--jobs", jobs, models="AVG,LSTM-dry-run,SLOW"
+        )
+        assert done.returncode == 1, done.stderr  # the poisoned user
+    assert results(tmp_path / "3") == results(tmp_path / "1")
+    result_files = sorted((tmp_path / "3" / "result").iterdir())
+    assert len(result_files) == 3
+    for path in result_files:
+        assert list(lines(path)) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.slow
@@ -123,43 +111,6 @@ def test_a_device_that_is_not_there_is_said_before_anything(dataset: Path, tmp_p
 @pytest.mark.slow
 def test_a_device_may_be_spelled_large(dataset: Path, tmp_path: Path) -> None:
     large = ("--device", "CPU:0", "--users", "1-2", "--jobs", "1")
-    done = run(dataset, tmp_path, *large, models="AVG,THERE", TEST_ON_DEVICE="THERE")
+    done = run(dataset, tmp_path, *large, models="AVG,SLOW", TEST_ON_DEVICE="SLOW")
     assert done.returncode == 0, done.stderr
-    assert list(lines(tmp_path / "result" / "THERE.jsonl")) == [1, 2]
-
-
-@contextmanager
-def dask_cluster(*resources: dict[str, int]) -> Iterator[str]:
-    """The address of a cluster with one worker for each of these."""
-    distributed = pytest.importorskip("distributed")
-    workers = {
-        number: {
-            "cls": distributed.Nanny,
-            "options": {"nthreads": 1, "resources": each, "dashboard_address": None},
-        }
-        for number, each in enumerate(resources)
-    }
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": None}}
-    with distributed.SpecCluster(workers=workers, scheduler=scheduler) as cluster:
-        yield cluster.scheduler_address.replace("tcp://", "dask://")
-
-
-@pytest.mark.slow
-def test_on_dask_the_workers_with_a_gpu_get_what_runs_on_it(tmp_path: Path) -> None:
-    def place(address: str, lane: bool):  # type: ignore[no-untyped-def]
-        return open_backend(address, 1, tmp_path, int, lambda *_: None, use_gpus=lane)
-
-    with dask_cluster({"GPU": 1}, {}) as address, place(address, lane=True) as everywhere:
-        on_gpu = everywhere.device_backend
-        assert on_gpu is not None
-        assert (everywhere.jobs, on_gpu.jobs) == (2, 1)
-        futures = [on_gpu.executor.submit(os.getpid) for _ in range(8)]
-        assert len({each.result() for each in futures}) == 1
-    with dask_cluster({}) as address:
-        with place(address, lane=False) as everywhere:
-            assert everywhere.device_backend is None
-        with (
-            pytest.raises(InputError, match="has the resource GPU"),
-            place(address, lane=True),
-        ):
-            pytest.fail("no worker has a GPU")
+    assert list(lines(tmp_path / "result" / "SLOW.jsonl")) == [1, 2]

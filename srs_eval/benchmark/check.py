@@ -1,8 +1,9 @@
-"""Check, repair and merge result folders of `srs-eval batch` or in srs-benchmark's layout."""
+"""Check and merge result folders of `srs-eval batch` or in srs-benchmark's layout."""
 
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,6 @@ from srs_eval.benchmark.setup import (
 )
 from srs_eval.benchmark.store import (
     ResultStore,
-    Unit,
     count_damaged_lines,
     format_result_file,
     has_journal,
@@ -49,8 +49,7 @@ class _ResultProblem:
 
     path: Path
     description: str  # one sentence
-    remedy: str = ""  # what --repair does about it; "" for nothing
-    invalid_units: tuple[tuple[str, int], ...] = ()  # configuration and user of each invalid result
+    remedy: str = ""  # what a batch command does about it; "" for other programs' files
     is_error: bool = True
 
 
@@ -66,8 +65,8 @@ def check_folder(folder: Path) -> list[_ResultProblem]:
         raise InputError(f'"{folder}" holds no result files.')
     problems = [] if setup is None else _find_stale_results(folder, setup)
     for path, count in count_damaged_lines(folder).items():
-        what = "damaged: the same batch command evaluates those units again"
-        problems.append(_ResultProblem(path, f"{format_count(count, 'line')} {what}"))
+        description = f"{format_count(count, 'line')} damaged"
+        problems.append(_ResultProblem(path, description, _EVALUATE_LOST_REMEDY))
     results: dict[Path, _LinesByUser] = {}
     for path in paths:
         configuration = _find_batch_configuration(folder, setup, path)
@@ -80,24 +79,6 @@ def check_folder(folder: Path) -> list[_ResultProblem]:
             if ambiguity:
                 problems.append(_ResultProblem(path, ambiguity, is_error=False))
     return problems + _check_sizes(folder, results, setup)
-
-
-def repair_folder(folder: Path, findings: Sequence[_ResultProblem]) -> list[_ResultProblem]:
-    """Repair the files that `srs-eval batch` wrote and return the problems that remain.
-
-    Files are rewritten from the journal. Units whose results are invalid in the journal itself are
-    marked as failed, so that the same batch command evaluates them again. Files of other programs
-    stay as they are.
-    """
-    setup = read_setup(folder)
-    repairable = [problem for problem in findings if problem.remedy]
-    if setup is not None and repairable:
-        with ResultStore(folder, setup) as store:
-            for problem in repairable:
-                for configuration, user in problem.invalid_units:
-                    store.append(Unit(configuration, user, "failed", reason=problem.description))
-            store.publish(everything=True)
-    return [problem for problem in findings if not problem.remedy]
 
 
 def _find_batch_configuration(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
@@ -153,8 +134,15 @@ def _describe_damaged_journals(folders: Sequence[Path]) -> str:
     return "; ".join(descriptions)
 
 
-_REWRITE_REMEDY = "written anew from the journal"
-_REEVALUATE_REMEDY = "counted as failed, so that the same batch command evaluates them again"
+_REWRITE_REMEDY = "run the same batch command again to write the file anew"
+_EVALUATE_LOST_REMEDY = "run the same batch command again to evaluate these units anew"
+
+
+def _format_redo_remedy(configuration: str) -> str:
+    """Return the remedy for results that are wrong in the journal, too; "" without a journal."""
+    if not configuration:
+        return ""
+    return f"run the same batch command with --redo {shlex.quote(configuration)}"
 
 
 def _check_file(
@@ -217,9 +205,7 @@ def _check_plausibility(
     first_user, first_reason = next(iter(reasons.items()))
     lines = format_count(len(reasons), "line")
     description = f"{lines} cannot be true (user {first_user}: {first_reason})"
-    remedy = _REEVALUATE_REMEDY if configuration else ""
-    units = tuple((configuration, user) for user in reasons)
-    return [_ResultProblem(path, description, remedy, units)]
+    return [_ResultProblem(path, description, _format_redo_remedy(configuration))]
 
 
 def _explain_impossible(line: Mapping[str, Any]) -> str:
@@ -293,10 +279,7 @@ def _check_sizes(
             f"configurations on the same ones (user {first_user}: {first_difference})"
         )
         batch_configuration = _find_batch_configuration(folder, setup, path)
-        remedy = _REEVALUATE_REMEDY if batch_configuration else ""
-        name = batch_configuration or spelled_name(path)
-        units = tuple((name, user) for user, _ in users)
-        problems.append(_ResultProblem(path, description, remedy, units))
+        problems.append(_ResultProblem(path, description, _format_redo_remedy(batch_configuration)))
     return problems
 
 

@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -158,7 +158,7 @@ class PendingUnits:
         )
         self.units = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-        self._expected_total_seconds = self._expected_task_seconds(tasks)
+        self._expected_total_seconds = sum(self._expected_unit_seconds(*task) for task in tasks)
         self._expected_done_seconds = 0.0
 
     def record(self, unit: Unit) -> UnitDone:
@@ -173,14 +173,7 @@ class PendingUnits:
             fraction = self._expected_done_seconds / self._expected_total_seconds
         return UnitDone(unit, finished, fraction)
 
-    def make_plan(
-        self,
-        fingerprint: str,
-        backend: Backend | None,
-        cpu_tasks: Tasks,
-        device_tasks: Tasks,
-        engine: str,
-    ) -> Planned:
+    def make_plan(self, fingerprint: str, backend: Backend | None, engine: str) -> Planned:
         """Plan the work on a backend; `fingerprint` is the data set's."""
         jobs = 0
         compile_seconds = 0.0
@@ -189,12 +182,8 @@ class PendingUnits:
             jobs = backend.jobs
             if engine in _LOCAL_ENGINES:
                 compile_seconds = estimate_compile_seconds(self._pending_configurations())
-            seconds = self._expected_task_seconds(cpu_tasks) / max(1, backend.jobs)
-            if backend.device_backend is not None:
-                device_jobs = backend.device_backend.jobs
-                jobs += device_jobs
-                seconds = max(seconds, self._expected_task_seconds(device_tasks) / device_jobs)
-            seconds += WORKER_START_SECONDS + compile_seconds
+            work_seconds = self._expected_total_seconds / max(1, jobs)
+            seconds = work_seconds + WORKER_START_SECONDS + compile_seconds
         return Planned(
             users=self.users,
             configurations=tuple(self._configurations),
@@ -228,10 +217,6 @@ class PendingUnits:
             for name in names
         )
 
-    def _expected_task_seconds(self, tasks: Tasks) -> float:
-        """Estimate the seconds that one worker needs for the tasks."""
-        return sum(self._expected_unit_seconds(*task) for task in tasks)
-
 
 # --- where tasks run
 
@@ -245,8 +230,6 @@ class Backend:
     queue_length: int  # tasks to submit before the first is done
     loses_whole_queue: bool = False
     """A worker's death fails every task that it held (WorkerDied), and the culprit is unknown."""
-    device_backend: Backend | None = None
-    """Backend for tasks that run on a device."""
 
 
 def is_engine(text: str) -> bool:
@@ -261,39 +244,22 @@ def open_backend(
     folder: Path,
     initializer: Callable[[], object],
     on_message: Callable[[Future[Any], Any], None],
-    *,
-    device_pool: WorkerPool | None = None,
-    use_gpus: bool = False,
 ) -> Iterator[Backend]:
     """Open the workers of `local`, `dask-local` or `dask://HOST:PORT` until the block ends.
 
-    Tasks for a device get a backend of their own: with `local` the pool `device_pool`, which ends
-    with the block, too; on Dask, if `use_gpus`, the workers with the resource GPU. Workers must be
-    able to read `folder`. Raises NotInstalled, and InputError if no scheduler answers or no worker
-    has a GPU. On a worker that runs another program, tasks fail with WorkersCannotStart before they
+    Workers must be able to read `folder`. Raises NotInstalled, and InputError if no scheduler
+    answers. On a worker that runs another program, tasks fail with WorkersCannotStart before they
     begin.
     """
     if engine == "local":
         pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
-        with pool, device_pool or nullcontext():
-            device_backend = None
-            if device_pool is not None:
-                device_backend = Backend(device_pool, jobs=1, queue_length=2)
-            yield Backend(pool, jobs, queue_length=2 * jobs, device_backend=device_backend)
+        with pool:
+            yield Backend(pool, jobs, queue_length=2 * jobs)
         return
     require("distributed", f"--engine {engine}")
     with _open_client(engine, jobs) as client:
         threads = sum(client.nthreads().values())
         expected = {**environment(), "folder": str(folder.absolute())}
-        device_backend = None
-        if use_gpus:
-            gpu_workers = _count_gpu_workers(client)
-            device_backend = Backend(
-                _DaskExecutor(client, expected, resources={"GPU": 1}),
-                jobs=gpu_workers,
-                queue_length=2 * gpu_workers,
-                loses_whole_queue=True,
-            )
         queue_length = 2 * threads
         if engine != "dask-local":
             queue_length = max(queue_length, _CLUSTER_QUEUE_LENGTH)
@@ -302,20 +268,7 @@ def open_backend(
             jobs=threads,
             queue_length=queue_length,
             loses_whole_queue=True,
-            device_backend=device_backend,
         )
-
-
-def _count_gpu_workers(client: Client) -> int:
-    """Return the number of workers with the resource GPU. Raises InputError if none has."""
-    workers = client.scheduler_info()["workers"].values()
-    gpu_workers = [worker for worker in workers if worker["resources"].get("GPU", 0) >= 1]
-    if not gpu_workers:
-        raise InputError(
-            "--device: no worker of the Dask cluster has the resource GPU; start one with "
-            '"dask worker HOST:PORT --nthreads 1 --resources GPU=1", or leave --engine out.'
-        )
-    return len(gpu_workers)
 
 
 @contextmanager
@@ -364,15 +317,9 @@ def _parse_address(engine: str) -> str | None:
 class _DaskExecutor(Executor):
     """Dask's executor, restricted to workers that run the same program as this process."""
 
-    def __init__(
-        self,
-        client: Client,
-        expected_environment: Mapping[str, str],
-        resources: Mapping[str, int] | None = None,
-    ) -> None:
-        """Make an executor; `resources` are those that a worker must have for each task."""
+    def __init__(self, client: Client, expected_environment: Mapping[str, str]) -> None:
         # Not pure: a task that is submitted a second time has to run a second time.
-        self._executor = client.get_executor(pure=False, resources=resources)
+        self._executor = client.get_executor(pure=False)
         self._expected = expected_environment
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:

@@ -245,7 +245,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     if None in all_lines:
         remedy = f"`srs-eval results check {folder}` lists such lines: take them out"
         if setup is not None:
-            remedy = f"`srs-eval results check --repair {folder}` mends it"
+            remedy = "run the same batch command again to write the file anew"
         raise InputError(
             f'"{path}", line {all_lines.index(None) + 1}: not a result of srs-eval or '
             f"srs-benchmark; {remedy}."

@@ -22,7 +22,6 @@ ResultFolders = Annotated[
     list[Path], typer.Argument(show_default=False, metavar="DIR...", help="Folders of results.")
 ]
 MergeOut = Annotated[Path, typer.Option("--out", help="Write the merged results to this folder.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Repair what can be repaired.")]
 TakeWhatIsWhole = Annotated[
     bool,
     typer.Option("--take-what-is-whole", help="Leave out damaged lines of journals and go on."),
@@ -429,7 +428,7 @@ Device = Annotated[
     typer.Option(
         "--device",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Run LSTM on this device: cpu, cuda, mps or xpu.",
+        help="Run LSTM and your own torch models on this device: cpu, cuda, mps or xpu.",
     ),
 ]
 Label = Annotated[

@@ -532,10 +532,7 @@ dataset = typer.Typer(help="Download, make, describe or check a data set.")
 
 
 @results.command("check")
-def _check(
-    folders: options.ResultFolders,
-    repair: options.Repair = False,
-) -> int:
+def _check(folders: options.ResultFolders) -> int:
     """Check result folders of srs-eval or srs-benchmark."""
     from srs_eval.benchmark import check
 
@@ -543,16 +540,13 @@ def _check(
     has_errors = False
     for folder in folders:
         problems = check.check_folder(folder)
-        remaining = check.repair_folder(folder, problems) if repair else problems
         for problem in problems:
-            note = f"; {problem.remedy}" if problem not in remaining else ""
-            if problem.remedy and not repair:
-                note += f" (--repair: {problem.remedy})"
+            note = f"; {problem.remedy}" if problem.remedy else ""
             show(f"{problem.path}: {problem.description}{note}")
-        if not any(problem.is_error for problem in problems):
-            show(f"{folder}: nothing is wrong")
-        if any(problem.is_error for problem in remaining):
+        if any(problem.is_error for problem in problems):
             has_errors = True
+        else:
+            show(f"{folder}: nothing is wrong")
     return PARTIAL_FAILURE if has_errors else SUCCESS
 
 

@@ -121,7 +121,7 @@ class Model:
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
     """Returns remarks to show next to a learner's figures."""
     uses_device: bool = False
-    """Runs on `Context.device`; a batch has one process for all such models."""
+    """Whether the model runs on `Context.device`."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
     """Settings of `fit` that the context can change; includes SEED where `fit` draws random
     numbers."""

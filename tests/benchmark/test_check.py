@@ -1,4 +1,4 @@
-"""Checking and repairing folders of results."""
+"""Checking and merging folders of results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from srs_eval.batch import run_batch
-from srs_eval.benchmark.check import DamagedJournals, check_folder, merge_folders, repair_folder
+from srs_eval.benchmark.check import DamagedJournals, check_folder, merge_folders
+from srs_eval.benchmark.plan import Ended
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.benchmark.setup import SETUP_FILE, read_setup
 from srs_eval.benchmark.store import ResultStore, Unit
@@ -48,6 +49,15 @@ def ours(made: Path, tmp_path: Path) -> Path:
 def theirs(made: Path, tmp_path: Path) -> Path:
     """srs-benchmark's layout: result files and nothing else."""
     return Path(shutil.copytree(made / "result", tmp_path / "theirs"))
+
+
+def run_again(dataset: Path, folder: Path, redo: set[str] | None = None) -> int:
+    """Run the batch of a folder again and return the number of units that it has evaluated."""
+    configurations = resolve_configurations(MODELS)
+    events = list(run_batch(open_dataset(dataset), configurations, folder, jobs=1, redo=redo))
+    ended = events[-1]
+    assert isinstance(ended, Ended)
+    return ended.done
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -107,26 +117,27 @@ def no_json(path: Path) -> None:
         (no_json, "1 line cannot be read"),
     ],
 )
-def test_lines_that_are_wrong_are_said_and_ours_are_mended(
-    damage, words: str, made: Path, ours: Path, theirs: Path
+def test_damaged_result_file_is_reported_and_written_anew_by_the_next_batch(
+    damage, words: str, dataset: Path, made: Path, ours: Path, theirs: Path
 ) -> None:
     for folder, path in ((ours, ours / "result" / "AVG.jsonl"), (theirs, theirs / "AVG.jsonl")):
         damage(path)
         damaged = path.read_text()
         if folder == ours and words not in ("more than once (2)", "not in order"):
-            with pytest.raises(InputError, match="results check --repair"):
+            with pytest.raises(InputError, match="run the same batch command again"):
                 read_folders([folder])
         found = check_folder(folder)
         assert words in found[0].description
-        assert {each.path for each in found} == {path}
-        left = repair_folder(folder, found)
-        assert left == check_folder(folder)
-        if folder == ours:
-            assert not left
-            assert texts(ours / "result") == texts(made / "result")
-        else:
-            assert left == found
+        assert {problem.path for problem in found} == {path}
+        remedies = {problem.remedy for problem in found}
+        if folder == theirs:
+            assert remedies == {""}
             assert path.read_text() == damaged
+            continue
+        assert remedies == {"run the same batch command again to write the file anew"}
+        assert run_again(dataset, ours) == 0
+        assert check_folder(ours) == []
+        assert texts(ours / "result") == texts(made / "result")
 
 
 @pytest.mark.parametrize(
@@ -140,13 +151,11 @@ def test_lines_that_are_wrong_are_said_and_ours_are_mended(
         ({"RMSE": 0.31, "LogLoss": 12}, "LogLoss 12 where RMSE is 0.31"),
     ],
 )
-def test_what_cannot_be_true_is_not_mended_but_said(
-    metrics: dict[str, float], words: str, theirs: Path
-) -> None:
+def test_impossible_metric_is_reported(metrics: dict[str, float], words: str, theirs: Path) -> None:
     edited(theirs / "AVG.jsonl", 3, metrics=metrics)
     (found,) = check_folder(theirs)
     assert f"user 3: {words}" in found.description
-    assert repair_folder(theirs, [found]) == [found]
+    assert found.remedy == ""
     possible = {"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2, "RMSE(bins)": 0.2}
     edited(theirs / "AVG.jsonl", 3, metrics=possible)
     assert check_folder(theirs) == []  # an AUC that is undefined may be
@@ -158,7 +167,7 @@ def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     edited(theirs / "90%.jsonl", 2, size=17)
     (found,) = check_folder(theirs)
     assert found.path.name == "90%.jsonl"
-    assert found.invalid_units == (("90%", 2),)
+    assert found.description.startswith("1 user with another number of reviews")
     assert "17 where the others have" in found.description
     # In a folder of ours the journal decides: there it is wrong, too.
     line = json.loads((ours / "result" / "90%.jsonl").read_text().splitlines()[1])
@@ -168,36 +177,38 @@ def test_a_size_unlike_the_others_is_found_and_evaluated_again(
         store.append(Unit("90%", 2, "done", line={**line, "size": 17}))
         store.publish()
     assert main(["results", "check", str(ours)]) == 1
-    assert "--repair: counted as failed" in capsys.readouterr().out
-    assert main(["results", "check", "--repair", str(ours)]) == 0
-    events = list(run_batch(open_dataset(dataset), resolve_configurations(MODELS), ours, jobs=1))
-    assert events[-1].done == 1  # type: ignore[union-attr]
+    assert "; run the same batch command with --redo 90%\n" in capsys.readouterr().out
+    assert run_again(dataset, ours) == 0  # the journal is whole: nothing seems to be missing
+    assert main(["results", "check", str(ours)]) == 1
+    assert run_again(dataset, ours, redo={"90%"}) == USERS
     assert texts(ours / "result") == texts(made / "result")
     assert check_folder(ours) == []
 
 
-def test_a_changed_file_is_written_anew_and_no_unit_is_lost(made: Path, ours: Path) -> None:
+def test_changed_file_is_written_anew_by_a_merge_without_the_data_set(
+    made: Path, ours: Path
+) -> None:
     edited(ours / "result" / "AVG.jsonl", 2, metrics={"LogLoss": -1.0}, size=17)
     (found,) = check_folder(ours)
     assert "not what its journal says" in found.description
-    assert repair_folder(ours, [found]) == check_folder(ours) == []
+    assert merge_folders([ours], ours) == (0, "")
+    assert check_folder(ours) == []
     assert texts(ours / "result") == texts(made / "result")
     assert not (ours / "failed").exists()
 
 
-def test_a_file_without_a_journal_is_anothers(ours: Path) -> None:
+def test_a_file_without_a_journal_is_anothers(dataset: Path, ours: Path) -> None:
     mine = ours / "result" / "Mine.jsonl"
     mine.write_text((ours / "result" / "AVG.jsonl").read_text())
     assert check_folder(ours) == []
     edited(mine, 2, metrics={"RMSE": 7})
-    changed = mine.read_text()
     (found,) = check_folder(ours)
     assert "cannot be true" in found.description
-    assert repair_folder(ours, [found]) == [found]
-    assert mine.read_text() == changed
+    assert found.remedy == ""
     unsorted(mine)
     changed = mine.read_text()
-    assert repair_folder(ours, check_folder(ours)) == check_folder(ours)
+    assert {problem.remedy for problem in check_folder(ours)} == {""}
+    assert run_again(dataset, ours) == 0
     assert mine.read_text() == changed
 
 
@@ -256,7 +267,7 @@ def test_check_and_report_agree_on_what_is_a_line(
     assert "1 line cannot be read as results" in found.description
     assert main(["report", str(theirs)]) == 2
     assert f'"{path}", line 1: not a result' in capsys.readouterr().err
-    assert repair_folder(theirs, [found]) == check_folder(theirs) == [found]
+    assert found.remedy == ""
 
 
 def test_stale_results_are_said(ours: Path) -> None:
@@ -270,16 +281,22 @@ def test_stale_results_are_said(ours: Path) -> None:
     assert "another state of srs-eval" in other.description
 
 
-def test_a_damaged_journal_is_said(ours: Path) -> None:
+def test_damaged_journal_line_is_reported_and_evaluated_by_the_next_batch(
+    dataset: Path, made: Path, ours: Path
+) -> None:
     journal = ours / ".journal" / "AVG.jsonl"
     content = bytearray(journal.read_bytes())
     content[40] ^= 1
     journal.write_bytes(content)
-    words = [each.description for each in check_folder(ours)]
-    assert any("1 line damaged" in each for each in words)
+    remedies = {problem.description: problem.remedy for problem in check_folder(ours)}
+    remedy = "run the same batch command again to evaluate these units anew"
+    assert remedies["1 line damaged"] == remedy
+    assert run_again(dataset, ours) == 1
+    assert check_folder(ours) == []
+    assert texts(ours / "result") == texts(made / "result")
 
 
-def test_packed_files_are_read_and_left_alone(theirs: Path) -> None:
+def test_packed_files_are_checked(theirs: Path) -> None:
     path = theirs / "AVG.jsonl"
     packed = theirs / "AVG.jsonl.gz"
     unsorted(path)
@@ -287,9 +304,7 @@ def test_packed_files_are_read_and_left_alone(theirs: Path) -> None:
     path.unlink()
     (found,) = check_folder(theirs)
     assert "not in order" in found.description
-    before = packed.read_bytes()
-    assert repair_folder(theirs, [found]) == [found]
-    assert packed.read_bytes() == before
+    assert found.remedy == ""
 
 
 def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Damaged folders of results: checked, mended and reported, or one sentence."""
+"""Damaged folders of results: checked, reported and merged, or one sentence."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_damaged_results(made: Path, data: st.DataObject) -> None:
         for command in (
             ["results", "check", str(folder)],
             ["report", str(folder), "--md", "-"],
-            ["results", "check", "--repair", str(folder)],
+            ["results", "merge", str(folder), "--out", str(folder)],
         ):
             assert main(command) in (0, 1, 2)

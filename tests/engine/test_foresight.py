@@ -30,7 +30,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Cancelled
-from tests.conftest import PATIENCE, made_collection
+from tests.conftest import PATIENCE, write_simulated_collection
 from tests.helpers.leaking_models import (
     CORRECT,
     FLAG_LEAKS,
@@ -327,7 +327,7 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
     trials.columns("deck_id", "note_id", "state", "scheduled_interval")
     before =""",
     )
-    log = srs_eval.load(made_collection(tmp_path_factory, seed=1, reviews=3_000))
+    log = srs_eval.load(write_simulated_collection(tmp_path_factory, seed=1, reviews=3_000))
     suspended = np.ones(len(log.cards.card_id), np.bool_)
     log = replace(log, cards=replace(log.cards, suspended=suspended))
     with loaded(source, tmp_path):

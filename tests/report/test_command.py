@@ -311,7 +311,7 @@ def test_results_without_metrics_are_said(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["check", "--out", "x"], "No such option: --out"),
-        (["merge", "--repair", "--out", "x"], "No such option: --repair"),
+        (["check", "--repair"], "No such option: --repair"),
     ],
 )
 def test_options_of_the_other_action_are_refused(
