@@ -32,7 +32,7 @@ import numpy as np
 
 from srs_eval.advice import population
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, PRESET_PROTOCOL, Learner
-from srs_eval.advice.findings import KEEP, Finding
+from srs_eval.advice.findings import Finding, Recommendation
 from srs_eval.advice.parameters import assess_parameters
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -199,7 +199,10 @@ def make_point(
     probability, follows = found.probability, found.gain > 0
     if other == "defaults":
         assert finding.probabilities is not None
-        probability, follows = finding.probabilities[candidate], finding.recommendation != KEEP
+        probability, follows = (
+            finding.probabilities[candidate],
+            finding.recommendation != Recommendation.KEEP,
+        )
     return Point(name, period, own, probability, follows, observed_difference, prior)
 
 

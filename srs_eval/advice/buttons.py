@@ -49,7 +49,7 @@ def assess_hard_button(learner: Learner) -> f.Finding:
     share = float((ratings == _HARD).mean()) if len(ratings) else 0.0
     if share < _SELDOM_SHARE:
         evidence = f.HardButton("seldom", share)
-        return f.Finding("hard", "all presets", reviews=len(ratings), evidence=evidence)
+        return f.Finding("hard", f.ALL_PRESETS, reviews=len(ratings), evidence=evidence)
     difference = _compare_hard_as_again(learner)
     evidence = f.HardButton(
         _HARD_CONCLUSIONS.get(learner.verdict(difference), "no"),
@@ -61,7 +61,7 @@ def assess_hard_button(learner: Learner) -> f.Finding:
         missing = learner.missing_data(difference)
     return f.Finding(
         "hard",
-        "all presets",
+        f.ALL_PRESETS,
         interval=difference,
         reviews=difference.reviews,
         missing=missing,

@@ -45,7 +45,7 @@ CONFIGURATIONS: Mapping[str, str] = {
     f.RECENCY: "FSRS-6-recency-preset",
     f.DEFAULTS: "FSRS-6-dry-run",
     "initial stability only": "FSRS-6-pretrain-preset",
-    "one for all presets": "FSRS-6",
+    f.ONE_FOR_ALL: "FSRS-6",
     "one per deck": "FSRS-6-deck",
     f.AVERAGE: "AVG",
 }
@@ -60,7 +60,7 @@ _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.DEFAULTS: "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
 }
 """Configurations of the engine for presets that a fork of Anki schedules with FSRS-7."""
-ACROSS_PRESETS = ("one for all presets", f.POOLED, f.SHARED)  # only if there are several
+ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # only if there are several
 _ACCEPTED_SOURCES = "give a collection, a package or a research export"
 PRESET_PROTOCOL = Protocol(rows="anki", short=True, partitions="preset")
 _DECK_PROTOCOL = Protocol(rows="anki", short=True, partitions="deck")

@@ -193,7 +193,7 @@ def _classify_recall(
     gap = recalled.estimate - expected
     deviation = -gap if one_sided else abs(gap)
     level: f.CheckLevel = "not yet"
-    problem = ""
+    problem: f.CheckProblem = ""
     if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
         problem = "few"
     elif deviation - recalled.half_width > RETENTION_TOLERANCE:
@@ -227,8 +227,14 @@ def _check_steps(subject: str, steps: Sequence[f.StepTiming]) -> f.Check:
         shortest, longest = wrong.observed_delays
         if high >= shortest and low <= longest:
             minutes = estimate
-    problem = f"{wrong.conclusion} after {wrong.situation}"
-    return f.Check("steps", "look", minutes=minutes, subject=subject, problem=problem)
+    return f.Check(
+        name="steps",
+        level="look",
+        minutes=minutes,
+        subject=subject,
+        problem="longer" if wrong.conclusion == "longer" else "shorter",
+        situation=wrong.situation,
+    )
 
 
 # Leeches

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, TypeVar
 
 from srs_eval.stats import intervals
@@ -24,12 +25,45 @@ SM2 = "sm2"
 POOLED = "pooled"
 SHARED = "one line"  # fitted like POOLED, but presets share everything
 SEPARATE = "alone"  # fitted like POOLED, but presets share nothing
-RECOMMENDATIONS = {RECENCY: "optimize", POOLED: "pooled", SHARED: "one line", DEFAULTS: "defaults"}
+ONE_FOR_ALL = "one for all presets"  # fitted to the reviews of all presets
+
+
+class Recommendation(StrEnum):
+    """What a finding recommends."""
+
+    NONE = ""
+    # for the parameters of a preset
+    KEEP = "keep"
+    OPTIMIZE = "optimize"
+    POOLED = "pooled"
+    ONE_LINE = "one line"
+    DEFAULTS = "defaults"
+    LEFT_OUT = "left out"  # Anki does not run its parameters
+    # for presets, or the decks of one
+    KEEP_SHARED = "keep shared"
+    SPLIT = "split"  # the third is POOLED
+    # for the scheduler
+    TURN_FSRS_ON = "turn on"
+    STAY_WITH_SM2 = "SM-2"
+    # for optimizing after a growth of the reviews
+    EVERY_10_PERCENT = "every +10 %"
+    EVERY_25_PERCENT = "every +25 %"
+    EVERY_50_PERCENT = "every +50 %"
+    EVERY_100_PERCENT = "every +100 %"
+
+
+RECOMMENDATIONS: Mapping[str, Recommendation] = {
+    RECENCY: Recommendation.OPTIMIZE,
+    POOLED: Recommendation.POOLED,
+    SHARED: Recommendation.ONE_LINE,
+    DEFAULTS: Recommendation.DEFAULTS,
+}
 """Recommendations by the candidate whose parameters the preset then has."""
-KEEP = "keep"
 SURE = 0.95
 LIKELY = 0.8
 ALL_REVIEWS = "all reviews"  # subject of findings on all reviews
+ALL_PRESETS = "all presets"  # subject of findings on several presets together
+OVERALL_SUBJECTS = (ALL_PRESETS, ALL_REVIEWS)
 CANT_TELL: Literal["can't tell"] = "can't tell"
 MIN_REVIEWS_SHOWN = 300  # for showing a log loss by itself
 MIN_DAYS_SHOWN = 10  # likewise, and for the interval of a recall group
@@ -65,8 +99,8 @@ class Finding:
     """Result of one question about one preset, or about all of them."""
 
     question: str  # key of QUESTION_REGISTRY
-    subject: str  # the preset's name, "all presets", ...
-    recommendation: str = ""  # code, such as "keep"; "" if there is nothing to recommend
+    subject: str  # the preset's name, ALL_PRESETS, ...
+    recommendation: Recommendation = Recommendation.NONE
     probability: float | None = None  # that following it is no worse than not, on coming reviews
     gain: float | None = None  # expected reduction of log loss by the recommendation, nats
     interval: Interval | None = None  # learner's own paired difference behind the finding
@@ -85,7 +119,7 @@ class Finding:
     def conclusion(self) -> str:
         """Return the code of the recommendation, or of the result if there is none."""
         if self.recommendation or self.evidence is None:
-            return self.recommendation
+            return str(self.recommendation)
         return self.evidence.conclusion
 
 
@@ -127,7 +161,7 @@ class PresetParameters(Evidence):
 class ParameterSummary(Evidence):
     """Presets by recommendation, and candidates on the held-out reviews of all presets."""
 
-    by_recommendation: tuple[tuple[str, tuple[str, ...]], ...]
+    by_recommendation: tuple[tuple[Recommendation, tuple[str, ...]], ...]
     held_out: tuple[Candidate, ...]
     conclusion: str = "see each preset"
 
@@ -140,9 +174,10 @@ class UnsupportedParameters(Evidence):
     conclusion: str = ""
 
 
-RUNS_FSRS_7 = "FSRS-7"
+RUNS_FSRS_7: Literal["FSRS-7"] = "FSRS-7"
 """Conclusion for presets that run FSRS-7; whether these can share parameters is not assessed."""
 Decision = Literal["keep shared", "split", "can't tell"]
+SharingUnit = Literal["preset", "deck"]
 
 
 @dataclass(frozen=True)
@@ -159,13 +194,14 @@ class SharingDifference:
 class Sharing(Evidence):
     """Benefit of separate parameters for presets, or for the decks of one preset."""
 
-    unit: str  # "preset" or "deck"
+    unit: SharingUnit
     unit_count: int
     differences: tuple[SharingDifference, ...] = ()  # none: too few reviews
     # Log loss of the first's parameters on the second's reviews, minus the second's own:
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
     groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by the pairs
-    conclusion: str = "too few"  # if nothing is recommended
+    conclusion: Literal["too few", "one preset", "FSRS-7"] = "too few"
+    """The code if nothing is recommended."""
 
 
 @dataclass(frozen=True)
@@ -457,6 +493,8 @@ class Leech:
 
 
 CheckLevel = Literal["look", "fine", "not yet"]
+CheckProblem = Literal["", "few", "like Again", "too many", "seldom", "longer", "shorter"]
+"""Code of what a check found; "few": too few reviews to tell."""
 
 
 @dataclass(frozen=True)
@@ -473,7 +511,8 @@ class Check:
     recalled: Interval | None = None  # for old cards, or at the review after a button
     expected: float | None = None  # recall expected by FSRS
     subject: str = ""  # the preset, for old cards and steps
-    problem: str = ""  # code of the problem; "few": too few reviews to tell
+    problem: CheckProblem = ""
+    situation: str = ""  # for steps: the one that the problem is about
     leeches: tuple[Leech, ...] = ()  # the worst ones
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import CONFIGURATIONS, PRESET_PROTOCOL, Learner
+from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.parameters import OTHER_MODELS, compare_candidates
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.readers.predictions import make_name_unique
@@ -126,17 +127,19 @@ def assess_fit(learner: Learner) -> f.Finding:
         evidence=evidence,
     )
     if current == f.SM2:
-        return _with_recommendation(finding, differences[f.SM2], _TURN_ON)
+        return _with_recommendation(finding, differences[f.SM2], Recommendation.TURN_FSRS_ON)
     return finding
 
 
-def _with_recommendation(finding: f.Finding, minus_sm2: Interval, recommendation: str) -> f.Finding:
+def _with_recommendation(
+    finding: f.Finding, minus_sm2: Interval, recommendation: Recommendation
+) -> f.Finding:
     """Recommend FSRS or SM-2 as the scheduler, also from the gains of other people."""
     prior = population.published_prior("optimized", "sm2", max(minus_sm2.reviews, 1))
     belief = population.compute_belief(minus_sm2, prior)
     probability = belief.probability
     if not belief.gain > 0:
-        recommendation = "SM-2"
+        recommendation = Recommendation.STAY_WITH_SM2
         probability = 1 - probability
     return replace(
         finding,
@@ -170,7 +173,6 @@ def _parameter_source(learner: Learner) -> Literal["stored", "defaults", "optimi
     return "defaults"
 
 
-_TURN_ON = "turn on"
 _ANKI_VERSION = "26.08"
 _LOG_LOSS_LIMIT = 1.11
 _RMSE_LIMIT = 1.53
@@ -239,7 +241,9 @@ def compare_with_sm2(learner: Learner, groups: Sequence[int]) -> Iterator[f.Find
     partition = learner.trials.partition[test_index]
     fsrs_losses = learner.held_out_losses(f.OPTIMIZED)
     sm2_losses = learner.held_out_losses(f.SM2)
-    recommendation = _TURN_ON if learner.is_fsrs_off else "keep"
+    recommendation = Recommendation.KEEP
+    if learner.is_fsrs_off:
+        recommendation = Recommendation.TURN_FSRS_ON
     for group in groups:
         in_preset = partition == group
         index = test_index[in_preset]

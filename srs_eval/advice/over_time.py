@@ -421,7 +421,7 @@ def assess_calibration(learner: Learner) -> f.Finding:
         conclusion = _classify_difference(replace(nearest.recalled, estimate=bias))
     overall = _make_recall_group(learner, "all", np.arange(len(p)), p)
     evidence = f.Calibration(conclusion, nearest, overall, tuple(bins), learner.is_fsrs_off)
-    return f.Finding("says", "all presets", reviews=len(p), missing=missing, evidence=evidence)
+    return f.Finding("says", f.ALL_PRESETS, reviews=len(p), missing=missing, evidence=evidence)
 
 
 def _has_enough_reviews(recalled: Interval) -> bool:

@@ -23,7 +23,7 @@ from srs_eval.advice.candidates import (
     has_no_cards,
 )
 from srs_eval.advice.checks import merge_checks
-from srs_eval.advice.findings import Evidence, Finding, make_unanswered
+from srs_eval.advice.findings import ALL_PRESETS, Evidence, Finding, make_unanswered
 from srs_eval.advice.over_time import STATE_MODEL
 from srs_eval.advice.questions import (
     CHECKS,
@@ -159,7 +159,7 @@ class Overview:
         for answer in self.find_answers(PARAMETERS):
             if isinstance(answer.evidence, f.Unanswered):
                 lines.append(AnswerLine(PARAMETERS, "Your presets", (answer,)))
-            elif answer.subject != "all presets":
+            elif answer.subject != ALL_PRESETS:
                 about_preset = [other for other in only_evidence if other.subject == answer.subject]
                 lines.append(AnswerLine(PARAMETERS, answer.subject, (answer, *about_preset)))
         if PARAMETERS in self.waiting and not lines:

@@ -28,6 +28,7 @@ from srs_eval.advice.candidates import (
     can_evaluate_by_preset,
     find_excluded_majority,
 )
+from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.split import find_shareable_presets
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
@@ -37,7 +38,7 @@ from srs_eval.models.own_parameters import explain_left_out_presets
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
-_RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, "one for all presets", f.POOLED)
+_RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, f.ONE_FOR_ALL, f.POOLED)
 """Rivals whose verdicts are one question: the first is tested first, then the others by Holm."""
 OTHER_MODELS = (f.AVERAGE, f.SM2)
 """Models compared with FSRS on all held-out reviews. Their comparison is one question wherever it
@@ -130,11 +131,11 @@ def assess_parameters(
     external_losses = {name: learner.losses(p, index) for name, p in external.items()}
     held_out = _compare_held_out(learner, external_losses)
     shareable = _find_shareable_fsrs6_presets(learner, groups)
-    by_recommendation: dict[str, list[str]] = {}
+    by_recommendation: dict[Recommendation, list[str]] = {}
     for group in groups:
         finding = _assess_preset(learner, group, held_out.get(group), group in shareable)
         yield finding
-        recommendation = finding.recommendation if finding.parameters else f.KEEP
+        recommendation = finding.recommendation if finding.parameters else Recommendation.KEEP
         by_recommendation.setdefault(recommendation, []).append(finding.subject)
     if len(groups) > 1:
         over_all = held_out[None]
@@ -142,7 +143,7 @@ def assess_parameters(
             tuple((code, tuple(names)) for code, names in by_recommendation.items()),
             over_all.candidates(),
         )
-        yield f.Finding("parameters", "all presets", reviews=len(over_all.index), evidence=evidence)
+        yield f.Finding("parameters", f.ALL_PRESETS, reviews=len(over_all.index), evidence=evidence)
 
 
 def _find_shareable_fsrs6_presets(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
@@ -160,7 +161,7 @@ def find_unsupported_parameters(log: ReviewLog) -> list[f.Finding]:
     for preset, sentence in explain_left_out_presets(log).items():
         evidence = f.UnsupportedParameters(sentence)
         name = log.preset_name(preset)
-        findings.append(f.Finding("parameters", name, "left out", evidence=evidence))
+        findings.append(f.Finding("parameters", name, Recommendation.LEFT_OUT, evidence=evidence))
     return findings
 
 
@@ -319,7 +320,7 @@ def _assess_preset(
     return f.Finding(
         "parameters",
         learner.group_name(group),
-        f.RECOMMENDATIONS[best.name] if is_change else f.KEEP,
+        f.RECOMMENDATIONS[best.name] if is_change else Recommendation.KEEP,
         probability=None if excluded_majority else probability,
         gain=belief.gain if is_change else 0.0,
         interval=best.difference,
@@ -345,7 +346,7 @@ def _collect_candidates(
     if comparison is not None:
         compared = {candidate.name: candidate for candidate in comparison.candidates()}
     names = _select_candidates(
-        (*f.RECOMMENDATIONS, f.OPTIMIZED, "one for all presets", f.SM2), learner, group
+        (*f.RECOMMENDATIONS, f.OPTIMIZED, f.ONE_FOR_ALL, f.SM2), learner, group
     )
     stored = bool(learner.stored(group))
     for name in names:
@@ -414,7 +415,8 @@ _GROWTH_STEPS = (0.02, 0.10, 0.25, 0.50, 1.00)
 """Growth in reviews after which to optimize again; the first is the reference."""
 _NEVER_AGAIN = "once, then never"
 _FIRST_FIT_DIVISOR = 6  # the first fit has a sixth of the reviews, like the first of five folds
-_SAFE_GROWTH = "+10 %"  # for everyone: its mean cost was 0.0001 to 0.0006 in simulations
+_SAFE_FREQUENCY = Recommendation.EVERY_10_PERCENT
+"""For everyone: its mean cost was 0.0001 to 0.0006 in simulations."""
 _OPTIMIZER_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 
 
@@ -422,7 +424,7 @@ def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> It
     """Yield one finding on how often to optimize for each preset."""
     for group in groups:
         evaluated = len(_positions_after_first_fit(learner, group))
-        recommendation = f"every {_SAFE_GROWTH}"
+        recommendation = _SAFE_FREQUENCY
         evidence = f.OptimizationFrequency("safe")
         if evaluated >= intervals.MIN_REVIEWS:
             cost = _staleness_of(learner, group)
@@ -435,7 +437,7 @@ def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> It
                 takewhile(lambda candidate: candidate.verdict in ("as good", "better"), costs[:-1])
             )
             if enough:
-                recommendation = enough[-1].name
+                recommendation = Recommendation(enough[-1].name)
             evidence = f.OptimizationFrequency("as good" if enough else "safe", tuple(costs))
         yield f.Finding(
             "often",

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Final
 
 import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Recommendation
 from srs_eval.models import fsrs6
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
@@ -29,7 +29,7 @@ _CANDIDATES = {"split": f.SEPARATE, "pooled": f.POOLED}
 _MAX_PRESETS_IN_MATRIX = 6  # the presets with the most reviews
 _NEGLIGIBLE_LOSS = 0.0005  # nats: too small to count as a loss
 _UNMERGEABLE_DISTANCE = 1e6  # nats: distance of presets that cannot share
-_KEEP_SHARED: Final = "keep shared"
+_KEEP_SHARED: f.Decision = "keep shared"
 
 
 def _decide_sharing(learner: Learner, differences: Mapping[str, Interval]) -> dict[str, f.Decision]:
@@ -84,7 +84,7 @@ def find_shareable_presets(learner: Learner, groups: Sequence[int]) -> frozenset
     if len(groups) < 2:
         return frozenset()
     overall, decisions = compare_over_all_presets(learner)
-    if choose_sharing(overall, decisions) != _KEEP_SHARED:
+    if choose_sharing(overall, decisions) != Recommendation.KEEP_SHARED:
         return frozenset()
     by_preset = _compare_each_preset(learner, groups)
     return frozenset(
@@ -92,7 +92,9 @@ def find_shareable_presets(learner: Learner, groups: Sequence[int]) -> frozenset
     )
 
 
-def choose_sharing(overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]) -> str:
+def choose_sharing(
+    overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]
+) -> Recommendation:
     """Choose "keep shared", "split" or, in doubt, "pooled".
 
     Pooled parameters save 0.0049 if presets differ, and cost 0.0003 if they do not. The choice is
@@ -103,8 +105,10 @@ def choose_sharing(overall: Mapping[str, Interval], decisions: Mapping[str, f.De
     separate = overall["split"]
     is_ahead = separate.estimate < overall["pooled"].estimate
     if is_ahead and separate.estimate + separate.standard_error < 0:
-        return "split"
-    return _KEEP_SHARED if set(decisions.values()) == {_KEEP_SHARED} else "pooled"
+        return Recommendation.SPLIT
+    if set(decisions.values()) == {_KEEP_SHARED}:
+        return Recommendation.KEEP_SHARED
+    return Recommendation.POOLED
 
 
 def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
@@ -121,7 +125,7 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
         yield f.Finding("split", learner.group_name(groups[0]), evidence=evidence)
     elif fsrs6_learner is None or len(fsrs6_groups) < 2:
         evidence = f.Sharing("preset", len(groups), conclusion=f.RUNS_FSRS_7)
-        yield f.Finding("split", "all presets", evidence=evidence)
+        yield f.Finding("split", f.ALL_PRESETS, evidence=evidence)
     else:
         yield _compare_presets(fsrs6_learner, fsrs6_groups)
     for group in fsrs6_groups:
@@ -131,7 +135,7 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
             yield _make_finding(fsrs6_learner.group_name(group), decks, "deck")
 
 
-def _make_finding(subject: str, learner: Learner, unit: str) -> f.Finding:
+def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Finding:
     """Make the finding over all presets, or over one preset's decks, which group the learner."""
     unit_count = len(learner.groups)
     review_count = len(learner.trials.test_index)
@@ -146,18 +150,19 @@ def _make_finding(subject: str, learner: Learner, unit: str) -> f.Finding:
     overall, decisions = compare_over_all_presets(learner)
     recommendation = choose_sharing(overall, decisions)
     if unit == "deck" and decisions["split"] != "split":
-        recommendation = _KEEP_SHARED  # Anki has no parameters for a deck: that takes presets
-    if recommendation == "pooled" and all(
+        # Anki has no parameters for a deck: that takes presets.
+        recommendation = Recommendation.KEEP_SHARED
+    if recommendation == Recommendation.POOLED and all(
         learner.fit_parameters(f.POOLED, group) == learner.fit_parameters(f.SHARED, group)
         for group in learner.groups
     ):
-        recommendation = _KEEP_SHARED  # they are shrunk fully to one set
-    difference = overall["split" if recommendation == "split" else "pooled"]
+        recommendation = Recommendation.KEEP_SHARED  # they are shrunk fully to one set
+    difference = overall["split" if recommendation == Recommendation.SPLIT else "pooled"]
     differences = [
         f.SharingDifference("all", name, overall_difference, decisions[name])
         for name, overall_difference in overall.items()
     ]
-    is_shared = recommendation == _KEEP_SHARED
+    is_shared = recommendation == Recommendation.KEEP_SHARED
     margin = -learner.equivalence if is_shared else _NEGLIGIBLE_LOSS
     belief = population.compute_belief(difference, population.sharing_prior(), margin)
     if is_shared:
@@ -180,7 +185,7 @@ def _make_finding(subject: str, learner: Learner, unit: str) -> f.Finding:
 
 
 def _compare_presets(learner: Learner, groups: Sequence[int]) -> f.Finding:
-    finding = _make_finding("all presets", learner, "preset")
+    finding = _make_finding(f.ALL_PRESETS, learner, "preset")
     evidence = f.get_evidence(finding, f.Sharing)
     if not evidence.differences:
         return finding
@@ -203,7 +208,7 @@ def _compare_presets(learner: Learner, groups: Sequence[int]) -> f.Finding:
         groups=tuple(tuple(map(name, members)) for members in proposed),
     )
     shared = None
-    if finding.recommendation == _KEEP_SHARED:
+    if finding.recommendation == Recommendation.KEEP_SHARED:
         shared = learner.fit_parameters(f.SHARED, groups[0])
     return replace(finding, parameters=tuple(shared) if shared else None, evidence=evidence)
 

@@ -241,7 +241,8 @@ def demo(
 def _open_app_or_rank(running: Running) -> int:
     """Open the app, or print the ranking without a terminal and where only `run` has an option."""
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    if is_terminal and running.json is running.csv is running.setup is None:
+    writes_files = any(target is not None for target in (running.json, running.csv, running.setup))
+    if is_terminal and not writes_files:
         return _open_app(running)
     return _rank(running)
 

@@ -1,10 +1,10 @@
 """Rank configurations that were evaluated on the same reviews.
 
-No other module groups, sorts or ranks results. Models are ranked together if they were evaluated
-on identical reviews. Online models know how today is going, which no scheduler can, so they are
-ranked separately even on identical reviews. AVG, which knows only the average, is the baseline: it
-has a line in the ranking but no rank. The verdict against the best decides the order, then log
-loss to the six decimals of result files, then the name.
+No other module groups, sorts or ranks results; `report.ranking_words` has the sentences. Models are
+ranked together if they were evaluated on identical reviews. Online models know how today is going,
+which no scheduler can, so they are ranked separately even on identical reviews. AVG, which knows
+only the average, is the baseline: it has a line in the ranking but no rank. The verdict against the
+best decides the order, then log loss to the six decimals of result files, then the name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import starmap
-from typing import Any, Literal, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from srs_eval.data.errors import InputError, format_count
+from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.session import (
@@ -39,24 +40,32 @@ from srs_eval.stats.intervals import (
     MIN_DAYS,
     MIN_REVIEWS,
     Interval,
-    decide_verdict,
     decide_verdicts,
 )
 
 _T = TypeVar("_T")
 REFERENCE = "FSRS-6"
-_Standing = Literal["best", "as good", "can't tell yet", "worse", "below the baseline"]
 
 
-_VERDICT_HEADINGS: Mapping[_Standing, str] = {
-    "best": "as good as the best",
-    "as good": "as good as the best",
-    "can't tell yet": "can't tell yet",
-    "worse": "worse",
-    "below the baseline": "worse than the average",
-}
-"""Headings over the lines of each verdict against the best."""
-_NEAREST_TO_AVERAGE = "nearest to the average"  # heads the best alone if none beats the average
+class Standing(StrEnum):
+    """Verdict on a ranked configuration, compared with the best."""
+
+    BEST = "best"
+    AS_GOOD = "as good"
+    CANT_TELL = "can't tell yet"
+    WORSE = "worse"
+    BELOW_BASELINE = "below the baseline"  # worse than the average
+
+
+_SECTION_ORDER = (
+    Standing.BEST,
+    Standing.CANT_TELL,
+    Standing.WORSE,
+    Standing.BELOW_BASELINE,
+    None,
+)
+"""Sections from top to bottom; the best shares its own with those as good, and the baseline alone
+has None."""
 
 
 _C = TypeVar("_C", bound=Competitor)
@@ -70,9 +79,8 @@ class RankedResult:
     result: Result
     rank: int | None  # from 1; None for the baseline, in-sample and invalid results
     log_loss: Interval
-    standing: _Standing | None
-    """The verdict against the best; "below the baseline" if it is worse than the average.
-    None if there is no rank."""
+    standing: Standing | None
+    """The verdict against the best; None if there is no rank."""
     to_best: Interval | None  # None for the best
     to_baseline: Interval | None  # None for the baseline and if there is none
     to_reference: Interval | None  # None for the reference and if there is none
@@ -92,37 +100,12 @@ class RankedResult:
         declared = self.configuration.parameters
         return self.result.counted_parameters if declared is None else declared
 
-    @property
-    def verdict_words(self) -> str:
-        """Return the verdict, or why there is none.
-
-        There is none for invalid results, the baseline, and parameters that have seen the held-out
-        reviews.
-        """
-        if self.result.invalid_reason:
-            return self.result.invalid_reason
-        if self.standing:
-            return self.standing
-        return "the baseline" if self.is_baseline else "in-sample"
-
-
-SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
-    "place": lambda line: line.log_loss.estimate,
-    "model": lambda line: line.configuration.words.lower(),
-    "family": lambda line: line.configuration.model.family,
-    "vs average": lambda line: line.relative_to_baseline,
-    "RMSE(bins)": lambda line: line.result.metrics.rmse_bins,
-    "AUC": lambda line: line.result.metrics.auc,
-    "params": lambda line: line.parameters,
-}
-"""Sort keys of lines by column heading; "place" is the ranking itself."""
-
 
 @dataclass(frozen=True)
 class RankingGroup:
     """Configurations that were evaluated on identical reviews."""
 
-    reviews_description: str  # the evaluated reviews, in words
+    rows: Protocol  # the flags that decide the evaluated reviews
     is_online: bool  # the group of online models
     lines: tuple[RankedResult, ...]  # best first, with the baseline wherever it ranks
     equivalence: float = EQUIVALENCE_MARGIN  # smaller differences in log loss don't matter
@@ -137,130 +120,61 @@ class RankingGroup:
         return next((line for line in self.lines if line.rank == 1), None)
 
     @property
-    def _none_beats_baseline(self) -> bool:
+    def none_beats_baseline(self) -> bool:
         """Return whether even the best has no lower log loss than the average."""
         to_baseline = None if self.best is None else self.best.to_baseline
         return to_baseline is not None and round(to_baseline.estimate, 6) >= 0
+
+    @property
+    def has_too_few_reviews(self) -> bool:
+        """Return whether there are too few reviews or days for any verdict."""
+        basis = self.lines[0].log_loss
+        return basis.reviews < MIN_REVIEWS or basis.days < MIN_DAYS
 
     @property
     def baseline(self) -> RankedResult | None:
         return next((line for line in self.lines if line.is_baseline), None)
 
     @property
-    def title(self) -> str:
-        """Return the group's title, such as "Evaluated on 2,143 reviews of later days"."""
-        description = self.reviews_description.removeprefix("reviews")
-        title = f"Evaluated on {format_count(self.reviews, 'review')}{description}"
-        if self.is_on_shared_reviews:
-            title += " that all have a prediction for"
-        if self.is_online:
-            title += ": online models"
-        return title
+    def sections(self) -> list[tuple[Standing | None, Sequence[RankedResult]]]:
+        """Return the lines by verdict against the best, each with its standing, best first.
 
-    @property
-    def warnings(self) -> list[str]:
-        """Return a sentence about each model whose figures mean nothing."""
-        return [
-            f"{line.configuration.words} {line.result.invalid_reason}: its figures mean nothing."
-            for line in self.lines
-            if line.result.invalid_reason
-        ]
-
-    @property
-    def lines_by_verdict(self) -> list[tuple[str, Sequence[RankedResult]]]:
-        """Return the headings of verdicts against the best, each with its lines, best first.
-
-        A line without a rank stays with the line above it. The baseline alone has no heading.
+        The first section is BEST if it has one model only, and AS_GOOD if others are as good. A
+        line without a rank stays with the line above it. The baseline alone has no standing.
         """
-        used_headings = (_VERDICT_HEADINGS[line.standing] for line in self.lines if line.standing)
-        heading = next(used_headings, "")
-        lines_by_heading: dict[str, list[RankedResult]] = {
-            verdict_heading: [] for verdict_heading in [*_VERDICT_HEADINGS.values(), heading]
-        }
-        for line in self.lines:
-            if line.standing:
-                heading = _VERDICT_HEADINGS[line.standing]
-            lines_by_heading[heading].append(line)
-        best_standings = {line.standing for line in lines_by_heading["as good as the best"]}
-        best_is_alone = best_standings <= {"best", None}
-        heading_of_best_alone = _NEAREST_TO_AVERAGE if self._none_beats_baseline else "best"
-        sections: list[tuple[str, Sequence[RankedResult]]] = []
-        for verdict_heading, lines in lines_by_heading.items():
+        standings = (line.standing for line in self.lines if line.standing)
+        first = next(map(_section_of, standings), None)
+        lines_by_section: dict[Standing | None, list[RankedResult]] = {}
+        for section, line in _assign_sections(self.lines, first):
+            lines_by_section.setdefault(section, []).append(line)
+        sections: list[tuple[Standing | None, Sequence[RankedResult]]] = []
+        for section in _SECTION_ORDER:
+            lines = lines_by_section.get(section)
             if not lines:
                 continue
-            if best_is_alone and "best" in verdict_heading:
-                sections.append((heading_of_best_alone, lines))
+            if any(line.standing is Standing.AS_GOOD for line in lines):
+                sections.append((Standing.AS_GOOD, lines))
             else:
-                sections.append((verdict_heading, lines))
+                sections.append((section, lines))
         return sections
 
-    def sort_lines(self, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:
-        """Return the lines sorted by one of SORT_KEYS; unknown values come last, ties as ranked."""
-        sort_key = SORT_KEYS[column]
-        with_value = [line for line in self.lines if sort_key(line) is not None]
-        without_value = [line for line in self.lines if sort_key(line) is None]
-        return (*sorted(with_value, key=sort_key, reverse=reverse), *without_value)
 
-    @property
-    def summary_sentence(self) -> str:
-        """Return the ranking's result, or only that there are too few reviews for any verdict."""
-        return self.too_few_sentence or self.verdict_sentence
+def _assign_sections(
+    lines: Iterable[RankedResult], first: Standing | None
+) -> Iterator[tuple[Standing | None, RankedResult]]:
+    """Yield each line with the standing of its section; AS_GOOD belongs to that of BEST.
 
-    @property
-    def too_few_sentence(self) -> str:
-        """Return a sentence on why there are too few data for a verdict; "" if there are enough."""
-        basis = self.lines[0].log_loss
-        if self.best is None or (basis.reviews >= MIN_REVIEWS and basis.days >= MIN_DAYS):
-            return ""
-        evaluated = f"{format_count(basis.reviews, 'review')} of {format_count(basis.days, 'day')}"
-        return (
-            f"{evaluated} are too few to tell models apart: "
-            f"{MIN_REVIEWS:,} reviews and {MIN_DAYS} days are needed."
-        )
+    A line without a rank belongs to the section of the line above it, or else to `first`.
+    """
+    section = first
+    for line in lines:
+        if line.standing:
+            section = _section_of(line.standing)
+        yield section, line
 
-    @property
-    def verdict_sentence(self) -> str:
-        """Return the ranking's result in one sentence; "" if the baseline is alone."""
-        best = self.best
-        if best is None:
-            return ""
-        name = best.configuration.words
-        is_plural = best.configuration.fit == "own"  # "your parameters predict"
-        comes = "come" if is_plural else "comes"
-        has = "have" if is_plural else "has"
-        predicts = "predict" if is_plural else "predicts"
-        rivals: dict[str, list[str]] = {}  # their names by standing
-        for line in self.lines:
-            if line.standing is not None and line is not best:
-                rivals.setdefault(line.standing, []).append(line.configuration.words)
-        if best.standing == "below the baseline":
-            return f"None predicts better than the average; {name} {comes} nearest to it."
-        if not rivals:
-            return _single_model_sentence(best, self.equivalence)
-        if self._none_beats_baseline:
-            clauses = [f"None has a lower log loss than the average; {name} {comes} nearest to it"]
-        elif "can't tell yet" in rivals:
-            # The best of many is picked by its log loss, which makes that log loss optimistic.
-            alike = 1 + len(rivals["can't tell yet"]) + len(rivals.get("as good", ()))
-            clauses = [f"{name} {has} the lowest log loss, one of {alike} that can't be told apart"]
-        else:
-            clauses = [f"{name} {predicts} best"]
-        verdict = None
-        if best.to_baseline is not None:
-            verdict = decide_verdict(best.to_baseline, equivalence=self.equivalence)
-        if verdict == "as good":
-            clauses.append("no better and no worse than the average")
-        elif verdict == "can't tell yet":
-            clauses.append("can't tell yet whether it differs from the average")
-        for standing, words in (
-            ("as good", "as good"),
-            ("can't tell yet", "can't tell yet whether worse"),
-            ("worse", "worse"),
-            ("below the baseline", "worse than the average"),
-        ):
-            if standing in rivals:
-                clauses.append(f"{words}: {_join_names(rivals[standing])}")
-        return "; ".join(clauses) + "."
+
+def _section_of(standing: Standing) -> Standing:
+    return Standing.BEST if standing is Standing.AS_GOOD else standing
 
 
 def rank_results(
@@ -416,13 +330,13 @@ def _group_by_learning(
     )
     reference_result = next(references, None)
     # Without deleted cards, leaving them out changes no rows and is not mentioned.
-    reviews_description = min(
-        (configuration.rows_description for configuration, _ in pairs), key=len
+    plainest = min(
+        (configuration for configuration, _ in pairs),
+        key=lambda configuration: len(configuration.rows_description),
     )
+    rows = plainest.protocol.row_protocol()
     for is_online, members in split_online(pairs, lambda pair: pair[0]):
-        yield _make_group(
-            members, reviews_description, is_online, baseline, reference_result, equivalence
-        )
+        yield _make_group(members, rows, is_online, baseline, reference_result, equivalence)
 
 
 def _drop_repeated_baseline(
@@ -460,7 +374,7 @@ def split_online(
 
 def _make_group(
     members: list[tuple[Configuration, Result]],
-    reviews_description: str,
+    rows: Protocol,
     is_online: bool,
     baseline: Result | None,
     reference: Result | None,
@@ -493,15 +407,15 @@ def _make_group(
         equivalence=equivalence,
     )
 
-    def decide_standing(name: str) -> _Standing:
+    def decide_standing(name: str) -> Standing:
         if verdicts_on_baseline.get(name) == "worse":
-            return "below the baseline"
+            return Standing.BELOW_BASELINE
         verdict = verdicts_on_best.get(name)
         if verdict is None:
-            return "best"
+            return Standing.BEST
         if verdict == "better":  # nothing is better than the best; only a tie could get this
-            return "as good"
-        return verdict
+            return Standing.AS_GOOD
+        return Standing(verdict)
 
     def make_line(configuration: Configuration, result: Result) -> RankedResult:
         name = configuration.name
@@ -522,7 +436,7 @@ def _make_group(
         )
 
     lines = tuple(_sort_by_verdict(starmap(make_line, members)))
-    return RankingGroup(reviews_description, is_online, lines, equivalence)
+    return RankingGroup(rows, is_online, lines, equivalence)
 
 
 def _compare_with(other: Result | None, results: Mapping[str, Result]) -> dict[str, Interval]:
@@ -541,13 +455,9 @@ def _sort_by_verdict(lines: Iterable[RankedResult]) -> Iterator[RankedResult]:
 
     A line without a rank stays with the line above it.
     """
-    headings = list(dict.fromkeys(_VERDICT_HEADINGS.values()))
-    numbered: list[tuple[int, RankedResult]] = []  # each line with the number of its heading
-    number = 0
-    for line in lines:
-        if line.standing:
-            number = headings.index(_VERDICT_HEADINGS[line.standing])
-        numbered.append((number, line))
+    numbered: list[tuple[int, RankedResult]] = []  # each line with the number of its section
+    for section, line in _assign_sections(lines, Standing.BEST):
+        numbered.append((_SECTION_ORDER.index(section), line))
     rank = 0
     for _, line in sorted(numbered, key=lambda pair: pair[0]):
         if line.rank is None:
@@ -601,26 +511,3 @@ def _relative_difference(loss: float, baseline: float) -> float | None:
     None if the baseline's log loss is 0, as it is if every review was passed.
     """
     return loss / baseline - 1 if round(baseline, 6) > 0 else None
-
-
-def _single_model_sentence(line: RankedResult, equivalence: float) -> str:
-    """Return the sentence about the only model of a group."""
-    name = line.configuration.words
-    if line.to_baseline is None:
-        return f"{name} has no other to be compared with."
-    verdict = decide_verdict(line.to_baseline, equivalence=equivalence)
-    if verdict == "better":
-        return f"{name} predicts better than the average."
-    if verdict == "as good":
-        return f"{name} predicts no better and no worse than the average."
-    return f"Can't tell yet whether {name} predicts better than the average."
-
-
-def _join_names(names: list[str]) -> str:
-    """Join names as "A, B and C"; of more than four, list three and the number of the rest."""
-    if len(names) > 4:
-        names = [*names[:3], f"{len(names) - 3} more"]
-    *first_names, last_name = names
-    if not first_names:
-        return last_name
-    return f"{', '.join(first_names)} and {last_name}"

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from srs_eval.data.errors import InputError
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Context, Model, all_models
@@ -269,15 +269,24 @@ def resolve_configurations(
 
 def describe_rows(protocol: Protocol) -> str:
     """Describe which reviews are evaluated under these flags; see `Protocol.row_protocol`."""
+    return f"reviews{_describe_choice_of_rows(protocol)}"
+
+
+def count_rows(count: int, protocol: Protocol) -> str:
+    """Describe the reviews with their number, such as "2,143 reviews of later days"."""
+    return f"{format_count(count, 'review')}{_describe_choice_of_rows(protocol)}"
+
+
+def _describe_choice_of_rows(protocol: Protocol) -> str:
     rows = protocol.row_protocol()
     if not rows.secs:
-        words = "reviews of later days"
+        words = " of later days"
     elif not rows.short:
-        words = "reviews of later days, intervals in seconds"
+        words = " of later days, intervals in seconds"
     elif rows.no_test_same_day:
-        words = "reviews of later days, folds cut over same-day ones too"
+        words = " of later days, folds cut over same-day ones too"
     else:
-        words = "reviews, same-day ones too"
+        words = ", same-day ones too"
     if rows.known_decks_only:
         words += ", of cards and decks that are known"
     return f"{words}, trained on them as well" if rows.train_equals_test else words

@@ -34,7 +34,7 @@ from srs_eval.report.document import (
     make_figure,
     make_figure_with_ends,
 )
-from srs_eval.report.formats import format_p_value, with_sign
+from srs_eval.report.formats import format_p_value, join_names, with_sign
 from srs_eval.stats import users as stats
 
 SECONDS_COLUMN = "seconds"
@@ -84,15 +84,6 @@ def format_title(comparison: Comparison) -> str:
     if comparison.is_online:
         title += ": online models"
     return title
-
-
-def join_names(names: Sequence[str], limit: int = 8) -> str:
-    """Join names with commas and "and"; beyond `limit`, the last ones are only counted."""
-    if len(names) > limit:
-        names = [*names[: limit - 1], f"{len(names) - limit + 1} more"]
-    if len(names) < 2:
-        return ", ".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def build_leaderboard_section(comparison: Comparison) -> Section:

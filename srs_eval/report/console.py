@@ -409,6 +409,7 @@ def _render_ranking(group: Ranking, width: int, show_all: bool = True) -> Render
     from rich.text import Text
 
     from srs_eval.report.export import build_ranking_table
+    from srs_eval.report.ranking_words import summarize_ranking
 
     table = build_ranking_table(group)
     omitted = 0
@@ -420,7 +421,7 @@ def _render_ranking(group: Ranking, width: int, show_all: bool = True) -> Render
     lines = render_table(table, width, gap=1)
     if omitted:
         lines.append(Text(f"{omitted} more: --all-models", "dim"))
-    return Group(*lines, Text(group.summary_sentence), "")
+    return Group(*lines, Text(summarize_ranking(group)), "")
 
 
 def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) -> None:

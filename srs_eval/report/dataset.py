@@ -30,7 +30,6 @@ from srs_eval.report.comparison import (
     build_comparison_section,
     build_leaderboard_section,
     format_title,
-    join_names,
     metric_heading,
 )
 from srs_eval.report.document import (
@@ -43,6 +42,7 @@ from srs_eval.report.document import (
     Table,
     make_figure,
 )
+from srs_eval.report.formats import join_names
 from srs_eval.stats.users import AVERAGING_MODES, CONFIDENCE, MIN_USERS, RESAMPLES, SEED
 
 

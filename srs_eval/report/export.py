@@ -25,19 +25,15 @@ from srs_eval.models.configurations import (
     list_names,
     resolve_configurations,
 )
-from srs_eval.models.own_parameters import is_available_in_anki
 from srs_eval.models.published import to_upstream_name
 from srs_eval.report.console import format_ranges
-from srs_eval.report.document import Column, Document, Figure, Table, make_figure
-from srs_eval.report.formats import THAN_AVERAGE, format_improvement, format_relative_loss
+from srs_eval.report.document import Column, Document, Figure, Table
+from srs_eval.report.ranking_columns import REPORT_COLUMNS
+from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval
 
 _FIRST = 10  # models in a ranking that is still folded
 _HEADER = {"layout": 2, "srs_eval": VERSION}
-# Widths of a terminal from which it shows more columns of a ranking.
-_WIDE_TERMINAL = 115
-_PLAIN_TERMINAL = 80
-_BROAD_TERMINAL = 70
 DIFFERENCE_FIELDS = ("to_best", "to_baseline", "to_reference")
 _MODEL_COLUMNS = {
     "model": ("configuration", "file"),
@@ -128,14 +124,14 @@ def _format_group(group: RankingGroup, reference: str, names: NamingYear) -> dic
             "half_width": _round_or_none(loss.half_width),
         }
     return {
-        "title": group.title,
+        "title": format_group_title(group),
         "reviews": group.reviews,
         "is_online": group.is_online,
         "is_shared": group.is_on_shared_reviews,
         "best": to_upstream_name(group.best.configuration.name, names) if group.best else None,
         "baseline": baseline,
         "reference": to_upstream_name(reference, names) if reference in names_in_group else None,
-        "answer": group.summary_sentence,
+        "answer": summarize_ranking(group),
     }
 
 
@@ -406,56 +402,15 @@ def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Tabl
 
     Its brief rows are the best ten, the baseline and the reader's own line, `own_row`.
     """
-    to_best = Column(
-        "to the best",
-        format_figure=lambda cell: format_improvement(Interval(cell.value, cell.half_width)),
-        note="paired difference in log loss",
-        minor=True,
-        min_width=_WIDE_TERMINAL,
-    )
-    than_average = Column(
-        THAN_AVERAGE,
-        format_figure=lambda cell: format_relative_loss(cell.value).strip(),
-        note="how much less or more log loss than the average has",
-        minor=True,
-        min_width=_PLAIN_TERMINAL,
-    )
-    heads = (
-        Column("model", overflow="fold"),
-        Column("place", min_width=52),
-        Column("log loss", round_by_interval=False, note="with its 95 % interval over days"),
-        to_best,
-        Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_BROAD_TERMINAL),
-        Column("AUC", 3, minor=True, min_width=_BROAD_TERMINAL),
-        than_average,
-        Column("parameters", minor=True, min_width=_WIDE_TERMINAL),
-        Column("verdict", min_width=50, overflow="fold"),
-        Column("Anki", note="whether Anki can schedule with it", min_width=_WIDE_TERMINAL),
-    )
-    rows = (
-        (
-            line.configuration.words,
-            line.rank,
-            make_figure(line.log_loss, line.rank == 1),
-            make_figure(line.to_best),
-            make_figure(line.result.metrics.rmse_bins),
-            make_figure(line.result.metrics.auc),
-            make_figure(line.relative_to_baseline),
-            line.parameters,
-            line.verdict_words,
-            "✓" if is_available_in_anki(line.configuration) else "",
-        )
-        for line in group.lines
-    )
     baselines = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
     brief_rows = {*range(min(_FIRST, len(group.lines))), *baselines}
     if own_row is not None:
         brief_rows.add(own_row)
     return Table.from_rows(
         "ranking",
-        group.title,
-        heads,
-        rows,
+        format_group_title(group),
+        (layout.column for layout in REPORT_COLUMNS),
+        ([layout.make_cell(line) for layout in REPORT_COLUMNS] for line in group.lines),
         faint_rows=baselines,
         own_row=own_row,
         brief_rows=tuple(sorted(brief_rows)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,15 @@ def format_improvement(interval: Interval) -> str:
 def format_p_value(figure: Figure) -> str:
     """Format a p-value: "0.012", "< 0.001"; it is never written as 0."""
     return "< 0.001" if figure.value < 0.001 else f"{figure.value:.3f}"
+
+
+def join_names(names: Sequence[str], limit: int = 8) -> str:
+    """Join names as "A, B and C"; above `limit`, count those that are not named: "A and 9 more"."""
+    if len(names) > limit:
+        names = [*names[: limit - 1], f"{len(names) - limit + 1} more"]
+    if len(names) < 2:
+        return ", ".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 THAN_AVERAGE = "than average"  # heading of `format_relative_loss`: "13.6 % less"

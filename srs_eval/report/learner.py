@@ -12,6 +12,7 @@ import numpy as np
 
 from srs_eval.advice import questions, shown
 from srs_eval.advice.findings import (
+    OVERALL_SUBJECTS,
     DayStates,
     Finding,
     Month,
@@ -60,10 +61,10 @@ from srs_eval.report.document import (
 from srs_eval.report.export import build_ranking_table
 from srs_eval.report.files import write_document
 from srs_eval.report.inspection import build_summary_section, inspect_log
+from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval, compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
-_OVERALL_SUBJECTS = ("all presets", "all reviews")  # subjects that need no name
 _ROWS_CLOSINGS = {
     "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
     "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
@@ -255,15 +256,16 @@ def _build_ranking_section(
     blocks: list[Block] = []
     if so_far:
         blocks.append(f"So far: {so_far}.")
-    if group.summary_sentence:
-        blocks.append(group.summary_sentence)
+    summary = summarize_ranking(group)
+    if summary:
+        blocks.append(summary)
     table = build_ranking_table(group, own_row)
     blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:
         title = "Log loss, the average as a line"
         chart = pictures.ranking_chart(group, own_row)
         blocks.append(Picture(f"{prefix}ranking", title, chart))
-    return Section(group.title, tuple(blocks))
+    return Section(format_group_title(group), tuple(blocks))
 
 
 def _interval_bounds(interval: Interval) -> tuple[float, float, float]:
@@ -489,7 +491,7 @@ def _summarize_answers(answers: Sequence[Finding]) -> str:
         return f"{format_month(subject)}: {shown.line(answers)}"
     if QUESTION_REGISTRY[question].line_title and question != PARAMETERS:
         return shown.line(answers)
-    overall = [answer for answer in answers if answer.subject in _OVERALL_SUBJECTS]
+    overall = [answer for answer in answers if answer.subject in OVERALL_SUBJECTS]
     answer = overall[0] if overall else answers[0]
     sentence = "".join(shown.sentences(answer)[:1]).rstrip(".")
     if overall or len(answers) == 1:

@@ -55,6 +55,7 @@ from srs_eval.report.comparison import DEFAULT_METRICS
 from srs_eval.report.console import describe_leak_check, say
 from srs_eval.report.dataset import find_name
 from srs_eval.report.export import DIFFERENCE_FIELDS, build_ranking_table
+from srs_eval.report.ranking_words import format_group_title, list_warnings, summarize_ranking
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
@@ -125,7 +126,7 @@ class Results(Mapping[str, Result]):
             table = build_ranking_table(group)
             heads = [column.title for column in table.columns]
             summary = _summarize_group(group)
-            blocks.append(f"<b>{escape(group.title)}</b><p>{escape(summary)}</p>")
+            blocks.append(f"<b>{escape(format_group_title(group))}</b><p>{escape(summary)}</p>")
             blocks.append(_render_html_table([heads, *table.format_rows()]))
         return "".join(blocks)
 
@@ -149,12 +150,15 @@ class Results(Mapping[str, Result]):
             for line in group.lines:
                 if line.configuration.name not in self.results:
                     continue
+                standing: str | None = line.result.invalid_reason or None
+                if standing is None and line.standing is not None:
+                    standing = line.standing.value
                 row: dict[str, Any] = {
                     "configuration": line.configuration.name,
                     "words": line.configuration.words,
                     "group": number,
                     "place": line.rank,
-                    "standing": line.result.invalid_reason or line.standing,
+                    "standing": standing,
                     "parameters": line.parameters,
                     "size": line.result.size,
                     **line.result.metrics.to_upstream(),
@@ -221,7 +225,7 @@ class Results(Mapping[str, Result]):
 
 def _summarize_group(group: RankingGroup) -> str:
     """Return the summary sentence of a ranking, followed by its warnings."""
-    return " ".join([group.summary_sentence, *group.warnings])
+    return " ".join([summarize_ranking(group), *list_warnings(group)])
 
 
 @dataclass(frozen=True)

@@ -385,7 +385,7 @@ class State:
     dark_theme: str = DARK  # the theme that switching to dark chooses
     light_theme: str = LIGHT
     bins: Annotated[int, msgspec.Meta(ge=2, le=100)] = 40  # of calibration graphs
-    order: str = "place"  # one of `ranking.SORT_KEYS`, or an older version's
+    order: str = "place"  # one of `ranking_columns.SORT_KEYS`, or an older version's
     backwards: bool = False
     filter: str = ""  # words that a model's name must contain
     hidden: tuple[str, ...] = ()  # families that are not shown

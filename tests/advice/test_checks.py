@@ -347,7 +347,7 @@ def test_lines_fit_and_sentences_say_more() -> None:
         Check("leeches", "look", 1_000, 9_000, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
         *(Check("leeches", "fine"), Check("leeches", "not yet")),
         *(Check("steps", level) for level in ("fine", "not yet")),
-        Check("steps", "look", 1, 5, problem="shorter after Again, then Good", subject="B"),
+        Check("steps", "look", 1, 5, problem="shorter", situation="Again, then Good", subject="B"),
         *(Check("old cards", level, 900, recalled=half, expected=0.85) for level in MARKS),
         Check("old cards", "look", 900, recalled=half, expected=0.92),
         *(Check("easy", level, 49, 100, recalled=half, expected=0.85) for level in MARKS),

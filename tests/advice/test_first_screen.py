@@ -16,7 +16,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from srs_eval.advice.findings import (
-    KEEP,
     Calibration,
     Check,
     Checks,
@@ -25,6 +24,7 @@ from srs_eval.advice.findings import (
     MissingData,
     PresetParameters,
     RecallGroup,
+    Recommendation,
     Retention,
     Rival,
     Sharing,
@@ -88,7 +88,7 @@ WORLDS = {
     "nothing to change": [
         each
         for each in make_answers()
-        if each.question != PARAMETERS or each.recommendation == KEEP
+        if each.question != PARAMETERS or each.recommendation == Recommendation.KEEP
     ],
     "no presets": [each for each in make_answers() if each.question in ("fit", "time")],
     "nothing": [make_unanswered("fit", "too little data, no usable reviews")],
@@ -116,7 +116,7 @@ def test_what_to_do_its_row_and_what_is_copied_are_one_finding(world: str) -> No
         assert set(rows.values()) <= {"leave"}
     else:
         assert screen.copyable.parameters is not None
-        assert screen.copyable.recommendation != KEEP
+        assert screen.copyable.recommendation != Recommendation.KEEP
         assert rows[screen.copyable.subject] == "optimize"
         assert "ress Optimize" in act
 
@@ -331,7 +331,9 @@ def test_too_few_is_said_of_what_more_reviews_can_tell() -> None:
 def test_with_too_few_reviews_nothing_is_called_as_good() -> None:
     def act(reviews: int) -> list[str]:
         found = []
-        for each in changed(PARAMETERS, recommendation=KEEP, probability=0.8, parameters=None):
+        for each in changed(
+            PARAMETERS, recommendation=Recommendation.KEEP, probability=0.8, parameters=None
+        ):
             if isinstance(each.evidence, PresetParameters):
                 held_out = each.evidence.held_out[0]
                 assert held_out.log_loss is not None

@@ -107,7 +107,7 @@ def test_lines_to_paste_are_fsrs7s(fork: ReviewLog) -> None:
         evidence = f.get_evidence(each, f.PresetParameters)
         names = {candidate.name for candidate in evidence.candidates}
         assert names == {f.CURRENT, f.RECENCY, f.OPTIMIZED, f.DEFAULTS, f.SM2}
-        assert each.recommendation in (f.KEEP, "optimize", "defaults")
+        assert each.recommendation in (f.Recommendation.KEEP, "optimize", "defaults")
         assert each.parameters is None or len(each.parameters) == 34
     assert any(each.parameters for each in findings)
     assert isinstance(of_all.evidence, f.ParameterSummary)

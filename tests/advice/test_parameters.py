@@ -12,7 +12,6 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     CURRENT,
     DEFAULTS,
-    KEEP,
     LIKELY,
     POOLED,
     RECENCY,
@@ -25,6 +24,7 @@ from srs_eval.advice.findings import (
     Fit,
     ParameterSummary,
     PresetParameters,
+    Recommendation,
 )
 from srs_eval.advice.parameters import _choose_best, assess_parameters
 from srs_eval.advice.questions import QuestionContext, ask, compare
@@ -90,14 +90,14 @@ def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) ->
     usual, none, large = (
         compare(unset, questions=["parameters"], equivalence=each)[:2] for each in (0.002, 0.0, 0.2)
     )
-    assert any(each.recommendation != KEEP for each in usual)
+    assert any(each.recommendation != Recommendation.KEEP for each in usual)
     for ordinary, least, most in zip(usual, none, large, strict=True):
-        assert most.recommendation == KEEP
+        assert most.recommendation == Recommendation.KEEP
         assert (most.gain, most.parameters) == (0.0, None)
         assert ordinary.gain is not None
-        assert ordinary.recommendation == KEEP or ordinary.gain >= 0.001
+        assert ordinary.recommendation == Recommendation.KEEP or ordinary.gain >= 0.001
         assert least.gain is not None
-        assert least.recommendation != KEEP or least.gain == 0.0
+        assert least.recommendation != Recommendation.KEEP or least.gain == 0.0
 
 
 def test_the_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog) -> None:
@@ -134,12 +134,14 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
     *each, whole = compare(log, questions=["parameters"])
     assert [finding.subject for finding in each] == ["Preset 0", "Preset 1"]
     for finding in each:
-        assert finding.recommendation in {KEEP, *RECOMMENDATIONS.values()}
+        assert finding.recommendation in {Recommendation.KEEP, *RECOMMENDATIONS.values()}
         assert finding.probability is not None
         assert 0.02 <= finding.probability <= 0.98
         assert set(finding.probabilities or ()) >= SAID_OF
-        assert (finding.recommendation == KEEP) == (finding.gain == 0.0)
-        is_worth = finding.recommendation != KEEP and (finding.probability or 0.0) >= LIKELY
+        assert (finding.recommendation == Recommendation.KEEP) == (finding.gain == 0.0)
+        is_worth = (
+            finding.recommendation != Recommendation.KEEP and (finding.probability or 0.0) >= LIKELY
+        )
         assert (finding.parameters is not None) == is_worth
         evidence = evidence_of(finding)
         assert (evidence.is_fitted, evidence.is_known, evidence.fsrs_is_off) == (True, True, False)
@@ -153,7 +155,9 @@ def test_every_preset_has_an_act_and_how_sure_it_is(log: ReviewLog) -> None:
         assert table.title.endswith(seen)
     assert isinstance(whole.evidence, ParameterSummary)
     said = {subject: act for act, names in whole.evidence.by_recommendation for subject in names}
-    assert said == {one.subject: one.recommendation if one.parameters else KEEP for one in each}
+    assert said == {
+        one.subject: one.recommendation if one.parameters else Recommendation.KEEP for one in each
+    }
     assert whole.parameters is None
 
 
@@ -171,7 +175,9 @@ def test_while_fsrs_is_off_the_defaults_are_in_force(off: list[Finding]) -> None
         assert finding.probabilities is not None
         assert finding.probabilities[DEFAULTS] == 0.0  # they are no change
         said = shown.sentences(finding)
-        assert said[0].startswith("Once FSRS is on: ") == (finding.recommendation != KEEP)
+        assert said[0].startswith("Once FSRS is on: ") == (
+            finding.recommendation != Recommendation.KEEP
+        )
         assert "by optimizing again" not in said[1]
 
 
@@ -182,7 +188,7 @@ def test_to_keep_is_sure_where_a_change_would_gain_next_to_nothing(
     monkeypatch.setattr(Learner, "stored", lambda *_: fsrs6.DEFAULT)
     monkeypatch.setattr(Learner, "since_optimized", lambda *_: nothing)  # optimized just now
     (finding, *_) = assess_parameters(learner, [100], {}, {})
-    assert finding.recommendation == KEEP
+    assert finding.recommendation == Recommendation.KEEP
     assert finding.gain == 0.0
     assert finding.probability is not None
     assert finding.probability >= 0.95

@@ -606,6 +606,7 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
     from rich.console import Console
 
     from srs_eval.report.console import _render_ranking
+    from srs_eval.report.ranking_words import describe_standing
 
     text = io.StringIO()
     console = Console(file=text, width=width)
@@ -616,7 +617,7 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
     shown = f"{run.results_by_name()['AVG'].metrics.log_loss:.4f}"
     assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
     if width >= 50:
-        verdicts = [line.verdict_words for group in run.groups() for line in group.lines]
+        verdicts = [describe_standing(line) for group in run.groups() for line in group.lines]
         assert "below the baseline" in verdicts
         ends = [line.strip() for line in lines]
         assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)

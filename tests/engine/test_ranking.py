@@ -25,7 +25,6 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import session as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
-    SORT_KEYS,
     RankingGroup,
     add_baselines,
     comparison_rows,
@@ -38,6 +37,13 @@ from srs_eval.engine.shared import group_by_shared_users
 from srs_eval.metrics import compute_metrics
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report import formats as words
+from srs_eval.report.ranking_columns import SORT_KEYS, sort_lines
+from srs_eval.report.ranking_words import (
+    describe_verdicts,
+    format_group_title,
+    list_sections,
+    summarize_ranking,
+)
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.helpers.golden import golden_log, golden_users
 from tests.tui.app_world import (
@@ -106,7 +112,7 @@ def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
         learners.lines[0].to_baseline is not None
     )  # the baseline was evaluated on the same reviews
     assert others.reviews < schedulers.reviews
-    assert len({group.title for group in (schedulers, learners, others)}) == 3
+    assert len({format_group_title(group) for group in (schedulers, learners, others)}) == 3
 
 
 def test_places_are_in_the_order_of_verdicts() -> None:
@@ -127,7 +133,7 @@ def test_places_are_in_the_order_of_verdicts() -> None:
         ("FSRS-5", 3, "worse"),
     ]
     assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
-    assert [line for _, lines in group.lines_by_verdict for line in lines] == list(group.lines)
+    assert [line for _, lines in list_sections(group) for line in lines] == list(group.lines)
 
 
 def test_the_baseline_is_a_line_and_no_place() -> None:
@@ -204,11 +210,11 @@ def test_standings_and_the_answer_in_words() -> None:
     assert standings["HLR"] == "worse"
     assert standings["SM2"] == standings["DASH"] == "below the baseline"
     assert standings["AVG"] is None
-    assert group.summary_sentence == (
+    assert summarize_ranking(group) == (
         "FSRS-6 predicts best; as good: FSRS-6 recency; worse: HLR; "
         "worse than the average: DASH and SM2."
     )
-    assert group.title == "Evaluated on 2,000 reviews of later days"
+    assert format_group_title(group) == "Evaluated on 2,000 reviews of later days"
 
 
 @pytest.mark.parametrize(
@@ -258,8 +264,8 @@ def test_standings_and_the_answer_in_words() -> None:
 )
 def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
     group = rank_results(pairs)[0]
-    assert group.verdict_sentence == answer
-    assert group.summary_sentence == (
+    assert describe_verdicts(group) == answer
+    assert summarize_ranking(group) == (
         TOO_FEW if group.lines[0].log_loss.reviews < 1_000 else answer
     )
 
@@ -274,7 +280,7 @@ def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers()
     ]
     learners = rank_results(pairs)[1]
     assert learners.is_online
-    assert learners.verdict_sentence.startswith(
+    assert describe_verdicts(learners).startswith(
         "None has a lower log loss than the average; moving"
     )
 
@@ -385,8 +391,8 @@ def test_models_evaluated_on_other_reviews_are_not_ranked_together(dataset: Path
     assert sm2.to_baseline is not None
     assert without_deleted.baseline is not None
     assert np.array_equal(sm2.result.review_th, without_deleted.baseline.result.review_th)
-    assert "known" in without_deleted.title
-    assert "known" not in common.title
+    assert "known" in format_group_title(without_deleted)
+    assert "known" not in format_group_title(common)
     assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
 
 
@@ -510,7 +516,7 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
 def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2() -> None:
     log = golden_log(111)
     found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
-    (group,) = (each for each in found.groups if "known" in each.title)
+    (group,) = (each for each in found.groups if "known" in format_group_title(each))
     names = {line.configuration.name for line in group.lines}
     assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
     assert group.reviews == 445
@@ -565,39 +571,39 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
 
 def test_ties_hold_every_line_once_under_its_verdict() -> None:
     for group in rank_results(PAIRS):
-        held = [line for _, lines in group.lines_by_verdict for line in lines]
+        held = [line for _, lines in list_sections(group) for line in lines]
         assert sorted(held, key=lambda line: line.configuration.name) == sorted(
             group.lines, key=lambda line: line.configuration.name
         )
-        for _, lines in group.lines_by_verdict:
+        for _, lines in list_sections(group):
             standings = {line.standing for line in lines} - {None}
             assert len(standings) == 1 or standings == {"best", "as good"}
     first = rank_results(PAIRS)[0]
-    assert [words for words, _ in first.lines_by_verdict] == ["best", "worse"]
+    assert [words for words, _ in list_sections(first)] == ["best", "worse"]
     # SM2 is worse than the best, and not shown to be worse than the average that it is below.
-    assert [line.configuration.name for line in first.lines_by_verdict[1][1]][-2:] == ["AVG", "SM2"]
+    assert [line.configuration.name for line in list_sections(first)[1][1]][-2:] == ["AVG", "SM2"]
 
 
 def test_the_baseline_stands_where_it_falls() -> None:
     few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
-    assert [words for words, _ in rank_results(few)[0].lines_by_verdict] == [
+    assert [words for words, _ in list_sections(rank_results(few)[0])] == [
         "nearest to the average",
         "can't tell yet",
     ]
     names = [
         line.configuration.name
-        for _, lines in rank_results(few)[0].lines_by_verdict
+        for _, lines in list_sections(rank_results(few)[0])
         for line in lines
     ]
     assert names == ["AVG", "HLR", "SM2"]
-    assert [words for words, _ in rank_results([constant("AVG", 0.8)])[0].lines_by_verdict] == [""]
+    assert [words for words, _ in list_sections(rank_results([constant("AVG", 0.8)])[0])] == [""]
 
 
 @given(st.sampled_from(sorted(SORT_KEYS)), st.booleans())
 def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
     undefined = replace(PAIRS[2][1], metrics=replace(PAIRS[2][1].metrics, auc=None))
     for group in rank_results([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
-        lines = group.sort_lines(by, backwards)
+        lines = sort_lines(group, by, backwards)
         assert len(lines) == len(group.lines)
         values = [SORT_KEYS[by](line) for line in lines]
         known = [value for value in values if value is not None]

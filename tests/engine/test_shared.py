@@ -28,6 +28,7 @@ from srs_eval.engine.shared import add_external_configurations
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.report.ranking_words import format_group_title
 from srs_eval.tui.screens.details import CompareScreen
 from tests.conftest import write_simulated_collection
 from tests.retrievability import FSRS, RWKV, make_cache
@@ -83,7 +84,7 @@ def test_all_are_ranked_on_the_reviews_that_all_have(log: ReviewLog) -> None:
     assert names(online) == {"MOVING-AVG"}
     assert names(shared) == {"AVG", "FSRS-6-dry-run", "FSRS-Anki"}
     assert names(shared_online) == {"MOVING-AVG", "RWKV-Anki"}
-    assert shared.title.endswith("that all have a prediction for")
+    assert format_group_title(shared).endswith("that all have a prediction for")
     results = run.results_by_name()
     there = np.isin(results["AVG"].review_th, results["FSRS-Anki"].review_th)
     assert 0 < shared.reviews == there.sum() < results["RWKV-Anki"].size < schedulers.reviews
@@ -148,7 +149,7 @@ def test_few_reviews_of_one_leave_the_others_theirs(log: ReviewLog) -> None:
     ]
     sizes = {frozenset(names(each) & given.keys()): each.reviews for each in shared}
     assert sizes[frozenset({"one"})] == 1
-    assert "Evaluated on 1 review " in " ".join(each.title for each in shared)
+    assert "Evaluated on 1 review " in " ".join(format_group_title(each) for each in shared)
     assert sizes[frozenset({"most", "half"})] > 500
     models = srs_eval.compare(log, "models")
     assert [each.reviews for each in models] == [*sizes.values()]

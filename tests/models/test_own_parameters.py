@@ -24,6 +24,7 @@ from srs_eval.models.own_parameters import (
     version_name,
 )
 from srs_eval.report.inspection import inspect_log, render_inspection
+from srs_eval.report.ranking_words import describe_standing, list_sections, summarize_ranking
 from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result
 from tools.simulated import simulate_learner, write_collection
@@ -113,7 +114,7 @@ def test_what_is_in_sample_has_no_place_and_moves_nobody() -> None:
     (without,) = rank_results(fair)
     (group,) = rank_results([*fair, (OWN, perfect)])
     own = next(line for line in group.lines if line.configuration is OWN)
-    assert (own.rank, own.standing, own.verdict_words) == (None, None, "in-sample")
+    assert (own.rank, own.standing, describe_standing(own)) == (None, None, "in-sample")
     assert own.to_best is not None
     assert own.to_best.estimate < 0
     assert group.best is not None
@@ -123,8 +124,8 @@ def test_what_is_in_sample_has_no_place_and_moves_nobody() -> None:
     places = {line.configuration.name: (line.rank, line.standing) for line in group.lines}
     del places["FSRS-6-own"]
     assert places == {line.configuration.name: (line.rank, line.standing) for line in without.lines}
-    assert [line for _, lines in group.lines_by_verdict for line in lines if line is own] == [own]
-    assert "your parameters" not in group.summary_sentence
+    assert [line for _, lines in list_sections(group) for line in lines if line is own] == [own]
+    assert "your parameters" not in summarize_ranking(group)
     (evaluated,) = rank_results([*fair, (OWN, replace(perfect, in_sample_reviews=0))])
     assert evaluated.best is not None
     assert evaluated.best.configuration is OWN

@@ -32,6 +32,7 @@ from srs_eval.engine.run import Prepared
 from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import formats as words
+from srs_eval.report.ranking_columns import sort_lines
 from srs_eval.tui.config import RecentFile, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
 from srs_eval.tui.screens.details import CompareScreen
@@ -283,16 +284,16 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
         first = app.session.models.run.groups()[0]
         await pilot.press("o")
         await wait_until(pilot, lambda: app.session.state.order == "model")
-        names = [line.configuration.name for line in first.sort_lines("model")]
+        names = [line.configuration.name for line in sort_lines(first, "model")]
         assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
         assert "verdict" in screen_text(app)
         place = screen_text(app).splitlines()[2].index("RMSE(bins)")
         for backwards in (False, True):
             await pilot.click(offset=(place, 2))
             await wait_until(pilot, lambda: app.session.state.order == "RMSE(bins)")
-            errors = [line.result.metrics.rmse_bins for line in first.sort_lines("RMSE(bins)")]
+            errors = [line.result.metrics.rmse_bins for line in sort_lines(first, "RMSE(bins)")]
             assert errors == sorted(errors)
-            names = [line.configuration.name for line in first.sort_lines("RMSE(bins)", backwards)]
+            names = [line.configuration.name for line in sort_lines(first, "RMSE(bins)", backwards)]
             assert keys(app)[: len(names)] == names
     assert load_state(tmp_path).order == "RMSE(bins)"
     assert load_state(tmp_path).backwards

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import FirstScreen, LineLevel, Pane, PaneItem, PaneLine, PresetRow
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
@@ -32,7 +33,7 @@ TITLES = (
 _TITLE_FOR_ANKI = "Do I remember what Anki expects?"
 _TITLE_FOR_FSRS = "Do I remember what FSRS expects?"  # for a file that may be from another program
 # Recommendations that give a preset our parameters.
-_COPIED_RECOMMENDATIONS = ("one line", "pooled")
+_COPIED_RECOMMENDATIONS = (Recommendation.ONE_LINE, Recommendation.POOLED)
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _NOTHING_LEFT = "Nothing is left to schedule."
 _MAX_CHECKS = 5
@@ -61,7 +62,7 @@ class _AnswersSoFar:
         if question not in self.waiting:
             return False
         subjects = {finding.subject for finding in self.find(question)}
-        return not subjects & {f.ALL_REVIEWS, "all presets"}
+        return not subjects & {*f.OVERALL_SUBJECTS}
 
     def with_evidence(self, kind: type[f.EvidenceT]) -> list[tuple[f.Finding, f.EvidenceT]]:
         """Return the findings with evidence of one type, each with its evidence."""
@@ -137,11 +138,14 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
             break
         line = PaneLine(f"Nothing can be told{reason}.", "not yet")
         return _make_pane(1, [line], *questions), None
-    is_fsrs_off = fit is not None and fit.recommendation in ("turn on", "SM-2")
+    is_fsrs_off = fit is not None and fit.recommendation in (
+        Recommendation.TURN_FSRS_ON,
+        Recommendation.STAY_WITH_SM2,
+    )
     chosen = _most_valuable(presets)
     main_preset = presets[0]
     name = say.quote_name(chosen.subject) if chosen is not None and len(presets) > 1 else ""
-    if fit is not None and fit.recommendation == "SM-2":
+    if fit is not None and fit.recommendation == Recommendation.STAY_WITH_SM2:
         chosen = None
         items = [_line_with_certainty("Leave FSRS off.", fit.probability)]
     elif fit is not None and is_fsrs_off:
@@ -167,7 +171,9 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
             PaneLine("  Too few reviews to judge your numbers by. Go on reviewing.", drop_order=1),
         ]
     else:
-        undecided = [finding for finding in presets if finding.recommendation != f.KEEP]
+        undecided = [
+            finding for finding in presets if finding.recommendation != Recommendation.KEEP
+        ]
         main_preset = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
         reason = "Your parameters are as good as others would be."
         if undecided:
@@ -179,7 +185,7 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
     if chosen is not None:
         items.append(_location_line(chosen, len(presets)))
         items += _other_preset_lines(chosen, presets)
-    elif fit is not None and fit.recommendation == "turn on":
+    elif fit is not None and fit.recommendation == Recommendation.TURN_FSRS_ON:
         items.append(PaneLine("  Deck options › FSRS"))
     if is_fsrs_off:
         return _make_pane(1, items, *questions[1:]), chosen
@@ -227,11 +233,11 @@ def _most_valuable(presets: Sequence[f.Finding]) -> f.Finding | None:
     )
 
 
-def _instruction(recommendation: str, name: str) -> str:
+def _instruction(recommendation: Recommendation, name: str) -> str:
     """Return the instruction, such as "press Optimize for “Maps”"; an only preset needs no name."""
     if recommendation in _COPIED_RECOMMENDATIONS:
         return f"copy a line of numbers into {name or 'your preset'}"
-    if recommendation == "defaults":
+    if recommendation == Recommendation.DEFAULTS:
         return (
             f"go back to the default numbers in {name}"
             if name
@@ -243,7 +249,7 @@ def _instruction(recommendation: str, name: str) -> str:
 
 def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[PaneLine]:
     """Yield a line on what helps other presets: the same recommendation or another one."""
-    by_recommendation: dict[str, list[str]] = {}
+    by_recommendation: dict[Recommendation, list[str]] = {}
     for finding in presets:
         if finding is not chosen and finding.parameters:
             name = say.quote_name(finding.subject)
@@ -253,7 +259,7 @@ def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iter
         by_recommendation, key=lambda recommendation: recommendation != chosen.recommendation
     ):
         names = say.join_names(by_recommendation[recommendation])
-        if recommendation == chosen.recommendation != "pooled":
+        if recommendation == chosen.recommendation != Recommendation.POOLED:
             text += f" The same for {names}."
         else:
             text += f" {say.capitalize(_instruction(recommendation, names))}."
@@ -265,7 +271,10 @@ def _location_line(finding: f.Finding, presets: int) -> PaneLine:
     """Return a line on where to find it in Anki; it names the preset if it is the only one."""
     name = "" if presets > 1 or finding.subject == f.ALL_REVIEWS else f"preset {finding.subject} › "
     path = f"  Deck options › FSRS › {name}"
-    if finding.recommendation in _COPIED_RECOMMENDATIONS or finding.recommendation == "defaults":
+    if (
+        finding.recommendation in _COPIED_RECOMMENDATIONS
+        or finding.recommendation == Recommendation.DEFAULTS
+    ):
         return PaneLine(f"{path}FSRS parameters", key_hint="y copies the line")
     return PaneLine(f"{path}Optimize", key_hint="y copies the numbers")
 
@@ -372,11 +381,11 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
     if n == 1:
         return "You have one. Keep it."
     match finding.recommendation:
-        case "keep shared":
+        case Recommendation.KEEP_SHARED:
             return f"Your {n} presets forget alike: one is enough. Keeping {n} does no harm."
-        case "split":
+        case Recommendation.SPLIT:
             return f"Your {n} presets forget differently: keep them apart."
-        case "pooled":
+        case Recommendation.POOLED:
             return f"Too close to call: keep your {n}, with numbers drawn to each other."
     return f"Keep your {n}; too few reviews to compare them."
 
@@ -392,7 +401,7 @@ def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
             remembered += f", expected {say.format_per_hundred(all_reviews.expected)}"
         else:
             remembered += f", asked {say.format_per_hundred(retention.desired)}"
-    stays_off = so_far.fit is not None and so_far.fit.recommendation == "SM-2"
+    stays_off = so_far.fit is not None and so_far.fit.recommendation == Recommendation.STAY_WITH_SM2
     action = "leave" if stays_off else preset_action(finding)
     return PresetRow((finding.subject, remembered, action), "" if action == "leave" else "fine")
 

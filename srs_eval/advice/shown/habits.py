@@ -329,10 +329,10 @@ def describe_check(check: f.Check) -> str:
         case "suspended":
             return "no card is suspended"
         case "steps" if check.problem and check.minutes is not None:
-            change, _, situation = check.problem.partition(" ")
-            return f"{change} step {situation}: {_format_duration(check.minutes)}"
+            duration = _format_duration(check.minutes)
+            return f"{check.problem} step after {check.situation}: {duration}"
         case "steps" if check.problem:
-            return f"steps should be {check.problem}"
+            return f"steps should be {check.problem} after {check.situation}"
         case "steps":
             return f"learning steps: {'as they should be' if is_fine else 'too few to say'}"
         case "old cards":

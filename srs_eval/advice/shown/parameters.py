@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import Cell, FindingTable, Renderer
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import MIN_REVIEWS
@@ -19,26 +20,26 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.SHARED: "one line for all presets",
     f.SM2: "SM-2",
 }
-_SHORT_RECOMMENDATIONS: Mapping[str, str] = {
-    f.KEEP: "keep",
-    "optimize": "optimize",
-    "pooled": "paste a line",
-    "one line": "paste one line",
-    "defaults": "use the defaults",
-    "left out": "repair",
-    "": "see each preset",
+_SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
+    Recommendation.KEEP: "keep",
+    Recommendation.OPTIMIZE: "optimize",
+    Recommendation.POOLED: "paste a line",
+    Recommendation.ONE_LINE: "paste one line",
+    Recommendation.DEFAULTS: "use the defaults",
+    Recommendation.LEFT_OUT: "repair",
+    Recommendation.NONE: "see each preset",
 }
 _PRESET_ACTIONS = {
-    "one line": "copy a line",
-    "pooled": "copy a line",
-    "defaults": "default numbers",
+    Recommendation.ONE_LINE: "copy a line",
+    Recommendation.POOLED: "copy a line",
+    Recommendation.DEFAULTS: "default numbers",
 }
-INSTRUCTIONS: Mapping[str, str] = {
-    f.KEEP: "leave the parameters as they are",
-    "optimize": "press Optimize",
-    "pooled": "copy the line below into this preset",
-    "one line": "copy the line below into this preset, the same for all that say so",
-    "defaults": "go back to the default parameters",
+INSTRUCTIONS: Mapping[Recommendation, str] = {
+    Recommendation.KEEP: "leave the parameters as they are",
+    Recommendation.OPTIMIZE: "press Optimize",
+    Recommendation.POOLED: "copy the line below into this preset",
+    Recommendation.ONE_LINE: "copy the line below into this preset, the same for all that say so",
+    Recommendation.DEFAULTS: "go back to the default parameters",
 }
 
 
@@ -86,10 +87,12 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     if finding.probability is None:
         return ("Nothing to do.", *_caveats(evidence))
     instruction = INSTRUCTIONS[finding.recommendation]
-    if finding.recommendation == "optimize" and not evidence.is_known:
+    if finding.recommendation == Recommendation.OPTIMIZE and not evidence.is_known:
         instruction = "let FSRS optimize its parameters"
-    if finding.recommendation != f.KEEP and not finding.parameters:
-        instruction = f"{INSTRUCTIONS[f.KEEP]}, or {INSTRUCTIONS['optimize']}: neither is a mistake"
+    if finding.recommendation != Recommendation.KEEP and not finding.parameters:
+        keep = INSTRUCTIONS[Recommendation.KEEP]
+        optimize = INSTRUCTIONS[Recommendation.OPTIMIZE]
+        instruction = f"{keep}, or {optimize}: neither is a mistake"
     if evidence.fsrs_is_off:  # the probability belongs to turning it on
         answer = f"Once FSRS is on: {instruction}."
     elif lacks_own_evidence(finding):
@@ -120,7 +123,9 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
 def lacks_own_evidence(finding: f.Finding) -> bool:
     """Return True if the learner's own reviews give no evidence on a preset's parameters."""
     evidence = finding.evidence
-    if finding.recommendation != f.KEEP or not isinstance(evidence, f.PresetParameters):
+    if finding.recommendation != Recommendation.KEEP or not isinstance(
+        evidence, f.PresetParameters
+    ):
         return False
     held_out = evidence.held_out[0].log_loss if evidence.held_out else None
     if held_out is not None and held_out.reviews >= MIN_REVIEWS:
@@ -152,7 +157,7 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
         reference = "FSRS's defaults"
     if (
         candidate.difference is None
-        and finding.recommendation == f.KEEP
+        and finding.recommendation == Recommendation.KEEP
         and (finding.probability or 0.0) >= f.SURE
     ):
         return "There is next to nothing new to learn from: a fit of today would be the same."
@@ -245,15 +250,15 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Findin
 
 # One preset or several?
 
-_SHARING_LINES: Mapping[str, str] = {
-    "keep shared": "one line of parameters is enough for all",
-    "split": "a line of its own for each is better",
-    "pooled": "a line for each, drawn to each other",
+_SHARING_LINES: Mapping[Recommendation, str] = {
+    Recommendation.KEEP_SHARED: "one line of parameters is enough for all",
+    Recommendation.SPLIT: "a line of its own for each is better",
+    Recommendation.POOLED: "a line for each, drawn to each other",
 }
-_SHARING_SENTENCES: Mapping[str, str] = {
-    "keep shared": "Your {units} forget alike: one set of parameters is enough.",
-    "split": "Your {units} forget differently: each needs parameters of its own.",
-    "pooled": "Give each of your {units} parameters that are drawn to each other.",
+_SHARING_SENTENCES: Mapping[Recommendation, str] = {
+    Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough.",
+    Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own.",
+    Recommendation.POOLED: "Give each of your {units} parameters that are drawn to each other.",
 }
 
 
@@ -286,7 +291,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units).removesuffix(".")
     sentences = [f"{answer} ({say.format_certainty(finding.probability)})."]
-    if finding.recommendation == "pooled":
+    if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
     if evidence.groups and len(evidence.groups) not in (1, evidence.unit_count):
         groups = "; ".join(map(say.join_names, evidence.groups))
@@ -306,7 +311,7 @@ def _sharing_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
         rows.append((unit.subject, unit.parameters, reviews, unit.difference, unit.decision))
     columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
     title = "Parameters of their own or one set for all"
-    if finding.subject != "all presets":
+    if finding.subject != f.ALL_PRESETS:
         title = f"{finding.subject}: {title}"
     tables = [FindingTable(title, columns, tuple(rows))]
     if evidence.pairs:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.model_evidence import ErrorGroup, ModelErrors
 from srs_eval.advice.sentences import Cell, FindingTable, Renderer
 from srs_eval.advice.shown.parameters import candidate_name
@@ -59,7 +60,7 @@ def _change_sentence(finding: f.Finding) -> str:
         "as good": " (its defaults alone would be no better)",
         "can't tell yet": " (its defaults alone may be no better)",
     }.get(fit.defaults_verdict or "", "")
-    if finding.probability is not None and finding.recommendation == "turn on":
+    if finding.probability is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
         certainty = say.format_certainty(finding.probability)
         if scheduler.verdict != "better":
             saving = f"better than SM-2, as nearly everybody; on your own reviews so far {saving}"
@@ -149,7 +150,11 @@ def _fit_tables(finding: f.Finding) -> list[FindingTable]:
 # Is FSRS right for a preset?
 
 
-_SCHEDULER_ADVICE = {"keep": "FSRS is right", "turn on": "turn FSRS on", "SM-2": "SM-2 is right"}
+_SCHEDULER_ADVICE = {
+    Recommendation.KEEP: "FSRS is right",
+    Recommendation.TURN_FSRS_ON: "turn FSRS on",
+    Recommendation.STAY_WITH_SM2: "SM-2 is right",
+}
 
 
 def _health_line(findings: Sequence[f.Finding]) -> str:

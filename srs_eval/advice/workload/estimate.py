@@ -32,7 +32,14 @@ from srs_eval.advice.candidates import (
     explain_too_few,
     require_presets,
 )
-from srs_eval.advice.findings import ALL_REVIEWS, CANT_TELL, Evidence, Finding, MissingData
+from srs_eval.advice.findings import (
+    ALL_PRESETS,
+    ALL_REVIEWS,
+    CANT_TELL,
+    Evidence,
+    Finding,
+    MissingData,
+)
 from srs_eval.advice.workload import presets as played
 from srs_eval.advice.workload import today as habits
 from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
@@ -51,7 +58,6 @@ RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 GLANCE_RETENTIONS = (0.80, 0.85, 0.90, 0.95)  # desired retentions at a glance, besides today's
 COSTS = "costs"  # name of the question at a glance
 IN_FORCE = "the parameters in force"  # name of today's schedule
-ALL_PRESETS = "all presets"  # name of several presets summed
 _RANGE_QUANTILES = (0.025, 0.5, 0.975)  # of the draws: lower end, middle and upper end of a range
 FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
 """Reviews and minutes a day (mean over all days), cards known at the end, share of reviews passed,

@@ -24,7 +24,7 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.shown.predicted import CurvesTable
 from srs_eval.data.errors import format_count
 from srs_eval.engine.evaluate import describe_failure
-from srs_eval.engine.ranking import REFERENCE, RankedResult
+from srs_eval.engine.ranking import REFERENCE, RankedResult, Standing
 from srs_eval.engine.run import Run
 from srs_eval.engine.session import (
     Result,
@@ -36,6 +36,7 @@ from srs_eval.engine.shared import restrict_both_to_shared_reviews
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats as words
+from srs_eval.report.ranking_words import describe_standing
 from srs_eval.stats.intervals import decide_verdict
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
@@ -108,11 +109,11 @@ class DetailsScreen(AppScreen, actions="details"):
         if line.is_baseline:
             yield "the baseline: what the average alone predicts"
         elif line.rank is None:
-            reason = result.invalid_reason or f"is {line.verdict_words}"
+            reason = result.invalid_reason or f"is {describe_standing(line)}"
             yield f"no place, for it {reason}{against_average}"
         else:
             missing_data = ""
-            if line.standing == "can't tell yet" and line.to_best is not None:
+            if line.standing is Standing.CANT_TELL and line.to_best is not None:
                 missing_data = format_missing_data(estimate_missing_data(line.to_best))
             standing = f"{line.standing} ({missing_data})" if missing_data else line.standing
             yield f"place {line.rank}, {standing}{against_average}"

@@ -16,11 +16,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
 from srs_eval.advice.sentences import format_percent
-from srs_eval.engine.ranking import REFERENCE, SORT_KEYS
+from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.run import Run, Stage
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats as words
 from srs_eval.report.formats import format_duration
+from srs_eval.report.ranking_columns import SORT_KEYS
+from srs_eval.report.ranking_words import summarize_ranking
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
@@ -140,7 +142,7 @@ class RunScreen(AppScreen, actions="run"):
         box.border_title = escape(title)
         box.border_subtitle = escape(words.explain_letters(self._model_families()))
         groups = [] if self.evaluation.is_running else self.evaluation.groups()
-        sentence = groups[0].summary_sentence if groups else ""
+        sentence = summarize_ranking(groups[0]) if groups else ""
         width = max(self.size.width - 2, 20)
         line_count = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
         answer = self.query_one("#answer", Static)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
@@ -20,6 +20,7 @@ from textual.app import RenderResult
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from srs_eval.engine.ranking import Standing
 from srs_eval.stats.intervals import Interval
 
 MARGIN = 4  # columns of the labels left of the vertical axis
@@ -188,12 +189,12 @@ def _add_dots(
         cells[row, column] = chr(_BRAILLE + bits), curve.style
 
 
-VERDICT_DOTS = {
-    "best": "●",
-    "as good": "●",
-    "can't tell yet": "◌",
-    "worse": "○",
-    "below the baseline": "×",
+VERDICT_DOTS: Mapping[str, str] = {
+    Standing.BEST: "●",
+    Standing.AS_GOOD: "●",
+    Standing.CANT_TELL: "◌",
+    Standing.WORSE: "○",
+    Standing.BELOW_BASELINE: "×",
 }
 """Dots by verdict, drawn at the estimate between whiskers; none relies on colour."""
 

@@ -12,30 +12,19 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option, OptionDoesNotExist
 
-from srs_eval.engine.ranking import RankedResult, RankingGroup
+from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
 from srs_eval.models.own_parameters import is_available_in_anki, make_table_remarks
 from srs_eval.report import formats as words
 from srs_eval.report.formats import format_duration
+from srs_eval.report.ranking_columns import APP_COLUMNS, sort_lines
+from srs_eval.report.ranking_words import describe_group_differences, list_sections
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, find_palette
 from srs_eval.tui.widgets.plot import VERDICT_DOTS, Scale, fit_scale
 
-_COLUMN_WIDTHS = {
-    "place": 3,
-    "family": 3,
-    "model": 0,
-    "log loss": 13,
-    "drawn": 0,
-    "vs average": 13,
-    "RMSE(bins)": 12,
-    "AUC": 6,
-    "params": 8,
-    "verdict": 15,
-}
-"""Widths of columns from left to right; columns of width 0 share the remaining room."""
 _FIGURE_COLUMNS = ("vs average", "RMSE(bins)", "AUC", "params")
 _MIN_WIDTH_FOR_INTERVALS = 70  # width from which intervals are drawn
 _MIN_INTERVAL_WIDTH = 24  # columns of the drawn intervals beside the shortest names
@@ -125,10 +114,11 @@ class RankingTable(OptionList):
             is_first = group is groups[0]
             is_visible = any(line.configuration.name in visible for line in group.lines)
             if is_visible and not is_first:
-                yield None, self._format_rule(_describe_group(group, groups[0]), "═", "italic")
-            sections = group.lines_by_verdict
+                differences = describe_group_differences(group, groups[0])
+                yield None, self._format_rule(differences, "═", "italic")
+            sections = list_sections(group)
             if state.order != "place":
-                sections = [("", group.sort_lines(state.order, state.backwards))]
+                sections = [("", sort_lines(group, state.order, state.backwards))]
             for verdict, section_lines in sections:
                 lines = [line for line in section_lines if line.configuration.name in visible]
                 if len(sections) > 1 and any(line.rank is not None for line in lines):
@@ -159,7 +149,7 @@ class RankingTable(OptionList):
                 if baseline_loss is None and group.baseline is not None:
                     baseline_loss = group.baseline.log_loss
                 for line in group.lines:
-                    if line.standing != "below the baseline":
+                    if line.standing is not Standing.BELOW_BASELINE:
                         losses.append(line.log_loss)
             self._scale = fit_scale(losses, self._widths["drawn"] - 2, baseline_loss)
             if baseline_loss is not None:
@@ -179,15 +169,12 @@ class RankingTable(OptionList):
             return Text.assemble(
                 " ", self._scale.draw_labels(self._baseline, self._palette.baseline)
             )
-        text = key
-        if key in ("place", "family"):
-            text = ""
-        elif key == "vs average":
-            text = words.THAN_AVERAGE
+        column = APP_COLUMNS[key]
+        text = column.heading
         if state.order == key:
             text += "↑" if state.backwards else "↓"
-        if key in ("RMSE(bins)", "params"):
-            text = text.rjust(_COLUMN_WIDTHS[key] - 1)
+        if column.aligns_right:
+            text = text.rjust(column.width - 1)
         return Text(text, "bold")
 
     @property
@@ -229,7 +216,6 @@ class RankingTable(OptionList):
         }
 
     def _format_ranked(self, line: RankedResult) -> Text:
-        metrics = line.result.metrics
         colours = self._palette
         rank = ""
         if line.rank:
@@ -237,7 +223,7 @@ class RankingTable(OptionList):
         elif line.is_baseline:
             rank = "═"
         cells = self._leading_cells(line.configuration, rank)
-        if line.standing in ("best", "as good"):
+        if line.standing in (Standing.BEST, Standing.AS_GOOD):
             cells["model"].stylize("bold")
         if line.result.notes:
             cells["model"].append("*")
@@ -248,21 +234,18 @@ class RankingTable(OptionList):
         else:
             style = colours.families.get(line.configuration.model.family, "")
         if self._scale is not None:
-            dot = "═" if line.is_baseline else VERDICT_DOTS[line.standing or "can't tell yet"]
+            dot = "═" if line.is_baseline else VERDICT_DOTS[line.standing or Standing.CANT_TELL]
             interval = self._scale.draw_interval(
                 line.log_loss, dot, style, self._baseline, f"dim {colours.baseline}"
             )
             cells["drawn"] = Text.assemble(" ", interval)
-        against_average = "the baseline"
-        if not line.is_baseline:
-            against_average = words.format_relative_loss(line.relative_to_baseline)
-        parameter_count = "–" if line.parameters is None else f"{line.parameters:,}"
-        cells["log loss"] = Text(words.format_loss(line.log_loss))
-        cells["vs average"] = Text(against_average)
-        cells["RMSE(bins)"] = Text(f"{words.format_metric(metrics, 'rmse_bins'):>11}")
-        cells["AUC"] = Text(words.format_metric(metrics, "auc"))
-        cells["params"] = Text(f"{parameter_count:>7}")
-        cells["verdict"] = Text(line.verdict_words)
+        for key, column in APP_COLUMNS.items():
+            if column.format_line is None:
+                continue
+            text = column.format_line(line)
+            if column.aligns_right:
+                text = text.rjust(column.width - 1)
+            cells[key] = Text(text)
         if line.is_baseline:
             for cell in cells.values():
                 cell.stylize(colours.baseline)
@@ -347,10 +330,10 @@ def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str,
     columns = ["place", "family", "log loss", "vs average"]
 
     def remaining_width() -> int:
-        return max(width - sum(_COLUMN_WIDTHS[column] for column in columns), 8)
+        return max(width - sum(APP_COLUMNS[column].width for column in columns), 8)
 
     for column in _FIGURE_COLUMNS[1:]:
-        if remaining_width() - _COLUMN_WIDTHS[column] < name_width + _MIN_INTERVAL_WIDTH:
+        if remaining_width() - APP_COLUMNS[column].width < name_width + _MIN_INTERVAL_WIDTH:
             break
         columns.append(column)
     if order != "place":  # verdicts get a column, as no headings show them
@@ -360,7 +343,8 @@ def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str,
         if order_column not in columns:
             columns.append(order_column)
         columns.append("verdict")
-    widths = {**_COLUMN_WIDTHS, "model": remaining_width()}
+    widths = {column: layout.width for column, layout in APP_COLUMNS.items()}
+    widths["model"] = remaining_width()
     has_room_for_intervals = remaining_width() >= _MIN_NAME_WIDTH + _MIN_INTERVAL_WIDTH
     if width >= _MIN_WIDTH_FOR_INTERVALS and has_room_for_intervals:
         widths["model"] = name_width
@@ -368,7 +352,7 @@ def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str,
     return {
         column: column_width
         for column, column_width in widths.items()
-        if column_width and (column in columns or not _COLUMN_WIDTHS[column])
+        if column_width and (column in columns or not APP_COLUMNS[column].width)
     }
 
 
@@ -376,15 +360,3 @@ def _is_visible(configuration: Configuration, state: State) -> bool:
     if configuration.model.family in state.hidden and not configuration.is_baseline:
         return False
     return all(map(configuration.matches, state.filter.split()))
-
-
-def _describe_group(group: RankingGroup, first: RankingGroup) -> str:
-    """Describe what sets a group apart from the first one."""
-    differences = []
-    if group.is_on_shared_reviews:
-        differences.append(f"on the {group.reviews:,} reviews that all have")
-    elif group.reviews_description != first.reviews_description or group.reviews != first.reviews:
-        differences.append("other reviews")
-    if group.is_online:
-        differences.append("know how today is going (no schedulers)")
-    return ", ".join(differences)

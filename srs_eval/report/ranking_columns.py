@@ -1,0 +1,217 @@
+"""Lay out the columns of a ranking, once for reports and for the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from srs_eval.engine.ranking import RankedResult, RankingGroup
+from srs_eval.models.own_parameters import is_available_in_anki
+from srs_eval.report.document import Cell, Column, Figure, make_figure
+from srs_eval.report.formats import (
+    THAN_AVERAGE,
+    format_improvement,
+    format_loss,
+    format_metric,
+    format_relative_loss,
+)
+from srs_eval.report.ranking_words import describe_standing
+from srs_eval.stats.intervals import Interval
+
+# Widths of a terminal from which it shows more columns of a ranking.
+_WIDE_TERMINAL = 115
+_PLAIN_TERMINAL = 80
+_BROAD_TERMINAL = 70
+
+
+@dataclass(frozen=True)
+class ReportColumn:
+    """Column of a ranking in reports: its heading and its cells."""
+
+    column: Column
+    make_cell: Callable[[RankedResult], Cell]
+
+
+@dataclass(frozen=True)
+class AppColumn:
+    """Column of a ranking in the app."""
+
+    width: int  # 0: it shares the room that is left
+    heading: str = ""
+    format_line: Callable[[RankedResult], str] | None = None  # None: the app draws its cells
+    aligns_right: bool = False
+
+
+@dataclass(frozen=True)
+class RankingColumn:
+    """Column of a ranking; `sort_key` is None if lines cannot be sorted by it."""
+
+    app: AppColumn | None = None
+    report: ReportColumn | None = None
+    sort_key: Callable[[RankedResult], Any] | None = None
+
+
+def _format_against_average(line: RankedResult) -> str:
+    if line.is_baseline:
+        return "the baseline"
+    return format_relative_loss(line.relative_to_baseline)
+
+
+def _format_parameter_count(line: RankedResult) -> str:
+    return "–" if line.parameters is None else f"{line.parameters:,}"
+
+
+def _format_improvement_figure(figure: Figure) -> str:
+    return format_improvement(Interval(figure.value, figure.half_width))
+
+
+RANKING_COLUMNS: Mapping[str, RankingColumn] = {
+    "place": RankingColumn(
+        AppColumn(3),
+        ReportColumn(Column("place", min_width=52), lambda line: line.rank),
+        lambda line: line.log_loss.estimate,  # the ranking itself
+    ),
+    "model": RankingColumn(
+        AppColumn(0, "model"),
+        ReportColumn(Column("model", overflow="fold"), lambda line: line.configuration.words),
+        lambda line: line.configuration.words.lower(),
+    ),
+    "family": RankingColumn(
+        AppColumn(3),
+        sort_key=lambda line: line.configuration.model.family,
+    ),
+    "log loss": RankingColumn(
+        AppColumn(13, "log loss", lambda line: format_loss(line.log_loss)),
+        ReportColumn(
+            Column("log loss", round_by_interval=False, note="with its 95 % interval over days"),
+            lambda line: make_figure(line.log_loss, line.rank == 1),
+        ),
+    ),
+    "drawn": RankingColumn(AppColumn(0)),
+    "to best": RankingColumn(
+        report=ReportColumn(
+            Column(
+                "to the best",
+                format_figure=_format_improvement_figure,
+                note="paired difference in log loss",
+                minor=True,
+                min_width=_WIDE_TERMINAL,
+            ),
+            lambda line: make_figure(line.to_best),
+        ),
+    ),
+    "vs average": RankingColumn(
+        AppColumn(13, THAN_AVERAGE, _format_against_average),
+        ReportColumn(
+            Column(
+                THAN_AVERAGE,
+                format_figure=lambda figure: format_relative_loss(figure.value).strip(),
+                note="how much less or more log loss than the average has",
+                minor=True,
+                min_width=_PLAIN_TERMINAL,
+            ),
+            lambda line: make_figure(line.relative_to_baseline),
+        ),
+        lambda line: line.relative_to_baseline,
+    ),
+    "RMSE(bins)": RankingColumn(
+        AppColumn(
+            12,
+            "RMSE(bins)",
+            lambda line: format_metric(line.result.metrics, "rmse_bins"),
+            aligns_right=True,
+        ),
+        ReportColumn(
+            Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_BROAD_TERMINAL),
+            lambda line: make_figure(line.result.metrics.rmse_bins),
+        ),
+        lambda line: line.result.metrics.rmse_bins,
+    ),
+    "AUC": RankingColumn(
+        AppColumn(6, "AUC", lambda line: format_metric(line.result.metrics, "auc")),
+        ReportColumn(
+            Column("AUC", 3, minor=True, min_width=_BROAD_TERMINAL),
+            lambda line: make_figure(line.result.metrics.auc),
+        ),
+        lambda line: line.result.metrics.auc,
+    ),
+    "params": RankingColumn(
+        AppColumn(8, "params", _format_parameter_count, aligns_right=True),
+        ReportColumn(
+            Column("parameters", minor=True, min_width=_WIDE_TERMINAL),
+            lambda line: line.parameters,
+        ),
+        lambda line: line.parameters,
+    ),
+    "verdict": RankingColumn(
+        AppColumn(15, "verdict", describe_standing),
+        ReportColumn(Column("verdict", min_width=50, overflow="fold"), describe_standing),
+    ),
+    "Anki": RankingColumn(
+        report=ReportColumn(
+            Column("Anki", note="whether Anki can schedule with it", min_width=_WIDE_TERMINAL),
+            lambda line: "✓" if is_available_in_anki(line.configuration) else "",
+        ),
+    ),
+}
+"""Columns by key; the app stores the key that lines are sorted by."""
+_ORDER_IN_APP = (
+    "place",
+    "family",
+    "model",
+    "log loss",
+    "drawn",
+    "vs average",
+    "RMSE(bins)",
+    "AUC",
+    "params",
+    "verdict",
+)
+_ORDER_IN_REPORTS = (
+    "model",
+    "place",
+    "log loss",
+    "to best",
+    "RMSE(bins)",
+    "AUC",
+    "vs average",
+    "params",
+    "verdict",
+    "Anki",
+)
+
+
+def _list_app_columns() -> Iterator[tuple[str, AppColumn]]:
+    for key in _ORDER_IN_APP:
+        layout = RANKING_COLUMNS[key].app
+        if layout is not None:
+            yield key, layout
+
+
+def _list_report_columns() -> Iterator[ReportColumn]:
+    for key in _ORDER_IN_REPORTS:
+        layout = RANKING_COLUMNS[key].report
+        if layout is not None:
+            yield layout
+
+
+APP_COLUMNS: Mapping[str, AppColumn] = dict(_list_app_columns())
+"""Columns of the app by key, from left to right."""
+REPORT_COLUMNS: tuple[ReportColumn, ...] = tuple(_list_report_columns())
+"""Columns of reports, from left to right."""
+SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
+    key: column.sort_key for key, column in RANKING_COLUMNS.items() if column.sort_key is not None
+}
+"""Sort keys of lines by column; "place" is the ranking itself."""
+
+
+def sort_lines(group: RankingGroup, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:
+    """Return a group's lines sorted by one of SORT_KEYS.
+
+    Unknown values come last, ties as ranked.
+    """
+    sort_key = SORT_KEYS[column]
+    with_value = [line for line in group.lines if sort_key(line) is not None]
+    without_value = [line for line in group.lines if sort_key(line) is None]
+    return (*sorted(with_value, key=sort_key, reverse=reverse), *without_value)
