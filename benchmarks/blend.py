@@ -20,7 +20,8 @@ import numpy as np
 
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import FloatArray
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models.blend import _average_logits
 from srs_eval.models.configurations import resolve_configurations

@@ -39,11 +39,13 @@ from srs_eval.data.paths import file_digest, refuse_nested
 from srs_eval.data.readers.features import add_features, read_features
 from srs_eval.data.readers.predictions import check_prediction_file, read_user_predictions
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import describe_failure, evaluate_safely
+from srs_eval.engine.evaluate import evaluate_safely
+from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.own_models import list_unchecked
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Failed, Finished, Skipped
-from srs_eval.engine.session import LearnerSession, Result
-from srs_eval.engine.shared import restrict_both_to_shared_reviews
+from srs_eval.engine.session import LearnerSession
+from srs_eval.engine.shared_reviews import restrict_both_to_shared_reviews
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,

@@ -28,7 +28,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.readers.predictions import make_name_unique
 from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids
-from srs_eval.engine.shared import group_by_shared_reviews
+from srs_eval.engine.shared_reviews import group_by_shared_reviews
 from srs_eval.metrics import auc, log_losses, rmse_bins
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import resolve_configurations

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import Result, review_losses
+from srs_eval.engine.result import Result, review_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval

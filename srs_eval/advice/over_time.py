@@ -25,7 +25,8 @@ from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.session import LearnerSession, Result, mark_compiled, review_losses
+from srs_eval.engine.result import Result, review_losses
+from srs_eval.engine.session import LearnerSession, mark_compiled
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations

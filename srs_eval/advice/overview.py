@@ -40,7 +40,7 @@ from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.paths import read_regular_file, state_dir, write_atomically
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.evaluate import describe_failure as reason_of
+from srs_eval.engine.failures import describe_failure as reason_of
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve_configurations

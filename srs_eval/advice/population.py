@@ -25,7 +25,8 @@ import numpy as np
 from srs_eval.advice.findings import ALL_REVIEWS, Belief, Finding, Percentile, Percentiles
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.engine.session import LearnerSession, log_loss_interval
+from srs_eval.engine.result import log_loss_interval
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Context

@@ -30,7 +30,7 @@ from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.shared import add_predictions_file
+from srs_eval.engine.shared_reviews import add_predictions_file
 from srs_eval.models.configurations import find_meaning
 from srs_eval.models.own_parameters import normalize_parameters
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
@@ -38,7 +38,7 @@ from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.session import Result
+    from srs_eval.engine.result import Result
 
 MODELS = "models"  # the question of `compare` that needs no presets
 PERCENTILES = "standing"  # answered for the whole log, with or without presets

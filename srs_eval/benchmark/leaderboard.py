@@ -18,7 +18,7 @@ from srs_eval.benchmark.result_files import ResultFile, ResultFolder, batch_fold
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.ranking import assign_ranks, split_online
-from srs_eval.engine.shared import group_by_shared_users
+from srs_eval.engine.shared_reviews import group_by_shared_users
 from srs_eval.metrics import better_direction
 from srs_eval.stats.users import (
     GROUP_COLUMNS,

@@ -34,7 +34,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.own_models import leak_label
 from srs_eval.engine.ranking import comparison_rows
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,

@@ -466,7 +466,7 @@ def compare(
     from srs_eval.advice.sentences import parse_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.data.reviews import describe_card_rules
-    from srs_eval.engine.shared import add_predictions_file
+    from srs_eval.engine.shared_reviews import add_predictions_file
     from srs_eval.models.own_parameters import why_replaced
     from srs_eval.report.export import to_json
     from srs_eval.report.learner import format_rows_closing
@@ -699,7 +699,7 @@ def _evaluate_with_progress(
     from srs_eval.engine import evaluate as engine
     from srs_eval.engine.ranking import add_baselines
     from srs_eval.engine.run import Run
-    from srs_eval.engine.shared import add_external_configurations
+    from srs_eval.engine.shared_reviews import add_external_configurations
     from srs_eval.models.configurations import remove_tuned
     from srs_eval.training.networks import refuse_unused_weights
 

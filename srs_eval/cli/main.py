@@ -35,7 +35,7 @@ from srs_eval.report.console import render_model_details, render_models_table, s
 if TYPE_CHECKING:
     from typer.core import TyperGroup
 
-    from srs_eval.engine.model_findings import Mistake
+    from srs_eval.engine.model_mistakes import Mistake
     from srs_eval.models import Model
 
 _OPTION_ALIASES = {

@@ -261,7 +261,7 @@ class EvaluationOptions:
 
     def load(self) -> ReviewLog:
         """Load the reviews, together with the predictions of a file if there is one."""
-        from srs_eval.engine.shared import add_predictions_file
+        from srs_eval.engine.shared_reviews import add_predictions_file
 
         return add_predictions_file(self.source.load(), self.predictions)
 

@@ -1,6 +1,6 @@
 """Alter learners' logs: give them other answers or another future, or cut them off.
 
-The checks of models (`foresight`) predict on an altered log and on the original. Up to a review,
+The checks of models (`leakage`) predict on an altered log and on the original. Up to a review,
 both agree in everything known before its answer, so a prediction that differs has used something
 else.
 

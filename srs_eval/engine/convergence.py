@@ -18,7 +18,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.gradient_check import fit_with_observer
-from srs_eval.engine.model_findings import Mistake, Mistakes
+from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.session import LearnerSession, listed
 from srs_eval.metrics import log_losses
 from srs_eval.models.configurations import Configuration

@@ -9,31 +9,20 @@ from __future__ import annotations
 import os
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from functools import cache
 
-import numpy as np
-
-from srs_eval.anki_import import load_log
-from srs_eval.data.errors import (
-    InputError,
-    NotEnoughData,
-    NotInstalled,
-    describe_error,
-    error_message,
-    shorten,
-)
-from srs_eval.data.memory import is_memory_error
-from srs_eval.data.paths import DEMO_FILE, cache_dir
+from srs_eval.data.errors import NotEnoughData, NotInstalled, error_message
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.rows import select_rows
+from srs_eval.engine.cache import prune_cache
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.failures import describe_failure
+from srs_eval.engine.result import TestSet
 from srs_eval.engine.run import (
     Checking,
     Event,
@@ -46,20 +35,16 @@ from srs_eval.engine.run import (
     Started,
     plan_start_order,
 )
-from srs_eval.engine.session import LearnerSession, TestSet, must_compile
+from srs_eval.engine.session import LearnerSession, must_compile
 from srs_eval.engine.workers import (
     DONE,
     TaskEvents,
-    WorkerDied,
     WorkerPool,
     WorkersCannotStart,
     send,
 )
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Cancelled, Context
-
-_CACHE_LIMIT_BYTES = 500_000_000  # of stored results
-_MAX_TRACEBACK_CHARS = 10_000  # characters of its beginning, and of its end
 
 
 def evaluate(
@@ -120,21 +105,6 @@ def evaluate(
         prune_cache()
 
 
-def prune_cache(limit_bytes: int = _CACHE_LIMIT_BYTES) -> None:
-    """Delete the least recently used results until the others fit within the limit."""
-    try:
-        files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
-    except OSError:
-        return
-    total = sum(stat.st_size for _, stat in files)
-    for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
-        if total <= limit_bytes:
-            break
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
-            total -= stat.st_size
-
-
 def evaluate_safely(
     session: LearnerSession,
     configuration: Configuration,
@@ -165,28 +135,6 @@ def _final_event_for_error(configuration: Configuration, error: BaseException) -
     if isinstance(error, NotInstalled | NotEnoughData):
         return Skipped(configuration, error_message(error), getattr(error, "module", ""))
     return Failed(configuration, *describe_failure(error))
-
-
-def describe_failure(error: BaseException) -> tuple[str, str]:
-    """Return a sentence that says why something failed, and the traceback if it was unexpected.
-
-    The traceback is "" for unusable input, a dead worker and a lack of memory.
-    """
-    if isinstance(error, InputError | WorkerDied):
-        return error_message(error), ""
-    if is_memory_error(error):
-        return "not enough memory", ""
-    detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
-    if len(detail) > 2 * _MAX_TRACEBACK_CHARS:
-        detail = f"{detail[:_MAX_TRACEBACK_CHARS]}\n...\n{detail[-_MAX_TRACEBACK_CHARS:]}"
-    description = describe_error(error)
-    is_write_error = isinstance(error, ValueError) and "read-only" in description  # numpy's
-    if is_write_error or "readonly array" in description:  # numba's
-        description = (
-            "It writes to a read-only array; those that it is given belong to all models: work on "
-            f"copies, as in trials.delta_t.copy() ({description})"
-        )
-    return shorten(description), detail
 
 
 def _evaluate_in_process(
@@ -244,33 +192,6 @@ def warm_up_kernels(*names: str) -> WorkerPool | None:
     pool = WorkerPool(1)
     pool.submit(_compile_and_exit, uncompiled)
     return pool
-
-
-@cache
-def load_demo_learner(reviews: int = 300, skip_reviews: int = 0) -> ReviewLog:
-    """Return a log of the demo's first cards, which together have up to `reviews` reviews.
-
-    The cards of the first `skip_reviews` reviews are left out. The log has same-day reviews,
-    several decks and all buttons.
-    """
-    log = _demo()
-    rows = select_rows(log).rows
-    cards, first_rows, counts = np.unique(rows.card_id, return_index=True, return_counts=True)
-    order = np.argsort(first_rows)
-    reviews_so_far = np.cumsum(counts[order])
-    is_chosen = (reviews_so_far > skip_reviews) & (reviews_so_far <= skip_reviews + reviews)
-    chosen_cards = cards[order][is_chosen]
-    positions = np.flatnonzero(np.isin(rows.card_id, chosen_cards))
-    columns = {name: column[positions] for name, column in vars(rows).items() if column is not None}
-    return replace(log, rows=replace(rows, **columns))
-
-
-@cache
-def _demo() -> ReviewLog:
-    """Return the log of the demo's collection, with rows in place of entries."""
-    log = load_log(DEMO_FILE)
-    rows = select_rows(log).rows
-    return replace(log, entries=None, schedule=None, day_grid=None, rows=rows)
 
 
 def _compile_and_exit(configurations: Iterable[Configuration]) -> None:

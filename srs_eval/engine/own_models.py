@@ -22,7 +22,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import add_features
 from srs_eval.data.recognition import sketch_of
 from srs_eval.data.trials import Trials
-from srs_eval.engine.session import LearnerSession, Result, without_today
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession, without_today
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import IN_MEMORY, Model, all_models
 from srs_eval.models.configurations import Configuration, resolve_configurations
@@ -106,14 +107,14 @@ def find_mistake_kind(
     protocol: Protocol = _USUAL,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Return the kind of mistake that `conformance.find_first_mistake` finds; "" if none.
+    """Return the kind of mistake that `quick_check.find_first_mistake` finds; "" if none.
 
     The kind is stored on disk.
 
     Raises:
         Cancelled: `is_cancelled` returned true.
     """
-    from srs_eval.engine.conformance import find_first_mistake
+    from srs_eval.engine.quick_check import find_first_mistake
 
     stored_kind = _load_kind(model, features, protocol)
     if stored_kind is not None:
@@ -182,7 +183,7 @@ def add_leak_warning(
 
 def _flags(protocol: Protocol) -> str:
     """Return the flags that a check depends on: a model may leak under some flags only."""
-    from srs_eval.engine.conformance import short_protocol
+    from srs_eval.engine.model_checks import short_protocol
 
     return repr(short_protocol(protocol))
 

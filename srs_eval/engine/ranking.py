@@ -20,13 +20,8 @@ from weakref import WeakKeyDictionary
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.session import (
-    Result,
-    have_same_reviews,
-    log_loss_difference,
-    log_loss_interval,
-)
-from srs_eval.engine.shared import Competitor, restrict_to_shared_reviews
+from srs_eval.engine.result import Result, have_same_reviews, log_loss_difference, log_loss_interval
+from srs_eval.engine.shared_reviews import Competitor, restrict_to_shared_reviews
 from srs_eval.models.configurations import (
     BASELINE,
     OWN_FSRS_6,

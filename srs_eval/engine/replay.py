@@ -1,6 +1,6 @@
 """Train a configuration, keep its fits, and predict with them again on another log.
 
-The checks of models compare such predictions (`foresight`, `conformance`). On a log that ends
+The checks of models compare such predictions (`leakage`, `conformance`). On a log that ends
 early, a `TruncatedSession` gives trials the folds that they have on the full log. In a
 `RelaidSession`, only the rounding of sums differs.
 """
@@ -22,7 +22,8 @@ from srs_eval.data.errors import NotEnoughData, NotInstalled
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, mark_run_starts
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import IN_MEMORY, Model
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import Cancelled, Context

@@ -9,7 +9,7 @@ from enum import Enum
 
 from srs_eval.data.errors import install_hint, printable
 from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, rank_results
-from srs_eval.engine.session import Result
+from srs_eval.engine.result import Result
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 

@@ -5,26 +5,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
-from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotEnoughData, error_message, require
 from srs_eval.data.memory import require_memory
-from srs_eval.data.paths import VERSION, cache_dir, write_atomically
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     Cards,
@@ -32,141 +26,19 @@ from srs_eval.data.reviews import (
     ImportSummary,
     IntArray,
     Preset,
-    ReadOnly,
     ReviewLog,
     Rows,
     make_read_only,
 )
 from srs_eval.data.rows import Selection, select_rows
-from srs_eval.data.trials import (
-    Trials,
-    compute_recency_weights,
-    compute_rmse_bin_ids,
-    prepare_trials,
-)
-from srs_eval.metrics import Metrics, log_losses
+from srs_eval.data.trials import Trials, compute_recency_weights, prepare_trials
+from srs_eval.engine.cache import CachedResult, compute_cache_key, load_cached, save_cached
+from srs_eval.engine.result import Result, have_same_reviews, make_test_set
+from srs_eval.engine.shared_reviews import evaluate_external
 from srs_eval.models.configurations import Configuration
-from srs_eval.stats.intervals import Interval, mean_interval
-from srs_eval.training.compile import (
-    compute_program_digest,
-    has_kernels,
-    is_program_changed,
-    mark_kernels,
-)
+from srs_eval.training.compile import has_kernels, mark_kernels
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import find_pretrained
-
-
-@dataclass(frozen=True, eq=False)
-class TestSet(ReadOnly):
-    """The k held-out reviews, fold after fold; all results on them share one object."""
-
-    y: FloatArray  # (k,) 1.0 recalled
-    review_th: IntArray  # (k,) row numbers, from 1; equal for configurations ranked together
-    fold: IntArray  # (k,) 1 ... n_splits
-    partition: IntArray  # (k,)
-    day: IntArray  # (k,) day of the review; reviews of one day are not independent
-    bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.compute_rmse_bin_ids` numbers them
-
-    def __len__(self) -> int:
-        return len(self.review_th)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, TestSet)
-            and all(map(np.array_equal, vars(self).values(), vars(other).values()))
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.review_th.tobytes())
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """The result of one configuration on one learner, with k evaluated reviews."""
-
-    configuration: str
-    metrics: Metrics
-    tests: TestSet
-    parameters: Mapping[int, Sequence[float]] | None
-    """Fit of the last fold, by partition (0 without partitions); None if it cannot be listed."""
-    p: FloatArray  # (k,) predicted probability of recall
-    seconds: float = 0.0  # wall time of fits and predictions
-    cached: bool = False
-    user: int | None = None
-    notes: tuple[str, ...] = ()  # e.g. a fold that fell back to the defaults
-    in_sample_reviews: int = 0
-    """Evaluated reviews that the parameters may have been fitted to: metrics are optimistic."""
-    invalid_reason: str = ""  # why its metrics mean nothing, in a word or two
-    missing_predictions: int = 0  # held-out reviews without a prediction, which are not evaluated
-    unused_predictions: int = 0  # predictions in a file that match no held-out review
-    counted_parameters: int | None = None  # set if `Configuration.parameters` is None
-
-    @property
-    def size(self) -> int:
-        return len(self.tests)
-
-    @property
-    def y(self) -> FloatArray:
-        return self.tests.y
-
-    @property
-    def review_th(self) -> IntArray:
-        return self.tests.review_th
-
-    @property
-    def fold(self) -> IntArray:
-        return self.tests.fold
-
-    @property
-    def day(self) -> IntArray:
-        return self.tests.day
-
-    def to_upstream(self) -> dict[str, Any]:
-        """Return one line of srs-benchmark's result files, with numbers to six decimals."""
-        line: dict[str, Any] = {
-            "metrics": self.metrics.to_upstream(),
-            "user": self.user,
-            "size": self.size,
-        }
-        if self.parameters is not None:
-            rounded: dict[str, list[float]] = {}
-            for partition, values in self.parameters.items():
-                rounded[str(partition)] = [round(float(value), 6) for value in values]
-            line["parameters"] = rounded
-        return line
-
-
-def review_losses(result: Result) -> FloatArray:
-    """Return the log loss of each evaluated review in nats (k,)."""
-    return log_losses(result.y, result.p)
-
-
-def log_loss_interval(result: Result) -> Interval:
-    """Return the log loss with its interval.
-
-    The interval says how certain the log loss itself is, not its difference from another one.
-    """
-    return mean_interval(review_losses(result), result.day)
-
-
-def log_loss_difference(result: Result, other: Result) -> Interval | None:
-    """Return the mean of `result`'s losses minus `other`'s; negative if `result` is better.
-
-    Losses are paired by review, so the interval is much narrower than the two separate intervals
-    suggest. None if the two were not evaluated on the same reviews.
-    """
-    if not have_same_reviews(result, other):
-        return None
-    return mean_interval(review_losses(result) - review_losses(other), result.day)
-
-
-def have_same_reviews(result: Result, other: Result) -> bool:
-    """Return whether two results are on the same reviews, whatever their partitions."""
-    return result.tests is other.tests or np.array_equal(result.review_th, other.review_th)
-
-
-# --- a learner
 
 _Prediction = tuple[FloatArray, dict[int, list[float]] | None, tuple[str, ...]]
 
@@ -234,10 +106,8 @@ class LearnerSession:
         if configuration.fit == "own":
             return self._run_preset_parameters(configuration, trials, context)
         if configuration.model.given:
-            from srs_eval.engine.shared import evaluate_external
-
             entry = self.selection(configuration.protocol).entry_index
-            return evaluate_external(self.log, configuration, trials.derived(_make_test_set), entry)
+            return evaluate_external(self.log, configuration, trials.derived(make_test_set), entry)
         use_cache = use_cache and configuration.model.has_known_code
         settings = replace(context, tick=Context().tick, hyperparameters={})
         for member, member_settings, result in self._member_results:
@@ -246,8 +116,8 @@ class LearnerSession:
         key = ""
         stored = None
         if use_cache:
-            key = _cache_key(self._fingerprint, configuration, context)
-            stored = _load_cached(key)
+            key = compute_cache_key(self._fingerprint, configuration, context)
+            stored = load_cached(key)
         if stored is not None and len(stored.p) == len(trials.test_index):
             return self._make_result(configuration, trials, stored, cached=True)
         start = time.perf_counter()
@@ -265,11 +135,11 @@ class LearnerSession:
         counted: int | None = None
         if configuration.parameters is None:
             counted = configuration.count_parameters(context, self.log)
-        stored = _CachedResult(p, parameters, notes, seconds, counted)
+        stored = CachedResult(p, parameters, notes, seconds, counted)
         result = self._make_result(configuration, trials, stored)
         self.remember_member_result(configuration, result, settings)
         if use_cache:
-            _save_cached(key, stored)
+            save_cached(key, stored)
         return result
 
     def remember_member_result(
@@ -334,7 +204,7 @@ class LearnerSession:
         entry = self.selection(configuration.protocol).entry_index[trials.review_th[index] - 1]
         notes, seen_reviews = describe_own_parameters(self.log, parameters, presets, entry)
         used = {preset: values for preset, values in parameters.items() if preset in presets}
-        stored = _CachedResult(p[index], used or None, notes, time.perf_counter() - start)
+        stored = CachedResult(p[index], used or None, notes, time.perf_counter() - start)
         result = self._make_result(configuration, trials, stored)
         return replace(result, in_sample_reviews=seen_reviews)
 
@@ -359,7 +229,7 @@ class LearnerSession:
         self,
         configuration: Configuration,
         trials: Trials,
-        stored: _CachedResult,
+        stored: CachedResult,
         cached: bool = False,
     ) -> Result:
         p = stored.p
@@ -367,7 +237,7 @@ class LearnerSession:
             raise ArithmeticError(
                 f"{configuration.name} predicted something that is no probability"
             )
-        tests = trials.derived(_make_test_set)
+        tests = trials.derived(make_test_set)
         return Result(
             configuration=configuration.name,
             metrics=metrics.compute_metrics(tests.y, p, tests.bin),
@@ -622,112 +492,3 @@ def _split_by_partition(index: IntArray, partition: IntArray) -> Iterator[tuple[
     values, first = np.unique(partition, return_index=True)
     for value in values[np.argsort(first)].tolist():
         yield value, make_read_only(index[partition == value])
-
-
-def _make_test_set(trials: Trials) -> TestSet:
-    index = trials.test_index
-    sizes = [len(fold.test) for fold in trials.folds]
-    return TestSet(
-        y=trials.y[index],
-        review_th=trials.review_th[index],
-        fold=np.repeat(np.arange(1, len(sizes) + 1), sizes),
-        partition=trials.partition[index],
-        day=trials.day[index],
-        bin=compute_rmse_bin_ids(
-            trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
-        ),
-    )
-
-
-# --- predictions cached on disk, so that a collection evaluated before opens at once; data that
-# follow from the trials (labels, rows, folds) are not stored
-
-
-class _CachedResult(NamedTuple):
-    p: FloatArray
-    parameters: Mapping[int, Sequence[float]] | None
-    notes: tuple[str, ...]
-    seconds: float
-    counted_parameters: int | None = None
-
-
-def _cache_key(log_fingerprint: str, configuration: Configuration, context: Context) -> str:
-    """Return one hexadecimal digest of the data, protocol, program and settings."""
-    model = configuration.model
-    packages = list(model.packages)
-    if model.needs == "torch":
-        packages.append("torch")
-    contents = {
-        "program": VERSION,
-        "code": compute_program_digest(),
-        "data": log_fingerprint,
-        "configuration": configuration.name,
-        "fit": configuration.fit,
-        "hyperparameters": dict(configuration.hyperparameters),
-        "protocol": asdict(configuration.protocol),
-        "model": [model.name, model.version, None if model.file is None else model.file.digest],
-        "settings": context.settings(),
-        "packages": _package_versions(*packages),
-    }
-    if model.weights is not None:
-        contents["weights"] = model.weights(context)
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
-
-
-@cache
-def _package_versions(*packages: str) -> list[str]:
-    """Return the versions of the packages that a model's results depend on."""
-    from importlib.metadata import version
-
-    return [f"{name} {version(name)}" for name in packages]
-
-
-def _load_cached(key: str) -> _CachedResult | None:
-    """Return the result stored under the key; None if there is none or it is damaged."""
-    try:
-        with np.load(_cache_path(key), allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            p = file["p"]
-        with suppress(OSError):
-            os.utime(_cache_path(key))  # `evaluate.prune_cache` goes by the last use
-        parameters = about["parameters"]
-        if parameters is not None:
-            parameters = {int(partition): values for partition, values in parameters.items()}
-        return _CachedResult(
-            p=p,
-            parameters=parameters,
-            notes=tuple(about["notes"]),
-            seconds=about["seconds"],
-            counted_parameters=about["counted_parameters"],
-        )
-    except Exception:  # a damaged cache file is as good as none
-        return None
-
-
-def _save_cached(key: str, stored: _CachedResult) -> None:
-    """Store a result under its key, atomically.
-
-    Nothing is stored if the disk is full or read-only, or if the program was updated after it was
-    started.
-    """
-    if is_program_changed():
-        return
-    parameters: dict[int, list[float]] | None = None
-    if stored.parameters is not None:
-        parameters = {}
-        for partition, values in stored.parameters.items():
-            parameters[partition] = [float(value) for value in values]
-    about = {
-        "parameters": parameters,
-        "seconds": stored.seconds,
-        "notes": stored.notes,
-        "counted_parameters": stored.counted_parameters,
-    }
-    content = io.BytesIO()
-    np.savez(content, p=stored.p, about=np.array(json.dumps(about)))
-    with suppress(OSError):
-        write_atomically(_cache_path(key), content.getvalue(), durable=False, private=True)
-
-
-def _cache_path(key: str) -> Path:
-    return cache_dir() / "results" / key[:2] / f"{key}.npz"

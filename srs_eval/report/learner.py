@@ -41,8 +41,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import anonymize as without_names
 from srs_eval.engine.ranking import RankingGroup, own_scheduler
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Run
-from srs_eval.engine.session import Result
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures

@@ -45,9 +45,10 @@ from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, add_baselines
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Checking, Event, Run
-from srs_eval.engine.session import LearnerSession, Result
-from srs_eval.engine.shared import add_external_configurations, add_predictions_file
+from srs_eval.engine.session import LearnerSession
+from srs_eval.engine.shared_reviews import add_external_configurations, add_predictions_file
 from srs_eval.models import IN_MEMORY, Model, add_model
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import pictures

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from srs_eval.advice.shown.predicted import RecallCurve
     from srs_eval.engine.ranking import RankingGroup
-    from srs_eval.engine.session import LearnerSession, Result
+    from srs_eval.engine.result import Result
+    from srs_eval.engine.session import LearnerSession
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from srs_eval.advice.sentences import FindingTable
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import RankingGroup
+    from srs_eval.engine.result import Result
     from srs_eval.engine.run import Event, ModelRun, Run
-    from srs_eval.engine.session import Result
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
@@ -185,7 +185,7 @@ class ModelEvaluator:
         from srs_eval.engine.evaluate import evaluate
         from srs_eval.engine.ranking import add_baselines, add_own_parameters, rank_results
         from srs_eval.engine.run import Finished
-        from srs_eval.engine.shared import add_external_configurations
+        from srs_eval.engine.shared_reviews import add_external_configurations
         from srs_eval.models.configurations import resolve_configurations
 
         self.end_warm_up()

@@ -212,7 +212,7 @@ class AppSession:
     def _load(self, path: Path) -> ReviewLog:
         from srs_eval.anki_import import load_log
         from srs_eval.data.rows import select_decks, select_presets
-        from srs_eval.engine.shared import add_predictions_file
+        from srs_eval.engine.shared_reviews import add_predictions_file
 
         options = self.options
         load = self.overrides.get("load", load_log)

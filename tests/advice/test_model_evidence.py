@@ -13,7 +13,8 @@ from srs_eval.advice.model_evidence import _stability_from_recall, model_evidenc
 from srs_eval.advice.sentences import FindingTable
 from srs_eval.advice.shown.predicted import CurvesTable, error_tables
 from srs_eval.app import AppOptions
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.stats.intervals import Interval

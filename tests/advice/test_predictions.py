@@ -20,7 +20,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import add_predictions
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import RowKind
-from srs_eval.engine.shared import add_predictions_file
+from srs_eval.engine.shared_reviews import add_predictions_file
 from srs_eval.models import fsrs6
 from tools.simulated import simulate_learner, write_dataset
 

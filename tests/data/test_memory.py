@@ -16,7 +16,7 @@ from srs_eval.data import memory
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.memory import is_memory_error, memory_errors, require_memory
 from srs_eval.data.paths import DEMO_FILE
-from srs_eval.engine.evaluate import describe_failure
+from srs_eval.engine.failures import describe_failure
 from tests.helpers.marks import slow_except
 
 SEGMENT = "libtorch_cpu.so: failed to map segment from shared object"

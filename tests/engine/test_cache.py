@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from srs_eval.engine import session as cache
+from srs_eval.engine import cache
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training import compile as program
 from srs_eval.training.hyperparameters import Context, TrainingRecord
@@ -55,7 +55,7 @@ WHILE_IT_RUNS = """
 import sys
 from pathlib import Path
 import numpy as np
-from srs_eval.engine import session as cache
+from srs_eval.engine import cache
 from srs_eval.training.compile import compile_kernel, is_program_changed, compute_program_digest
 from srs_eval.training.initial_stability import __file__ as rule
 
@@ -67,8 +67,8 @@ if sys.argv[1] == "updated":
     Path(rule).write_bytes(Path(rule).read_bytes() + b"# another rule")
 assert compile_kernel(kernel)(1.0) == 2.0
 key = compute_program_digest()
-cache._save_cached(key, cache._CachedResult(np.zeros(3), None, (), 1.0))
-print(before, is_program_changed(), cache._load_cached(key) is not None)
+cache.save_cached(key, cache.CachedResult(np.zeros(3), None, (), 1.0))
+print(before, is_program_changed(), cache.load_cached(key) is not None)
 """
 
 
@@ -154,10 +154,10 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
     }
     assert set(other) == {each.name for each in fields(Context)}
     (sm2,) = resolve_configurations("SM2")
-    base = cache._cache_key("data", sm2, Context())
+    base = cache.compute_cache_key("data", sm2, Context())
     for name, value in other.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
-        same = cache._cache_key("data", sm2, changed) == base
+        same = cache.compute_cache_key("data", sm2, changed) == base
         # Hyperparameters are those of the configuration, what was pretrained is of the weights.
         assert same == (name in ("tick", "hyperparameters", "pretrained", "record")), name
 
@@ -165,11 +165,11 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
 def test_another_training_has_other_figures() -> None:
     (hlr,) = resolve_configurations("HLR")
     keys = {
-        cache._cache_key("data", hlr.with_hyperparameters(values), Context())
+        cache.compute_cache_key("data", hlr.with_hyperparameters(values), Context())
         for values in ({}, {"epochs": 5}, {"epochs": 6}, {"seed": 1})
     }
     assert len(keys) == 4
-    assert cache._cache_key("data", hlr, Context()) in keys
+    assert cache.compute_cache_key("data", hlr, Context()) in keys
 
 
 def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
@@ -188,9 +188,9 @@ def test_cached_predictions_are_for_their_owner_alone(
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
     before = os.umask(0)
     try:
-        cache._save_cached("ab" * 32, cache._CachedResult(np.zeros(3), None, (), 1.0))
+        cache.save_cached("ab" * 32, cache.CachedResult(np.zeros(3), None, (), 1.0))
     finally:
         os.umask(before)
     (file,) = tmp_path.rglob("*.npz")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert cache._load_cached("ab" * 32) is not None
+    assert cache.load_cached("ab" * 32) is not None

@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 
 from srs_eval.cli.main import _describe_finding
-from srs_eval.engine.conformance import (
-    _check_gradients,
-    _check_hyperparameters,
-    _resolve_models,
-    find_mistakes,
-)
-from srs_eval.engine.model_findings import Mistake
+from srs_eval.engine.conformance import find_mistakes
+from srs_eval.engine.model_checks import check_gradients, check_hyperparameters, resolve_models
+from srs_eval.engine.model_mistakes import Mistake
 from srs_eval.models import Model, all_models, load_model_file
 from tests.cli.program import run_in_process, run_program
 
@@ -191,13 +187,13 @@ Look = Callable[[Sequence[Model]], Iterable[Mistake]]
 
 
 def gradients_of(models: Sequence[Model]) -> Iterable[Mistake]:
-    (configuration, *_) = _resolve_models(models)
-    return _check_gradients(configuration)
+    (configuration, *_) = resolve_models(models)
+    return check_gradients(configuration)
 
 
 def hyperparameters_of(models: Sequence[Model]) -> Iterable[Mistake]:
     (model,) = models
-    return _check_hyperparameters(model)
+    return check_hyperparameters(model)
 
 
 def found_with(path: Path, name: str, content: str, look: Look = find_mistakes) -> list[Mistake]:

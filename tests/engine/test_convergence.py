@@ -10,10 +10,10 @@ import pytest
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.engine.conformance import CONTEXT
 from srs_eval.engine.convergence import CLEAR_GAIN, find_poor_training
-from srs_eval.engine.evaluate import load_demo_learner
-from srs_eval.engine.model_findings import Mistake
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.model_checks import CONTEXT
+from srs_eval.engine.model_mistakes import Mistake
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import ANY_FLAG, Model
 from srs_eval.models.configurations import Configuration, resolve_configurations

@@ -21,8 +21,9 @@ from srs_eval.advice.over_time import assess_learner_state
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import session as cache
-from srs_eval.engine.evaluate import evaluate, prune_cache
+from srs_eval.engine import cache
+from srs_eval.engine.cache import prune_cache
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import (
     Event,
     Failed,
@@ -273,21 +274,21 @@ def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> Non
     (other,) = resolve_configurations("SM2", Protocol(n_splits=3))
     raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
     keys = {
-        cache._cache_key("a", sm2, Context()),
-        cache._cache_key("b", sm2, Context()),
-        cache._cache_key("a", other, Context()),
-        cache._cache_key("a", raised, Context()),
-        cache._cache_key("a", sm2, Context(sm2_target=0.8)),
+        cache.compute_cache_key("a", sm2, Context()),
+        cache.compute_cache_key("b", sm2, Context()),
+        cache.compute_cache_key("a", other, Context()),
+        cache.compute_cache_key("a", raised, Context()),
+        cache.compute_cache_key("a", sm2, Context(sm2_target=0.8)),
     }
     assert len(keys) == 5
 
 
 def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     (sm2,) = resolve_configurations("SM2")
-    before = cache._cache_key("a", sm2, Context())
-    assert cache._cache_key("a", sm2, Context()) == before
+    before = cache.compute_cache_key("a", sm2, Context())
+    assert cache.compute_cache_key("a", sm2, Context()) == before
     monkeypatch.setattr(cache, "compute_program_digest", lambda: "another rule")
-    assert cache._cache_key("a", sm2, Context()) != before
+    assert cache.compute_cache_key("a", sm2, Context()) != before
 
 
 def test_a_damaged_cache_file_is_ignored(

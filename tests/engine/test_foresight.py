@@ -16,9 +16,10 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import altered_logs, own_models
 from srs_eval.engine.altered_logs import alter_future, require_rows, truncate_and_alter
-from srs_eval.engine.conformance import CONTEXT, find_mistakes
-from srs_eval.engine.evaluate import load_demo_learner
-from srs_eval.engine.foresight import find_future_fits, find_future_inputs, find_outcome_leaks
+from srs_eval.engine.conformance import find_mistakes
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.leakage import find_future_fits, find_future_inputs, find_outcome_leaks
+from srs_eval.engine.model_checks import CONTEXT
 from srs_eval.engine.own_models import (
     describe_mistake,
     find_mistake_kind,

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import srs_eval
-from srs_eval.engine import conformance
 from srs_eval.engine import evaluate as engine
-from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine import quick_check
+from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.run import Checking
 from srs_eval.models import Model, all_models, load_model_file
@@ -208,7 +208,7 @@ def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     (model,) = load_model_file(written("right", tmp_path))
     with monkeypatch.context() as broken:
-        broken.setattr(conformance, "_learner", lambda *_: 1 / 0)
+        broken.setattr(quick_check, "load_learner", lambda *_: 1 / 0)
         assert find_mistake_kind(model) == "fails"
     assert find_mistake_kind(model) == ""
     all_models().pop("CHEAT")

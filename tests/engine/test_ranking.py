@@ -22,7 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import prepare_trials
-from srs_eval.engine import session as engine
+from srs_eval.engine import result as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
     RankingGroup,
@@ -31,9 +31,10 @@ from srs_eval.engine.ranking import (
     own_scheduler,
     rank_results,
 )
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Finished
-from srs_eval.engine.session import LearnerSession, Result
-from srs_eval.engine.shared import group_by_shared_users
+from srs_eval.engine.session import LearnerSession
+from srs_eval.engine.shared_reviews import group_by_shared_users
 from srs_eval.metrics import compute_metrics
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report import formats as words

@@ -24,7 +24,7 @@ from srs_eval.data.rows import select_rows
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import RankingGroup, add_baselines
 from srs_eval.engine.run import Run, Skipped
-from srs_eval.engine.shared import add_external_configurations
+from srs_eval.engine.shared_reviews import add_external_configurations
 from srs_eval.metrics import log_losses
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations

@@ -16,7 +16,7 @@ from srs_eval.data.datasets import Dataset
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import MISSING
 from srs_eval.data.trials import Trials
-from srs_eval.engine.evaluate import load_demo_learner
+from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, load_model_file
 from srs_eval.models.adapters import (

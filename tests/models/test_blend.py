@@ -15,7 +15,8 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine import session as engine
 from srs_eval.engine.conformance import find_mistakes
-from srs_eval.engine.evaluate import evaluate, load_demo_learner
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Event, Finished, Skipped, Started
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models

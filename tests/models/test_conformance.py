@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from srs_eval.data.errors import InputError
-from srs_eval.engine import conformance, foresight
-from srs_eval.engine.conformance import CONTEXT, PROTOCOL
-from srs_eval.engine.evaluate import load_demo_learner
-from srs_eval.engine.model_findings import Mistake, Mistakes
+from srs_eval.engine import leakage, model_checks
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.model_checks import CONTEXT, PROTOCOL
+from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.replay import TrainingRun, train
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 SHIPPED = {
     name: model for name, model in all_models().items() if model.weights is None and not model.given
 }
-CONFIGURATIONS = {each.name: each for each in conformance._resolve_models(SHIPPED.values())}
+CONFIGURATIONS = {each.name: each for each in model_checks.resolve_models(SHIPPED.values())}
 MODELS = {each.model.name: each for each in list(CONFIGURATIONS.values())[::-1]}
 FIVE_EPOCHS = (
     # Trained as their sources train them, five epochs of Adam as a rule: some stop while there is
@@ -115,21 +115,21 @@ def test_a_probability_for_every_evaluated_review(training: TrainingRun) -> None
     assert result.p.dtype == np.float64
     np.testing.assert_array_equal(result.review_th, trials.review_th[trials.test_index])
     assert (
-        unknown(conformance._check_probabilities(training)) == []
+        unknown(model_checks.check_probabilities(training)) == []
     )  # nor did it fall back to the defaults
 
 
 def find_own_answers(training: TrainingRun) -> Mistakes:
-    return foresight.find_own_answers(training, rounds=2)
+    return leakage.find_own_answers(training, rounds=2)
 
 
 @pytest.mark.parametrize(
     "check",
     [
-        foresight.find_outcome_leaks,
-        foresight.find_online_learning,
+        leakage.find_outcome_leaks,
+        leakage.find_online_learning,
         find_own_answers,
-        conformance._check_prediction_order,
+        model_checks.check_prediction_order,
     ],
 )
 def test_what_is_known_when(
@@ -139,33 +139,33 @@ def test_what_is_known_when(
 
 
 def test_nothing_of_later_reviews_is_read(training: TrainingRun) -> None:
-    assert list(foresight.find_future_inputs(training, cuts=4)) == []
+    assert list(leakage.find_future_inputs(training, cuts=4)) == []
 
 
 @pytest.mark.slow
 def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
     once, again = trainings()[model.name], backwards()[model.name]
-    assert list(conformance._check_repeatability(once, again)) == []
+    assert list(model_checks.check_repeatability(once, again)) == []
     np.testing.assert_array_equal(once.result.p, again.result.p)
     assert once.result.metrics == again.result.metrics
     assert once.result.parameters == again.result.parameters
 
 
-@pytest.mark.parametrize("check", [foresight.find_leaky_fits, foresight.find_future_fits])
+@pytest.mark.parametrize("check", [leakage.find_leaky_fits, leakage.find_future_fits])
 def test_a_fit_sees_the_training_part_only(
     model: Configuration, check: Callable[[TrainingRun], Mistakes]
 ) -> None:
     assert list(check(trained(model.name))) == []
 
 
-@pytest.mark.parametrize("check", [conformance._check_long_log, conformance._check_long_training])
+@pytest.mark.parametrize("check", [model_checks.check_long_log, model_checks.check_long_training])
 def test_nothing_of_later_reviews_is_read_in_long_logs(
     quick_model: Configuration, check: Callable[[Model], Mistakes]
 ) -> None:
     assert list(check(quick_model.model)) == []
 
 
-@pytest.mark.parametrize("check", [conformance._check_array_writes, conformance._check_gradients])
+@pytest.mark.parametrize("check", [model_checks.check_array_writes, model_checks.check_gradients])
 def test_a_training_is_sound(
     model: Configuration, check: Callable[[Configuration], Mistakes]
 ) -> None:
@@ -173,17 +173,17 @@ def test_a_training_is_sound(
 
 
 def test_a_training_converges(quick_model: Configuration) -> None:
-    assert unknown(conformance._check_training(quick_model.model)) == []
+    assert unknown(model_checks.check_training(quick_model.model)) == []
 
 
 @pytest.mark.parametrize("reviews", [0, 1, 6])
 def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None:
-    assert list(conformance._check_few_reviews(model, reviews)) == []
+    assert list(model_checks.check_few_reviews(model, reviews)) == []
 
 
 @pytest.mark.parametrize("rating", [1, 3], ids=["all failed", "all passed"])
 def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
-    assert list(conformance._check_single_outcome(model, rating)) == []
+    assert list(model_checks.check_single_outcome(model, rating)) == []
 
 
 def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
@@ -211,7 +211,7 @@ TRAINED = [name for name, model in all_models().items() if model.hyperparameters
 @pytest.mark.parametrize("name", slow_except({"FSRS-6", "DASH", "RNN", "SM2-trainable"}, TRAINED))
 def test_every_hyperparameter_is_what_it_says(name: str) -> None:
     """Its default changes no figure, and another value changes some."""
-    assert list(conformance._check_hyperparameters(all_models()[name])) == []
+    assert list(model_checks.check_hyperparameters(all_models()[name])) == []
 
 
 def test_every_training_can_be_set() -> None:

@@ -26,8 +26,9 @@ from srs_eval.data import model_folder
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.evaluate import evaluate
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Event, Failed, Finished, Skipped
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
 from tests.cli.program import read_results, run_in_process, run_program

@@ -23,10 +23,12 @@ from srs_eval.data.paths import DEMO_FILE
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_rows
+from srs_eval.engine.cache import compute_cache_key
 from srs_eval.engine.conformance import find_mistakes
-from srs_eval.engine.evaluate import evaluate_safely, load_demo_learner
+from srs_eval.engine.demo_learner import load_demo_learner
+from srs_eval.engine.evaluate import evaluate_safely
 from srs_eval.engine.run import Finished, Skipped
-from srs_eval.engine.session import LearnerSession, _cache_key
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
 from srs_eval.models.configurations import resolve_configurations
@@ -296,14 +298,17 @@ def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:
     names = "RWKV-Instant,RWKV-Curve,BLEND+RWKV-Curve,STATE-FSRS-6+7+RWKV"
     for context in (Context(), Context(weights=weights_file)):
         before = {
-            each.name: _cache_key("a", each, context) for each in resolve_configurations(names)
+            each.name: compute_cache_key("a", each, context)
+            for each in resolve_configurations(names)
         }
         assert before == {
-            each.name: _cache_key("a", each, context) for each in resolve_configurations(names)
+            each.name: compute_cache_key("a", each, context)
+            for each in resolve_configurations(names)
         }
         weights_file.write_bytes(weights_file.read_bytes() + b" ")
         after = {
-            each.name: _cache_key("a", each, context) for each in resolve_configurations(names)
+            each.name: compute_cache_key("a", each, context)
+            for each in resolve_configurations(names)
         }
         assert len({*before.values(), *after.values()}) == 8
 

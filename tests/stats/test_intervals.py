@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srs_eval import metrics
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.session import Result, log_loss_difference, log_loss_interval, review_losses
+from srs_eval.engine.result import Result, log_loss_difference, log_loss_interval, review_losses
 from srs_eval.stats import intervals as comparison
 from srs_eval.stats.intervals import (
     Interval,

@@ -41,9 +41,9 @@ from srs_eval.advice.workload.today import OverdueCards
 from srs_eval.app import AppOptions, SrsEvalApp
 from srs_eval.data.reviews import Cards, DayGrid, Deck, Entries, ImportSummary, Preset, ReviewLog
 from srs_eval.data.trials import compute_rmse_bin_ids
-from srs_eval.engine import session as engine
+from srs_eval.engine import result as engine
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Event, Failed, Finished, Prepared, Progress, Skipped, Started
-from srs_eval.engine.session import Result
 from srs_eval.metrics import compute_metrics
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve_configurations

@@ -27,9 +27,9 @@ from srs_eval.advice.questions import NON_BLOCKING_QUESTIONS
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset, ReviewLog
-from srs_eval.engine import session as engine
+from srs_eval.engine import result as engine
+from srs_eval.engine.result import Result
 from srs_eval.engine.run import Prepared
-from srs_eval.engine.session import Result
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import formats as words
 from srs_eval.report.ranking_columns import sort_lines

@@ -22,7 +22,7 @@ from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import REVIEWS, Workload, describe_beginning
 from srs_eval.data.errors import NotEnoughData, format_count
-from srs_eval.engine.evaluate import describe_failure
+from srs_eval.engine.failures import describe_failure
 from srs_eval.report import formats as words
 from srs_eval.report.panes import count_needed_lines, wrap_notes
 from srs_eval.tui.background import Background

@@ -23,16 +23,11 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.advice.shown.predicted import CurvesTable
 from srs_eval.data.errors import format_count
-from srs_eval.engine.evaluate import describe_failure
+from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.ranking import REFERENCE, RankedResult, Standing
+from srs_eval.engine.result import Result, have_same_reviews, log_loss_difference, log_loss_interval
 from srs_eval.engine.run import Run
-from srs_eval.engine.session import (
-    Result,
-    have_same_reviews,
-    log_loss_difference,
-    log_loss_interval,
-)
-from srs_eval.engine.shared import restrict_both_to_shared_reviews
+from srs_eval.engine.shared_reviews import restrict_both_to_shared_reviews
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats as words

@@ -34,7 +34,7 @@ from srs_eval.advice.shown import sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.session import Result
+from srs_eval.engine.result import Result
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.report.formats import (
     format_count,

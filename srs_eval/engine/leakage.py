@@ -39,8 +39,8 @@ from srs_eval.engine.altered_logs import (
     truncate_after,
     truncate_and_alter,
 )
-from srs_eval.engine.evaluate import describe_failure
-from srs_eval.engine.model_findings import Mistake, Mistakes
+from srs_eval.engine.failures import describe_failure
+from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.replay import (
     Folds,
     TrainingRun,
@@ -48,7 +48,8 @@ from srs_eval.engine.replay import (
     predict_again,
     retrain,
 )
-from srs_eval.engine.session import LearnerSession, Result
+from srs_eval.engine.result import Result
+from srs_eval.engine.session import LearnerSession
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 BoolArray = NDArray[np.bool_]

@@ -20,7 +20,7 @@ from srs_eval.data.errors import InputError, NotInstalled, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import add_predictions
 from srs_eval.data.reviews import IntArray, ReviewLog
-from srs_eval.engine.session import Result, TestSet
+from srs_eval.engine.result import Result, TestSet
 from srs_eval.models.configurations import Configuration, find_meaning, resolve_configurations
 from srs_eval.models.given import FILE_PREDICTIONS
 

@@ -1,0 +1,33 @@
+"""Describe errors that models and the program raise, for the people who read the results."""
+
+from __future__ import annotations
+
+import traceback
+
+from srs_eval.data.errors import InputError, describe_error, error_message, shorten
+from srs_eval.data.memory import is_memory_error
+from srs_eval.engine.workers import WorkerDied
+
+_MAX_TRACEBACK_CHARS = 10_000  # characters of its beginning, and of its end
+
+
+def describe_failure(error: BaseException) -> tuple[str, str]:
+    """Return a sentence that says why something failed, and the traceback if it was unexpected.
+
+    The traceback is "" for unusable input, a dead worker and a lack of memory.
+    """
+    if isinstance(error, InputError | WorkerDied):
+        return error_message(error), ""
+    if is_memory_error(error):
+        return "not enough memory", ""
+    detail = "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
+    if len(detail) > 2 * _MAX_TRACEBACK_CHARS:
+        detail = f"{detail[:_MAX_TRACEBACK_CHARS]}\n...\n{detail[-_MAX_TRACEBACK_CHARS:]}"
+    description = describe_error(error)
+    is_write_error = isinstance(error, ValueError) and "read-only" in description  # numpy's
+    if is_write_error or "readonly array" in description:  # numba's
+        description = (
+            "It writes to a read-only array; those that it is given belong to all models: work on "
+            f"copies, as in trials.delta_t.copy() ({description})"
+        )
+    return shorten(description), detail
