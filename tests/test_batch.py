@@ -136,6 +136,7 @@ def test_files_of_a_batch(undisturbed: Path) -> None:
         assert result[1]["size"] > 10
 
 
+@pytest.mark.slow
 def test_names_of_2026_are_those_of_files_only(dataset: Path, tmp_path: Path) -> None:
     chosen = ("--users", "1-3", "--names", "2026")
     done = here(dataset, tmp_path, *chosen, models="FSRS-6-dry-run,AVG")
@@ -838,6 +839,7 @@ def test_predictions_of_other_reviews_of_a_later_user_fail(dataset: Path, tmp_pa
     assert [*lines(tmp_path / "out" / "result" / "Mine.jsonl")] == [1, 3]
 
 
+@pytest.mark.slow
 def test_predictions_that_are_not_used_are_counted(dataset: Path, tmp_path: Path) -> None:
     """A file that predicts every review is right, and a batch and its report say so."""
     tables = [pandas.read_parquet(dataset / "revlogs" / f"user_id={user}") for user in (1, 2)]

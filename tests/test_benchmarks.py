@@ -22,7 +22,7 @@ from tools.simulated import simulate_learner, write_dataset
 
 LOOPS = (
     "HLR",
-    "FSRS-4.5",
+    pytest.param("FSRS-4.5", marks=pytest.mark.slow),
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in (
@@ -104,6 +104,7 @@ def test_simulated_reviews_are_as_likely_to_be_remembered_as_is_said() -> None:
     assert best < whole.expected_loss(whole.recall - 0.05, everything)
 
 
+@pytest.mark.slow
 def test_simulated_presets_are_as_far_apart_as_is_said() -> None:
     verdicts = module("verdicts")
     situation = verdicts.Situation(0.01, 0.5, 0.4, (500,))
@@ -163,6 +164,7 @@ def test_our_time_counts_features_and_is_of_the_same_predictions(session: Learne
     np.testing.assert_array_equal(p, session.run(configuration).p)
 
 
+@pytest.mark.slow
 def test_histories_of_several_learners_lie_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

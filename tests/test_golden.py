@@ -40,7 +40,7 @@ def test_bundled_learners_are_the_shared_ones() -> None:
     ("folder", "key", "read"),
     [
         ("expected", "user", read_lines),
-        ("features", "user_id", read_parquet),
+        pytest.param("features", "user_id", read_parquet, marks=pytest.mark.slow),
         pytest.param("predictions", "user_id", read_parquet, marks=pytest.mark.slow),
     ],
 )

@@ -84,6 +84,7 @@ def sequence(kind: str) -> Pair:
 # Log loss and errors
 
 
+@settings(max_examples=20)
 @given(predictions())
 def test_log_loss_is_scikit_learns(pair: Pair) -> None:
     from sklearn.metrics import log_loss
@@ -99,6 +100,7 @@ def test_log_loss_clips_certain_mistakes() -> None:
     assert 0 < metrics.log_loss([1.0, 0.0], [1.0, 0.0]) < 1e-15
 
 
+@settings(max_examples=20)
 @given(predictions())
 def test_errors_are_those_of_scikit_learn(pair: Pair) -> None:
     from sklearn.metrics import (
@@ -122,6 +124,7 @@ def test_errors_are_those_of_scikit_learn(pair: Pair) -> None:
 # Discrimination
 
 
+@settings(max_examples=20)
 @given(predictions(both=True))
 def test_auc_counts_pairs(pair: Pair) -> None:
     from sklearn.metrics import roc_auc_score
@@ -219,6 +222,7 @@ def test_rmse_bins_by_hand() -> None:
     assert metrics.rmse_bins(y, p, [7, 7, -3, -3]) == pytest.approx(0.3)
 
 
+@settings(max_examples=20)
 @given(predictions(), st.data())
 def test_rmse_bins_between_bias_and_rmse(pair: Pair, data: st.DataObject) -> None:
     y, p = pair
@@ -358,6 +362,7 @@ def test_smece_tells_calibrated_from_biased() -> None:
 # Calibration graph
 
 
+@settings(max_examples=20)
 @given(predictions(), st.sampled_from([1, 2, 10, 40, 100]))
 def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     y, p = pair

@@ -122,6 +122,7 @@ def test_what_is_not_defined_is_null() -> None:
     assert row["learners"] == 0.1
 
 
+@pytest.mark.slow
 def test_a_collections_document() -> None:
     path = shared_or_skip(FIXTURES, "collection.anki2")
     found = compared(path)

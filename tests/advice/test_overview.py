@@ -222,6 +222,7 @@ def test_the_fixture_is_answered() -> None:
 # The screens
 
 
+@pytest.mark.slow
 async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -> None:
     answers, engine = FakeAnswers(hold_at="often"), FakeEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
@@ -292,6 +293,7 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
         assert width < 180 or len(alone) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("taken", [True, False])
 async def test_copied_is_said_only_where_it_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool

@@ -81,6 +81,7 @@ def test_what_is_less_likely_to_help_than_the_button_is_not_recommended() -> Non
     assert _choose_best([Candidate(CURRENT), defaults, button], True, 0.001) is button
 
 
+@pytest.mark.slow
 def test_what_gains_less_than_half_of_what_is_equal_is_no_act(log: ReviewLog) -> None:
     never = {
         key: replace(preset, fsrs_parameters={}, modified_s=None)

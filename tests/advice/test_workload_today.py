@@ -56,6 +56,7 @@ from srs_eval.training.hyperparameters import Context
 from tests.advice import anki_simulator
 from tests.conftest import shared_or_skip
 from tests.data.anki_files import DAY_MS, START_MS, make_collection, plain_history
+from tests.helpers.marks import slow_except
 
 DAY_S = 86_400
 NEXT_DAY_S = 100 * DAY_S - 3600  # no review of these tests lies on a border
@@ -269,7 +270,7 @@ def test_a_memory_is_the_model_that_is_evaluated(
         assert known == pytest.approx(expected[k], abs=2e-6), place
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", slow_except(MODELS.keys() - {"FSRS-7"}, MODELS))
 def test_a_card_without_a_history_has_a_state(model: str) -> None:
     """What ease and interval say; as SM-2 has cards, these are all there is to them."""
     log = log_of([(90 * DAY_S, 1, 3, 0, 5000)], schedule_of(interval=[3, 3]))
@@ -504,7 +505,7 @@ def asked_of_anki(name: str, retention: float) -> SimulationSettings:
 
 
 @pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
-@pytest.mark.parametrize("retention", [0.7, 0.8])
+@pytest.mark.parametrize("retention", slow_except({0.8}, [0.7, 0.8]))
 def test_ankis_course_of_events_is_ours_with_its_stream_of_chance(
     name: str, retention: float
 ) -> None:
@@ -520,6 +521,7 @@ def test_ankis_course_of_events_is_ours_with_its_stream_of_chance(
     assert known == pytest.approx(theirs["memorized"][key], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
     """What the kernel gives on average is what Anki would give with other seeds than its one."""
     name = "Older params"

@@ -161,6 +161,7 @@ def test_impossible_metric_is_reported(metrics: dict[str, float], words: str, th
     assert check_folder(theirs) == []  # an AUC that is undefined may be
 
 
+@pytest.mark.slow
 def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     dataset: Path, made: Path, ours: Path, theirs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -560,6 +560,7 @@ def test_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refused(path, match="too long")
 
 
+@pytest.mark.slow
 def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database header that promises gigabytes does not make them come."""
     sound = make_collection(tmp_path / "sound", entries=HISTORY).read_bytes()

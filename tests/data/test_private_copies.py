@@ -18,6 +18,7 @@ import pytest
 from srs_eval.data.readers import collection, files
 from tests.conftest import PATIENCE
 from tests.data.anki_files import folder_state, make_collection, make_package, plain_history
+from tests.helpers.marks import slow_except
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
 
@@ -119,7 +120,9 @@ def test_no_copy_on_disk_without_journals(large: Path, large_package: Path, tmp_
     assert folder_state(large.parent) == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", slow_except({signal.SIGINT}, [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+)
 def test_signals_while_copying(
     number: signal.Signals, large_with_wal: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +164,7 @@ def test_signals_at_any_time(large: Path, tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: Path) -> None:
     """What SIGKILL leaves is swept by the next start, whatever it does; others' folders stay."""
     mine = [tmp_path / "srs-eval-private-my-own.txt", tmp_path / "srs-eval-private-mine"]

@@ -212,6 +212,7 @@ def test_people_without_later_reviews_are_nobody() -> None:
     assert not Sketches.of([]).recognise(learner(3))
 
 
+@pytest.mark.slow
 def test_many_sketches_are_held_against_one_log_at_once() -> None:
     logs = [as_dataset(first(learner(seed), 300)) for seed in range(1, 5)]
     sketches = Sketches.of(map(sketch_of, logs))

@@ -172,8 +172,6 @@ WRONG: dict[str, tuple[str, str, set[str]]] = {
 QUICK = {
     "own",
     "later",
-    "next-interval",
-    "test-part",
     "nan",
     "state",
 }

@@ -208,6 +208,7 @@ def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
     assert all(isinstance(outcome, Finished) for outcome in outcomes.values())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_a_worker_killed_before_it_could_begin_costs_nothing(
     log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +220,7 @@ def test_a_worker_killed_before_it_could_begin_costs_nothing(
     assert [type(outcome) for outcome in outcomes.values()] == [Finished] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to see processes")
 def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"

@@ -226,6 +226,7 @@ def test_what_cannot_start_is_said_once() -> None:
                 future.result()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 def test_a_worker_killed_as_it_appears_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

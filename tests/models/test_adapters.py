@@ -156,6 +156,7 @@ def test_a_training_of_a_module_ends_when_it_learns_no_more(trials: Trials) -> N
     assert (hurried["weight"] != fitted["weight"]).any()
 
 
+@pytest.mark.slow
 def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
     wild = torch_model("WILD", _small_network, learning_rate=1e3, patience=2)
     fitted = _fitted(wild, trials)

@@ -194,6 +194,7 @@ def test_rows_that_are_evaluated_together() -> None:
     assert resolve_configurations("SM2")[0].protocol.row_protocol().known_decks_only
 
 
+@settings(max_examples=20)
 @given(st.text(max_size=40))
 def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> None:
     message = ""

@@ -294,7 +294,7 @@ def torch_loss(
 
 
 @each_model
-@each_kind
+@pytest.mark.parametrize("kind", slow_except({"at bounds"}, ["default", "inside", "at bounds"]))
 @pytest.mark.parametrize("short", slow_except({True}, [False, True]))
 def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bool) -> None:
     """Whole histories, shared prefixes, padding, weights; same-day reviews where short."""
@@ -333,7 +333,7 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str, short: bo
 # Fits
 
 
-@each_model
+@pytest.mark.parametrize("name", slow_except({"FSRSv1", "FSRS-5"}, CASES))
 def test_fits_are_deterministic_better_than_the_defaults_and_within_bounds(name: str) -> None:
     model, case = all_models()[name], CASES[name]
     trials = simulated_trials(1, 2500, Protocol(short=model.always_short))
@@ -378,7 +378,7 @@ def test_initial_stabilities_are_fitted_and_then_held(name: str) -> None:
         model.fit(trials, second, np.ones(len(second)), Context())
 
 
-@each_model
+@pytest.mark.parametrize("name", slow_except({"FSRSv4", "FSRS-5"}, CASES))
 def test_too_little_data(name: str) -> None:
     """Too long histories: FSRS-5 keeps the fitted S0, the others their defaults."""
     model = all_models()[name]

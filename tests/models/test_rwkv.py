@@ -268,6 +268,7 @@ def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> 
     assert run_in_process("models", "weights", "--json").returncode == 2
 
 
+@pytest.mark.slow
 def test_parameters_are_those_of_the_weights(weights_file: Path, tmp_path: Path) -> None:
     """In a run and in the report on a batch, which knows no weights."""
     count = sum(tensor.size for tensor in read_tensors(weights_file).values())

@@ -78,6 +78,7 @@ def test_matplotlib_writes_where_a_person_has_chosen(home: Path, tmp_path: Path)
     assert not (tmp_path / "ours").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux: it lies elsewhere")
 def test_a_persons_settings_of_matplotlib_count(home: Path, tmp_path: Path) -> None:
     folder = home / ".config" / "matplotlib"

@@ -295,7 +295,7 @@ def test_ratings_never_used_lie_between_the_others() -> None:
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_initial_stabilities_are_ordered_and_bounded(trials: Trials, data: st.DataObject) -> None:
     second = np.flatnonzero(trials.i == 2)

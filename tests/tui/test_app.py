@@ -164,6 +164,7 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
 
 
+@pytest.mark.slow
 async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     now = SimpleNamespace(seconds=100.0)

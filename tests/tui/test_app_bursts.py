@@ -177,6 +177,7 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
         assert app.is_running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", slow_except({"m/a"}, ["", "\x10", "m/a", "md?", "x"]))
 async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
     app = make_app(tmp_path, FILE)
@@ -249,6 +250,7 @@ async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> 
     app.session.shut_down()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", slow_except({"pageup"}, ["pageup", "pagedown"]))
 async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) -> None:
     """The palette hides its list where nothing matches."""

@@ -89,6 +89,7 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     assert asked["known"] == tuple(app.session.overview.answers) != ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keys", "ending"),
     [(["enter"], "html"), pytest.param(["down", "enter"], "md", marks=pytest.mark.slow)],

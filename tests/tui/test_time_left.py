@@ -107,7 +107,7 @@ def all_compiled() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("slowness", slow_except({2.5}, [0.5, 2.5]))
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", slow_except({4}, [1, 4]))
 @pytest.mark.parametrize("missing", [all_compiled(), frozenset()], ids=["first", "warm"])
 def test_recorded_runs_are_said_within_a_factor_of_two(
     missing: frozenset[str], workers: int, slowness: float
