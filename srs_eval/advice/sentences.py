@@ -36,20 +36,21 @@ def format_difference(difference: float, places: int = 4) -> str:
     return f"{_format_size(difference, places)} {_better_or_worse(difference, places)}".rstrip()
 
 
-def _format_range(interval: Interval, places: int = 4) -> str:
-    """Format both ends of a difference.
+def _format_ends(interval: Interval, places: int) -> tuple[str, str]:
+    """Format both ends of a difference; the second text is "" unless it holds for both.
 
-    Examples: "0.0008 to 0.0034 better", "0.0008 better to 0.0021 worse".
+    Examples: ("0.0008 to 0.0034", "better"), ("0.0008 better to 0.0021 worse", "").
     """
     first = interval.low
     last = interval.high
     first_word = _better_or_worse(first, places)
     last_word = _better_or_worse(last, places)
     if first_word and last_word and first_word != last_word:
-        return f"{format_difference(first, places)} to {format_difference(last, places)}"
+        return f"{format_difference(first, places)} to {format_difference(last, places)}", ""
     if abs(last) < abs(first):
         first, last = last, first
-    return f"{_format_size(first, places)} to {format_difference(last, places)}"
+    ends = f"{_format_size(first, places)} to {_format_size(last, places)}"
+    return ends, _better_or_worse(last, places)
 
 
 def format_difference_with_range(interval: Interval, places: int = 4) -> str:
@@ -57,10 +58,9 @@ def format_difference_with_range(interval: Interval, places: int = 4) -> str:
     estimate = format_difference(interval.estimate, places)
     if _has_no_bounds(interval):
         return estimate
-    word = _better_or_worse(interval.estimate, places)
-    ends = _format_range(interval, places)
-    if len(ends.split()) == 4:  # both ends, and all between them, are on one side
-        ends = ends.removesuffix(f" {word}")
+    ends, word = _format_ends(interval, places)
+    if word and word != _better_or_worse(interval.estimate, places):
+        ends = f"{ends} {word}"
     return f"{estimate} ({ends})"
 
 
@@ -82,7 +82,8 @@ def format_interval(interval: Interval) -> str:
     """Format the interval of a difference: "(95 %: 0.0008 to 0.0034 better)"."""
     if _has_no_bounds(interval):
         return "(one day has no interval)"
-    return f"(95 %: {_format_range(interval)})"
+    ends, word = _format_ends(interval, 4)
+    return f"(95 %: {ends} {word})" if word else f"(95 %: {ends})"
 
 
 def _has_no_bounds(interval: Interval) -> bool:
@@ -109,12 +110,17 @@ def format_due_date(missing: MissingData | None) -> str:
     if missing is None:
         return ""
     if missing.date is not None:
-        day = date.fromisoformat(missing.date)
-        year = f" {day.year}" if day.year != date.today().year else ""
-        return f"by about {day.day} {calendar.month_name[day.month]}{year} at your pace"
+        return f"by {format_approximate_date(missing.date)} at your pace"
     if missing.reviews:
         return f"after about {format_count(missing.reviews, 'more review')}"
     return f"after {format_count(missing.days or 0, 'more day')}"
+
+
+def format_approximate_date(iso_date: str) -> str:
+    """Format an estimated date: "about 15 December", with the year if it is another one."""
+    day = date.fromisoformat(iso_date)
+    year = f" {day.year}" if day.year != date.today().year else ""
+    return f"about {day.day} {calendar.month_name[day.month]}{year}"
 
 
 def explain_where_to_paste(answer: Finding) -> str:
@@ -143,19 +149,24 @@ def format_missing_data(missing: MissingData | None, is_short: bool = False) -> 
         return "more won't tell soon"
     if is_short:
         return "too few reviews" if missing.reviews else "too few days"
+    return f"needs {_format_amounts(missing)}"
+
+
+def _format_amounts(missing: MissingData) -> str:
+    """Format what is missing: "213 more reviews on 3 more days"."""
     amounts = []
     if missing.reviews:
         amounts.append(format_count(missing.reviews, "more review"))
     if missing.days:
         amounts.append(format_count(missing.days, "more day"))
-    return f"needs {' on '.join(amounts)}"
+    return " on ".join(amounts)
 
 
 def missing_data_sentence(missing: MissingData | None) -> str:
     """Format the data still needed as a sentence."""
     if missing is None or missing == MissingData():
         return f"More reviews won't tell soon: over {MAX_MORE_FACTOR} times as many are needed."
-    return f"About {format_missing_data(missing).removeprefix('needs ')} like these would tell."
+    return f"About {_format_amounts(missing)} like these would tell."
 
 
 def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:
@@ -208,8 +219,9 @@ def format_share_bounds(share: Interval, places: int) -> tuple[str, str]:
 
 def format_share_range(share: Interval) -> str:
     """Format the range of a share: "86 to 90 %"."""
-    low, high = format_share_bounds(share, 0)
-    return f"{low.removesuffix(' %')} to {high}"
+    low = format_per_hundred(max(share.low, 0.0))
+    _, high = format_share_bounds(share, 0)
+    return f"{low} to {high}"
 
 
 def has_enough_to_show(log_loss: Interval) -> bool:

@@ -335,7 +335,7 @@ def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
         return "Nobody knows how these cards are scheduled."
     missing = finding.missing
     if missing is not None and missing.date is not None:
-        date = say.format_due_date(missing).removeprefix("by ").removesuffix(" at your pace")
+        date = say.format_approximate_date(missing.date)
         return f"{finding.reviews:,} of {MIN_REVIEWS:,} usable reviews; come back {date}."
     reviews = format_count(finding.reviews, "usable review")
     return f"You have {reviews}; this needs {MIN_REVIEWS:,}."
@@ -362,7 +362,11 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
             reason = "This file names no presets."
         return _make_pane(4, [PaneLine(reason, "not yet")], *questions)
     finding, sharing = sharing_findings[0]
-    line = PaneLine(_sharing_sentence(finding, sharing))
+    answer = _sharing_sentence(finding, sharing)
+    text = answer
+    if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
+        text += f" Keeping {sharing.unit_count} does no harm."
+    line = PaneLine(text)
     rows: list[PresetRow] = []
     if sharing.unit_count > 1:
         presets = so_far.presets
@@ -370,8 +374,7 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
         for preset in presets:  # presets to change are dropped last
             drop_order = changed_first.index(preset) + 1
             rows.append(replace(_preset_row(preset, so_far), drop_order=drop_order))
-    summary = PaneLine(line.text.partition(" Keeping")[0])
-    return Pane(TITLES[3], summary, (line, *rows), questions)
+    return Pane(TITLES[3], PaneLine(answer), (line, *rows), questions)
 
 
 def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
@@ -382,7 +385,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
         return "You have one. Keep it."
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"Your {n} presets forget alike: one is enough. Keeping {n} does no harm."
+            return f"Your {n} presets forget alike: one is enough."
         case Recommendation.SPLIT:
             return f"Your {n} presets forget differently: keep them apart."
         case Recommendation.POOLED:

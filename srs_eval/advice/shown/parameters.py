@@ -256,10 +256,11 @@ _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.POOLED: "a line for each, drawn to each other",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
-    Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough.",
-    Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own.",
-    Recommendation.POOLED: "Give each of your {units} parameters that are drawn to each other.",
+    Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough",
+    Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own",
+    Recommendation.POOLED: "Give each of your {units} parameters that are drawn to each other",
 }
+"""Sentences to which how sure they are is added."""
 
 
 def _sharing_line(findings: Sequence[f.Finding]) -> str:
@@ -289,7 +290,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         reviews = format_count(finding.reviews, "evaluated review")
         return (f"Let your {units} share parameters for now: {reviews}, too few to compare.",)
     assert finding.probability is not None
-    answer = _SHARING_SENTENCES[finding.recommendation].format(units=units).removesuffix(".")
+    answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
     sentences = [f"{answer} ({say.format_certainty(finding.probability)})."]
     if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")

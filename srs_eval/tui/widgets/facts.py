@@ -265,7 +265,8 @@ def render_table_with_intervals(table: FindingTable) -> WidthDependent:
             for row, text_row in zip(table.rows, text_rows, strict=True):
                 for column, cell in enumerate(row):
                     if isinstance(cell, Interval) and column != drawn_column:
-                        text_row[column] = text_row[column].partition(" ±")[0]
+                        estimate = replace(cell, half_width=math.nan)
+                        text_row[column] = _format_cell(estimate, table.columns[column])
         widths = _measure_columns(table, text_rows)
         column_count = len(widths)
         if drawn_column is None:
