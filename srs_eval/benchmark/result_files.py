@@ -395,9 +395,9 @@ def _infer_evaluated_rows(name: str) -> Protocol:
         meanings[alias] = SUFFIXES[suffix]
     flags: dict[str, Any] = {}
     for suffix in name.split("-")[1:]:
-        flag, value = meanings.get(suffix, ("", None))
-        if flag in _PROTOCOL_FLAGS:
-            flags[flag] = value
+        meaning = meanings.get(suffix)
+        if meaning is not None and meaning.flag in _PROTOCOL_FLAGS:
+            flags[meaning.flag] = meaning.value
     if flags.get("secs"):
         flags["short"] = True  # other.py evaluates them this way: every positive interval
     return Protocol(**flags).row_protocol()

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from srs_eval.data.errors import InputError, format_count
@@ -28,26 +27,42 @@ NAMING_YEARS: tuple[NamingYear, ...] = get_args(NamingYear)
 """Years in which srs-benchmark spells names differently; the first is the canonical spelling."""
 
 
-def _read_suffix_rows() -> list[list[str]]:
-    """Read the table of suffixes, one row for each suffix.
+@dataclass(frozen=True)
+class Suffix:
+    """The meaning of a suffix in configuration names: a flag has this value."""
 
-    Its columns are suffix, flag, value and readable words (where they differ), its rows are in the
-    order of canonical names. "fit" is not a protocol flag.
-    """
-    rows = []
-    for line in Path(__file__).with_name("suffixes.txt").read_text("utf-8").splitlines():
-        cells = line.split("|")
-        rows.append([cell.strip() for cell in cells])
-    return rows
+    flag: str
+    """Name of a flag of `Protocol`, or "fit"."""
+    value: str | bool = True
+    words: str = ""
+    """Readable words; "" if these are the suffix itself."""
 
 
-_SUFFIX_ROWS = _read_suffix_rows()
-SUFFIXES: Mapping[str, tuple[str, Any]] = {
-    suffix: (flag, True if value == "yes" else value) for suffix, flag, value, _ in _SUFFIX_ROWS
+SUFFIXES: Mapping[str, Suffix] = {
+    "dry-run": Suffix("fit", "default", words="defaults"),
+    "pretrain": Suffix("fit", "S0", words="S0 only"),
+    "own": Suffix("fit", "own", words="as your presets hold it"),
+    "sched_penalties": Suffix("sched_penalties", words="sched. penalties"),
+    "binary": Suffix("two_buttons", words="two buttons"),
+    "short": Suffix("short"),
+    "secs": Suffix("secs"),
+    "recency": Suffix("recency"),
+    "study_days": Suffix("clock", "study-days", words="study days"),
+    "whole_days": Suffix("clock", "days", words="whole days"),
+    "no_test_same_day": Suffix("no_test_same_day", words="later days"),
+    "no_train_same_day": Suffix("no_train_same_day", words="fitted on later days"),
+    "equalize_test_with_non_secs": Suffix("equalize_test_with_non_secs", words="equalized"),
+    "train_equals_test": Suffix("train_equals_test", words="fitted on the test"),
+    "disable_short_term": Suffix("disable_short_term", words="no short-term"),
+    "preset": Suffix("partitions", "preset", words="per preset"),
+    "deck": Suffix("partitions", "deck", words="per deck"),
+    "fallback_user": Suffix("fallback_user", words="else all together"),
+    "known_decks": Suffix("known_decks_only", words="known decks"),
 }
+"""Suffixes in the order of canonical names."""
 SUFFIX_ALIASES = {"default": "dry-run", "S0": "pretrain", "two_buttons": "binary"}
 TUNED_SUFFIX = "tuned"  # ends names of configurations that are trained as an audit's ledger says
-_SUFFIX_WORDS = {suffix: words for suffix, _, _, words in _SUFFIX_ROWS if words}
+_SUFFIX_WORDS = {suffix: meaning.words for suffix, meaning in SUFFIXES.items() if meaning.words}
 _MODEL_WORDS: Mapping[str, str] = {
     "AVG": "average",
     "MOVING-AVG": "moving average",
@@ -430,8 +445,8 @@ def _make_configuration(
     hides_short = model.always_short and "-short" not in model.standard
     suffixes = [
         suffix
-        for suffix, (flag, value) in SUFFIXES.items()
-        if flags[flag] == value and not (flag == "short" and hides_short)
+        for suffix, meaning in SUFFIXES.items()
+        if flags[meaning.flag] == meaning.value and not (suffix == "short" and hides_short)
     ]
     fitted: Fit = flags.pop("fit")
     flags["short"] = flags["short"] or model.always_short
@@ -463,7 +478,8 @@ def list_suffixes(configuration: Configuration) -> list[str]:
 
 
 def _list_flags() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(flag for flag, _ in SUFFIXES.values() if flag != "fit"))
+    flags = dict.fromkeys(meaning.flag for meaning in SUFFIXES.values())
+    return tuple(flag for flag in flags if flag != "fit")
 
 
 def _can_take(model: Model, flag: str, value: Any) -> bool:
@@ -547,10 +563,10 @@ def parse_suffixes(suffixes: str) -> dict[str, Any] | None:
         start = f"-{spelling}".lower()
         rest = suffixes[len(start) :]
         if suffixes.lower().startswith(start) and rest[:1] in ("", "-"):
-            flag, value = SUFFIXES[suffix_by_spelling.get(spelling, spelling)]
+            meaning = SUFFIXES[suffix_by_spelling.get(spelling, spelling)]
             flags_of_rest = parse_suffixes(rest)
-            if flags_of_rest is not None and flag not in flags_of_rest:
-                return {flag: value, **flags_of_rest}
+            if flags_of_rest is not None and meaning.flag not in flags_of_rest:
+                return {meaning.flag: meaning.value, **flags_of_rest}
     return None
 
 

@@ -4,18 +4,8 @@
 
 The mean and std of each coefficient over users are fixed; the residuals start at 0 and are
 fitted per user. With v the transformed time since the last review, (ln(t + 1e-5) + 1.3) / 5 for
-t in days, x holds ten features times v and then 24 plain ones.
-
-Times v: 1; last rating is Hard, Good, Easy; Hard at the first trial; better than Hard
-there; ln(1 + same-day failures); ln(1 + other-day passes) and ln(1 + other-day
-failures), both 0 if the trial is same-day; ln(1 + same-day passes). Plain: 1; last
-rating Hard, Good, Easy; first rating Hard, Good, Easy; those three at the first trial
-only; ln(1 + same-day failures); ln(1 + other-day passes), 0 if same-day; the interval
-before, transformed; ln(1 + other-day failures); ln(1 + other-day passes); ln(1 +
-same-day passes), 0 unless same-day; passed ever; time since the first review or the
-last lapse, transformed; same-day; time since the first trial, transformed; and with a
-first rating above Again, ln(1 + ...) of same-day failures, other-day failures,
-same-day and other-day intervals.
+t in days, x holds ten features times v and then 24 plain ones: `LogisticFeature` names them, and
+`_compute_features` has their formulas.
 
 Follows open-spaced-repetition/srs-benchmark commit 07166732ccb5, models/
 logistic_regression.py, with features/logistic_regression_engineer.py (commit 25d7fe7cc430):
@@ -28,6 +18,7 @@ user depend on the users before; here each fit has its own stream with the same 
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -40,20 +31,67 @@ from srs_eval.models import Context, Model
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import compile_kernel
 
-# fmt: off
-_MEAN = np.array([
-    -0.9012, -0.6941, -0.6258, -0.4678, 0.3926, 0.1316, 0.3508, -0.3259, -0.2125, -0.1402,
-    1.2775, 0.0669, 0.3914, 0.5828, 0.9292, 1.1583, 1.4103, 0.9388, 0.9164, 0.9797,
-    -0.6411, 0.4951, 0.1038, -0.1564, 0.4332, 0.3287, 0.3429, 0.4068, -0.1779, -0.0585,
-    -0.1062, -0.3521, -0.1613, -0.1758,
-])
-_STD = np.array([
-    0.2869, 0.2811, 0.2910, 0.2166, 0.1740, 0.1612, 0.1428, 0.1352, 0.1284, 0.0331,
-    0.4013, 0.2065, 0.2022, 0.1670, 0.2454, 0.2954, 0.2896, 0.3473, 0.5685, 0.2795,
-    0.1298, 0.0467, 0.1200, 0.1317, 0.0785, 0.1190, 0.0854, 0.1634, 0.1892, 0.1052,
-    0.0750, 0.1913, 0.1372, 0.0783,
-])
-# fmt: on
+
+class LogisticFeature(IntEnum):
+    """Number of each feature's column, with the mean and std of its coefficient over users.
+
+    The columns are in this order, which is upstream's.
+    """
+
+    mean: float
+    std: float
+
+    def __new__(cls, mean: float, std: float) -> LogisticFeature:
+        """Set the number of the feature: features are numbered in the order below."""
+        column = len(cls.__members__)
+        feature = int.__new__(cls, column)
+        feature._value_ = column
+        feature.mean = mean
+        feature.std = std
+        return feature
+
+    # Times v
+    TIME = -0.9012, 0.2869
+    TIME_AFTER_HARD = -0.6941, 0.2811
+    TIME_AFTER_GOOD = -0.6258, 0.2910
+    TIME_AFTER_EASY = -0.4678, 0.2166
+    TIME_FIRST_TRIAL_HARD = 0.3926, 0.1740
+    TIME_FIRST_TRIAL_ABOVE_HARD = 0.1316, 0.1612
+    TIME_SAME_DAY_FAILURES = 0.3508, 0.1428
+    TIME_OTHER_DAY_PASSES = -0.3259, 0.1352
+    TIME_OTHER_DAY_FAILURES = -0.2125, 0.1284
+    TIME_SAME_DAY_PASSES = -0.1402, 0.0331
+
+    # Plain
+    INTERCEPT = 1.2775, 0.4013
+    LAST_HARD = 0.0669, 0.2065
+    LAST_GOOD = 0.3914, 0.2022
+    LAST_EASY = 0.5828, 0.1670
+    FIRST_HARD = 0.9292, 0.2454
+    FIRST_GOOD = 1.1583, 0.2954
+    FIRST_EASY = 1.4103, 0.2896
+    FIRST_TRIAL_HARD = 0.9388, 0.3473
+    FIRST_TRIAL_GOOD = 0.9164, 0.5685
+    FIRST_TRIAL_EASY = 0.9797, 0.2795
+    SAME_DAY_FAILURES = -0.6411, 0.1298
+    OTHER_DAY_PASSES_ON_LATER_DAY = 0.4951, 0.0467
+    INTERVAL_BEFORE = 0.1038, 0.1200
+    OTHER_DAY_FAILURES = -0.1564, 0.1317
+    OTHER_DAY_PASSES = 0.4332, 0.0785
+    SAME_DAY_PASSES_ON_SAME_DAY = 0.3287, 0.1190
+    EVER_PASSED = 0.3429, 0.0854
+    TIME_SINCE_LAPSE = 0.4068, 0.1634
+    SAME_DAY = -0.1779, 0.1892
+    TIME_SINCE_FIRST_TRIAL = -0.0585, 0.1052
+    FIRST_PASSED_SAME_DAY_FAILURES = -0.1062, 0.0750
+    FIRST_PASSED_OTHER_DAY_FAILURES = -0.3521, 0.1913
+    FIRST_PASSED_SAME_DAY_INTERVALS = -0.1613, 0.1372
+    FIRST_PASSED_OTHER_DAY_INTERVALS = -0.1758, 0.0783
+
+
+_FEATURE_COUNT = len(LogisticFeature)
+_MEAN = np.array([feature.mean for feature in LogisticFeature])
+_STD = np.array([feature.std for feature in LogisticFeature])
 _EPOCHS = hyperparameters.epochs(10)
 _BATCH = hyperparameters.batch_size(2048)
 _RATE = hyperparameters.learning_rate(0.2)
@@ -70,14 +108,14 @@ def _transform_time(days: float) -> float:
 def _compute_features(
     start: NDArray[np.bool_], last_rating: IntArray, delta_t: FloatArray, elapsed_days: IntArray
 ) -> NDArray[np.float32]:
-    """Return x of each trial (n, 34); `start` marks the first trial of each card.
+    """Return x of each trial (n, features); `start` marks the first trial of each card.
 
     Trials are ordered by card. Counts are over the card's earlier trials except the first, whose
     rating is that of the review before it. A trial is same-day if its `elapsed_days` are 0.
     """
     n = len(start)
-    x = np.empty((n, 34), np.float32)  # as upstream keeps them
-    row = np.empty(34)
+    x = np.empty((n, _FEATURE_COUNT), np.float32)  # as upstream keeps them
+    row = np.empty(_FEATURE_COUNT)
     logs = np.empty(n + 1)  # ln(1 + count)
     known = 0
     for k in range(n):
@@ -115,46 +153,50 @@ def _compute_features(
             logs[known] = math.log(1 + known)
             known += 1
         row[:] = 0.0
-        row[0] = 1
-        if passed:
-            row[rating - 1] = 1
-        row[4] = start[k] and rating == 2
-        row[5] = start[k] and rating > 2
-        row[6] = logs[same_fails]
-        row[7] = 0 if same_day else logs[other_passes]
-        row[8] = 0 if same_day else logs[other_fails]
-        row[9] = logs[same_passes]
         v = _transform_time(delta_t[k])
-        for j in range(10):
-            row[j] *= v
-        row[10] = 1
-        if passed:
-            row[9 + rating] = 1
+        row[LogisticFeature.TIME] = v
+        row[LogisticFeature.TIME_AFTER_HARD] = v * (rating == 2)
+        row[LogisticFeature.TIME_AFTER_GOOD] = v * (rating == 3)
+        row[LogisticFeature.TIME_AFTER_EASY] = v * (rating == 4)
+        row[LogisticFeature.TIME_FIRST_TRIAL_HARD] = v * (start[k] and rating == 2)
+        row[LogisticFeature.TIME_FIRST_TRIAL_ABOVE_HARD] = v * (start[k] and rating > 2)
+        row[LogisticFeature.TIME_SAME_DAY_FAILURES] = v * logs[same_fails]
+        row[LogisticFeature.TIME_OTHER_DAY_PASSES] = v * (0.0 if same_day else logs[other_passes])
+        row[LogisticFeature.TIME_OTHER_DAY_FAILURES] = v * (0.0 if same_day else logs[other_fails])
+        row[LogisticFeature.TIME_SAME_DAY_PASSES] = v * logs[same_passes]
+
+        row[LogisticFeature.INTERCEPT] = 1.0
+        row[LogisticFeature.LAST_HARD] = rating == 2
+        row[LogisticFeature.LAST_GOOD] = rating == 3
+        row[LogisticFeature.LAST_EASY] = rating == 4
+        row[LogisticFeature.FIRST_HARD] = first == 2
+        row[LogisticFeature.FIRST_GOOD] = first == 3
+        row[LogisticFeature.FIRST_EASY] = first == 4
+        row[LogisticFeature.FIRST_TRIAL_HARD] = start[k] and first == 2
+        row[LogisticFeature.FIRST_TRIAL_GOOD] = start[k] and first == 3
+        row[LogisticFeature.FIRST_TRIAL_EASY] = start[k] and first == 4
+        row[LogisticFeature.SAME_DAY_FAILURES] = logs[same_fails]
+        row[LogisticFeature.OTHER_DAY_PASSES_ON_LATER_DAY] = 0.0 if same_day else logs[other_passes]
+        row[LogisticFeature.INTERVAL_BEFORE] = _transform_time(before)
+        row[LogisticFeature.OTHER_DAY_FAILURES] = logs[other_fails]
+        row[LogisticFeature.OTHER_DAY_PASSES] = logs[other_passes]
+        row[LogisticFeature.SAME_DAY_PASSES_ON_SAME_DAY] = logs[same_passes] if same_day else 0.0
+        row[LogisticFeature.EVER_PASSED] = passes > 0
+        row[LogisticFeature.TIME_SINCE_LAPSE] = _transform_time(float(now - last_lapse))
+        row[LogisticFeature.SAME_DAY] = same_day
+        row[LogisticFeature.TIME_SINCE_FIRST_TRIAL] = _transform_time(float(now))
         if first > 1:
-            row[12 + first] = 1
-            if start[k]:
-                row[15 + first] = 1
-            row[30] = logs[same_fails]
-            row[31] = logs[other_fails]
-            row[32] = logs[same]
-            row[33] = logs[other]
-        row[20] = logs[same_fails]
-        row[21] = 0 if same_day else logs[other_passes]
-        row[22] = _transform_time(before)
-        row[23] = logs[other_fails]
-        row[24] = logs[other_passes]
-        row[25] = logs[same_passes] if same_day else 0
-        row[26] = passes > 0
-        row[27] = _transform_time(float(now - last_lapse))
-        row[28] = same_day
-        row[29] = _transform_time(float(now))
+            row[LogisticFeature.FIRST_PASSED_SAME_DAY_FAILURES] = logs[same_fails]
+            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_FAILURES] = logs[other_fails]
+            row[LogisticFeature.FIRST_PASSED_SAME_DAY_INTERVALS] = logs[same]
+            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_INTERVALS] = logs[other]
         x[k] = row
     return x
 
 
 def _features_of_trials(trials: Trials) -> NDArray[np.float32]:
     order = np.argsort(trials.card_id, kind="stable")
-    x = np.empty((len(order), 34), np.float32)
+    x = np.empty((len(order), _FEATURE_COUNT), np.float32)
     x[order] = compile_kernel(_compute_features)(
         mark_run_starts(trials.card_id[order]),
         trials.history_rating[trials.history_end[order] - 1],
@@ -165,7 +207,7 @@ def _features_of_trials(trials: Trials) -> NDArray[np.float32]:
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """Fit the 34 coefficients; `weights` are not used, because the model has its own."""
+    """Fit the coefficients; `weights` are not used, because the model has its own."""
     del weights
     _require_seconds(trials)
     n = len(train)
@@ -178,8 +220,8 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     share[trials.y == 0] *= -1
     # With the same seed, torch's generator gives the same words as this one.
     stream = np.random.RandomState(_SEED + hyperparameters.SEED.integer_in(context))
-    residual = np.zeros(34)
-    square = np.zeros(34)
+    residual = np.zeros(_FEATURE_COUNT)
+    square = np.zeros(_FEATURE_COUNT)
     epochs = _EPOCHS.integer_in(context)
     size = _BATCH.integer_in(context)
     rate = _RATE.number_in(context)
@@ -223,7 +265,7 @@ MODELS = (
         name="LogisticRegression",
         family="history",
         inputs="FIL, G, SR",
-        parameters=34,
+        parameters=_FEATURE_COUNT,
         source="srs-benchmark pull request 301 (2026), models/logistic_regression.py",
         fit=_fit,
         predict=_predict,

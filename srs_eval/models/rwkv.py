@@ -61,13 +61,53 @@ class PublicWeights(NamedTuple):
     url: str
 
 
-def _parse_row(line: str) -> PublicWeights:
-    name, sha256, parameters, first, last, address = line.split()
-    return PublicWeights(name, sha256, int(parameters), range(int(first), int(last) + 1), address)
-
-
-PUBLIC_WEIGHTS = tuple(
-    map(_parse_row, Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines())
+_GITHUB = "https://raw.githubusercontent.com"
+_RWKV_SRS_FOLDER = f"{_GITHUB}/zaguk/rwkv-srs/main/tests/fixtures/models"
+_SRS_BENCHMARK_FOLDER = f"{_GITHUB}/open-spaced-repetition/srs-benchmark/main/pretrain"
+_RWKV_STATE_QUANT_FOLDER = f"{_GITHUB}/Expertium/rwkv-state-quant/main/reference"
+PUBLIC_WEIGHTS = (
+    PublicWeights(
+        name="RWKV_trained_on_5000_10000.safetensors",
+        sha256="0b1566d8159464fc512c8cb49525aefd3f84c9baaacdf0ea2e8d7a398729d91a",
+        parameters=2_762_884,
+        trained_users=range(5000, 10000 + 1),
+        url=f"{_RWKV_SRS_FOLDER}/RWKV_trained_on_5000_10000.safetensors",
+    ),
+    PublicWeights(
+        name="RWKV_trained_on_101_4999.safetensors",
+        sha256="fa35cd87ee3589ad7457d54f844c90cb94d19d56e5104df04aa5fb0dcf28c4e9",
+        parameters=2_762_884,
+        trained_users=range(101, 4999 + 1),
+        url=f"{_RWKV_SRS_FOLDER}/RWKV_trained_on_101_4999.safetensors",
+    ),
+    PublicWeights(
+        name="RWKV_trained_on_5000_10000.pth",
+        sha256="8fb7fea081b38623ffc0d84ed18303cf5d62b42b9105e91112264a34286beeeb",
+        parameters=2_762_884,
+        trained_users=range(5000, 10000 + 1),
+        url=f"{_SRS_BENCHMARK_FOLDER}/RWKV_trained_on_5000_10000.pth",
+    ),
+    PublicWeights(
+        name="RWKV_trained_on_101_4999.pth",
+        sha256="82d60a4de2e26b4064b86359874e458d1546c0e9651c5dbdf9b8f449a9b97114",
+        parameters=2_762_884,
+        trained_users=range(101, 4999 + 1),
+        url=f"{_SRS_BENCHMARK_FOLDER}/RWKV_trained_on_101_4999.pth",
+    ),
+    PublicWeights(
+        name="champ_h2k16.safetensors",
+        sha256="a8104c4abebbbd9e9c706f21c1baa5819bc062849fde2cc3c275b69abdf9ba7a",
+        parameters=193_724,
+        trained_users=range(1000, 2499 + 1),
+        url=f"{_RWKV_STATE_QUANT_FOLDER}/champ_h2k16.safetensors",
+    ),
+    PublicWeights(
+        name="champ_decay15.safetensors",
+        sha256="e7d27ccd1e8f48d2b0b551eff045546667b491240e974c50d44c7db1e66e9056",
+        parameters=192_800,
+        trained_users=range(1000, 2499 + 1),
+        url=f"{_RWKV_STATE_QUANT_FOLDER}/champ_decay15.safetensors",
+    ),
 )
 """Public weight files in order of preference: those trained on more people first."""
 

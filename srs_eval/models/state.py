@@ -61,6 +61,7 @@ from srs_eval.training.compile import compile_kernel
 from srs_eval.training.state_features import (
     FEATURE_COUNT,
     FEATURE_NAMES,
+    StateFeature,
     build_timeline,
     compute_state_features,
 )
@@ -105,9 +106,9 @@ class _FilterTrace:
 def _make_uninformed_prior(count: int = FEATURE_COUNT) -> WeightPrior:
     """Return a prior that uses no other people: weight 1 for the base's logit, others about 0."""
     mean = np.zeros(count)
-    mean[0] = 1.0
+    mean[StateFeature.LOGIT] = 1.0
     deviation = np.full(count, 0.15)
-    deviation[1] = 0.2
+    deviation[StateFeature.INTERCEPT] = 0.2
     return WeightPrior(mean, deviation)
 
 
@@ -172,7 +173,7 @@ def _predict_with_refits(model: Any, trials: Trials, context: Context) -> FloatA
 def compute_features(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     """Return the features of all trials (n, k).
 
-    These are `FEATURE_NAMES`, and the logits of further bases minus the logit of the first one.
+    These are those of `StateFeature`, and the logits of further bases minus the first one's.
     """
     answers = trials.derived(build_timeline)
     base, *further_bases = (np.clip(z, -_LARGEST_LOGIT, _LARGEST_LOGIT) for z in logits)
@@ -184,8 +185,8 @@ def compute_features(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray
 
 
 def run_filters(features: FloatArray, y: FloatArray, prior: WeightPrior) -> _FilterTrace:
-    """Run the filters and mix their predictions; the base is the first feature, a logit."""
-    base = 1 / (1 + np.exp(-features[:, 0]))
+    """Run the filters and mix their predictions with those of the base model."""
+    base = 1 / (1 + np.exp(-features[:, StateFeature.LOGIT]))
     predictions = []
     offsets = []
     for share, drift in _FILTERS:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -230,13 +229,70 @@ def _compute_features(
 # Weights
 
 _STACK_COUNT = 5
-_INPUT_AND_HEAD_SHAPES, _TIME_MIXER_SHAPES, _CHANNEL_MIXER_SHAPES = (
-    [line.split() for line in part.splitlines()]
-    for part in Path(__file__).with_name("rwkv_weights.txt").read_text("utf-8").split("\n\n")
-)
-"""Names and shapes of tensors: of inputs and heads, of a time mixer and of a channel mixer. A word
-stands for a size, which may be any number but is the same in the whole part."""
-_SHARED_SIZES = ("d", "heads", "k")  # sizes that are the same in all parts
+_Shape = tuple[int | str, ...]
+"""Sizes of a tensor. A word stands for any number that is the same in the whole table; d is the
+width of the network, k that of a head."""
+_INPUT_AND_HEAD_SHAPES: Mapping[str, _Shape] = {
+    "prehead_norm.weight": ("d",),
+    "prehead_norm.bias": ("d",),
+    "features2card.0.weight": ("e", 92),
+    "features2card.0.bias": ("e",),
+    "features2card.2.weight": ("e",),
+    "features2card.2.bias": ("e",),
+    "features2card.3.weight": ("d", "e"),
+    "features2card.3.bias": ("d",),
+    "head_p.0.weight": ("p", "d"),
+    "head_p.0.bias": ("p",),
+    "p_linear.weight": (4, "p"),
+    "p_linear.bias": (4,),
+    "head_ahead_logits.0.weight": ("q", "d"),
+    "head_ahead_logits.0.bias": ("q",),
+    "ahead_linear.weight": ("points", "q"),
+    "ahead_linear.bias": ("points",),
+    "head_w.0.weight": ("d", "d"),
+    "head_w.0.bias": ("d",),
+    "head_w.2.weight": ("d",),
+    "head_w.2.bias": ("d",),
+    "head_w.4.weight": ("r", "d"),
+    "head_w.4.bias": ("r",),
+    "w_linear.weight": ("curves", "r"),
+    "w_linear.bias": ("curves",),
+}
+_TIME_MIXER_SHAPES: Mapping[str, _Shape] = {
+    "layer_norm.weight": ("d",),
+    "layer_norm.bias": ("d",),
+    "rkvdag_lerp": (8, 1, 1, "d"),
+    "bonus": (1, 1, "heads", "k"),
+    "W_r.weight": ("d", "d"),
+    "W_k.weight": ("d", "d"),
+    "W_v.weight": ("d", "d"),
+    "W_o.weight": ("d", "d"),
+    "k_scale_linear.weight": ("heads", "d"),
+    "k_scale_linear.bias": ("heads",),
+    "v_scale_linear.weight": ("heads", "d"),
+    "v_scale_linear.bias": ("heads",),
+    "v_lora_simple.A.weight": ("v", "d"),
+    "v_lora_simple.B_and_lamb.weight": ("d", "v"),
+    "v_lora_simple.B_and_lamb.bias": ("d",),
+    "d_lora_mlp.A.weight": ("w", "d"),
+    "d_lora_mlp.B_and_lamb.weight": ("d", "w"),
+    "d_lora_mlp.B_and_lamb.bias": ("d",),
+    "a_lora_simple.A.weight": ("a", "d"),
+    "a_lora_simple.B_and_lamb.weight": ("d", "a"),
+    "a_lora_simple.B_and_lamb.bias": ("d",),
+    "lora_A_g.weight": ("g", "d"),
+    "lora_B_g.weight": ("d", "g"),
+    "out_group_norm.weight": ("d",),
+    "out_group_norm.bias": ("d",),
+}
+_CHANNEL_MIXER_SHAPES: Mapping[str, _Shape] = {
+    "layer_norm.weight": ("d",),
+    "layer_norm.bias": ("d",),
+    "lerp_k": (1, 1, "d"),
+    "W_k.weight": ("c", "d"),
+    "W_v.weight": ("d", "c"),
+}
+_SHARED_SIZES = ("d", "heads", "k")  # sizes that are the same in all tables
 
 
 class _TimeMixer(NamedTuple):
@@ -286,15 +342,15 @@ def arrange_network(tensors: Mapping[str, Array32], name: str) -> RwkvNetwork:
     def refusal(reason: str) -> InputError:
         return InputError(f"{name} is no RWKV for reviews: {reason}.")
 
-    def select_tensors(shapes: list[list[str]], prefix: str = "") -> dict[str, Array32]:
+    def select_tensors(shapes: Mapping[str, _Shape], prefix: str = "") -> dict[str, Array32]:
         selected: dict[str, Array32] = {}
         module_sizes = {size: sizes[size] for size in _SHARED_SIZES if size in sizes}
-        for key, *shape in shapes:
+        for key, shape in shapes.items():
             tensor = tensors.get(prefix + key)
             if tensor is None:
                 raise refusal(f"it lacks the tensor {prefix}{key}")
             expected_shape = tuple(
-                int(word) if word.isdecimal() else module_sizes.setdefault(word, size)
+                word if isinstance(word, int) else module_sizes.setdefault(word, size)
                 for word, size in zip(shape, tensor.shape, strict=False)
             )
             has_shape = len(shape) == tensor.ndim and expected_shape == tensor.shape

@@ -13,7 +13,7 @@ Card ids serve to tell cards apart, never as numbers, which would reveal cards n
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,15 +21,131 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 
-FEATURE_NAMES = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").splitlines())
-"""Group and name of each feature. The group "state" describes how the learner has been doing,
-whatever the card; "card" describes the card and cards like it."""
-FEATURE_COUNT = len(FEATURE_NAMES)
+
+class StateFeature(IntEnum):
+    """Number of each feature's column; the label has its group and its name.
+
+    The columns are in this order. `models/state.json` names the features by label.
+    """
+
+    label: str
+
+    def __new__(cls, label: str) -> StateFeature:
+        """Set the number of the feature: features are numbered in the order below."""
+        column = len(cls.__members__)
+        feature = int.__new__(cls, column)
+        feature._value_ = column
+        feature.label = label
+        return feature
+
+    # The base model's prediction
+    LOGIT = "base: logit"
+    INTERCEPT = "base: intercept"
+
+    # How the learner has been doing, whatever the card
+    RESIDUALS_1_5 = "state: residuals, half-life 1.5"
+    RESIDUALS_5 = "state: residuals, half-life 5"
+    RESIDUALS_20 = "state: residuals, half-life 20"
+    RESIDUALS_80 = "state: residuals, half-life 80"
+    RESIDUALS_400 = "state: residuals, half-life 400"
+    ALL_OUTCOMES_SLOW = "state: all outcomes, slow"
+    ALL_OUTCOMES_FAST = "state: all outcomes, fast"
+    OFFSET_0_02 = "state: running offset, rate 0.02"
+    OFFSET_0_06 = "state: running offset, rate 0.06"
+    OFFSET_0_2 = "state: running offset, rate 0.2"
+    OFFSET_0_5 = "state: running offset, rate 0.5"
+    OFFSET_ON_NEW_DAY = "state: running offset, fresh on a new day"
+    TODAY = "state: today"
+    TODAY_TIMES_LOGIT = "state: today x logit"
+    LAST_ACTIVE_DAY = "state: last active day"
+    DAYS_0_5 = "state: days, decay 0.5"
+    DAYS_0_8 = "state: days, decay 0.8"
+    DAYS_0_95 = "state: days, decay 0.95"
+    CARDS_LAST_SEEN_THAT_DAY = "state: cards last seen that day"
+    CARDS_FIRST_SEEN_THAT_DAY = "state: cards first seen that day"
+    RUN_OF_SUCCESSES = "state: run of successes"
+    RUN_OF_FAILURES = "state: run of failures"
+    SHARE_OF_AGAIN_TODAY = "state: share of Again today"
+    FIRST_REVIEWS_FAST = "state: first reviews, fast"
+    FIRST_REVIEWS_SLOW = "state: first reviews, slow"
+    SAME_DAY_REVIEWS_FAST = "state: same-day reviews, fast"
+    SAME_DAY_REVIEWS_SLOW = "state: same-day reviews, slow"
+    SHARE_OF_HARD = "state: share of Hard"
+    SHARE_OF_EASY = "state: share of Easy"
+    ANSWER_TIMES_TODAY = "state: answer times today"
+    ANSWER_TIMES_LATELY = "state: answer times lately"
+    DAYS_OFF = "state: days off"
+
+    # The day so far, and the time of day
+    EVALUATED_TODAY = "session: evaluated reviews today"
+    ROOT_OF_EVALUATED_TODAY = "session: evaluated reviews today, root"
+    ANSWERED_TODAY = "session: all reviews today"
+    NEW_TODAY = "session: new today"
+    HOUR_SINE = "hour: sine"
+    HOUR_COSINE = "hour: cosine"
+    HALF_DAY_SINE = "hour: sine, half a day"
+    HALF_DAY_COSINE = "hour: cosine, half a day"
+
+    # The card, and cards like it
+    LOGIT_SQUARED = "card: logit squared"
+    CARDS_IN_STATE = "card: cards in this state"
+    INTERVALS_LIKE_THIS = "card: intervals like this"
+    STATE_AND_INTERVAL = "card: this state and interval"
+    LOG_INTERVAL = "card: log interval"
+    LOG_INTERVAL_SQUARED = "card: log interval squared"
+    ONE_DAY = "card: one day"
+    INTERVAL_BEFORE = "card: interval before"
+    INTERVAL_RATIO = "card: interval ratio"
+    REVIEWS = "card: reviews"
+    LAPSES = "card: lapses"
+    FIRST_AGAIN = "card: first was Again"
+    FIRST_HARD = "card: first was Hard"
+    FIRST_EASY = "card: first was Easy"
+    LAST_AGAIN = "card: last was Again"
+    LAST_HARD = "card: last was Hard"
+    LAST_EASY = "card: last was Easy"
+    LAST_HARD_NOT_FIRST = "card: last was Hard, not the first"
+    LOGIT_AT_SECOND_REVIEW = "card: logit, second review"
+    LOGIT_AFTER_AGAIN = "card: logit, after Again"
+    LOG_INTERVAL_AFTER_AGAIN = "card: log interval, after Again"
+    LAST_RESIDUAL = "card: last residual"
+    OWN_OFFSET = "card: own offset"
+    LAPSE_RATE = "card: lapse rate"
+    OWN_SHARE_OF_HARD = "card: own share of Hard"
+    REPETITIONS_ON_LAST_DAY = "card: repetitions on its last day"
+    AGAINS_ON_LAST_DAY = "card: Agains on its last day"
+    AGAIN_AFTER_REPETITIONS = "card: Again after repetitions"
+    LAST_GAP_WITHIN_DAY = "card: last gap within a day"
+    ANSWER_TIME_KNOWN = "card: answer time known"
+    LAST_ANSWER_TIME = "card: last answer time"
+    LAST_ANSWER_TIME_RECALLED = "card: last answer time, recalled"
+    LAST_ANSWER_TIME_FORGOTTEN = "card: last answer time, forgotten"
+    MEAN_ANSWER_TIME = "card: mean answer time"
+    EXPERIENCE = "card: experience"
+
+
+FEATURE_NAMES = tuple(feature.label for feature in StateFeature)
+FEATURE_COUNT = len(StateFeature)
 
 _HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # evaluated reviews
 _HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)
+_HALF_LIFE_FEATURES = (
+    StateFeature.RESIDUALS_1_5,
+    StateFeature.RESIDUALS_5,
+    StateFeature.RESIDUALS_20,
+    StateFeature.RESIDUALS_80,
+    StateFeature.RESIDUALS_400,
+)
 _OFFSET_RATES = (0.02, 0.06, 0.2, 0.5)
+_OFFSET_FEATURES = (
+    StateFeature.OFFSET_0_02,
+    StateFeature.OFFSET_0_06,
+    StateFeature.OFFSET_0_2,
+    StateFeature.OFFSET_0_5,
+)
+_FASTEST_OFFSET = 3  # position in _OFFSET_RATES
 _DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
+_DECAY_FEATURES = (StateFeature.DAYS_0_5, StateFeature.DAYS_0_8, StateFeature.DAYS_0_95)
 STATE_COUNT = 16  # 4 states x 4 ratings
 INTERVAL_CLASS_COUNT = 12  # whole powers of two of days
 
@@ -83,6 +199,15 @@ def _dtype_fields(names: str, kind: type) -> list[tuple[str, type]]:
     return [(name, kind) for name in names.split()]
 
 
+_FIRST_REVIEWS = 0
+_SAME_DAY_REVIEWS = 1
+"""Rows of `other`: kinds of reviews that are not evaluated."""
+_RATE = 0  # of success so far
+_COUNT = 1
+_FAST = 2  # mean of the last residuals
+_SLOW = 3  # mean of more residuals
+"""Columns of `other`."""
+
 _CARD_DTYPE = np.dtype(
     [
         *_dtype_fields(
@@ -96,7 +221,7 @@ _CARD_DTYPE = np.dtype(
 _LEARNER_DTYPE = np.dtype(
     [
         *_dtype_fields("slow fast hard_share easy_share usual_time time_lately", np.float64),
-        # Cards' first reviews, then other reviews that are not evaluated: rate, count, residuals.
+        # Of cards' first reviews, then of same-day reviews: see _RATE and the names after it.
         ("other", np.float64, (2, 4)),
         *_dtype_fields("run time_known", np.int64),
         ("residuals", np.float64, len(_HALF_LIVES)),
@@ -116,7 +241,7 @@ _LEARNER_DTYPE = np.dtype(
 def compute_state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> None:
     """Fill in the first FEATURE_COUNT columns of `features` (n, k) for n evaluated reviews.
 
-    `FEATURE_NAMES` names the columns, which are 0 before; `z` (n,) are the base model's logits,
+    `StateFeature` numbers the columns, which are 0 before; `z` (n,) are the base model's logits,
     bounded by ±6.
     """
     count = len(answers.trial)
@@ -125,7 +250,10 @@ def compute_state_features(answers: _Timeline, z: FloatArray, features: FloatArr
     # r and h of the cards that were last, or first, seen on a day.
     last, first = np.zeros((days, 2)), np.zeros((days, 2))
     me = np.zeros(1, _LEARNER_DTYPE)[0]
-    me.other[0, 0], me.other[1, 0], me.today, me.day_before = 0.5, 0.8, -1, -1
+    me.other[_FIRST_REVIEWS, _RATE] = 0.5
+    me.other[_SAME_DAY_REVIEWS, _RATE] = 0.8
+    me.today = -1
+    me.day_before = -1
     for row in range(count):
         card, day, rating = cards[answers.card[row]], answers.day[row], answers.rating[row]
         elapsed, trial = answers.elapsed_days[row], answers.trial[row]
@@ -140,7 +268,7 @@ def compute_state_features(answers: _Timeline, z: FloatArray, features: FloatArr
             _fill_today_features(x, me, answers.time_of_day_s[row])
             _fill_card_features(x, me, card, logit, elapsed, state, interval)
             _fill_answer_features(x, me, card, logit, elapsed)
-            x[76] = math.log1p(row) / 10 - 0.8
+            x[StateFeature.EXPERIENCE] = math.log1p(row) / 10 - 0.8
             # From here on, the answer is known.
             p = _logistic(logit)
             r, h = y - p, p * (1 - p)
@@ -188,82 +316,98 @@ def _fill_learner_features(
     x: FloatArray, me: Any, logit: float, last_day: FloatArray, first_day: FloatArray
 ) -> None:
     days_off = me.today - me.day_before - 1 if me.day_before >= 0 else 0
-    x[0], x[1] = logit, 1.0
+    x[StateFeature.LOGIT] = logit
+    x[StateFeature.INTERCEPT] = 1.0
     for at in range(len(_HALF_LIVES)):
-        x[2 + at] = me.residuals[at] * _HALF_LIFE_SCALES[at]
-    x[7], x[8] = 4 * me.slow, 3 * me.fast
+        x[_HALF_LIFE_FEATURES[at]] = me.residuals[at] * _HALF_LIFE_SCALES[at]
+    x[StateFeature.ALL_OUTCOMES_SLOW] = 4 * me.slow
+    x[StateFeature.ALL_OUTCOMES_FAST] = 3 * me.fast
     for at in range(len(_OFFSET_RATES)):
-        x[9 + at] = me.offsets[at]
-    x[13] = me.offsets[3] * math.exp(-days_off if me.evaluated == 0 else 0.0)
-    x[14] = me.r / (me.h + 1)
-    x[15] = x[14] * (logit - 2) / 2
-    x[16] = me.before_r / (me.before_h + 1)
+        x[_OFFSET_FEATURES[at]] = me.offsets[at]
+    x[StateFeature.OFFSET_ON_NEW_DAY] = me.offsets[_FASTEST_OFFSET] * math.exp(
+        -days_off if me.evaluated == 0 else 0.0
+    )
+    x[StateFeature.TODAY] = me.r / (me.h + 1)
+    x[StateFeature.TODAY_TIMES_LOGIT] = x[StateFeature.TODAY] * (logit - 2) / 2
+    x[StateFeature.LAST_ACTIVE_DAY] = me.before_r / (me.before_h + 1)
     for at in range(len(_DAY_DECAYS)):
-        x[17 + at] = me.decayed[at, 0] / (me.decayed[at, 1] + 1)
-    x[20] = last_day[0] / (last_day[1] + 1)
-    x[21] = first_day[0] / (first_day[1] + 1)
-    x[22], x[23] = math.log1p(max(me.run, 0)) / 2, math.log1p(max(-me.run, 0))
-    x[24] = 2 * me.agains / (me.answered + 3)
-    x[25], x[26] = 2 * me.other[0, 2], 2 * me.other[0, 3]
-    x[27], x[28] = 2 * me.other[1, 2], 2 * me.other[1, 3]
-    x[29], x[30] = 3 * me.hard_share, 3 * me.easy_share
-    x[31], x[32] = _clip(me.time_today, 2.0), _clip(me.time_lately, 2.0)
-    x[33] = math.log1p(days_off) / 2
+        x[_DECAY_FEATURES[at]] = me.decayed[at, 0] / (me.decayed[at, 1] + 1)
+    x[StateFeature.CARDS_LAST_SEEN_THAT_DAY] = last_day[0] / (last_day[1] + 1)
+    x[StateFeature.CARDS_FIRST_SEEN_THAT_DAY] = first_day[0] / (first_day[1] + 1)
+    x[StateFeature.RUN_OF_SUCCESSES] = math.log1p(max(me.run, 0)) / 2
+    x[StateFeature.RUN_OF_FAILURES] = math.log1p(max(-me.run, 0))
+    x[StateFeature.SHARE_OF_AGAIN_TODAY] = 2 * me.agains / (me.answered + 3)
+    x[StateFeature.FIRST_REVIEWS_FAST] = 2 * me.other[_FIRST_REVIEWS, _FAST]
+    x[StateFeature.FIRST_REVIEWS_SLOW] = 2 * me.other[_FIRST_REVIEWS, _SLOW]
+    x[StateFeature.SAME_DAY_REVIEWS_FAST] = 2 * me.other[_SAME_DAY_REVIEWS, _FAST]
+    x[StateFeature.SAME_DAY_REVIEWS_SLOW] = 2 * me.other[_SAME_DAY_REVIEWS, _SLOW]
+    x[StateFeature.SHARE_OF_HARD] = 3 * me.hard_share
+    x[StateFeature.SHARE_OF_EASY] = 3 * me.easy_share
+    x[StateFeature.ANSWER_TIMES_TODAY] = _clip(me.time_today, 2.0)
+    x[StateFeature.ANSWER_TIMES_LATELY] = _clip(me.time_lately, 2.0)
+    x[StateFeature.DAYS_OFF] = math.log1p(days_off) / 2
 
 
 def _fill_today_features(x: FloatArray, me: Any, time_of_day_s: int) -> None:
-    x[34] = math.log1p(me.evaluated) / 4 - 0.5
-    x[35] = min(math.sqrt(me.evaluated) / 10, 3.0) - 0.5
-    x[36] = math.log1p(me.answered) / 4 - 0.5
-    x[37] = math.log1p(me.new) / 3
+    x[StateFeature.EVALUATED_TODAY] = math.log1p(me.evaluated) / 4 - 0.5
+    x[StateFeature.ROOT_OF_EVALUATED_TODAY] = min(math.sqrt(me.evaluated) / 10, 3.0) - 0.5
+    x[StateFeature.ANSWERED_TODAY] = math.log1p(me.answered) / 4 - 0.5
+    x[StateFeature.NEW_TODAY] = math.log1p(me.new) / 3
     if time_of_day_s >= 0:
         turn = 2 * math.pi * time_of_day_s / 86_400
-        x[38], x[39] = math.sin(turn), math.cos(turn)
-        x[40], x[41] = math.sin(2 * turn), math.cos(2 * turn)
+        x[StateFeature.HOUR_SINE] = math.sin(turn)
+        x[StateFeature.HOUR_COSINE] = math.cos(turn)
+        x[StateFeature.HALF_DAY_SINE] = math.sin(2 * turn)
+        x[StateFeature.HALF_DAY_COSINE] = math.cos(2 * turn)
 
 
 def _fill_card_features(
     x: FloatArray, me: Any, card: Any, logit: float, elapsed: int, state: int, interval: int
 ) -> None:
     log_interval = math.log1p(max(elapsed, 0))
-    x[42] = logit * logit / 4 - 1
-    x[43], x[44] = me.by_state[state], me.by_interval[interval]
-    x[45] = me.by_both[state, interval]
-    x[46] = log_interval / 3 - 0.7
-    x[47] = (log_interval / 3 - 0.7) ** 2
-    x[48] = 1.0 if elapsed == 1 else 0.0
-    x[49] = card.last_interval / 3
-    x[50] = _clip(log_interval - card.last_interval, 2.0) / 2
-    x[51] = math.log(card.review_days + 1) / 2 - 0.7
-    x[52] = math.log1p(card.lapses) / 2
-    j = 53
-    for given in (1, 2, 4):
-        x[j] = 1.0 if card.first_rating == given else 0.0
-        x[j + 3] = 1.0 if card.last_rating == given else 0.0
-        j += 1
+    x[StateFeature.LOGIT_SQUARED] = logit * logit / 4 - 1
+    x[StateFeature.CARDS_IN_STATE] = me.by_state[state]
+    x[StateFeature.INTERVALS_LIKE_THIS] = me.by_interval[interval]
+    x[StateFeature.STATE_AND_INTERVAL] = me.by_both[state, interval]
+    x[StateFeature.LOG_INTERVAL] = log_interval / 3 - 0.7
+    x[StateFeature.LOG_INTERVAL_SQUARED] = (log_interval / 3 - 0.7) ** 2
+    x[StateFeature.ONE_DAY] = 1.0 if elapsed == 1 else 0.0
+    x[StateFeature.INTERVAL_BEFORE] = card.last_interval / 3
+    x[StateFeature.INTERVAL_RATIO] = _clip(log_interval - card.last_interval, 2.0) / 2
+    x[StateFeature.REVIEWS] = math.log(card.review_days + 1) / 2 - 0.7
+    x[StateFeature.LAPSES] = math.log1p(card.lapses) / 2
+    x[StateFeature.FIRST_AGAIN] = 1.0 if card.first_rating == 1 else 0.0
+    x[StateFeature.FIRST_HARD] = 1.0 if card.first_rating == 2 else 0.0
+    x[StateFeature.FIRST_EASY] = 1.0 if card.first_rating == 4 else 0.0
+    x[StateFeature.LAST_AGAIN] = 1.0 if card.last_rating == 1 else 0.0
+    x[StateFeature.LAST_HARD] = 1.0 if card.last_rating == 2 else 0.0
+    x[StateFeature.LAST_EASY] = 1.0 if card.last_rating == 4 else 0.0
 
 
 def _fill_answer_features(x: FloatArray, me: Any, card: Any, logit: float, elapsed: int) -> None:
     last = card.last_rating
-    x[59] = 1.0 if last == 2 and card.review_days > 1 else 0.0
-    x[60] = logit - 2 if card.review_days == 1 else 0.0
-    x[61] = logit - 2 if last == 1 else 0.0
-    x[62] = math.log1p(max(elapsed, 0)) / 3 - 0.7 if last == 1 else 0.0
-    x[63] = card.last_residual
-    x[64] = card.r / (card.h + 1)
-    x[65] = card.lapses / (card.review_days + 1)
-    x[66] = card.hards / (card.seen + 1)
-    x[67] = math.log1p(card.repetitions) / 2
-    x[68] = math.log1p(card.agains)
+    x[StateFeature.LAST_HARD_NOT_FIRST] = 1.0 if last == 2 and card.review_days > 1 else 0.0
+    x[StateFeature.LOGIT_AT_SECOND_REVIEW] = logit - 2 if card.review_days == 1 else 0.0
+    x[StateFeature.LOGIT_AFTER_AGAIN] = logit - 2 if last == 1 else 0.0
+    x[StateFeature.LOG_INTERVAL_AFTER_AGAIN] = (
+        math.log1p(max(elapsed, 0)) / 3 - 0.7 if last == 1 else 0.0
+    )
+    x[StateFeature.LAST_RESIDUAL] = card.last_residual
+    x[StateFeature.OWN_OFFSET] = card.r / (card.h + 1)
+    x[StateFeature.LAPSE_RATE] = card.lapses / (card.review_days + 1)
+    x[StateFeature.OWN_SHARE_OF_HARD] = card.hards / (card.seen + 1)
+    x[StateFeature.REPETITIONS_ON_LAST_DAY] = math.log1p(card.repetitions) / 2
+    x[StateFeature.AGAINS_ON_LAST_DAY] = math.log1p(card.agains)
     if card.repetitions > 0:
-        x[69] = 1.0 if last == 1 else 0.0
-        x[70] = (card.last_gap - 6) / 4
+        x[StateFeature.AGAIN_AFTER_REPETITIONS] = 1.0 if last == 1 else 0.0
+        x[StateFeature.LAST_GAP_WITHIN_DAY] = (card.last_gap - 6) / 4
     if card.last_time > 0 and me.time_known:
         took = _clip(card.last_time - me.usual_time, 2.0)
-        x[71], x[72] = 1.0, took
-        x[73] = took if last > 2 else 0.0
-        x[74] = took if last == 1 else 0.0
-        x[75] = _clip(card.sum_of_times / card.seen - me.usual_time, 2.0)
+        x[StateFeature.ANSWER_TIME_KNOWN] = 1.0
+        x[StateFeature.LAST_ANSWER_TIME] = took
+        x[StateFeature.LAST_ANSWER_TIME_RECALLED] = took if last > 2 else 0.0
+        x[StateFeature.LAST_ANSWER_TIME_FORGOTTEN] = took if last == 1 else 0.0
+        x[StateFeature.MEAN_ANSWER_TIME] = _clip(card.sum_of_times / card.seen - me.usual_time, 2.0)
 
 
 def _update_offset(offset: float, logit: float, y: float, rate: float, decay: float) -> float:
@@ -302,12 +446,12 @@ def _update_after_other(me: Any, card: Any, y: float, elapsed: int) -> float:
     """Learn from a review that is not evaluated; return a substitute for its residual."""
     if card.seen > 0 and elapsed != 0:
         return 0.0  # a later day: no prediction to compare it with
-    of = me.other[1 if card.seen > 0 else 0]
-    r = y - of[0]
-    of[1] += 1
-    of[0] += r / (of[1] + 5)
-    of[2] += 0.1 * (r - of[2])
-    of[3] += 0.01 * (r - of[3])
+    sums = me.other[_SAME_DAY_REVIEWS if card.seen > 0 else _FIRST_REVIEWS]
+    r = y - sums[_RATE]
+    sums[_COUNT] += 1
+    sums[_RATE] += r / (sums[_COUNT] + 5)
+    sums[_FAST] += 0.1 * (r - sums[_FAST])
+    sums[_SLOW] += 0.01 * (r - sums[_SLOW])
     me.new += card.seen == 0
     return float(r)
 

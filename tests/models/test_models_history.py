@@ -394,22 +394,28 @@ def test_logistic_regression_features_by_hand() -> None:
     def scaled(t: float) -> float:
         return (math.log(t + 1e-5) + 1.3) / 5
 
+    names = lr.LogisticFeature
     ln2 = math.log(2)
-    first = np.zeros(34)
-    first[[0, 2, 5]] = scaled(minutes)
-    first[[10, 12, 15, 18, 26, 28]] = 1
-    first[[22, 27, 29]] = scaled(0)
-    first[32] = ln2
+    first = np.zeros(len(names))
+    first[[names.TIME, names.TIME_AFTER_GOOD]] = scaled(minutes)
+    first[names.TIME_FIRST_TRIAL_ABOVE_HARD] = scaled(minutes)
+    first[[names.INTERCEPT, names.LAST_GOOD, names.FIRST_GOOD, names.FIRST_TRIAL_GOOD]] = 1
+    first[[names.EVER_PASSED, names.SAME_DAY]] = 1
+    first[[names.INTERVAL_BEFORE, names.TIME_SINCE_LAPSE]] = scaled(0)
+    first[names.TIME_SINCE_FIRST_TRIAL] = scaled(0)
+    first[names.FIRST_PASSED_SAME_DAY_INTERVALS] = ln2
     np.testing.assert_allclose(x[0], first, atol=1e-7)
-    last = np.zeros(34)
-    last[[0, 1]] = scaled(3)
-    last[[6, 7]] = ln2 * scaled(3)
-    last[[10, 11, 15, 26]] = 1
-    last[[20, 21, 24, 30, 33]] = ln2
-    last[22] = scaled(2)
-    last[27] = scaled(2)
-    last[29] = scaled(2 + minutes)
-    last[32] = math.log(3)
+    last = np.zeros(len(names))
+    last[[names.TIME, names.TIME_AFTER_HARD]] = scaled(3)
+    last[[names.TIME_SAME_DAY_FAILURES, names.TIME_OTHER_DAY_PASSES]] = ln2 * scaled(3)
+    last[[names.INTERCEPT, names.LAST_HARD, names.FIRST_GOOD, names.EVER_PASSED]] = 1
+    last[[names.SAME_DAY_FAILURES, names.FIRST_PASSED_SAME_DAY_FAILURES]] = ln2
+    last[[names.OTHER_DAY_PASSES, names.OTHER_DAY_PASSES_ON_LATER_DAY]] = ln2
+    last[names.FIRST_PASSED_OTHER_DAY_INTERVALS] = ln2
+    last[names.INTERVAL_BEFORE] = scaled(2)
+    last[names.TIME_SINCE_LAPSE] = scaled(2)
+    last[names.TIME_SINCE_FIRST_TRIAL] = scaled(2 + minutes)
+    last[names.FIRST_PASSED_SAME_DAY_INTERVALS] = math.log(3)
     np.testing.assert_allclose(x[2], last, atol=1e-6)
 
 
