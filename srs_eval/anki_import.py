@@ -19,8 +19,9 @@ from srs_eval.data.errors import InputError, printable
 from srs_eval.data.paths import anki_folders
 from srs_eval.data.readers import files, package
 from srs_eval.data.readers.collection import count_answers, read_collection
+from srs_eval.data.readers.imported_table import ImportedTable
 from srs_eval.data.readers.predictions import read_anki_predictions
-from srs_eval.data.readers.table import ImportedTable, infer_kinds, read_table
+from srs_eval.data.readers.table import infer_kinds, read_table
 from srs_eval.data.reviews import DayGrid, Entries, ImportSummary, ReviewLog
 
 _PARQUET_MAGIC = b"PAR1"

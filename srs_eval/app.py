@@ -14,11 +14,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -28,12 +28,15 @@ from textual.screen import Screen
 from textual.theme import Theme, ThemeProvider
 
 from srs_eval.data.protocol import Protocol
-from srs_eval.tui.config import DARK, GLOBAL_ACTIONS, LIGHT, make_bindings
+from srs_eval.tui.config import DARK, GLOBAL_ACTIONS, LIGHT, Action, make_bindings
 from srs_eval.tui.screens.base import MIN_SIZE, AppScreen
 from srs_eval.tui.screens.open import OpenScreen
 from srs_eval.tui.screens.themes import DARK_THEME, LIGHT_THEME, check_theme
 from srs_eval.tui.session import AppOptions, AppSession
 from srs_eval.tui.workarounds import CommandPalette, InputQueue, with_safe_output
+
+if TYPE_CHECKING:
+    from srs_eval.engine.run import Run
 
 _Kind = TypeVar("_Kind", bound=Screen[Any])
 _WIDTHS = [(0, "-too-narrow"), (MIN_SIZE[0], "-narrow"), (76, "-normal"), (120, "-wide")]
@@ -231,6 +234,23 @@ class SrsEvalApp(App[int]):
             if self.screen in rankings and not self.session.models.run.results_by_name():
                 self.pop_screen()
             self.show_error("Can't evaluate this", error, "Back", "")
+
+    def show_ranking(self) -> None:
+        from srs_eval.tui.screens.ranking import RunScreen
+
+        self.push_screen(RunScreen())
+
+    def show_comparison(self, run: Run, left: str, right: str) -> None:
+        """Show two models of a run side by side."""
+        from srs_eval.tui.screens.details import CompareScreen
+
+        self.push_screen(CompareScreen(run, left, right))
+
+    def show_help(self, screen_name: str, actions: Sequence[Action]) -> None:
+        """Show the help of a screen with its keys."""
+        from srs_eval.tui.screens.dialogs import HelpScreen
+
+        self.push_screen(HelpScreen(screen_name, actions))
 
     def _screens_of_type(self, kind: type[_Kind]) -> list[_Kind]:
         return [

@@ -35,7 +35,8 @@ from srs_eval.benchmark.store import ResultStore, Status, Unit, refuse_audit_fol
 from srs_eval.data.dataset_hub import load_plausible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData, install_hint
-from srs_eval.data.paths import file_digest, refuse_nested
+from srs_eval.data.file_contents import file_digest
+from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.readers.features import add_features, read_features
 from srs_eval.data.readers.predictions import check_prediction_file, read_user_predictions
 from srs_eval.data.reviews import ReviewLog

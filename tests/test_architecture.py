@@ -82,7 +82,7 @@ def entry_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
-SHOWN = {"findings", "shown", "sentences", "questions", "overview"}
+SHOWN = {"findings", "shown", "sentences", "questions", "overview", "answering", "saved_answers"}
 """What views import of `advice`: findings, what makes English of them, who is asked for them."""
 FIGURES = {"workload"}
 """Costs: no answer to a question of the registry."""
@@ -147,6 +147,51 @@ def test_arrows_go_down(module: str) -> None:
         if entries({name}) & above or name == "srs_eval" or name.startswith("srs_eval.__")
     }
     assert not found
+
+
+CIRCLES = {
+    frozenset({"srs_eval.models", "srs_eval.models.configurations"}): (
+        "a worker process restores a pickled model by loading its file again, and the models of a "
+        "file must not have names that mean configurations"
+    )
+}
+"""Modules that import each other, with the reason."""
+
+
+def imported_modules(module: str) -> set[str]:
+    """Return the modules that a module imports from, also inside functions.
+
+    An import for type checkers alone is none.
+    """
+    modules = set()
+    for name in imports(module, types=False):
+        source = name if name in MODULES else name.rpartition(".")[0]
+        if source in MODULES and source != module:
+            modules.add(source)
+    return modules
+
+
+def find_circles(arrows: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Return the groups of modules each of which imports all others of its group, if indirectly."""
+    reachable: dict[str, set[str]] = {}
+    for module in arrows:
+        visited: set[str] = set()
+        waiting = [module]
+        while waiting:
+            new = arrows[waiting.pop()] - visited
+            visited |= new
+            waiting += new
+        reachable[module] = visited
+    circles = set()
+    for module, visited in reachable.items():
+        if module in visited:
+            circles.add(frozenset(other for other in visited if module in reachable[other]))
+    return circles
+
+
+def test_modules_import_each_other_in_listed_circles_only() -> None:
+    arrows = {module: imported_modules(module) for module in MODULES}
+    assert find_circles(arrows) == set(CIRCLES)
 
 
 @pytest.mark.parametrize(

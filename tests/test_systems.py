@@ -16,7 +16,7 @@ import pytest
 
 from srs_eval import app, batch
 from srs_eval.cli.main import main
-from srs_eval.data import paths
+from srs_eval.data import file_contents, outputs
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers import files
 from srs_eval.engine import workers
@@ -62,7 +62,7 @@ def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
     refusals: int, windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, waited = tmp_path / "ranking.csv", []
-    paths.write_folder(tmp_path, {path.name: b"old"})
+    outputs.write_folder(tmp_path, {path.name: b"old"})
     replaces = os.replace
 
     def refuse(source: Path, target: Path) -> None:
@@ -71,13 +71,13 @@ def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
         replaces(source, target)
 
     monkeypatch.setattr(os, "replace", refuse)
-    monkeypatch.setattr(paths.time, "sleep", waited.append)
+    monkeypatch.setattr(file_contents.time, "sleep", waited.append)
     if refusals > 10:
         with pytest.raises(InputError, match="cannot be written"):
-            paths.write_file(path, b"new")
+            outputs.write_file(path, b"new")
         assert sum(waited) < 1
     else:
-        paths.write_file(path, b"new")
+        outputs.write_file(path, b"new")
     assert path.read_bytes() == (b"old" if refusals > 10 else b"new")
     assert not list(tmp_path.glob("*.tmp"))
 
@@ -97,7 +97,7 @@ def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
     collection = tmp_path / "Collection.anki2"
     collection.touch()
     with pytest.raises(InputError, match="is read, and is not overwritten"):
-        paths._refuse_input(tmp_path / "collection.ANKI2", [collection], "file")
+        outputs._refuse_input(tmp_path / "collection.ANKI2", [collection], "file")
 
 
 _TELLING = ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY", "TERM", "WT_SESSION", "TERM_PROGRAM")

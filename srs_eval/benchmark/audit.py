@@ -63,7 +63,8 @@ from srs_eval.benchmark.tuning import (
 )
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.paths import refuse_nested, write_atomically
+from srs_eval.data.file_contents import write_atomically
+from srs_eval.data.outputs import refuse_nested
 from srs_eval.data.reviews import IntArray
 from srs_eval.engine.own_models import leak_label, list_unchecked
 from srs_eval.engine.ranking import assign_ranks

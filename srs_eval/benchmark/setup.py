@@ -21,7 +21,8 @@ import msgspec
 
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, sanitize, shorten
-from srs_eval.data.paths import VERSION, write_atomically
+from srs_eval.data.file_contents import write_atomically
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.own_models import describe_mistake, find_mistake_kinds
 from srs_eval.models.configurations import (

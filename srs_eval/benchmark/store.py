@@ -30,7 +30,8 @@ from srs_eval.benchmark.setup import (
     read_setup,
 )
 from srs_eval.data.errors import InputError, is_installed
-from srs_eval.data.paths import JOURNAL, write_atomically
+from srs_eval.data.file_contents import write_atomically
+from srs_eval.data.outputs import JOURNAL
 from srs_eval.models.configurations import NAMING_YEARS, NamingYear
 from srs_eval.models.published import to_upstream_name
 

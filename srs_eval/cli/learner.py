@@ -423,7 +423,8 @@ def inspect(
     json: options.Json = None,
 ) -> int:
     """Show what a file contains and which reviews are used."""
-    from srs_eval.report.inspection import inspect_log, render_inspection
+    from srs_eval.report.console import render_inspection
+    from srs_eval.report.inspection import inspect_log
 
     prepare_to_read()
     json = make_absolute(json)
@@ -530,7 +531,7 @@ def _answer_first_screen(
     context: QuestionContext, known_answers: Sequence[Finding] = ()
 ) -> list[Finding]:
     """Return the answers behind the first screen, as in the app; progress is on stderr."""
-    from srs_eval.advice.overview import answer_or_explain
+    from srs_eval.advice.answering import answer_or_explain
     from srs_eval.advice.questions import FIRST_SCREEN_QUESTIONS, QUESTION_REGISTRY, tasks_for
 
     answered = {finding.question for finding in known_answers}

@@ -116,7 +116,7 @@ def check_targets(
     `inputs` are the files and folders read; `folders` maps the ending of files to their folder.
     Raises InputError.
     """
-    from srs_eval.data.paths import check_outputs
+    from srs_eval.data.outputs import check_outputs
 
     if files.count("-") > 1:
         raise InputError("stdout can carry one document: give the others files.")
@@ -146,6 +146,6 @@ def write_output(target: str, text: str) -> None:
         sys.stdout.write(sanitize(text))
         sys.stdout.flush()
         return
-    from srs_eval.data.paths import write_file
+    from srs_eval.data.outputs import write_file
 
     write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # not all paths are text

@@ -34,13 +34,13 @@ from srs_eval.data.memory import reserve_blas_memory
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import (
     BatchProgress,
-    format_ranges,
     make_console,
     progress_line,
     render_document,
     say,
     show,
 )
+from srs_eval.report.formats import format_ranges
 
 if TYPE_CHECKING:
     from srs_eval.benchmark.audit import Audit

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from srs_eval.data.errors import InputError, format_csv, printable, require
-from srs_eval.data.paths import DEMO_FILE, check_outputs, data_dir
+from srs_eval.data.outputs import check_outputs
+from srs_eval.data.paths import DEMO_FILE, data_dir
 from srs_eval.data.readers.files import START_BYTES, file_errors, read_start
 from srs_eval.data.readers.table import read_table
 from srs_eval.data.reviews import (

@@ -25,16 +25,9 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from srs_eval.data.paths import (
-    JOURNAL,
-    RESULT_NAMES,
-    cache_dir,
-    config_dir,
-    data_dir,
-    file_digest,
-    is_written_by_srs_eval,
-    state_dir,
-)
+from srs_eval.data.file_contents import file_digest
+from srs_eval.data.outputs import JOURNAL, RESULT_NAMES, is_written_by_srs_eval
+from srs_eval.data.paths import cache_dir, config_dir, data_dir, state_dir
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 100_000_000

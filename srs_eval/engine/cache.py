@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from srs_eval.data.paths import VERSION, cache_dir, write_atomically
+from srs_eval.data.file_contents import write_atomically
+from srs_eval.data.paths import VERSION, cache_dir
 from srs_eval.data.reviews import FloatArray
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.compile import compute_program_digest, is_program_changed

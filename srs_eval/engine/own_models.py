@@ -17,7 +17,8 @@ from typing import Any
 from srs_eval.data.dataset_hub import load_plausible
 from srs_eval.data.datasets import Dataset
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.paths import cache_dir, file_digest, write_atomically
+from srs_eval.data.file_contents import file_digest, write_atomically
+from srs_eval.data.paths import cache_dir
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import add_features
 from srs_eval.data.recognition import sketch_of

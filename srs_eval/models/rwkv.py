@@ -29,7 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.errors import InputError, NotInstalled
-from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir, file_digest
+from srs_eval.data.file_contents import file_digest
+from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Model

@@ -31,10 +31,11 @@ from srs_eval.report.document import (
     Section,
     Table,
     format_cell,
+    format_p_value,
     make_figure,
     make_figure_with_ends,
 )
-from srs_eval.report.formats import format_p_value, join_names, with_sign
+from srs_eval.report.formats import join_names, with_sign
 from srs_eval.stats import users as stats
 
 SECONDS_COLUMN = "seconds"

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from srs_eval.data.errors import format_count, sanitize
+from srs_eval.data.errors import format_count, printable, sanitize
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_best
 from srs_eval.report.formats import format_duration
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import RankingGroup as Ranking
     from srs_eval.engine.run import Event, Run
+    from srs_eval.report.inspection import Inspection
 
 _PLAIN_WIDTH = 80
 _PLAIN_PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
@@ -87,13 +88,6 @@ def open_in_browser(path: Path) -> None:
     page = path.expanduser().resolve()
     if not webbrowser.open(page.as_uri()):
         say(f'No browser was found: open "{page}" yourself.')
-
-
-def format_ranges(ranges: Sequence[tuple[int, int]], limit: int = 5) -> str:
-    """Format ranges of ids, given by first and last id: "3, 7-9 and more"."""
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:limit]]
-    listing = ", ".join(texts)
-    return f"{listing} and more" if len(ranges) > limit else listing
 
 
 # --- tables --------------------------------------------------------------------
@@ -503,6 +497,55 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     if printed:
         console.print(f"\n{closing}", width=width, style="dim")
     return printed
+
+
+# --- an import ----------------------------------------------------------------
+
+
+def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
+    """Render facts and tables for a terminal."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from srs_eval.report.inspection import build_summary_tables, find_largest_groups, limit_rows
+
+    cards = (
+        f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
+        f"{inspection.deleted_cards:,} deleted ones have "
+        f"{inspection.entries_of_deleted_cards:,} entries"
+    )
+    reviewed = f"{inspection.days:,} days"
+    if inspection.date_range:
+        reviewed = f"{inspection.date_range}, {reviewed}"
+    facts = {
+        "file": printable(inspection.path, None),
+        "format": inspection.format,
+        "entries": f"{inspection.entries_read:,}",
+        "reviewed": reviewed,
+        "days": inspection.day_boundaries,
+        "cards": cards if inspection.cards else "not told",
+        "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
+    }
+    lines: list[RenderableType] = [render_facts(facts.items())]
+    entries, decks, presets = build_summary_tables(inspection)
+    if entries.rows:
+        lines += ["", *render_table(entries, width)]
+    for table, groups in ((decks, inspection.decks), (presets, inspection.presets)):
+        if not table.rows:
+            continue
+        largest = find_largest_groups(groups)
+        lines += ["", *render_table(limit_rows(table, largest), width)]
+        hidden = len(groups) - len(largest)
+        if hidden:
+            lines.append(
+                Text(
+                    f"{hidden:,} more {table.title.lower()} with fewer entries are listed by "
+                    "--json.",
+                    "dim",
+                )
+            )
+    lines += [Text(f"• {note}") for note in inspection.notes]
+    return Group(*lines)
 
 
 # --- models --------------------------------------------------------------------

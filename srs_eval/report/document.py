@@ -60,6 +60,11 @@ def make_figure_with_ends(interval: MeanInterval | None) -> Figure | None:
     return Figure(interval.estimate, ends=(interval.low, interval.high))
 
 
+def format_p_value(figure: Figure) -> str:
+    """Format a p-value: "0.012", "< 0.001"; it is never written as 0."""
+    return "< 0.001" if figure.value < 0.001 else f"{figure.value:.3f}"
+
+
 @dataclass(frozen=True)
 class Column:
     """Heading of a column, and the format of its figures."""

@@ -26,8 +26,8 @@ from srs_eval.models.configurations import (
     resolve_configurations,
 )
 from srs_eval.models.published import to_upstream_name
-from srs_eval.report.console import format_ranges
 from srs_eval.report.document import Column, Document, Figure, Table
+from srs_eval.report.formats import format_ranges
 from srs_eval.report.ranking_columns import REPORT_COLUMNS
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval

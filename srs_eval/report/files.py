@@ -29,7 +29,7 @@ from srs_eval.advice.sentences import (
     PresetRow,
 )
 from srs_eval.data.errors import format_csv, sanitize
-from srs_eval.data.paths import HTML_GENERATOR, MARKDOWN_SIGNATURE, write_file, write_folder
+from srs_eval.data.outputs import HTML_GENERATOR, MARKDOWN_SIGNATURE, write_file, write_folder
 from srs_eval.report.document import (
     Block,
     Cell,
@@ -71,7 +71,7 @@ def write_document(
     """Write a document to a file or, in FOLDER_FORMS, into a folder; return what was written.
 
     `inches` are the width and optionally the height of pictures.
-    Raises InputError if a file is not srs-eval's own (`data.paths`) or cannot be written.
+    Raises InputError if a file is not srs-eval's own (`data.outputs`) or cannot be written.
     """
     if form == "csv":
         from srs_eval.report.export import flatten_table

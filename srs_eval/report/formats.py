@@ -11,7 +11,6 @@ from srs_eval.data.protocol import Protocol
 
 if TYPE_CHECKING:
     from srs_eval.metrics import Metrics
-    from srs_eval.report.document import Figure
     from srs_eval.stats.intervals import Interval
 
 
@@ -51,11 +50,6 @@ def format_improvement(interval: Interval) -> str:
     return format_difference(interval.estimate) + format_half_width(interval.half_width, 4)
 
 
-def format_p_value(figure: Figure) -> str:
-    """Format a p-value: "0.012", "< 0.001"; it is never written as 0."""
-    return "< 0.001" if figure.value < 0.001 else f"{figure.value:.3f}"
-
-
 def join_names(names: Sequence[str], limit: int = 8) -> str:
     """Join names as "A, B and C"; above `limit`, count those that are not named: "A and 9 more"."""
     if len(names) > limit:
@@ -92,6 +86,13 @@ def format_bar(fraction: float, width: int) -> str:
 def format_count(number: int) -> str:
     """Return a whole number with commas between thousands."""
     return f"{number:,}"
+
+
+def format_ranges(ranges: Sequence[tuple[int, int]], limit: int = 5) -> str:
+    """Format ranges of ids, given by first and last id: "3, 7-9 and more"."""
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:limit]]
+    listing = ", ".join(texts)
+    return f"{listing} and more" if len(ranges) > limit else listing
 
 
 def format_protocol(flags: Protocol) -> str:

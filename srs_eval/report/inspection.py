@@ -1,7 +1,7 @@
 """Summarize the import of a review log: what it contains and which entries count.
 
 `inspect_log` computes every count, `Inspection.to_document` has the layout of
-`srs-eval inspect --json`, `render_inspection` makes the tables for a terminal. Nothing here prints.
+`srs-eval inspect --json`, `console.render_inspection` makes the tables for a terminal.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from srs_eval.advice.sentences import format_parameters
-from srs_eval.data.errors import format_count, printable
+from srs_eval.data.errors import format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.reviews import MISSING, Deck, IntArray, Preset, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
@@ -27,9 +27,6 @@ from srs_eval.models.own_parameters import (
 )
 from srs_eval.report.document import Block, Column, Section, Table, make_figure
 from srs_eval.report.formats import shorten_middle
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _MAX_ROWS_SHOWN = 100  # decks or presets that a terminal shows; JSON has all of them
 _MAX_CELL_WIDTH = 72  # most columns of a name in a terminal
@@ -372,7 +369,7 @@ def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
     return Section("What was read", tuple(blocks))
 
 
-def _find_largest(groups: Sequence[DeckReport] | Sequence[PresetReport]) -> list[int]:
+def find_largest_groups(groups: Sequence[DeckReport] | Sequence[PresetReport]) -> list[int]:
     """Return the indices of the groups with the most entries, in order.
 
     There are as many as a terminal shows.
@@ -381,7 +378,7 @@ def _find_largest(groups: Sequence[DeckReport] | Sequence[PresetReport]) -> list
     return sorted(by_entries[:_MAX_ROWS_SHOWN])
 
 
-def _limit_rows(table: Table, indices: Sequence[int]) -> Table:
+def limit_rows(table: Table, indices: Sequence[int]) -> Table:
     """Return a table with the rows at `indices` only, names shortened in the middle."""
     rows = []
     for index in indices:
@@ -391,49 +388,3 @@ def _limit_rows(table: Table, indices: Sequence[int]) -> Table:
         ]
         rows.append(tuple(cells))
     return replace(table, rows=tuple(rows))
-
-
-def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
-    """Render facts and tables for a terminal."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from srs_eval.report.console import render_facts, render_table
-
-    cards = (
-        f"{inspection.cards:,}, {inspection.suspended_cards:,} suspended; "
-        f"{inspection.deleted_cards:,} deleted ones have "
-        f"{inspection.entries_of_deleted_cards:,} entries"
-    )
-    reviewed = f"{inspection.days:,} days"
-    if inspection.date_range:
-        reviewed = f"{inspection.date_range}, {reviewed}"
-    facts = {
-        "file": printable(inspection.path, None),
-        "format": inspection.format,
-        "entries": f"{inspection.entries_read:,}",
-        "reviewed": reviewed,
-        "days": inspection.day_boundaries,
-        "cards": cards if inspection.cards else "not told",
-        "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
-    }
-    lines: list[RenderableType] = [render_facts(facts.items())]
-    entries, decks, presets = build_summary_tables(inspection)
-    if entries.rows:
-        lines += ["", *render_table(entries, width)]
-    for table, groups in ((decks, inspection.decks), (presets, inspection.presets)):
-        if not table.rows:
-            continue
-        largest = _find_largest(groups)
-        lines += ["", *render_table(_limit_rows(table, largest), width)]
-        hidden = len(groups) - len(largest)
-        if hidden:
-            lines.append(
-                Text(
-                    f"{hidden:,} more {table.title.lower()} with fewer entries are listed by "
-                    "--json.",
-                    "dim",
-                )
-            )
-    lines += [Text(f"• {note}") for note in inspection.notes]
-    return Group(*lines)

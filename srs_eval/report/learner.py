@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.advice import questions, shown
+from srs_eval.advice.answering import answer_or_explain
 from srs_eval.advice.findings import (
     OVERALL_SUBJECTS,
     DayStates,
@@ -20,7 +21,7 @@ from srs_eval.advice.findings import (
     Unanswered,
     get_evidence,
 )
-from srs_eval.advice.overview import Overview, answer_or_explain
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, QuestionContext
 from srs_eval.advice.sentences import (
     SHARE_COLUMNS,

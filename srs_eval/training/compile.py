@@ -9,32 +9,18 @@ Kernels are stored in a folder for this version of srs-eval, numba and Python an
 all sources that kernels are made from: after an update all are compiled once. If a kernel uses
 functions from elsewhere, the files below their file's folder are part of its key
 (`data.model_folder`).
-
-NamedTuples of arrays and numbers are handed to a kernel as one table of addresses. numba takes
-them as they are, too, but describes each array by seven values, and a kernel with thirty arrays
-takes a second to compile for these alone. Here it gets a table with the address of each array and
-the bits of each number:
-
-    kernel(pack(batches))              in Python
-    batches = unpack(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
-
-The content of a field is read from the annotations of its class: FloatArray, IntArray, Int32Array,
-float or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dis
 import errno
 import hashlib
 import os
 import secrets
 import shutil
-import struct
 import sys
 import time
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -42,12 +28,10 @@ from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from srs_eval.data.file_contents import digest_files
 from srs_eval.data.model_folder import read_model_folder
-from srs_eval.data.paths import VERSION, cache_dir, digest_files
-from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.data.paths import VERSION, cache_dir
+from srs_eval.training.packing import unpack
 
 _PACKAGE = Path(__file__).parents[1]
 _VIEW_PACKAGES = frozenset({"report", "tui", "app", "cli", "__main__"})
@@ -370,56 +354,3 @@ def _find_called_functions(function: FunctionType) -> dict[str, FunctionType]:
         if isinstance(value, FunctionType):
             functions[name] = value
     return functions
-
-
-# NamedTuples as tables
-
-Int32Array = NDArray[np.int32]
-
-_DOUBLE_STRUCT = struct.Struct("d")
-_INT_STRUCT = struct.Struct("q")
-_FLOAT = np.dtype(np.float64)
-_INT = np.dtype(np.int64)
-_INT32 = np.dtype(np.int32)
-_ARRAY_DTYPES: dict[Any, np.dtype[Any]] = {FloatArray: _FLOAT, IntArray: _INT, Int32Array: _INT32}
-_NUMBER_DTYPES: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
-
-
-def pack(fields: tuple[Any, ...]) -> IntArray:
-    """Return the table of a NamedTuple's fields (fields,). The NamedTuple must outlive its use.
-
-    Raises TypeError if an array does not match its annotation or is not contiguous.
-    """
-    slots = []
-    for value, (name, is_array, dtype) in zip(fields, field_schema(type(fields)), strict=True):
-        if is_array:
-            if value.dtype != dtype or not value.flags.c_contiguous:
-                raise TypeError(f"{name} must be a contiguous array of {dtype}")
-            slots.append(_address_of(value))
-        elif dtype is _FLOAT:
-            slots.append(_INT_STRUCT.unpack(_DOUBLE_STRUCT.pack(value))[0])
-        else:
-            slots.append(value)
-    return np.array(slots, np.int64)
-
-
-def _address_of(array: Any) -> int:
-    if not array.size or not array.flags.writeable:
-        return int(array.ctypes.data)
-    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # takes a third of the time
-
-
-def unpack(table: IntArray, record: type) -> Any:
-    """Return the NamedTuple in a kernel, its arrays as pointers; `simd.unpack` replaces this."""
-    raise NotImplementedError("only compiled code can unpack a table")
-
-
-@cache
-def field_schema(record: type) -> tuple[tuple[str, bool, np.dtype[Any]], ...]:
-    """Return the name of each field, whether it is an array, and its dtype."""
-    schema = []
-    for name, hint in typing.get_type_hints(record).items():
-        is_array = hint in _ARRAY_DTYPES
-        dtype = _ARRAY_DTYPES[hint] if is_array else _NUMBER_DTYPES[hint]
-        schema.append((name, is_array, dtype))
-    return tuple(schema)

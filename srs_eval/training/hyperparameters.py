@@ -26,7 +26,7 @@ from srs_eval.data.arguments import (
     refuse,
 )
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import digest_files, file_digest
+from srs_eval.data.file_contents import digest_files, file_digest
 from srs_eval.data.protocol import Protocol
 
 Value = float | str

@@ -33,7 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
-from srs_eval.data.paths import VERSION, file_digest, write_file
+from srs_eval.data.file_contents import file_digest
+from srs_eval.data.outputs import write_file
+from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import FloatArray, ReviewLog, make_read_only

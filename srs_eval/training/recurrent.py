@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,9 +33,10 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.training import hyperparameters
-from srs_eval.training.compile import Gradient, Int32Array, pack, to_function
+from srs_eval.training.compile import Gradient, specialise, to_function
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.hyperparameters import Context
+from srs_eval.training.kernel_records import AdamState, RecurrentScratch
 from srs_eval.training.optimisers import (
     compute_batch_seed,
     draw_permutations,
@@ -43,6 +44,7 @@ from srs_eval.training.optimisers import (
     sort_by_length,
     spread_over_trials,
 )
+from srs_eval.training.packing import pack
 from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 
 _TAPED = ("success", "failure", "same_day")  # steps that save values for their gradients
@@ -120,41 +122,6 @@ _KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
 """The parameters of the best epoch (stopping early) or of the last."""
 START = hyperparameters.Hyperparameter("start", "fitted", choices=("fitted", "default"))
 """Training begins at fitted initial stabilities, or at the default parameters."""
-
-
-class AdamState(NamedTuple):
-    """The state and the settings of Adam (arrays of p parameters)."""
-
-    lower: FloatArray
-    upper: FloatArray
-    start: FloatArray
-    pull: FloatArray  # gamma / deviation^2
-    slope: FloatArray  # (p,) gradient of the model's own penalty, for each item
-    penalised: int  # whether the model has a penalty
-    free: FloatArray  # 0.0 where frozen
-    mean: FloatArray  # running mean of the gradient
-    square: FloatArray  # running mean of its square
-    share: FloatArray  # (b,) items of each batch / items in all
-    rate: float
-    steps: int  # in all
-    beta_mean: float
-    beta_square: float
-    not_below: IntArray  # (pairs, 2)
-    pairs: int
-    idle: Int32Array  # (b, p) 1 where a batch skips a parameter; empty if no batch does
-    any_idle: int
-    passed_by: IntArray  # (p,) steps that were skipped so far
-
-
-class RecurrentScratch(NamedTuple):
-    """Arrays that passes through a recurrent model reuse."""
-
-    state: FloatArray  # (states, room)
-    bar: FloatArray  # (states, room)
-    room: int  # for nodes
-    w_bar: FloatArray  # (p, LANES)
-    recall: FloatArray  # (targets,) of the batches last visited
-    tape: FloatArray  # values that the steps of a batch save for their gradients
 
 
 def _new_adam_state(start: FloatArray, share: FloatArray, *, rate: float, steps: int) -> AdamState:
@@ -570,7 +537,6 @@ def _compile_kernel(name: str, steps: _Steps, states: int, parameters: int, cons
     """Compile the kernel, which is the same for all bounds, constants and training set-ups."""
     import re
 
-    from srs_eval.training.compile import specialise
     from srs_eval.training.sweeps import recurrent_pass
 
     _check_states(steps, states, parameters + constants)

@@ -19,8 +19,8 @@ from numba.core.errors import TypingError
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import lower_builtin, models, register_model
 
-from srs_eval.training.compile import field_schema
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.packing import field_schema
 from srs_eval.training.step_graph import (
     BITS,
     COMPARISONS,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.training.cells import cross_entropy, cross_entropy_slope
+from srs_eval.training.kernel_records import AdamState, RecurrentScratch
 from srs_eval.training.optimisers import anneal, compute_adam_step
-from srs_eval.training.recurrent import AdamState, RecurrentScratch
 from srs_eval.training.simd import (
     LANES,
     as_tuple,

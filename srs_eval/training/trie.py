@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.training.compile import Int32Array, compile_kernel, pack, unpack
+from srs_eval.training.compile import compile_kernel
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.packing import Int32Array, pack, unpack
 
 _KIND_COUNT = 4
 FIRST, SUCCESS, FAILURE, SAME_DAY = range(_KIND_COUNT)  # kinds of review; same day: delta_t < 1

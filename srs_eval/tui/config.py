@@ -32,7 +32,8 @@ from typing import Annotated, Any, Literal, get_type_hints
 import msgspec
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import config_dir, read_regular_file, state_dir, write_atomically
+from srs_eval.data.file_contents import read_regular_file, write_atomically
+from srs_eval.data.paths import config_dir, state_dir
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.report.formats import FAMILIES
 

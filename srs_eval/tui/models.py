@@ -55,7 +55,7 @@ class ModelEvaluator:
         """Compile models while the user chooses a file; needed once after each update."""
         if "evaluate" in self._session.overrides:
             return
-        from srs_eval.advice.overview import NEEDED_CONFIGURATIONS
+        from srs_eval.advice.answering import NEEDED_CONFIGURATIONS
         from srs_eval.engine.evaluate import warm_up_kernels
 
         self._warm_up = warm_up_kernels(NEEDED_CONFIGURATIONS, "fast")

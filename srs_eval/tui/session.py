@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import typing
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,14 +22,16 @@ from srs_eval.data.errors import printable
 from srs_eval.data.protocol import Protocol
 from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.background import Background, ReportWriter, copy_to_system
-from srs_eval.tui.config import Config, load_state, save_state
+from srs_eval.tui.config import Action, Config, load_state, save_state
 from srs_eval.tui.models import ModelEvaluator
 
 if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
-    from srs_eval.advice.overview import AnswerLine, Overview, SavedAnswers
+    from srs_eval.advice.overview import AnswerLine, Overview
+    from srs_eval.advice.saved_answers import SavedAnswers
     from srs_eval.advice.workload.estimate import Workload
     from srs_eval.data.reviews import ReviewLog
+    from srs_eval.engine.run import Run
     from srs_eval.report.inspection import Inspection
 
 ChosenIds = tuple[tuple[str, ...], tuple[str, ...]]
@@ -77,6 +79,9 @@ class _View(typing.Protocol):
     def show_opened_file(self) -> None: ...
     def show_changes(self) -> None: ...
     def show_evaluation_error(self, error: Exception) -> None: ...
+    def show_ranking(self) -> None: ...
+    def show_comparison(self, run: Run, left: str, right: str) -> None: ...
+    def show_help(self, screen_name: str, actions: Sequence[Action]) -> None: ...
     def preload(self) -> None:
         """Load the modules of the next screen; called in a thread."""
 
@@ -322,7 +327,8 @@ class AppSession:
         self, log: ReviewLog, cancel: threading.Event
     ) -> Generator[Callable[[], None]]:
         """Yield callbacks that show answers and the questions they settle; saved answers first."""
-        from srs_eval.advice import overview
+        from srs_eval.advice import answering, saved_answers
+        from srs_eval.advice.overview import Overview
         from srs_eval.engine.session import must_compile
         from srs_eval.models.configurations import resolve_configurations
 
@@ -332,18 +338,18 @@ class AppSession:
         saved = None
         digest = ""
         if key is not None:
-            saved = overview.load_answers(key, self.state_folder)
-            digest = overview.answers_digest(log, context, equivalence)
-        new_overview = overview.Overview.start(log)
+            saved = saved_answers.load_answers(key, self.state_folder)
+            digest = saved_answers.answers_digest(log, context, equivalence)
+        new_overview = Overview.start(log)
         if saved is not None and saved.inputs_digest == digest:
             yield partial(self._add_answers, saved.findings, tuple(new_overview.waiting))
             return
         if saved is not None:
             yield partial(self._show_saved_answers, saved)
         self.models.end_warm_up()
-        needed = resolve_configurations(overview.NEEDED_CONFIGURATIONS)
+        needed = resolve_configurations(answering.NEEDED_CONFIGURATIONS)
         self.compiles = any(map(must_compile, needed)) and "answer" not in self.overrides
-        stream_answers = self.overrides.get("answer", overview.stream_answers)
+        stream_answers = self.overrides.get("answer", answering.stream_answers)
         answer_stream = stream_answers(
             log,
             jobs=self.job_count(),
@@ -356,10 +362,10 @@ class AppSession:
             yield partial(self._add_answers, answers, questions)
         if key is not None and not new_overview.waiting and not new_overview.has_failed:
             entries = 0 if self.import_summary is None else self.import_summary.entries_read
-            answers_to_save = overview.SavedAnswers(
+            answers_to_save = saved_answers.SavedAnswers(
                 tuple(new_overview.answers), digest, entries, self.now()
             )
-            overview.save_answers(key, answers_to_save, self.state_folder)
+            saved_answers.save_answers(key, answers_to_save, self.state_folder)
 
     def answers_key(self) -> str | None:
         """Return the key under which the answers are saved; None where they are not to be saved."""

@@ -14,6 +14,7 @@ from scipy.stats import binom
 
 import srs_eval
 from srs_eval.advice import checks, shown
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.checks import merge_checks, run_checks
 from srs_eval.advice.findings import (
     Check,
@@ -27,14 +28,9 @@ from srs_eval.advice.findings import (
     StepTimings,
     get_evidence,
 )
-from srs_eval.advice.overview import (
-    Overview,
-    SavedAnswers,
-    load_answers,
-    save_answers,
-    stream_answers,
-)
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import CHECKS, QuestionContext, ask, compare
+from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.shown.habits import MARKS, describe_check
 from srs_eval.advice.workload.today import count_overdue
 from srs_eval.data.reviews import Cards, ReviewLog

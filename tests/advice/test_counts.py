@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from srs_eval.advice.answering import answer_or_explain
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, answer_or_explain
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import FIRST_SCREEN_QUESTIONS, QuestionContext, tasks_for
 from srs_eval.advice.workload.estimate import workload
 from srs_eval.data.errors import NotEnoughData

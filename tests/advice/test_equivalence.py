@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from srs_eval.advice.overview import answers_digest
+from srs_eval.advice.saved_answers import answers_digest
 from srs_eval.data.paths import config_dir
 from srs_eval.training.hyperparameters import Context
 from tests.cli.program import run_in_process

@@ -12,9 +12,10 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import shown
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Unanswered
-from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import COMPARE_QUESTIONS, PARAMETERS, compare
 from srs_eval.advice.shown.parameters import preset_action
 from srs_eval.advice.workload.estimate import WorkloadQuestion, workload

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from srs_eval.advice import shown
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     Fit,
@@ -18,7 +19,7 @@ from srs_eval.advice.findings import (
     PresetParameters,
 )
 from srs_eval.advice.fsrs import assess_fit, compare_models, compare_with_sm2
-from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.parameters import assess_parameters
 from srs_eval.data.reviews import ReviewLog
 from tests.helpers.marks import slow_except

@@ -18,6 +18,7 @@ from textual.widgets import SelectionList
 
 import srs_eval
 from srs_eval.advice import shown
+from srs_eval.advice.answering import _order_for_compilation, stream_answers
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.findings import (
     Finding,
@@ -34,15 +35,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.fsrs import assess_fit
 from srs_eval.advice.over_time import assess_calibration, assess_predictability, assess_retention
-from srs_eval.advice.overview import (
-    INCONCLUSIVE_LINE,
-    Overview,
-    SavedAnswers,
-    _order_for_compilation,
-    load_answers,
-    save_answers,
-    stream_answers,
-)
+from srs_eval.advice.overview import INCONCLUSIVE_LINE, Overview
 from srs_eval.advice.questions import (
     CHECKS,
     PARAMETERS,
@@ -50,6 +43,7 @@ from srs_eval.advice.questions import (
     TASKS_WITH_PRESETS,
     TASKS_WITHOUT_PRESETS,
 )
+from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.sentences import (
     FindingTable,
     format_difference_with_range,
@@ -172,7 +166,7 @@ def test_kernels_are_compiled_side_by_side(
     monkeypatch: pytest.MonkeyPatch, missing: bool, jobs: int
 ) -> None:
     """Costs need kernels that nothing else does: beside FSRS-6's, not after all the rest."""
-    monkeypatch.setattr("srs_eval.advice.overview.must_compile", lambda configuration: missing)
+    monkeypatch.setattr("srs_eval.advice.answering.must_compile", lambda configuration: missing)
     for tasks, early in ((TASKS_WITH_PRESETS, ("costs",)), (TASKS_WITHOUT_PRESETS, ("day",))):
         begun = _order_for_compilation(tasks, jobs)
         assert sorted(begun) == sorted(tasks)

@@ -10,8 +10,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import population, shown
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Percentiles
-from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.population import MIN_EVALUATED_REVIEWS, compute_percentiles
 from srs_eval.advice.questions import PERCENTILES, compare
 from srs_eval.data.protocol import Protocol

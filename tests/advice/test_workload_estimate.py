@@ -12,8 +12,8 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.buttons import preview_typical_cards
-from srs_eval.advice.overview import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, default_questions
+from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.habits import _format_anki_interval
 from srs_eval.advice.workload import estimate

@@ -27,7 +27,7 @@ from srs_eval.benchmark.setup import (
 )
 from srs_eval.benchmark.store import ResultStore, Unit, count_damaged_lines
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import write_atomically
+from srs_eval.data.file_contents import write_atomically
 from tests.cli.program import read_results
 
 SETUP: dict[str, Any] = {

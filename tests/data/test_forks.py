@@ -22,7 +22,8 @@ from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models import fsrs7
 from srs_eval.models.own_parameters import find_preset_fault, preset_parameters, why_replaced
-from srs_eval.report.inspection import inspect_log, render_inspection
+from srs_eval.report.console import render_inspection
+from srs_eval.report.inspection import inspect_log
 from tests.data.anki_files import PARAMETERS, field, make_collection, plain_history
 
 SEVEN = tuple(float(f"{value * 1.01:.4f}") for value in fsrs7.DEFAULT)

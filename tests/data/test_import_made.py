@@ -31,8 +31,9 @@ from srs_eval.data.readers.table import _parse_table
 from srs_eval.data.reviews import LEARNING, MISSING, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
 from srs_eval.models.own_parameters import find_fault
+from srs_eval.report.console import render_inspection
 from srs_eval.report.export import to_json
-from srs_eval.report.inspection import inspect_log, render_inspection
+from srs_eval.report.inspection import inspect_log
 from tests.conftest import PATIENCE
 from tests.data.anki_files import (
     DAY_MS,

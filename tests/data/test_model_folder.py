@@ -11,7 +11,7 @@ import pytest
 
 from srs_eval.data import model_folder
 from srs_eval.data.model_folder import FolderContent, read_model_folder
-from srs_eval.data.paths import write_file, write_folder
+from srs_eval.data.outputs import write_file, write_folder
 from srs_eval.report.export import to_json
 
 

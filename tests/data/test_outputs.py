@@ -17,7 +17,7 @@ from srs_eval.cli.main import main
 from srs_eval.cli.outputs import Outputs
 from srs_eval.data.datasets import open_dataset
 from srs_eval.data.errors import InputError
-from srs_eval.data.paths import (
+from srs_eval.data.outputs import (
     _MANIFEST_NAME,
     check_outputs,
     is_written_by_srs_eval,

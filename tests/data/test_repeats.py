@@ -19,7 +19,8 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.readers.repeats import mark_first_occurrences
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_decks, select_rows
-from srs_eval.report.inspection import build_summary_section, inspect_log, render_inspection
+from srs_eval.report.console import render_inspection
+from srs_eval.report.inspection import build_summary_section, inspect_log
 from tests.data.anki_files import DAY_MS, make_collection, make_revlog, plain_history
 
 HISTORY = plain_history()

@@ -17,7 +17,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs7, fsrs7_ordinal
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.published import to_upstream_name
-from srs_eval.training.compile import pack
+from srs_eval.training.packing import pack
 from srs_eval.training.recurrent import SummedLoss, _kernel_of_model, _make_scratch, _new_adam_state
 from srs_eval.training.trie import cut_batches, history_trie
 from tests.helpers.golden import golden_log

@@ -25,7 +25,7 @@ from srs_eval.models import (
 )
 from srs_eval.models._fsrs import minimum_stability
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.training.compile import pack
+from srs_eval.training.packing import pack
 from srs_eval.training.recurrent import (
     RecurrentModel,
     _kernel_of_model,

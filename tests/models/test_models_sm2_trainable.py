@@ -17,7 +17,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, all_models, anki_sm2, sm2
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.training.compile import pack
+from srs_eval.training.packing import pack
 from srs_eval.training.recurrent import (
     RecurrentModel,
     _kernel_of_model,

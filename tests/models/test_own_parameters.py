@@ -23,7 +23,8 @@ from srs_eval.models.own_parameters import (
     normalize_as_anki,
     version_name,
 )
-from srs_eval.report.inspection import inspect_log, render_inspection
+from srs_eval.report.console import render_inspection
+from srs_eval.report.inspection import inspect_log
 from srs_eval.report.ranking_words import describe_standing, list_sections, summarize_ranking
 from srs_eval.training.hyperparameters import Context
 from tests.tui.app_world import make_result

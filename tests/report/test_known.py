@@ -11,8 +11,9 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import questions
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import QuestionContext
 from srs_eval.advice.sentences import Bar
 from srs_eval.data.protocol import Protocol
@@ -46,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         noted.append(question)
         return ask(question, asked)
 
-    monkeypatch.setattr("srs_eval.advice.overview.ask", noting)
+    monkeypatch.setattr("srs_eval.advice.answering.ask", noting)
     return noted
 
 

@@ -20,8 +20,9 @@ import pytest
 from rich.console import Console
 
 import srs_eval
+from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview, stream_answers
+from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS
 from srs_eval.advice.sentences import FirstScreen, PaneLine, PresetRow, round_down_percent
 from srs_eval.data.protocol import Protocol

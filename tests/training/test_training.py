@@ -23,15 +23,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs6
 from srs_eval.training import elementwise
-from srs_eval.training.compile import (
-    Gradient,
-    Int32Array,
-    _compile_step,
-    compile_kernel,
-    pack,
-    to_function,
-    unpack,
-)
+from srs_eval.training.compile import Gradient, _compile_step, compile_kernel, to_function
 from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.training.initial_stability import (
     InitialStability,
@@ -40,6 +32,7 @@ from srs_eval.training.initial_stability import (
     fit_initial_stability,
 )
 from srs_eval.training.optimisers import argsort_by_quicksort, draw_permutations
+from srs_eval.training.packing import Int32Array, pack, unpack
 from srs_eval.training.recurrent import fit_recurrent
 from tests.conftest import REPOSITORY
 from tests.helpers.marks import slow_except

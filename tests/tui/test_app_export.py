@@ -12,7 +12,7 @@ import pytest
 from textual.widgets import Checkbox, Input, OptionList, Static
 
 from srs_eval.app import AppOptions, SrsEvalApp
-from srs_eval.data.paths import write_folder
+from srs_eval.data.outputs import write_folder
 from srs_eval.engine.workers import send
 from srs_eval.report.document import Document
 from srs_eval.report.files import render_as

@@ -32,9 +32,9 @@ from srs_eval.data.trials import Trials, prepare_trials
 from srs_eval.engine.workers import WorkerPool
 from srs_eval.models import gru, gru_503, lstm, nn17, transformer
 from srs_eval.training import networks, torch_networks
-from srs_eval.training.compile import pack
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Tensors
+from srs_eval.training.packing import pack
 from tools.pretraining import population
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from numba import njit
 
 from srs_eval.advice.workload.loops import LoopWorkspace
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.packing import Int32Array
 from srs_eval.training.simd import broadcast, load, store, unpack, where
 
 _begin: Any = None  # the memory's loops

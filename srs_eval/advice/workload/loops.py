@@ -12,7 +12,7 @@ A memory has five loops, a scheduler two more:
     intervals(parameters, states, room, card, count, factor, out)
 
 The simulation needs nothing else from a model. `states` (width, room) are those of all cards;
-card[start:end] are answered, each once; `t` are days. Arrays are pointers (`compile.pack`) with
+card[start:end] are answered, each once; `t` are days. Arrays are pointers (`packing.pack`) with
 LANES more elements than are used, which hold ordinary values. `follow` is called from Python.
 
 `compile.specialise` replaces the names with an underscore below by the model's own constants,
@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.training.compile import Int32Array
 from srs_eval.training.elementwise import LANES
+from srs_eval.training.packing import Int32Array
 from srs_eval.training.simd import (
     as_tuple,
     broadcast,

@@ -309,8 +309,8 @@ def simulate(
 ) -> SimulationResult:
     """Run one simulation. The same seed gives the same result; threads may run several at once."""
     from srs_eval.advice.workload import kernel, loops
-    from srs_eval.training.compile import field_schema, pack
     from srs_eval.training.elementwise import LANES
+    from srs_eval.training.packing import field_schema, pack
 
     def make_zeros(record: Any, size: int) -> Any:
         return record(*(np.zeros(size, dtype) for _, _, dtype in field_schema(record)))

@@ -236,8 +236,8 @@ def _fsrs7_states_at_recall(
 def _states_after_histories(histories: CardHistories, memory: Memory) -> FloatArray:
     """Compute the states (states, m) after m histories, in their order."""
     from srs_eval.advice.workload.loops import HistoryTable, make_workspace
-    from srs_eval.training.compile import pack
     from srs_eval.training.elementwise import LANES
+    from srs_eval.training.packing import pack
 
     m = len(histories.card)
     round_start = histories.round_start

@@ -130,6 +130,16 @@ def normalize_text(content: bytes) -> bytes:
     return content
 
 
+def decode_text(content: bytes) -> str:
+    """Decode the text of a table: UTF-8, or the encodings of Chinese and western systems."""
+    for encoding in ("utf-8", "gbk"):
+        try:
+            return content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return content.decode("latin-1")
+
+
 def parse_sqlite_header(start: bytes) -> tuple[int, int | None] | None:
     """Return a database's page size and total bytes from its first 100 bytes.
 

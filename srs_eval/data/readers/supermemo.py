@@ -20,8 +20,9 @@ import numpy as np
 
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError
+from srs_eval.data.readers.files import decode_text
+from srs_eval.data.readers.imported_table import ImportedTable
 from srs_eval.data.readers.repeats import describe_repeats, mark_first_occurrences
-from srs_eval.data.readers.table import ImportedTable, decode_text
 from srs_eval.data.reviews import REVIEW, FloatArray, IntArray, Rows, mark_run_starts
 
 SM15 = "SuperMemo SM-15"

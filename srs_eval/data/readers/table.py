@@ -18,9 +18,9 @@ import csv
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,14 +29,15 @@ import numpy as np
 from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers.collection import ImportedEntries, build_entries
-from srs_eval.data.readers.files import normalize_text, read_limited
+from srs_eval.data.readers.files import decode_text, normalize_text, read_limited
+from srs_eval.data.readers.imported_table import ImportedTable
 from srs_eval.data.readers.repeats import Contradiction, describe_repeats, mark_first_occurrences
+from srs_eval.data.readers.supermemo import is_supermemo_history, read_comparison, read_history
 from srs_eval.data.reviews import (
     LEARNING,
     RELEARNING,
     REVIEW,
     Entries,
-    FloatArray,
     IntArray,
     Rows,
     mark_run_starts,
@@ -78,22 +79,6 @@ _DURATION_COLUMN = "review_duration"
 _MAX_ROUNDS = 1000
 
 
-@dataclass(frozen=True)
-class ImportedTable:
-    """The content of a table: entries, or rows if its days are settled."""
-
-    format: str  # words
-    entries: Entries | None = None
-    rows: Rows | None = None
-    excluded: int = 0  # entries with an impossible time; lines that are no reviews
-    repeated: int = 0  # lines that repeat another
-    app_name: str = "Anki"  # program that scheduled the reviews, "" if unknown
-    source_predictions: Mapping[str, FloatArray] = field(default_factory=dict)
-    """Predictions for the rows, as in `ReviewLog.source_predictions`."""
-    notes: tuple[str, ...] = ()
-    first_day: str | None = None  # of the rows, if dates are known
-
-
 def read_table(
     path: Path, start: bytes, name: str, *, is_dataset_file: bool = False
 ) -> ImportedTable | None:
@@ -104,8 +89,6 @@ def read_table(
     table with other columns, naming its columns and the needed ones, for a bad line, and for two
     lines that contradict each other.
     """
-    from srs_eval.data.readers.supermemo import is_supermemo_history, read_history
-
     start = normalize_text(start)
     if is_supermemo_history(start):
         return read_history(normalize_text(read_limited(path, _MAX_BYTES)), name)
@@ -175,16 +158,6 @@ def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
     )
 
 
-def decode_text(content: bytes) -> str:
-    """Decode the text of a table: UTF-8, or the encodings of Chinese and western systems."""
-    for encoding in ("utf-8", "gbk"):
-        try:
-            return content.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-    return content.decode("latin-1")
-
-
 def _parse_table(
     content: bytes,
     column_names: list[str],
@@ -196,8 +169,6 @@ def _parse_table(
     """Read the rows below a recognised header. Raises InputError naming the bad line."""
     columns = set(column_names)
     if set(_SUPERMEMO_COLUMNS) <= columns:
-        from srs_eval.data.readers.supermemo import read_comparison
-
         return read_comparison(_iterate_lines(content, column_names, delimiter), name)
     duration = [_DURATION_COLUMN] if _DURATION_COLUMN in columns else []
 

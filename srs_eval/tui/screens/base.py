@@ -267,15 +267,11 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
 
     def action_ranking(self) -> None:
         """Open the ranking; evaluate the requested models unless that is done or under way."""
-        from srs_eval.tui.screens.ranking import RunScreen
-
         self.session.models.ensure_started()
-        self.app.push_screen(RunScreen())
+        self.session.view.show_ranking()
 
     def compare(self, run: Run, *preferred: str | None) -> None:
         """Compare two models of a run: the `preferred` ones that have figures, else the best."""
-        from srs_eval.tui.screens.details import CompareScreen
-
         ranked = [line.configuration.name for line in run.ranked_results()]
         results = run.results_by_name()
         names = [name for name in dict.fromkeys((*preferred, *ranked)) if name in results]
@@ -283,12 +279,10 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
             self.notify("Two finished models are needed to compare.", timeout=3)
         else:
             left, right = names[:2]
-            self.app.push_screen(CompareScreen(run, str(left), str(right)))
+            self.session.view.show_comparison(run, str(left), str(right))
 
     def action_help(self) -> None:
-        from srs_eval.tui.screens.dialogs import HelpScreen
-
-        self.app.push_screen(HelpScreen(self.help_name, self.actions))
+        self.session.view.show_help(self.help_name, self.actions)
 
 
 class Dialog(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, ModalScreen[Any]):

@@ -17,7 +17,7 @@ from textual.widgets.selection_list import Selection
 
 from srs_eval.data.errors import InputError, NotEnoughData, printable
 from srs_eval.data.memory import is_memory_error
-from srs_eval.data.paths import check_outputs, list_files_with_extension
+from srs_eval.data.outputs import check_outputs, list_files_with_extension
 from srs_eval.data.reviews import MISSING
 from srs_eval.report import formats as words
 from srs_eval.report.files import FOLDER_FORMS
