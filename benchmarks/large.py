@@ -163,8 +163,9 @@ class MeasuredProcess:
 
     def __init__(self, checkout: Path, data: Path, user: int, models: str) -> None:
         environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "PYTHONPATH": str(checkout)}
+        script = checkout / "benchmarks" / HERE.name  # its own, because names differ over time
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE), "--models", models, "--child", str(data), str(user)],
+            [sys.executable, str(script), "--models", models, "--child", str(data), str(user)],
             env=environment,
             cwd=checkout,
             stdin=subprocess.PIPE,
