@@ -268,7 +268,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     from torch import nn
 
     from srs_eval.models import gru_503
-    from srs_eval.training.optimisers import compute_recency_weights
+    from srs_eval.training.optimisers import compute_relative_recency_weights
 
     start = gru_503.load_pretrained(context)
 
@@ -297,7 +297,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
     values = torch.from_numpy(start.values.astype(np.float32))
     nn.utils.vector_to_parameters(values, network.parameters())
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
-    weights = compute_recency_weights(len(train), *gru_503._RECENCY)
+    weights = compute_relative_recency_weights(len(train), *gru_503._RECENCY)
     shuffle = np.random.RandomState(2025).permutation(len(train))
     shuffle = shuffle[trials.sequence_length[train[shuffle]] <= trials.protocol.max_seq_len]
     days = trials.delta_t

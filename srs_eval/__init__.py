@@ -18,14 +18,20 @@ _FROM = {
     "workload": "srs_eval.advice.workload.estimate",
     "Context": "srs_eval.training.hyperparameters",
     "InputError": "srs_eval.data.errors",
-    "Model": "srs_eval.models",
+    **dict.fromkeys(
+        ("Cost", "Ensemble", "Model", "OnlineModel", "TrainedModel"), "srs_eval.models"
+    ),
     "Protocol": "srs_eval.data.protocol",
 }
 __all__ = [
     "Context",
+    "Cost",
+    "Ensemble",
     "InputError",
     "Model",
+    "OnlineModel",
     "Protocol",
+    "TrainedModel",
     "__version__",
     "compare",
     "evaluate",
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.workload.estimate import workload
     from srs_eval.data.errors import InputError
     from srs_eval.data.protocol import Protocol
-    from srs_eval.models import Model
+    from srs_eval.models import Cost, Ensemble, Model, OnlineModel, TrainedModel
     from srs_eval.report.notebook import compare, evaluate, leaderboard, load, read_results
     from srs_eval.training.hyperparameters import Context
 

@@ -56,7 +56,7 @@ from srs_eval.engine.workers import (
     count_cores,
     send,
 )
-from srs_eval.models import all_models
+from srs_eval.models import ExternalModel, all_models
 from srs_eval.models.configurations import Configuration, NamingYear, find_meaning
 from srs_eval.models.given import FILE_PREDICTIONS
 from srs_eval.training.hyperparameters import Context
@@ -505,7 +505,7 @@ class _SessionWithPredictions(LearnerSession):
         if configuration.model.name == FILE_PREDICTIONS and not self.log.external_predictions:
             predictions = read_user_predictions(self.log, file.path, file.name)
             self.log = replace(self.log, external_predictions={FILE_PREDICTIONS: predictions})
-        if configuration.model.given or not file.affects(configuration):
+        if isinstance(configuration.model, ExternalModel) or not file.affects(configuration):
             result = super().run(configuration, context, use_cache=use_cache)
             self._last_result = (configuration.name, result)
             return result

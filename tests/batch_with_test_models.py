@@ -16,7 +16,7 @@ from srs_eval import models
 from srs_eval.cli.main import main
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, TrainedModel
 
 MISBEHAVES = os.environ.get("TEST_MISBEHAVE") == "1"
 
@@ -90,12 +90,10 @@ for _name, _predict in {
     "SLOW": _slow,
     "LOSING": _losing,
 }.items():
-    models.all_models()[_name] = Model(  # type: ignore[index]
+    models.all_models()[_name] = TrainedModel(  # type: ignore[index]
         _name,
-        "baseline",
-        "-",
-        0,
-        "tests",
+        family="baseline",
+        parameters=0,
         predict=_predict,
         extra=True,
         uses_device=_name in os.environ.get("TEST_ON_DEVICE", "").split(","),

@@ -469,8 +469,8 @@ def test_a_set_up_names_vector_features_and_pandas_for_own_models(
     assert all(known[name] for name in simd)
     model = tmp_path / "mine.py"
     model.write_text(
-        "from srs_eval.models import Model\n"
-        "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
+        "from srs_eval.models import TrainedModel\n"
+        "MODELS = (TrainedModel('MINE', parameters=0,\n"
         "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
     )
     flags = ("--users", "1", "--jobs", "1")
@@ -897,9 +897,9 @@ def test_one_configuration_of_a_folder_is_renewed(dataset: Path, tmp_path: Path)
     model, out = tmp_path / "mine.py", tmp_path / "out"
     flags = ("--users", "1,2", "--raw", "--jobs", "1", "--model-file", str(model))
     text = (
-        "import numpy as np\nfrom srs_eval.models import Model\n\n\n"
+        "import numpy as np\nfrom srs_eval.models import TrainedModel\n\n\n"
         "def p(trials, parameters, index, context):\n    return np.full(len(index), 0.8)\n\n\n"
-        'MODELS = (Model(name="Mine", family="other", parameters=0, inputs="-", source="",\n'
+        'MODELS = (TrainedModel(name="Mine", family="other", parameters=0, inputs="-", source="",\n'
         "    default=lambda context: None, predict=p),)\n"
     )
 
@@ -1036,7 +1036,7 @@ def test_the_plan_counts_what_a_model_needs_however_few_reviews(
 ) -> None:
     chosen = resolve_configurations("LSTM,LSTM-fixed")
     plan = planned(dataset, chosen, tmp_path, 1)
-    assert plan.expected_seconds > sum(each.model.seconds_besides for each in chosen) + 1
+    assert plan.expected_seconds > sum(each.model.cost.seconds_besides for each in chosen) + 1
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -1052,7 +1052,7 @@ def test_the_plan_tells_of_compiling(
     plan = planned(dataset, chosen, tmp_path, 3)
     BatchProgress().show(plan)
     said = capsys.readouterr().err
-    seconds = 0 if there else sum(all_models()[name].seconds_to_compile for name in COMPILED)
+    seconds = 0 if there else sum(all_models()[name].cost.seconds_to_compile for name in COMPILED)
     assert plan.compile_seconds == seconds
     assert plan.expected_seconds > seconds
     assert ("kernels are compiled first, once" in said) is not there

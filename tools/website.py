@@ -27,7 +27,8 @@ SECTIONS = {
     "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),
 }
 CLASSES = """report.notebook.Results advice.findings.Finding
-advice.workload.estimate.WorkloadQuestion models.Model data.trials.Trials data.protocol.Protocol"""
+advice.workload.estimate.WorkloadQuestion models.TrainedModel models.OnlineModel models.Ensemble
+models.Cost data.trials.Trials data.protocol.Protocol"""
 SETTINGS = {
     "project": "srs-eval",
     "html_title": "srs-eval",
@@ -132,13 +133,17 @@ def write_model_pages(folder: Path) -> None:
     """Write a page for each model, and an overview of all."""
     import srs_eval
     from srs_eval.data.paths import DEMO_FILE
-    from srs_eval.models import all_models
+    from srs_eval.models import ExternalModel, all_models
     from srs_eval.report.document import Picture
     from srs_eval.report.export import build_models_document
     from srs_eval.report.pictures import SMALL_SIZE, calibration_chart, render_svg
     from srs_eval.stats.intervals import compute_calibration_graph
 
-    more = [each.name for each in all_models().values() if each.extra and not each.given]
+    more = [
+        each.name
+        for each in all_models().values()
+        if each.extra and not isinstance(each, ExternalModel)
+    ]
     results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
     rows = [("model", "log loss", "year", "parameters")]
     means = read_published()

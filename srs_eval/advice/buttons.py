@@ -95,7 +95,7 @@ def _compare_hard_as_again(learner: Learner) -> Interval:
         prepare_trials(learner.log, replace(rows, rating=rating), configuration.protocol),
         y=learner.trials.y,
     )
-    p = fit_and_predict(configuration, as_again, learner.context)[0]
+    p = fit_and_predict(configuration, as_again, learner.context).p
     return learner.interval(learner.losses(p, index) - learner.held_out_losses("optimized"), index)
 
 

@@ -25,7 +25,7 @@ from srs_eval.data.rows import SUSPENDED, exclude_presets, select_presets, selec
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.metrics import log_losses
-from srs_eval.models import all_models, fsrs6, fsrs7
+from srs_eval.models import TrainedModel, all_models, fsrs6, fsrs7
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.models.own_parameters import (
     explain_left_out_presets,
@@ -354,7 +354,7 @@ class Learner:
         trials = self._trials_for(configuration)
         if configuration.protocol.partitions == "preset":
             folds = self._train_on_tested_presets(folds)
-        return fit_and_predict(configuration, replace(trials, folds=folds), self.context)[0]
+        return fit_and_predict(configuration, replace(trials, folds=folds), self.context).p
 
     def _train_on_tested_presets(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
         """Return the folds without training positions of presets that they do not test."""
@@ -372,7 +372,7 @@ class Learner:
         configuration = self._fsrs7_configuration(candidate)
         fractional = self.fractional_trials
         trials = replace(fractional.trials, folds=fractional.map_folds(folds))
-        return fit_and_predict(configuration, trials, self.context)[0]
+        return fit_and_predict(configuration, trials, self.context).p
 
     def active_parameters(self, group: int) -> list[float]:
         """Return the parameters that schedule a preset: 21 of FSRS-6, or 34 of FSRS-7.
@@ -422,7 +422,7 @@ class Learner:
             train = preset_positions
         fold = Fold(train=train, test=preset_positions[-1:])
         trials = replace(self._trials_for(configuration), folds=(fold,))
-        by_partition = fit_and_predict(configuration, trials, self.context)[1]
+        by_partition = fit_and_predict(configuration, trials, self.context).parameters
         if by_partition is None:
             return None
         return list(next(iter(by_partition.values())))
@@ -434,7 +434,7 @@ class Learner:
         index = np.flatnonzero(trials.partition == group)
         trials = replace(trials, folds=(Fold(train=index, test=index[-1:]),))
         configuration = self._fsrs7_configuration(candidate)
-        by_partition = fit_and_predict(configuration, trials, self.context)[1]
+        by_partition = fit_and_predict(configuration, trials, self.context).parameters
         assert by_partition is not None
         return list(by_partition[group])
 
@@ -588,12 +588,12 @@ class Learner:
         protocol = Protocol(rows=self.trials.protocol.rows)
         configuration = resolve_configurations("Anki-dry-run", protocol)[0]
         trials = self._trials_for(configuration)
-        assert model.predict is not None
+        assert isinstance(model, TrainedModel)
         index = np.concatenate([fold.test for fold in folds])
         p = np.empty(len(trials))
         for group, positions in self._positions_by_preset(index).items():
             preset = self.log.presets.get(group)
             settings = None if preset is None else preset.sm2_settings
-            parameters = list(settings or model.default(self.context))
+            parameters = list(settings or model.default_parameters(protocol, self.context))
             p[positions] = model.predict(trials, parameters, positions, self.context)
         return p[index]

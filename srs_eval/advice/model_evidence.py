@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
 from srs_eval.engine.result import Result, review_losses
-from srs_eval.models import fsrs6
+from srs_eval.models import TrainedModel, fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
 from srs_eval.training.hyperparameters import Context
@@ -205,10 +205,9 @@ def _part_name(units: Mapping[int, Deck] | Mapping[int, Preset], unit_id: int, k
 def _default_parameters(configuration: Configuration) -> tuple[float, ...]:
     """Return the model's default parameters; () if they are no list."""
     model = configuration.model
-    make_default = model.default
-    if configuration.protocol.secs and model.default_secs:
-        make_default = model.default_secs
-    values = make_default(Context())
+    if not isinstance(model, TrainedModel):
+        return ()
+    values = model.default_parameters(configuration.protocol, Context())
     if isinstance(values, (list, tuple, np.ndarray)):
         return tuple(map(float, values))
     return ()

@@ -36,6 +36,7 @@ from srs_eval.engine.own_models import leak_label
 from srs_eval.engine.ranking import comparison_rows
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
+from srs_eval.models import ExternalModel
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,
@@ -358,7 +359,7 @@ def find_configuration(
             (configuration,) = resolved([published_name])
     except InputError:
         return None
-    if configuration.model.given or published_name != unlabelled_name:
+    if isinstance(configuration.model, ExternalModel) or published_name != unlabelled_name:
         configuration = replace(configuration, name=unlabelled_name)
     flags = {
         flag: value for flag, value in entry.get("protocol", {}).items() if flag in _PROTOCOL_FLAGS

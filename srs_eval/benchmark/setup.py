@@ -25,6 +25,7 @@ from srs_eval.data.file_contents import write_atomically
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.own_models import describe_mistake, find_mistake_kinds
+from srs_eval.models import OnlineModel, TrainedModel
 from srs_eval.models.configurations import (
     Configuration,
     NamingYear,
@@ -126,8 +127,9 @@ def _collect_optional_entries(
 ) -> dict[str, Any]:
     """Return the entries that only some configurations have, without empty ones."""
     model = configuration.model
+    can_pretrain = isinstance(model, TrainedModel) and model.pretrain is not None
     entries = {
-        "pretrained": describe_pretrained(model.name, context) if model.pretrain else None,
+        "pretrained": describe_pretrained(model.name, context) if can_pretrain else None,
         "hyperparameters": dict(configuration.hyperparameters),
         "ledger": configuration.ledger,
         "label": configuration.label,
@@ -407,7 +409,7 @@ def _depends_on(configuration: Configuration, flag: str) -> bool:
     return (
         flag in ("max_seq_len", "n_splits")  # decide which reviews are evaluated
         or configuration.model.file is not None
-        or (configuration.model.online is not None and configuration.model.parameters > 0)
+        or (isinstance(configuration.model, OnlineModel) and bool(configuration.model.parameters))
         or any(
             hyperparameter.flag == flag for hyperparameter in configuration.tunable_hyperparameters
         )

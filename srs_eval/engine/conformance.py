@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from srs_eval.engine.evaluate import evaluate
+from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine.evaluate import evaluate_safely
 from srs_eval.engine.model_checks import (
     CONTEXT,
     FEATURE_TABLE,
@@ -34,9 +35,10 @@ from srs_eval.engine.model_checks import (
 )
 from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.replay import TrainingRun
-from srs_eval.engine.run import Failed, Finished, Skipped
+from srs_eval.engine.run import FinalEvent, Finished
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import Model
+from srs_eval.engine.workers import WorkerPool
+from srs_eval.models import Model, all_models
 from srs_eval.models.configurations import Configuration
 
 
@@ -127,9 +129,13 @@ def _check_other_learners(model: Model, first: Configuration) -> Mistakes:
 def _check_worker_process(training: TrainingRun) -> Mistakes:
     """Train in a separate process, in which nothing else has run."""
     configuration = training.configuration
-    events = evaluate(load_learner(), [configuration], jobs=1, context=CONTEXT, use_cache=False)
-    for event in events:
-        if isinstance(event, Finished):
-            yield from compare_predictions("workers", training, event.result, TOLERANCE)
-        elif isinstance(event, Failed | Skipped) and event.reason:
-            yield Mistake(configuration.name, "fails", event.reason)
+    with WorkerPool(1, initializer=all_models) as pool:
+        event = pool.submit(_evaluate_alone, load_learner(), configuration).result()
+    if isinstance(event, Finished):
+        yield from compare_predictions("workers", training, event.result, TOLERANCE)
+    elif event.reason:
+        yield Mistake(configuration.name, "fails", event.reason)
+
+
+def _evaluate_alone(log: ReviewLog, configuration: Configuration) -> FinalEvent:
+    return evaluate_safely(LearnerSession(log), configuration, CONTEXT)

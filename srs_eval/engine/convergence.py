@@ -2,8 +2,8 @@
 
 The training part of a run's last fold is fitted, and L-BFGS goes on from the fit for a few steps.
 It lowers the loss that the model's own training lowers, if that is known: the loss of a
-`RecurrentModel` within its bounds, or `Model.loss`. Otherwise it lowers the log loss of `predict`,
-with a gradient by differences.
+`RecurrentModel` within its bounds, or `TrainedModel.loss`. Otherwise it lowers the log loss of
+`predict`, with a gradient by differences.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.gradient_check import fit_with_observer
 from srs_eval.engine.model_mistakes import Mistake, Mistakes
-from srs_eval.engine.session import LearnerSession, listed
+from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_losses
+from srs_eval.models import TrainedModel
 from srs_eval.models.configurations import Configuration
+from srs_eval.models.held_out import listed
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import minimise_by_lbfgs
 from srs_eval.training.recurrent import TrainingLoss, minimise_by_lbfgsb
@@ -41,12 +43,13 @@ def can_continue_training(
     configuration: Configuration, session: LearnerSession, context: Context
 ) -> bool:
     """Return whether the model's fit returns a list of parameters short enough to go on from."""
-    if configuration.model.fit is None:
+    model = configuration.model
+    if not isinstance(model, TrainedModel) or model.fit is None:
         return False
     trials = session.trials(configuration.protocol)
     train = trials.folds[0].train
     try:
-        fitted = configuration.model.fit(trials, train, np.ones(len(train)), context)
+        fitted = model.fit(trials, train, np.ones(len(train)), context)
     except NotEnoughData:
         return False
     return _is_short_list(fitted)
@@ -66,7 +69,7 @@ def find_poor_training(
     The fit must also predict the reviews of this part no worse than their average does.
     """
     model = configuration.model
-    if model.predict is None or model.fit is None:
+    if not isinstance(model, TrainedModel) or model.fit is None:
         return
     trials = session.trials(configuration.protocol)
     train = trials.folds[-1].train
@@ -80,7 +83,7 @@ def find_poor_training(
         fitted = fit_with_observer(observe, model.fit, trials, train, np.ones(len(train)), context)
     except NotEnoughData:
         return
-    log_loss = _MeanLogLoss(configuration, trials, train, context)
+    log_loss = _MeanLogLoss(model, trials, train, context)
     loss_of_fit = log_loss.evaluate(fitted)
     average_p = np.full(len(train), log_loss.y.mean())
     loss_of_average = float(log_losses(log_loss.y, average_p).mean())
@@ -93,13 +96,14 @@ def find_poor_training(
     if len(recurrent_calls) == 1 and len(recurrent_calls[0]["start"]) == len(fitted):
         loss_before, loss_after = _continue_recurrent_training(recurrent_calls[0], fitted, context)
     elif model.loss is not None:
-        objective = _mean_model_loss(configuration, trials, train, context)
+        objective = _mean_model_loss(model.loss, trials, train, context)
         loss_before, loss_after = _continue_training(objective, fitted)
     else:
         loss_before, loss_after = _continue_training(log_loss.loss_and_gradient, fitted)
     if loss_before - loss_after <= CLEAR_GAIN:
         return
-    idle_parameters = log_loss.idle_parameters(fitted, model.default(context))
+    default = model.default_parameters(configuration.protocol, context)
+    idle_parameters = log_loss.idle_parameters(fitted, default)
     for parameter, gain in idle_parameters:
         yield Mistake(configuration.name, "idle parameter", parameter=parameter, found=gain)
     if not idle_parameters:
@@ -110,9 +114,9 @@ class _MeanLogLoss:
     """Mean log loss of `predict` on some trials, as a function of parameters."""
 
     def __init__(
-        self, configuration: Configuration, trials: Trials, index: IntArray, context: Context
+        self, model: TrainedModel, trials: Trials, index: IntArray, context: Context
     ) -> None:
-        self._model = configuration.model
+        self._model = model
         self._trials = trials
         self._index = index
         self._context = context
@@ -120,7 +124,6 @@ class _MeanLogLoss:
 
     def evaluate(self, parameters: Any) -> float:
         """Return the loss at parameters in the form that `fit` returns."""
-        assert self._model.predict is not None
         p = self._model.predict(self._trials, parameters, self._index, self._context)
         return float(log_losses(self.y, p).mean())
 
@@ -204,11 +207,12 @@ def _continue_recurrent_training(
 
 
 def _mean_model_loss(
-    configuration: Configuration, trials: Trials, train: IntArray, context: Context
+    loss: Callable[..., tuple[float, FloatArray]],
+    trials: Trials,
+    train: IntArray,
+    context: Context,
 ) -> _Objective:
-    """Return `Model.loss` as a mean over the training reviews."""
-    loss = configuration.model.loss
-    assert loss is not None
+    """Return `TrainedModel.loss` as a mean over the training reviews."""
     weights = np.ones(len(train))
 
     def objective(w: FloatArray) -> tuple[float, FloatArray]:

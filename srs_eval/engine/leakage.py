@@ -50,6 +50,7 @@ from srs_eval.engine.replay import (
 )
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
+from srs_eval.models import Ensemble, OnlineModel
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 BoolArray = NDArray[np.bool_]
@@ -130,7 +131,7 @@ def find_online_learning(training: TrainingRun) -> Mistakes:
 
     Only an online model may learn from them.
     """
-    if training.configuration.model.online is not None:
+    if isinstance(training.configuration.model, OnlineModel):
         return
     before = training.result
     card_id = require_rows(training.log).card_id
@@ -156,7 +157,7 @@ def find_own_answers(training: TrainingRun, rounds: int) -> Mistakes:
     once if no card has more than `rounds` of them. For an online model, which learns from the other
     answers, the answers to single reviews of many kinds are changed instead.
     """
-    if training.configuration.model.online is not None:
+    if isinstance(training.configuration.model, OnlineModel):
         yield from _find_single_answers(training)
         return
     for chosen in islice(_one_of_each_card(training, training.result.fold > 0), rounds):
@@ -176,7 +177,7 @@ def find_own_answers_in_fits(training: TrainingRun) -> Mistakes:
 
     This also finds own answers in features that a fit has kept.
     """
-    if training.configuration.model.online is not None or not training.fits:
+    if isinstance(training.configuration.model, OnlineModel) or not training.fits:
         return
     evaluated = training.result.fold > 0
     for in_order in (True, False):
@@ -378,7 +379,7 @@ def diagnose_altered_training(
 ) -> Mistake | None:
     """Train on the log altered after a review; return a mistake if predictions up to it differ."""
     session = TruncatedSession(training.session, alter(training.log, review), review)
-    is_retrained = bool(training.fits) or bool(training.configuration.model.members)
+    is_retrained = bool(training.fits) or isinstance(training.configuration.model, Ensemble)
     difference = _compare_up_to(
         training,
         lambda: retrain(training, session).result,

@@ -31,9 +31,10 @@ from srs_eval.engine.gradient_check import check_gradient, check_trainer_gradien
 from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.replay import CustomFoldSession, Folds, TrainingRun, predict_again, train
 from srs_eval.engine.result import Result
-from srs_eval.engine.session import LearnerSession, check_predictions, fit_and_predict, listed
-from srs_eval.models import Model
+from srs_eval.engine.session import LearnerSession, fit_and_predict
+from srs_eval.models import Ensemble, Model, TrainedModel
 from srs_eval.models.configurations import Configuration, list_names, resolve_configurations
+from srs_eval.models.held_out import check_predictions, listed
 from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter, Value
 
 # Anki's optimizer takes these rows; which reviews are evaluated depends on no outcome. The
@@ -108,9 +109,10 @@ def check_repeatability(training: TrainingRun, again: TrainingRun) -> Mistakes:
 
 def check_prediction_order(training: TrainingRun) -> Mistakes:
     """Predict in another order and in two parts: predictions must stay the same."""
-    predict = training.configuration.model.predict
-    if predict is None:
+    model = training.configuration.model
+    if not isinstance(model, TrainedModel):
         return
+    predict = model.predict
 
     def predict_shuffled_halves(
         trials: Trials, fitted: object, index: IntArray, context: Context
@@ -129,7 +131,7 @@ def check_prediction_order(training: TrainingRun) -> Mistakes:
 
 def check_array_writes(configuration: Configuration) -> Mistakes:
     """Find changes to the arrays that a model gets, including those by torch or compiled code."""
-    if configuration.model.members:  # it gets predictions
+    if isinstance(configuration.model, Ensemble):  # it gets predictions
         return
     trials = LearnerSession(load_learner()).trials(configuration.protocol)
     arrays = list(find_arrays(trials))
@@ -149,7 +151,7 @@ def check_array_writes(configuration: Configuration) -> Mistakes:
 def check_few_reviews(configuration: Configuration, reviews: int) -> Mistakes:
     """Fit to hardly any reviews: the fit must return usable parameters or raise NotEnoughData."""
     model = configuration.model
-    if model.predict is None:
+    if not isinstance(model, TrainedModel):
         return
     trials = LearnerSession(load_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train[:reviews]
@@ -205,7 +207,7 @@ def _pick_other_value(hyperparameter: Hyperparameter) -> Value:
 
 def check_hyperparameters(model: Model) -> Mistakes:
     """Set each hyperparameter: its default must change no prediction, another value must."""
-    if not model.hyperparameters:
+    if not isinstance(model, TrainedModel) or not model.hyperparameters:
         return
     (plain,) = resolve_configurations(model.name, _SMALL_BATCH_PROTOCOL)
     reviews = _SHORT_LOG_REVIEWS if model.needs else 2 * _SHORT_LOG_REVIEWS
@@ -261,9 +263,9 @@ def _settings_to_try_with(name: str, defaults: Mapping[str, Value]) -> list[tupl
 
 
 def check_gradients(configuration: Configuration, context: Context = CONTEXT) -> Mistakes:
-    """Check gradients of the losses that `fit` gives to a trainer, and of `Model.loss`."""
+    """Check gradients of the losses that `fit` gives to a trainer, and of `TrainedModel.loss`."""
     model = configuration.model
-    if model.fit is None:
+    if not isinstance(model, TrainedModel) or model.fit is None:
         return
     trials = LearnerSession(load_learner()).trials(configuration.protocol)
     train = trials.folds[-1].train
@@ -275,7 +277,11 @@ def check_gradients(configuration: Configuration, context: Context = CONTEXT) ->
         def objective(w: FloatArray) -> tuple[float, FloatArray]:
             return loss(trials, w, train, weights, context)
 
-        wrong_gradient = check_gradient("Model.loss", objective, model.default(context))
+        if model.has_default:
+            start = model.default_parameters(configuration.protocol, context)
+        else:
+            start = model.fit(trials, train, weights, context)
+        wrong_gradient = check_gradient("TrainedModel.loss", objective, start)
         if wrong_gradient is not None:
             wrong_gradients.append(wrong_gradient)
     for source, parameter, slope, difference in wrong_gradients:
@@ -382,7 +388,7 @@ def check_pretraining(
 
     Its predictions without a training of its own are checked, too.
     """
-    if model.pretrain is None:
+    if not isinstance(model, TrainedModel) or model.pretrain is None:
         return
     sessions: list[LearnerSession] = []  # of other learners
     for number in range(1, _PRETRAINING_LEARNERS + 1):
@@ -399,7 +405,7 @@ def check_pretraining(
     for name in (model.name, f"{model.name}-dry-run"):
         (configuration,) = resolve_configurations(name, protocol)
         # The context has the weights already.
-        without_pretraining = replace(configuration.model, pretrain=None)
+        without_pretraining = replace(model, pretrain=None)
         training = train(
             replace(configuration, model=without_pretraining),
             LearnerSession(load_learner()),
@@ -461,7 +467,7 @@ def _told_rows(model: Model, protocol: Protocol) -> Model:
 
     changed: dict[str, Any] = {}
     for name in ("fit", "fit_s0", "predict", "online", "loss"):
-        function = getattr(model, name)
+        function = getattr(model, name, None)
         if function is not None:
             changed[name] = with_rows(function)
     return replace(model, **changed)

@@ -1,7 +1,7 @@
 """Check users' own models when they first run, and pretrain them across many users.
 
-The check says whether the figures of a model mean anything. Pretraining calls `Model.pretrain`:
-`srs-eval models pretrain`.
+The check says whether the figures of a model mean anything. Pretraining (`srs-eval models
+pretrain`) calls `TrainedModel.pretrain`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from srs_eval.data.readers.features import add_features
 from srs_eval.data.recognition import sketch_of
 from srs_eval.data.trials import Trials
 from srs_eval.engine.result import Result
-from srs_eval.engine.session import LearnerSession, without_today
+from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.workers import WorkerDied, WorkerPool
-from srs_eval.models import IN_MEMORY, Model, all_models
+from srs_eval.models import IN_MEMORY, Model, TrainedModel, all_models
 from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.held_out import without_today
 from srs_eval.training.compile import compute_program_digest
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Arrays
@@ -259,8 +260,8 @@ def pretrain_on_users(
     Raises:
         InputError: The model has no `pretrain`, or fewer than two users have enough reviews.
     """
-    if model.pretrain is None:
-        raise InputError(f"{model.name} has no pretrain; docs/adding-a-model.md tells of it.")
+    if not isinstance(model, TrainedModel) or model.pretrain is None:
+        raise InputError(f"{model.name} has no pretrain; docs/adding-a-model.md describes it.")
     protocol = resolve_configurations(model.name)[0].protocol
 
     @lru_cache(_CACHED_USERS)

@@ -24,7 +24,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog, mark_run_star
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import IN_MEMORY, Model
+from srs_eval.models import IN_MEMORY, Model, TrainedModel
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import Cancelled, Context
 
@@ -122,7 +122,8 @@ def _memory_of(model: Model) -> Memory:
     """Return the module-level dicts of a model file, with copies of their contents."""
     namespaces: list[dict[str, Any]] = []
     if model.file == IN_MEMORY:
-        for function in (model.fit, model.predict, model.online):
+        for name in ("fit", "predict", "online"):
+            function = getattr(model, name, None)
             if function is not None:
                 namespaces.append(getattr(inspect.unwrap(function), "__globals__", {}))
     elif model.file is not None:
@@ -182,6 +183,7 @@ def predict_again(
 
     configuration = _replace_fits(training.configuration, lambda fit: replay)
     if predict is not None:
+        assert isinstance(configuration.model, TrainedModel)
         model = replace(configuration.model, predict=predict)
         configuration = replace(configuration, model=model)
     return session.run(configuration, training.context)
@@ -192,7 +194,7 @@ def _replace_fits(configuration: Configuration, wrap_fit: Callable[..., Any]) ->
     model = configuration.model
     wrapped = {}
     for name in ("fit", "fit_s0"):
-        fit = getattr(model, name)
+        fit = getattr(model, name, None)
         if fit is not None:
             wrapped[name] = wrap_fit(fit)
     return replace(configuration, model=replace(model, **wrapped))

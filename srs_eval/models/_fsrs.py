@@ -12,7 +12,7 @@ from typing import Any
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel
 from srs_eval.training.elementwise import State, Value, clamp, exp, minimum, power, where
 from srs_eval.training.initial_stability import InitialStability, fit_initial_stability
 from srs_eval.training.recurrent import START, RecurrentModel, Trainable
@@ -169,8 +169,11 @@ def make_early_version(
     seconds_per_10k: float,
     note: str = "",
     default_secs: Callable[[Context], Any] | None = None,
-) -> Model:
-    """Return the model of an FSRS version before v5; for the other arguments see `Model`."""
+) -> TrainedModel:
+    """Return the model of an FSRS version before v5.
+
+    The other arguments are those of `TrainedModel`.
+    """
 
     def make_recurrent(trials: Trials, context: Context) -> RecurrentModel:
         return replace(recurrent, constants=(minimum_stability(trials),))
@@ -179,7 +182,7 @@ def make_early_version(
     hyperparameters = recurrent.hyperparameters
     if fit_s0 is not None:
         hyperparameters = (*hyperparameters, START)
-    return Model(
+    return TrainedModel(
         name=name,
         family="fsrs",
         inputs="IL, G",
@@ -190,6 +193,6 @@ def make_early_version(
         default_secs=default_secs,
         hyperparameters=hyperparameters,
         source=source,
-        seconds_per_10k=seconds_per_10k,
+        cost=Cost(seconds_per_10k=seconds_per_10k, seconds_to_compile=1.8),
         note=note,
     )

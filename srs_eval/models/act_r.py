@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel
 from srs_eval.training.compile import Gradient, compile_kernel, specialise, to_function
 from srs_eval.training.elementwise import LANES, Value, exp, log, minimum, where
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, minimise_by_adam
@@ -305,7 +305,7 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="ACT-R",
         family="history",
         inputs="IL",
@@ -315,6 +315,6 @@ MODELS = (
         predict=_predict,
         default=lambda context: list(START),
         hyperparameters=HYPERPARAMETERS,
-        seconds_per_10k=0.013,
+        cost=Cost(seconds_per_10k=0.013, seconds_to_compile=1.8),
     ),
 )

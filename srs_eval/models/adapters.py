@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData, printable
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, count_unknown
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel
 from srs_eval.training import hyperparameters
 from srs_eval.training.hyperparameters import Hyperparameter
 
@@ -86,14 +86,14 @@ def sklearn_model(
     weighted: bool = True,
     settings: tuple[Hyperparameter, ...] = (hyperparameters.SEED,),
     **about: Any,
-) -> Model:
+) -> TrainedModel:
     """Return a model that fits a scikit-learn classifier to each fold's training part.
 
     `make(seed=7)` returns a new classifier, which has `fit` and `predict_proba`; with other
     `settings` than the seed, it gets these by name. `features(trials)`, a function at the top of a
     module, returns what is known before each trial (n, k). `weighted` says that the classifier's
     `fit` takes `sample_weight`, so that `--recency` can weight. The other arguments are fields of
-    `Model`.
+    `TrainedModel`.
     """
 
     def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> Any:
@@ -151,7 +151,7 @@ def torch_model(
     decay: float = 0.01,
     patience: int = 10,
     **about: Any,
-) -> Model:
+) -> TrainedModel:
     """Return a model that trains a torch module on each fold's training part.
 
     `module()` returns a new module with random weights. It gets what `arrays(trials, index)`
@@ -159,7 +159,8 @@ def torch_model(
     log-odds of recall (k,) or (k, 1); torch differentiates. AdamW lowers the weighted log loss in
     shuffled batches. A fifth of the training part, drawn at random, is held out: the weights of the
     epoch that was best on it are kept, and training ends after `patience` epochs without
-    improvement, or after `epochs`. The other arguments are fields of `Model`.
+    improvement, or after `epochs`. The other arguments are fields of
+    `TrainedModel`.
 
     `srs-eval models pretrain` trains the module on many users, a fifth of whom are held out; each
     step takes 4,096 reviews of one user. With these weights (--weights) each fit starts from them,
@@ -177,7 +178,7 @@ def torch_model(
         "needs": "torch",
         "uses_device": True,
         "pretrain": torch_module.pretrain,
-        "seconds_per_10k": 20.0,  # time of the guide's network of eight cells
+        "cost": Cost(seconds_per_10k=20.0, seconds_besides=1.5),  # the guide's network of 8 cells
         "count_parameters": torch_module.count_parameters,
         **about,
     }
@@ -382,18 +383,14 @@ def _train(
     return best
 
 
-def _make_model(name: str, fit: Any, predict: Any, **about: Any) -> Model:
+def _make_model(name: str, fit: Any, predict: Any, **about: Any) -> TrainedModel:
     fields: dict[str, Any] = {
-        "family": "other",
         "inputs": "IL, G",
-        "parameters": 0,
-        "count_parameters": count_unknown,
         "source": "a file of one's own",
-        "seconds_besides": 1.5,
-        "compiles": "never",
+        "cost": Cost(seconds_besides=1.5),
         **about,
     }
-    return Model(name, fit=fit, predict=predict, default=_no_parameters, **fields)
+    return TrainedModel(name, fit=fit, predict=predict, default=_no_parameters, **fields)
 
 
 def _setting_value(setting: Hyperparameter, context: Context) -> Any:

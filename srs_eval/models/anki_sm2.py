@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel
 from srs_eval.models.sm2 import MAXIMUM_INTERVAL, log_target, recall_from_interval
 from srs_eval.training.elementwise import State, Value, clamp, exp, maximum, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
@@ -157,7 +157,7 @@ def _default(context: Context) -> list[float]:
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="Anki",
         family="sm2",
         inputs="IL, G",
@@ -171,9 +171,8 @@ MODELS = (
         default=_default,
         aliases={"Anki-SM-2": "Anki-dry-run", "Anki-SM-2-trainable": "Anki"},
         configurations=("Anki", "Anki-dry-run"),
-        compiles="to train",
+        cost=Cost(seconds_per_10k=0.007, seconds_to_compile=1.8, compiles_only_to_train=True),
         hyperparameters=RECURRENT.hyperparameters,
-        seconds_per_10k=0.007,
         note=(
             "Anki's scheduler predicts nothing: R is derived from its interval, as if it aimed "
             "at 90 %. As published, Good and Easy are swapped."

@@ -15,7 +15,6 @@ A memory model that is not better than these has learned nothing.
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Cost, OnlineModel, TrainedModel
 
 
 def _predict_average(trials: Trials, context: Context) -> FloatArray:
@@ -94,44 +93,46 @@ def _exploit_rmse_bins(trials: Trials, context: Context) -> FloatArray:
     return np.array(predictions)
 
 
-_untrained = partial(Model, parameters=0, flags=UNTRAINED_FLAGS, compiles="never")
-
 MODELS = (
-    _untrained(
+    OnlineModel(
         name="AVG",
         family="baseline",
-        inputs="-",
+        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `baseline` (2025)",
         online=_predict_average,
         flags=UNTRAINED_FLAGS | {"train_equals_test", "no_train_same_day", "known_decks_only"},
-        seconds_per_10k=0.0025,
+        cost=Cost(seconds_per_10k=0.0025),
         note="One number for all reviews of a fold: the retention of the reviews before it.",
     ),
-    _untrained(
+    TrainedModel(
         name="90%",
         family="baseline",
-        inputs="-",
+        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `ConstantModel` (2025)",
         predict=_predict_ninety_percent,
-        seconds_per_10k=0.002,
+        flags=UNTRAINED_FLAGS,
+        cost=Cost(seconds_per_10k=0.002),
         note="Every review gets 0.9.",
     ),
-    _untrained(
+    OnlineModel(
         name="MOVING-AVG",
         family="online",
-        inputs="-",
+        parameters=0,
         source="srs-benchmark model_processors.py `moving_avg`, commit 1e414b7497b6 (2025)",
         online=_predict_moving_average,
-        seconds_per_10k=0.0055,
+        flags=UNTRAINED_FLAGS,
+        cost=Cost(seconds_per_10k=0.0055),
         note="Follows the outcomes of all cards and knows nothing about any of them.",
     ),
-    _untrained(
+    OnlineModel(
         name="RMSE-BINS-EXPLOIT",
         family="other",
         inputs="IL, G",
+        parameters=0,
         source="open-spaced-repetition/srs-benchmark other.py `RMSEBinsExploit` (2025)",
         online=_exploit_rmse_bins,
-        seconds_per_10k=0.0065,
+        flags=UNTRAINED_FLAGS,
+        cost=Cost(seconds_per_10k=0.0065),
         note="Shows that RMSE(bins) can be gamed: it learns from the outcomes it is evaluated on.",
     ),
 )

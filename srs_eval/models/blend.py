@@ -22,7 +22,7 @@ from functools import partial
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray
-from srs_eval.models import Model
+from srs_eval.models import Cost, Ensemble
 from srs_eval.models.rwkv import WEIGHTS_HINT, compute_weights_digest
 
 _MIN_PROBABILITY = 1e-6  # probability
@@ -36,14 +36,12 @@ def _average_logits(predictions: Sequence[FloatArray]) -> FloatArray:
 
 
 _make_blend = partial(
-    Model,
+    Ensemble,
     family="neural",
     parameters=21 + 34 + 503,
     source="models/blend.py: mean of logits (2026)",
     combine=_average_logits,
     always_short=True,
-    seconds_to_compile=8.0,
-    kernels_of="GRU-503",
 )
 
 MODELS = (
@@ -56,7 +54,7 @@ MODELS = (
             "GRU-503-short-secs-equalize_test_with_non_secs",
         ),
         flags=frozenset({"two_buttons"}),
-        seconds_per_10k=0.6,
+        cost=Cost(seconds_per_10k=0.6, seconds_to_compile=8.0, kernels_of="GRU-503"),
         note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
     ),
     _make_blend(
@@ -65,7 +63,7 @@ MODELS = (
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=compute_weights_digest,
-        seconds_per_10k=1.1,
+        cost=Cost(seconds_per_10k=1.1, seconds_to_compile=8.0, kernels_of="GRU-503"),
         note=f"Half BLEND, half RWKV-Curve; needs {WEIGHTS_HINT}.",
     ),
 )

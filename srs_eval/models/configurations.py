@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.models import Context, Model, all_models
+from srs_eval.models import Context, Ensemble, Model, OnlineModel, TrainedModel, all_models
 from srs_eval.training.hyperparameters import Hyperparameter, Value, check_values
 
 Fit = Literal["trained", "default", "S0", "own"]
@@ -116,7 +116,9 @@ class Configuration:
     @property
     def tunable_hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """Hyperparameters that can be set for its training."""
-        return self.model.hyperparameters if self.fit == "trained" else ()
+        if self.fit == "trained" and isinstance(self.model, TrainedModel):
+            return self.model.hyperparameters
+        return ()
 
     def with_hyperparameters(self, values: Mapping[str, Value]) -> Configuration:
         """Return the configuration with these hyperparameters; all others are as published.
@@ -140,9 +142,9 @@ class Configuration:
         """Number of trainable parameters, as tables show it; None if its model does not know it."""
         if self.fit == "default":
             return 0
-        if self.model.count_parameters is not None and not self.model.parameters:
-            return None
-        special = self.model.parameters_with
+        special: Mapping[str, int] = {}
+        if isinstance(self.model, TrainedModel):
+            special = self.model.parameters_with
         if self.fit == "S0":
             return special.get("pretrain", self.model.parameters)
         for flag in ("two_buttons", "disable_short_term"):
@@ -163,9 +165,15 @@ class Configuration:
     @property
     def compiles(self) -> bool:
         """Return whether kernels may have to be compiled before the first run."""
-        if self.model.compiles == "to train":
-            return self.fit not in ("default", "own")
-        return self.model.compiles == "always"
+        cost = self.model.cost
+        if cost.compiles_only_to_train and self.fit in ("default", "own"):
+            return False
+        return cost.seconds_to_compile > 0
+
+    @property
+    def is_cacheable(self) -> bool:
+        """Return whether a later run may show its figures again instead of computing them."""
+        return self.fit != "own" and self.model.is_cacheable
 
     @property
     def words(self) -> str:
@@ -207,7 +215,8 @@ class Configuration:
     @property
     def is_online(self) -> bool:
         """Return whether it learns from each review it is evaluated on, as no scheduler can."""
-        return bool(self.model.online or self.model.family == "online") and not self.is_baseline
+        learns = isinstance(self.model, OnlineModel) or self.model.family == "online"
+        return learns and not self.is_baseline
 
     @property
     def member_configurations(self) -> list[Configuration]:
@@ -215,7 +224,7 @@ class Configuration:
 
         Only members whose name says `short` have that flag.
         """
-        if not self.model.members:
+        if not isinstance(self.model, Ensemble):
             return []
         flags = replace(self.protocol, short=False)
         return resolve_configurations(self.model.members, flags)
@@ -226,7 +235,9 @@ class Configuration:
         if self.hyperparameters:
             return False
         return any(
-            self.model.name in map(_model_name, model.members) for model in all_models().values()
+            self.model.name in map(_model_name, model.members)
+            for model in all_models().values()
+            if isinstance(model, Ensemble)
         )
 
     def matches(self, text: str) -> bool:
@@ -239,14 +250,15 @@ class Configuration:
     def expected_seconds_per_10k(self) -> float:
         """Approximate time for 10,000 reviews, to order the work and to announce it."""
         share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)  # metrics are half of it
-        return self.model.seconds_per_10k * share
+        return self.model.cost.seconds_per_10k * share
 
     def expected_seconds(self, reviews: float) -> float:
         """Estimate the time on one core for so many reviews, without compiling kernels.
 
         The time for importing packages is included.
         """
-        return self.model.seconds_besides + self.expected_seconds_per_10k * reviews / 10_000
+        seconds = self.expected_seconds_per_10k * reviews / 10_000
+        return self.model.cost.seconds_besides + seconds
 
 
 def resolve_configurations(
@@ -484,17 +496,25 @@ def _list_flags() -> tuple[str, ...]:
 
 def _can_take(model: Model, flag: str, value: Any) -> bool:
     if flag == "fit":
-        if value == "S0":
-            return model.fit_s0 is not None
-        if value == "own":
-            return model.name in ("FSRS-6", "FSRS-7")
-        has_some = model.parameters > 0 or model.pretrain is not None
-        return value == "trained" or (has_some and not (model.online or model.members))
+        return _can_take_fit(model, value)
     if flag == "short" and model.always_short:
         return True
     if flag == "fallback_user":
         return "partitions" in model.flags
     return flag in model.flags
+
+
+def _can_take_fit(model: Model, fit: Fit) -> bool:
+    if fit == "trained":
+        return True
+    if not isinstance(model, TrainedModel):
+        return False
+    if fit == "S0":
+        return model.fit_s0 is not None
+    if fit == "own":
+        return model.name in ("FSRS-6", "FSRS-7")
+    has_some = bool(model.parameters) or model.pretrain is not None
+    return has_some and model.has_default
 
 
 def _describe_flag(flag: str) -> str:

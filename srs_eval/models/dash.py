@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel, no_parameters
 from srs_eval.training.compile import compile_kernel
 from srs_eval.training.elementwise import Value, exp
 from srs_eval.training.linear import BATCH_SIZE, HYPERPARAMETERS, LinearModel, minimise_by_adam
@@ -300,7 +300,9 @@ def _cross_entropy_slope(p: float, y: float) -> float:
     return (p - y) / max(p * (1 - p), 1e-12)
 
 
-_history_model = partial(Model, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS)
+_history_model = partial(
+    TrainedModel, family="history", inputs="IL, G", hyperparameters=HYPERPARAMETERS
+)
 
 MODELS = (
     _history_model(
@@ -309,9 +311,9 @@ MODELS = (
         source=_SOURCE,
         fit=_DASH.fit,
         predict=_DASH.predict,
+        default=no_parameters,
         configurations=("DASH", "DASH-short", "DASH-recency"),
-        seconds_per_10k=0.0065,
-        seconds_to_compile=0.5,
+        cost=Cost(seconds_per_10k=0.0065, seconds_to_compile=0.5),
     ),
     _history_model(
         name="DASH[MCM]",
@@ -319,8 +321,8 @@ MODELS = (
         source=_SOURCE,
         fit=_MCM.fit,
         predict=_MCM.predict,
-        seconds_per_10k=0.006,
-        seconds_to_compile=1.0,
+        default=no_parameters,
+        cost=Cost(seconds_per_10k=0.006, seconds_to_compile=1.0),
     ),
     _history_model(
         name="DASH[ACT-R]",
@@ -329,7 +331,6 @@ MODELS = (
         fit=_fit_act_r,
         predict=_predict_act_r,
         default=lambda context: list(_START_ACT_R),
-        seconds_per_10k=0.0135,
-        seconds_to_compile=2.0,
+        cost=Cost(seconds_per_10k=0.0135, seconds_to_compile=2.0),
     ),
 )

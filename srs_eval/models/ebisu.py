@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Cost, TrainedModel
 from srs_eval.training.trie import card_steps, state_before
 
 _START_HALFLIFE = 512.0  # days
@@ -231,7 +231,7 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="Ebisu-v2",
         family="other",
         inputs="IL, G",
@@ -240,8 +240,7 @@ MODELS = (
         predict=_predict,
         known_decks_only=True,
         flags=UNTRAINED_FLAGS,
-        compiles="never",
-        seconds_per_10k=0.005,
+        cost=Cost(seconds_per_10k=0.005),
         note=(
             "Starts from a half-life of 512 days as in srs-benchmark. "
             "On data sets, reviews of missing cards or decks are not evaluated, as there."

@@ -40,7 +40,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials, compute_recency_weights, find_first_interval_outliers
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel
 from srs_eval.models._fsrs import (
     LOG_09,
     S_MAX,
@@ -351,14 +351,13 @@ def _fit_one_step(
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="FSRS-6",
         family="fsrs",
         inputs="IL, G, SR",
         parameters=21,
         source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
-        seconds_per_10k=0.0105,
-        seconds_to_compile=6.0,
+        cost=Cost(seconds_per_10k=0.0105, seconds_to_compile=6.0),
         configurations=(
             "FSRS-6",
             "FSRS-6-dry-run",
@@ -377,14 +376,14 @@ MODELS = (
         default=lambda context: list(DEFAULT),
         hyperparameters=(*make_recurrent(_MIN_STABILITY).hyperparameters, START),
     ),
-    Model(
+    TrainedModel(
         name="FSRS-6-one-step",
         family="fsrs",
         inputs="IL, G, SR",
         parameters=21,
         source="srs-benchmark models/fsrs_v6_one_step.py (2025), commit 1d517ddcf823",
         note="Weights each review alike and only once; made for updates on the fly.",
-        seconds_per_10k=0.015,
+        cost=Cost(seconds_per_10k=0.015, seconds_to_compile=1.8),
         parameters_with={"two_buttons": 17},
         always_short=True,
         predict=predict,

@@ -30,7 +30,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel
 from srs_eval.models._fsrs import S_MAX, init_d, init_s
 from srs_eval.training.compile import Gradient, specialise
 from srs_eval.training.elementwise import (
@@ -307,15 +307,14 @@ def _make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     return ("No time zone is named (--timezone): all study days last 24 hours, as with seconds",)
 
 
-_FSRS_7 = Model(
+_FSRS_7 = TrainedModel(
     name="FSRS-7",
     family="fsrs",
     inputs="FIL, G, SR",
     parameters=34,
     source="open-spaced-repetition/srs-benchmark models/fsrs_v7.py (2026)",
     note="Recency weighs the newest reviews more strongly than in other FSRS versions.",
-    seconds_per_10k=0.045,
-    seconds_to_compile=3.0,
+    cost=Cost(seconds_per_10k=0.045, seconds_to_compile=3.0),
     configurations=(
         "FSRS-7-short-secs-recency",
         "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
@@ -344,8 +343,7 @@ MODELS = (
     replace(
         _FSRS_7,
         name="FSRS-7-100-epochs",
-        seconds_per_10k=0.28,
-        kernels_of="FSRS-7",
+        cost=Cost(seconds_per_10k=0.28, seconds_to_compile=3.0, kernels_of="FSRS-7"),
         configurations=(
             "FSRS-7-100-epochs-short-secs-recency",
             "FSRS-7-100-epochs-short-secs-recency-equalize_test_with_non_secs",

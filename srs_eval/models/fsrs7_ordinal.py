@@ -24,7 +24,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model, fsrs7
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel, fsrs7
 from srs_eval.training.elementwise import State, Value, exp, log, where
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
@@ -117,7 +117,7 @@ def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) 
 
 
 def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
-    """Return the probability of recall of the trials `index`, as in `Model.predict`."""
+    """Return the probability of recall of the trials `index`, as in `TrainedModel.predict`."""
     del context
     model = _make_recurrent(trials)
     w = (
@@ -143,7 +143,7 @@ def predict_buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatAr
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="FSRS-7-ordinal",
         family="fsrs",
         inputs="FIL, G, SR",
@@ -164,8 +164,7 @@ MODELS = (
             for setting in fsrs7.make_recurrent(secs=False).hyperparameters
             if setting.name != "keep"
         ),
-        seconds_per_10k=0.08,
-        seconds_to_compile=4.0,
+        cost=Cost(seconds_per_10k=0.08, seconds_to_compile=4.0),
         note="Is trained on which button was pressed, too; evaluated is recall.",
         extra=True,
     ),

@@ -20,7 +20,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model, fsrs6
+from srs_eval.models import Context, Cost, TrainedModel, fsrs6
 
 _MAX_REVIEWS = 64  # reviews of an item, its own included; the package drops longer items
 
@@ -76,7 +76,7 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="FSRS-rs",
         packages=("fsrs-rs-python",),
         family="fsrs",
@@ -88,8 +88,7 @@ MODELS = (
         default=lambda context: list(fsrs6.DEFAULT),
         always_short=True,
         flags=frozenset({"short", "two_buttons", "partitions", "train_equals_test"}),
-        seconds_per_10k=0.06,
-        seconds_to_compile=0.1,
+        cost=Cost(seconds_per_10k=0.06, seconds_to_compile=0.1),
         note="Always weights by recency and keeps the last epoch, unlike FSRS-6.",
     ),
 )

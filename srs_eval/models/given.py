@@ -11,19 +11,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from srs_eval.models import UNTRAINED_FLAGS, Model, count_unknown
+from srs_eval.models import UNTRAINED_FLAGS, Cost, ExternalModel
 
 FILE_PREDICTIONS = "Predictions"  # the model of --predictions FILE
 _external_model = partial(
-    Model,
-    parameters=0,
-    count_parameters=count_unknown,
-    given=True,
+    ExternalModel,
     source="data/readers/predictions.py (2026)",
     flags=UNTRAINED_FLAGS,
-    compiles="never",
+    cost=Cost(seconds_per_10k=0.02),
     extra=True,
-    seconds_per_10k=0.02,
 )
 _CACHE_NOTE = "as your Anki computed it; from collection.retrievability-cache.sqlite beside it"
 
@@ -34,10 +30,6 @@ MODELS = (
         inputs="FIL, G, SR, AT",
         note=f"RWKV, {_CACHE_NOTE}. Knows every answer before; a scheduler cannot.",
     ),
-    _external_model(
-        name="FSRS-Anki", family="other", inputs="FIL, G, SR", note=f"FSRS, {_CACHE_NOTE}."
-    ),
-    _external_model(
-        name=FILE_PREDICTIONS, family="other", inputs="-", note="Your own, of --predictions FILE."
-    ),
+    _external_model(name="FSRS-Anki", inputs="FIL, G, SR", note=f"FSRS, {_CACHE_NOTE}."),
+    _external_model(name=FILE_PREDICTIONS, note="Your own, of --predictions FILE."),
 )

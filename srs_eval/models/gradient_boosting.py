@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from srs_eval.models import Cost
 from srs_eval.models.adapters import CARD_FEATURES, sklearn_model
 from srs_eval.training import hyperparameters
 
@@ -50,8 +51,7 @@ MODELS = (
             hyperparameters.epochs(50),
             hyperparameters.penalty("l2", 30.0),
         ),
-        seconds_per_10k=0.27,
-        seconds_besides=1.5,
+        cost=Cost(seconds_per_10k=0.27, seconds_besides=1.5),
         note="Trees that know nothing of memory.",
     ),
 )

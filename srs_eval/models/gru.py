@@ -31,7 +31,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel, no_parameters
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
@@ -242,8 +242,8 @@ _LSTM_489 = GruNetwork(
 )
 
 
-def _make_model(network: GruNetwork, source: str) -> Model:
-    return Model(
+def _make_model(network: GruNetwork, source: str) -> TrainedModel:
+    return TrainedModel(
         name=network.name,
         family="neural",
         inputs="IL, G",
@@ -251,6 +251,7 @@ def _make_model(network: GruNetwork, source: str) -> Model:
         source=source,
         fit=network.fit,
         predict=network.predict,
+        default=no_parameters,
         hyperparameters=network.hyperparameters,
     )
 
@@ -261,24 +262,20 @@ MODELS = (
     replace(
         _make_model(GRU, source="srs-benchmark other.py, class RNN (2023)"),
         note="Retired upstream in 2026, where GRU is another network since then.",
-        seconds_per_10k=0.03,
-        seconds_to_compile=6.0,
+        cost=Cost(seconds_per_10k=0.03, seconds_to_compile=6.0),
         aliases={"GRU-39": "GRU"},
     ),
     replace(
         _make_model(RNN, source="srs-benchmark other.py, class RNN (2023)"),
         note=_FROM_RANDOM,
-        seconds_per_10k=0.03,
-        seconds_to_compile=6.0,
-        kernels_of="GRU",
+        cost=Cost(seconds_per_10k=0.03, seconds_to_compile=6.0, kernels_of="GRU"),
         extra=True,
     ),
     replace(
         _make_model(_GRU_P, source="srs-benchmark other.py, class GRU_P (2024)"),
         note="Predicts the probability itself, without a forgetting curve: a longer interval "
         "need not mean a lower one. Retired upstream in 2026.",
-        seconds_to_compile=6.0,
-        kernels_of="GRU",
+        cost=Cost(seconds_to_compile=6.0, kernels_of="GRU"),
         configurations=("GRU-P", "GRU-P-short"),
     ),
     replace(
@@ -286,7 +283,7 @@ MODELS = (
             _LSTM_489, source="srs-benchmark commit a17baa24c66 (2023), other.py class RNN"
         ),
         note=_FROM_RANDOM,
-        seconds_per_10k=0.2,
+        cost=Cost(seconds_per_10k=0.2, seconds_to_compile=1.8),
         extra=True,
     ),
 )

@@ -28,7 +28,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel, no_parameters
 from srs_eval.training import hyperparameters
 from srs_eval.training.elementwise import LANES
 from srs_eval.training.networks import (
@@ -40,7 +40,11 @@ from srs_eval.training.networks import (
     missing_weights_error,
     require_finite,
 )
-from srs_eval.training.optimisers import compute_recency_weights, shuffle_rows, spread_over_trials
+from srs_eval.training.optimisers import (
+    compute_relative_recency_weights,
+    shuffle_rows,
+    spread_over_trials,
+)
 from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 
 _PASSES = hyperparameters.epochs(21)
@@ -191,7 +195,9 @@ def fine_tune(
     """Fit the weights to the positions `train`, in order of review."""
     if not len(train):
         raise NotEnoughData("no reviews to train on")
-    weight_of = spread_over_trials(trials, train, compute_recency_weights(len(train), *_RECENCY))
+    weight_of = spread_over_trials(
+        trials, train, compute_relative_recency_weights(len(train), *_RECENCY)
+    )
     rows = shuffle_rows(trials, train, context)
     size = _BATCH.integer_in(context)
     batch_rows = [rows[k : k + size] for k in range(0, len(rows), size)]
@@ -266,17 +272,17 @@ def _make_scratch(batches: TrieBatches) -> Any:
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="GRU-503",
         family="neural",
         inputs="FIL, G, SR",
         parameters=503,
         source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
         note="Upstream's name for it is GRU since 2026.",
-        seconds_per_10k=0.5,
-        seconds_to_compile=8.0,
+        cost=Cost(seconds_per_10k=0.5, seconds_to_compile=8.0),
         standard="GRU-503-short-secs-equalize_test_with_non_secs",
         fit=_fit,
+        default=no_parameters,
         predict=_predict,
         flags=ANY_FLAG - {"recency"},
         hyperparameters=_HYPERPARAMETERS,

@@ -18,7 +18,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Model
+from srs_eval.models import Cost, TrainedModel
 from srs_eval.training.elementwise import Value, exp, where
 from srs_eval.training.linear import HYPERPARAMETERS, LinearModel
 
@@ -46,7 +46,7 @@ _LINEAR = LinearModel("HLR", _recall_and_slope, _compute_features, lambda trials
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="HLR",
         family="history",
         inputs="IL, G",
@@ -57,7 +57,6 @@ MODELS = (
         default=lambda context: list(START),
         configurations=("HLR", "HLR-short"),
         hyperparameters=HYPERPARAMETERS,
-        seconds_per_10k=0.006,
-        seconds_to_compile=0.8,
+        cost=Cost(seconds_per_10k=0.006, seconds_to_compile=0.8),
     ),
 )

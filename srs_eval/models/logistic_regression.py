@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, mark_run_starts
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import compile_kernel
 
@@ -261,7 +261,7 @@ def _require_seconds(trials: Trials) -> None:
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="LogisticRegression",
         family="history",
         inputs="FIL, G, SR",
@@ -272,7 +272,6 @@ MODELS = (
         default=lambda context: _MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",
         hyperparameters=(_RATE, _EPOCHS, _BATCH, _DECAY, hyperparameters.SEED),
-        seconds_per_10k=0.022,
-        seconds_to_compile=7.0,
+        cost=Cost(seconds_per_10k=0.022, seconds_to_compile=7.0),
     ),
 )

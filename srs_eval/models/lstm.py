@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import ANY_FLAG, Context, Model
+from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel, no_parameters
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     Tensors,
@@ -45,7 +45,7 @@ from srs_eval.training.networks import (
     missing_weights_error,
     require_finite,
 )
-from srs_eval.training.optimisers import compute_recency_weights, shuffle_rows
+from srs_eval.training.optimisers import compute_relative_recency_weights, shuffle_rows
 from srs_eval.training.torch_networks import (
     build_network,
     find_previous_rows,
@@ -295,7 +295,7 @@ def fine_tune(
     if not len(train):
         raise NotEnoughData("no reviews of later days to train on")
     weight_of = np.zeros(len(trials), np.float32)
-    weight_of[train] = compute_recency_weights(len(train), *_RECENCY)
+    weight_of[train] = compute_relative_recency_weights(len(train), *_RECENCY)
     rows = shuffle_rows(trials, train, context)
     x = _compute_inputs(trials, weights.mean, weights.deviation)
     size = _BATCH.integer_in(context)
@@ -382,7 +382,7 @@ def _predict(
 _FLAGS = ANY_FLAG - {"recency", "no_train_same_day"}
 
 _STANDARD = "LSTM-short-secs-equalize_test_with_non_secs"
-_LSTM = Model(
+_LSTM = TrainedModel(
     name="LSTM",
     family="neural",
     inputs="FIL, G, SR, AT",
@@ -390,15 +390,14 @@ _LSTM = Model(
     source="srs-benchmark branch lstm (2025), other.py class LSTM and reptile_trainer.py",
     note="As published: the answer time is normalised with the interval's mean and "
     "deviation, by mistake; LSTM-fixed mends it.",
-    seconds_per_10k=3.5,
-    seconds_besides=1.7,
+    cost=Cost(seconds_per_10k=3.5, seconds_besides=1.7),
     standard=_STANDARD,
     # Upstream of 2026 has an LSTM without answer times, too; -duration names this one.
     aliases={"LSTM-short-secs-duration-equalize_test_with_non_secs": _STANDARD},
-    compiles="never",
     needs="torch",
     uses_device=True,
     fit=_fit,
+    default=no_parameters,
     predict=_predict,
     flags=_FLAGS,
     hyperparameters=_HYPERPARAMETERS,

@@ -31,7 +31,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel, no_parameters
 from srs_eval.models._fsrs import LOG_09, S_MAX, init_s
 from srs_eval.training.elementwise import State, Value, clamp, exp, log, power, where
 from srs_eval.training.hyperparameters import Hyperparameter
@@ -187,17 +187,17 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="NN-17",
         family="neural",
         inputs="IL, G",
         parameters=39,
         source="srs-benchmark other.py, class NN_17 (2024)",
         fit=_fit,
+        default=no_parameters,
         predict=_predict,
         hyperparameters=(*_IN_DAYS.hyperparameters, _START),
-        seconds_per_10k=0.035,
-        seconds_to_compile=2.5,
+        cost=Cost(seconds_per_10k=0.035, seconds_to_compile=2.5),
         version=2,
         note="An outsider's imitation of SuperMemo's SM-17, which is not public; one hidden unit "
         "stands for each of its matrices, so it says little about SM-17 itself.",

@@ -9,13 +9,15 @@ for which presets (`Preset.runs_fsrs7`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
+from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import (
     FSRS_7_PARAMETER_COUNT,
     MAX_PARAMETERS,
@@ -24,7 +26,10 @@ from srs_eval.data.reviews import (
     Preset,
     ReviewLog,
 )
+from srs_eval.data.trials import Trials
 from srs_eval.models import fsrs6, fsrs7
+from srs_eval.models.held_out import HeldOutTask, Prediction
+from srs_eval.models.kinds import TrainedModel
 
 if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
@@ -336,3 +341,59 @@ def describe_own_parameters(
             "the answers evaluate on younger ones"
         )
     return tuple(notes), seen
+
+
+# Predictions
+
+
+def predict_with_presets(
+    task: HeldOutTask,
+    log: ReviewLog,
+    entry_index: IntArray,
+    prepare_trials: Callable[[Protocol], Trials],
+) -> Prediction:
+    """Predict all held-out reviews with the parameters of the learner's presets.
+
+    `entry_index` (n,) holds the positions of rows among the log's entries; `prepare_trials` returns
+    the log's trials under another protocol.
+
+    Raises:
+        NotEnoughData: No preset holds parameters, or presets run the other version of FSRS.
+    """
+    model = task.configuration.model
+    assert isinstance(model, TrainedModel)
+    trials = task.trials
+    parameters = find_active_parameters(log)
+    if (model.name == _FSRS_7) != bool(find_fsrs7_presets(log)):
+        other = "FSRS-6" if model.name == _FSRS_7 else _FSRS_7
+        raise NotEnoughData(f"the presets run {other}: take your {other} parameters")
+    index = trials.test_index
+    presets = trials.partition[index]
+    p = np.empty(len(index))
+    for preset in np.unique(presets).tolist():
+        of_preset = presets == preset
+        values = parameters.get(preset)
+        if values is None:
+            values = model.default_parameters(task.configuration.protocol, task.context)
+        if model_name(values) == model.name:
+            p[of_preset] = model.predict(trials, values, index[of_preset], task.context)
+        else:
+            in_days = _as_whole_days(trials, prepare_trials)
+            rows = np.searchsorted(in_days.review_th, trials.review_th[index[of_preset]])
+            p[of_preset] = fsrs6.predict(in_days, values, rows, task.context)
+    task.context.tick(1.0)
+    entry = entry_index[trials.review_th[index] - 1]
+    notes, seen_reviews = describe_own_parameters(log, parameters, presets, entry)
+    used = {preset: values for preset, values in parameters.items() if preset in presets}
+    return Prediction(p, used or None, notes, in_sample_reviews=seen_reviews)
+
+
+def _as_whole_days(trials: Trials, prepare_trials: Callable[[Protocol], Trials]) -> Trials:
+    """Return FSRS-6's trials, with intervals in whole days, for trials of FSRS-7.
+
+    Raises:
+        NotEnoughData: The trials evaluate reviews of the same day, too.
+    """
+    if not trials.protocol.equalize_test_with_non_secs:
+        raise NotEnoughData("a preset runs FSRS-6, which predicts reviews of later days only")
+    return prepare_trials(replace(trials.protocol, secs=False, equalize_test_with_non_secs=False))

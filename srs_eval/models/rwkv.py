@@ -22,7 +22,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ from srs_eval.data.file_contents import file_digest
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, OnlineModel, TrainedModel
 from srs_eval.training.networks import is_pretrained_file, read_tensors
 from srs_eval.training.rwkv_inputs import (
     CODE_SEED,
@@ -320,33 +320,37 @@ def _count_numbers(weights: RwkvWeights) -> int:
     return sum(tensor.size for tensor in read_tensors(weights.path).values())
 
 
-_rwkv = partial(
-    Model,
-    inputs="FIL, G, SR, AT",
-    parameters=0,
-    count_parameters=count_parameters,
-    source="srs-benchmark rwkv/ (2025); Expertium/rwkv-state-quant gpu_train/rwkv",
-    always_short=True,
-    flags=frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"}),
-    weights=compute_weights_digest,
-    remarks=make_remarks,
-    seconds_per_10k=0.5,
-    seconds_to_compile=2.5,
-)
+_SOURCE = "srs-benchmark rwkv/ (2025); Expertium/rwkv-state-quant gpu_train/rwkv"
+_FLAGS = frozenset({"secs", "no_test_same_day", "equalize_test_with_non_secs"})
 
 MODELS = (
-    _rwkv(
+    OnlineModel(
         name="RWKV-Instant",
         family="online",
+        inputs="FIL, G, SR, AT",
+        source=_SOURCE,
         online=_predict_instant,
-        kernels_of="RWKV-Curve",
+        count_parameters=count_parameters,
+        always_short=True,
+        flags=_FLAGS,
+        weights=compute_weights_digest,
+        remarks=make_remarks,
+        cost=Cost(seconds_per_10k=0.5, seconds_to_compile=2.5, kernels_of="RWKV-Curve"),
         aliases={"RWKV-P": "RWKV-Instant"},
         note=f"Frozen; needs {WEIGHTS_HINT}. Knows every answer before; a scheduler cannot.",
     ),
-    _rwkv(
+    TrainedModel(
         name="RWKV-Curve",
         family="neural",
+        inputs="FIL, G, SR, AT",
+        source=_SOURCE,
         predict=_predict_curve,
+        count_parameters=count_parameters,
+        always_short=True,
+        flags=_FLAGS,
+        weights=compute_weights_digest,
+        remarks=make_remarks,
+        cost=Cost(seconds_per_10k=0.5, seconds_to_compile=2.5),
         aliases={"RWKV": "RWKV-Curve"},
         note=f"Frozen; needs {WEIGHTS_HINT}. Codes of cards are drawn with seed {CODE_SEED}: "
         "another one changes log loss by 0.001 or so.",

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel
 from srs_eval.models.fsrs7 import compute_fsrs7_recency_weights
 from srs_eval.training import hyperparameters
 from srs_eval.training.compile import Gradient, compile_kernel, specialise
@@ -255,7 +255,7 @@ def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context)
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="SBD",
         family="history",
         inputs="FIL, G, SR",
@@ -266,6 +266,6 @@ MODELS = (
         default=lambda context: list(_START),
         standard="SBD-short-secs-recency",
         hyperparameters=(_PULL, _ITERATIONS),
-        seconds_per_10k=0.08,
+        cost=Cost(seconds_per_10k=0.08, seconds_to_compile=1.8),
     ),
 )

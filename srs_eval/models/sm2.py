@@ -33,7 +33,7 @@ import numpy as np
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import UNTRAINED_FLAGS, Context, Model
+from srs_eval.models import UNTRAINED_FLAGS, Context, Cost, TrainedModel
 from srs_eval.training.elementwise import State, Value, clamp, exp, where
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 from srs_eval.training.trie import card_steps, state_before
@@ -175,7 +175,7 @@ _TRAINABLE = Trainable(
 )
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="SM2",
         family="sm2",
         inputs="IL, G",
@@ -185,29 +185,27 @@ MODELS = (
         note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %. "
         "On data sets, reviews of missing cards or decks are left out, as in "
         "srs-benchmark.",
-        seconds_per_10k=0.004,
+        cost=Cost(seconds_per_10k=0.004),
         configurations=(
             "SM2",
             "SM2-short",
         ),
         known_decks_only=True,
-        compiles="never",
         predict=partial(_predict, _compute_sm2_intervals),
         flags=UNTRAINED_FLAGS,
     ),
-    Model(
+    TrainedModel(
         name="Memrise",
         family="sm2",
         inputs="IL, G",
         parameters=0,
         source="SSP-MMC-FSRS (2025) src/ssp_mmc_fsrs/policies.py `memrise_policy`",
         note="Memrise predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
-        seconds_per_10k=0.004,
-        compiles="never",
+        cost=Cost(seconds_per_10k=0.004),
         predict=partial(_predict, _compute_memrise_intervals),
         flags=UNTRAINED_FLAGS,
     ),
-    Model(
+    TrainedModel(
         name="SM2-trainable",
         family="sm2",
         inputs="IL, G",
@@ -215,7 +213,7 @@ MODELS = (
         source="P. A. Wozniak, SuperMemo 2 (1987); open-spaced-repetition/srs-benchmark "
         "other.py, class SM2",
         note="SM-2 predicts nothing: R is derived from its interval, as if it aimed at 90 %.",
-        seconds_per_10k=0.008,
+        cost=Cost(seconds_per_10k=0.008, seconds_to_compile=1.8),
         predict=_TRAINABLE.predict,
         fit=_TRAINABLE.fit,
         default=lambda context: list(DEFAULT),

@@ -56,7 +56,7 @@ import numpy as np
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import MIN_TRIALS, Trials, compute_recency_weights
-from srs_eval.models import Context, Model, fsrs6, fsrs7, rwkv
+from srs_eval.models import Context, Cost, OnlineModel, fsrs6, fsrs7, rwkv
 from srs_eval.training.compile import compile_kernel
 from srs_eval.training.state_features import (
     FEATURE_COUNT,
@@ -332,7 +332,7 @@ def _run_offset(z: FloatArray, y: FloatArray, rate: float) -> FloatArray:
 
 
 _online_model = partial(
-    Model,
+    OnlineModel,
     family="online",
     source="models/state.py (2026): FSRS-6 (fsrs-optimizer 6.1.3) and an extended Kalman filter",
     always_short=True,
@@ -346,25 +346,21 @@ MODELS = (
         inputs="IL, G, SR",
         parameters=22,
         online=_predict_state_1,
-        seconds_per_10k=0.02,
-        seconds_to_compile=0.2,
+        cost=Cost(seconds_per_10k=0.02, seconds_to_compile=0.2),
     ),
     _online_model(
         name="STATE-FSRS-6",
         inputs="IL, G, SR, AT",
         parameters=21 + FEATURE_COUNT,
         online=partial(_predict_state, "STATE-FSRS-6"),
-        seconds_per_10k=0.08,
-        seconds_to_compile=7.0,
+        cost=Cost(seconds_per_10k=0.08, seconds_to_compile=7.0),
     ),
     _online_model(
         name="STATE-FSRS-6+7",
         inputs="IL, G, SR, AT",
         parameters=21 + 34 + FEATURE_COUNT + 1,
         online=partial(_predict_state, "STATE-FSRS-6+7"),
-        seconds_per_10k=0.12,
-        seconds_to_compile=3.0,
-        kernels_of="FSRS-7",
+        cost=Cost(seconds_per_10k=0.12, seconds_to_compile=3.0, kernels_of="FSRS-7"),
     ),
     _online_model(
         name="STATE-FSRS-6+7+RWKV",
@@ -374,9 +370,7 @@ MODELS = (
         flags=frozenset(),
         weights=rwkv.compute_weights_digest,
         remarks=rwkv.make_remarks,
-        seconds_per_10k=0.7,
-        seconds_to_compile=3.0,
-        kernels_of="FSRS-7",
+        cost=Cost(seconds_per_10k=0.7, seconds_to_compile=3.0, kernels_of="FSRS-7"),
         note=f"RWKV-Instant's logit, too; needs {rwkv.WEIGHTS_HINT}. A scheduler cannot know it.",
     ),
 )

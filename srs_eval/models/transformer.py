@@ -25,7 +25,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
-from srs_eval.models import Context, Model
+from srs_eval.models import Context, Cost, TrainedModel, no_parameters
 from srs_eval.training import hyperparameters
 from srs_eval.training.networks import (
     flatten,
@@ -224,7 +224,7 @@ def predict(trials: Trials, parameters: Any, index: IntArray, context: Context) 
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name=_NAME,
         family="neural",
         inputs="IL, G",
@@ -232,10 +232,10 @@ MODELS = (
         source="srs-benchmark other.py, class Transformer (2024)",
         fit=_fit,
         predict=predict,
+        default=no_parameters,
         hyperparameters=(_RATE, _EPOCHS, _BATCH_SIZE, _DECAY, hyperparameters.SEED),
         needs="torch",
-        seconds_per_10k=0.6,
-        seconds_to_compile=10.0,
+        cost=Cost(seconds_per_10k=0.6, seconds_to_compile=10.0),
         note="Two numbers wide and blind to the order of reviews, with padding that is not "
         "masked: it does badly for these reasons, not because transformers must.",
     ),

@@ -21,6 +21,7 @@ from srs_eval.benchmark.setup import describe_settings, list_model_remarks
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.paths import VERSION
+from srs_eval.models import ExternalModel
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.comparison import (
     DEFAULT_METRICS,
@@ -178,7 +179,7 @@ def _describe_missing_predictions(files: Sequence[ResultFile]) -> list[str]:
     for file in files:
         if file.recorded_description:
             continue  # such a file reports the gaps of a model file
-        if file.configuration and not file.configuration.model.given:
+        if file.configuration and not isinstance(file.configuration.model, ExternalModel):
             continue
         counts = [count for count in (file.missing_predictions, file.unused_predictions) if count]
         if counts:

@@ -18,7 +18,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.engine.run import ModelRun, Run
 from srs_eval.metrics import METRIC_BY_KEY
-from srs_eval.models import Context, Model, all_models
+from srs_eval.models import Context, Model, OnlineModel, all_models
 from srs_eval.models.configurations import (
     Configuration,
     NamingYear,
@@ -273,7 +273,7 @@ def build_models_document(names: Iterable[str] = ()) -> dict[str, Any]:
 def _is_trained(configuration: Configuration) -> bool:
     """Return True if anything is fitted to the learner, by a fit or during evaluation."""
     model = configuration.model
-    learns = model.online is not None and model.parameters > 0
+    learns = isinstance(model, OnlineModel) and bool(model.parameters)
     return configuration.fit != "default" and (model.is_trained or learns)
 
 

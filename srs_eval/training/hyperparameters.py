@@ -1,8 +1,8 @@
 """Settings of a run besides the protocol, and hyperparameters of a model's training.
 
-A model declares its hyperparameters, such as the learning rate (`Model.hyperparameters`), and reads
-a run's values from the context; where the run sets none, the default applies. `benchmark.audit`
-looks for better values.
+A model declares its hyperparameters, such as the learning rate (`TrainedModel.hyperparameters`),
+and reads a run's values from the context; where the run sets none, the default applies.
+`benchmark.audit` looks for better values.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Context:
     """Overridden hyperparameters of the model's training. The engine takes them from
     `Configuration.hyperparameters`."""
     pretrained: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """The arrays that `Model.pretrain` returned, read from `weights` by the engine."""
+    """The arrays that `TrainedModel.pretrain` returned, read from `weights` by the engine."""
     record: TrainingRecord | None = field(default=None, compare=False)
-    """Settings and losses that `Model.pretrain` records; None while models are fitted."""
+    """Settings and losses that `TrainedModel.pretrain` records; None while models are fitted."""
     tick: Callable[[float], None] = _ignore_progress
     """Call it often with the fraction of this fit that is done; it may raise Cancelled."""
 

@@ -252,7 +252,7 @@ def argsort_by_quicksort(keys: IntArray) -> IntArray:
     return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
 
 
-def compute_recency_weights(n: int, weight: float, degree: float) -> FloatArray:
+def compute_relative_recency_weights(n: int, weight: float, degree: float) -> FloatArray:
     """Return weights of n training rows in review order, 1 + weight x^degree over their mean."""
     weights = 1.0 + weight * np.power(np.linspace(0, 1, n), degree)
     scaled: FloatArray = weights * (n / weights.sum())

@@ -115,7 +115,7 @@ class RecurrentModel:
 
 
 ITERATIONS = hyperparameters.Hyperparameter("iterations", 200, 20.0, 1, 10_000, is_integer=True)
-"""Most steps of L-BFGS-B: for `Model.hyperparameters` of a model with `minimiser="lbfgs"`."""
+"""Most steps of L-BFGS-B, a hyperparameter of models with `minimiser="lbfgs"`."""
 _NOT_FINITE = 1e6  # replaces a loss that is not finite
 _GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
 _KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))

@@ -376,7 +376,7 @@ def test_what_networks_need_is_expected_where_they_can_run(
 ) -> None:
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: installed)
     chosen = resolve_configurations("LSTM,LSTM-fixed")
-    assert sum(each.model.seconds_besides for each in chosen) > 1
+    assert sum(each.model.cost.seconds_besides for each in chosen) > 1
     assert (_choose_job_count(chosen, 0) > 0) == installed
 
 

@@ -23,11 +23,11 @@ from tools.simulated import SimulatedLearner, simulate_learner, write_collection
 
 MODEL = """
 import numpy as np
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 
 MODELS = (
-    Model(
-        name="TABLE", family="other", inputs="-", parameters=0, source="a test", compiles="never",
+    TrainedModel(
+        name="TABLE", family="other", inputs="-", parameters=0, source="a test",
         predict=lambda trials, w, index, context: np.where(trials.features[index, 0] > 5, 0.8, 0.6),
     ),
 )

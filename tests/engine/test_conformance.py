@@ -19,7 +19,7 @@ RIGHT = '''
 
 import numpy as np
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 from srs_eval.training.hyperparameters import penalty
 
 RIDGE = penalty("ridge", 0.01)
@@ -51,9 +51,9 @@ def fit(trials, train, weights, context):
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="NAME", family="history", inputs="IL", parameters=2, source="a test", fit=fit,
-        predict=predict, default=lambda context: START, hyperparameters=(RIDGE,), compiles="never",
+        predict=predict, default=lambda context: START, hyperparameters=(RIDGE,),
     ),
 )
 '''
@@ -61,7 +61,7 @@ MODELS = (
 # A regression's slope that is half of what it should be.
 SLOPE = """
 import numpy as np
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 from srs_eval.training.elementwise import exp
 from srs_eval.training.linear import LinearModel
 
@@ -77,7 +77,7 @@ def features(trials):
 
 LINEAR = LinearModel("HALF", recall_and_slope, features, lambda trials: [1.0, 0.0])
 MODELS = (
-    Model(
+    TrainedModel(
         name="NAME", family="history", inputs="IL", parameters=2, source="a test", fit=LINEAR.fit,
         predict=LINEAR.predict, default=lambda context: [1.0, 0.0],
     ),
@@ -222,7 +222,7 @@ def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
 
 
 def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
-    """Given as a function, by `Model.loss`, or as the slope of a regression."""
+    """Given as a function, by `TrainedModel.loss`, or as the slope of a regression."""
     half = RIGHT.replace("x.T @ (weights", "0.5 * x.T @ (weights")
     as_function = half.replace(
         "minimize(f, START, jac=True", "minimize(lambda w: f(w)[0], START, jac=lambda w: f(w)[1]"
@@ -230,7 +230,7 @@ def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
     own = half.replace(FITTED, "return [0.5, 0.1]").replace("fit=fit,", "fit=fit, loss=loss,")
     for name, content, where in (
         ("function", as_function, "scipy.optimize.minimize"),
-        ("by-itself", own, "Model.loss"),
+        ("by-itself", own, "TrainedModel.loss"),
         ("slope", SLOPE, "Linear"),
     ):
         (found,) = found_with(tmp_path, name, content, gradients_of)

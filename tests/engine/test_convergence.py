@@ -15,7 +15,7 @@ from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.model_checks import CONTEXT
 from srs_eval.engine.model_mistakes import Mistake
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import ANY_FLAG, Model
+from srs_eval.models import ANY_FLAG, TrainedModel
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.elementwise import Value, exp, power
 from srs_eval.training.hyperparameters import Context
@@ -70,7 +70,7 @@ BY_LBFGS = Trainable(recurrent_model, minimiser="lbfgs")
 
 
 def configuration_of(trainable: Trainable) -> Configuration:
-    model = Model(
+    model = TrainedModel(
         name="COUNTING",
         family="other",
         inputs="IL, G",

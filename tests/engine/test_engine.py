@@ -35,7 +35,7 @@ from srs_eval.engine.run import (
     plan_start_order,
 )
 from srs_eval.engine.session import LearnerSession, fit_and_predict
-from srs_eval.models import Context, all_models, load_model_file
+from srs_eval.models import Context, TrainedModel, all_models, load_model_file
 from srs_eval.models.configurations import resolve_configurations
 from tests.cli.program import killing_environment
 from tests.conftest import PATIENCE
@@ -115,8 +115,7 @@ def test_a_person_is_said_a_sentence_not_an_exception(
         raise InputError("Something is missing; install it.")
 
     (configuration,) = resolve_configurations("AVG")
-    refusing = replace(configuration, model=replace(configuration.model, online=None, fit=refuse))
-    refusing = replace(refusing, model=replace(refusing.model, predict=refuse))
+    refusing = replace(configuration, model=TrainedModel("AVG", predict=refuse))
     outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
     assert outcome == Failed(refusing, "Something is missing; install it.")
 
@@ -326,11 +325,13 @@ def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> 
     partition[fold.test[1::5]] = 2  # nothing of it is in the past
     divided = replace(trials, partition=partition, folds=(fold,))
     together = replace(trials, partition=np.zeros_like(partition), folds=(fold,))
-    whole, _, _ = fit_and_predict(alone, together, Context())
+    whole = fit_and_predict(alone, together, Context()).p
     (defaults,) = resolve_configurations("FSRS-6-dry-run")
-    untrained, _, _ = fit_and_predict(defaults, together, Context())
-    then, _, then_notes = fit_and_predict(old, divided, Context())
-    now, _, now_notes = fit_and_predict(new, divided, Context())
+    untrained = fit_and_predict(defaults, together, Context()).p
+    without_fallback = fit_and_predict(old, divided, Context())
+    with_fallback = fit_and_predict(new, divided, Context())
+    then, then_notes = without_fallback.p, without_fallback.notes
+    now, now_notes = with_fallback.p, with_fallback.notes
     in_small, unseen = (partition[fold.test] == k for k in (1, 2))
     np.testing.assert_array_equal(then[in_small], untrained[in_small])
     np.testing.assert_array_equal(now[in_small], whole[in_small])

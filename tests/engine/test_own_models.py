@@ -16,7 +16,7 @@ from srs_eval.engine import quick_check
 from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.run import Checking
-from srs_eval.models import Model, all_models, load_model_file
+from srs_eval.models import TrainedModel, all_models, load_model_file
 from srs_eval.report.console import RunProgress
 from tests.cli.program import read_results, run_in_process
 from tests.engine.test_conformance import RIGHT, WRONG
@@ -179,13 +179,13 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
 
 def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
     """As in a notebook, where a cell is run anew."""
-    nothing = {"fit": lambda *_: [0.8], "default": lambda _: [0.8], "compiles": "never"}
+    nothing = {"fit": lambda *_: [0.8], "default": lambda _: [0.8]}
     predictions: dict[str, Any] = {
         "reads outcomes": lambda trials, w, index, context: 0.2 + 0.6 * trials.y[index],
         "": lambda trials, w, index, context: np.full(len(index), w[0]),
     }
     for mark in ("reads outcomes", "", "reads outcomes"):
-        made = Model("CHEAT", "history", "IL", 1, "a test", predictions[mark], **nothing)
+        made = TrainedModel("CHEAT", parameters=1, predict=predictions[mark], **nothing)
         assert srs_eval.evaluate(load_demo_learner(600), [made])["CHEAT"].invalid_reason == mark
     all_models().pop("CHEAT")
 

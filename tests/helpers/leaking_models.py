@@ -8,7 +8,7 @@ _LINEAR = '''
 import numpy as np
 
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 
 
 def after(trials, column, fallback):
@@ -55,9 +55,9 @@ def predict(trials, w, index, context):
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="NAME", family="history", inputs="IL, G", parameters=4, source="a test, 2026",
-        fit=fit, predict=predict, compiles="never", default=lambda context: [1.0] + [0.0] * MORE,
+        fit=fit, predict=predict, default=lambda context: [1.0] + [0.0] * MORE,
     ),
 )
 '''
@@ -248,7 +248,7 @@ def predict(trials, w, index, context):
 
 import numpy as np
 
-from srs_eval.models import Model
+from srs_eval.models import OnlineModel
 
 
 def online(trials, context):
@@ -258,9 +258,9 @@ def online(trials, context):
 
 
 MODELS = (
-    Model(
+    OnlineModel(
         name="NAME", family="online", inputs="IL, G", parameters=0, source="a test, 2026",
-        online=online, compiles="never",
+        online=online,
     ),
 )
 ''',
@@ -295,7 +295,7 @@ MODELS = (torch_model("NAME", network, arrays=arrays, epochs=20, parameters=53),
         '''
 """A stability that failures cut by the mean of all intervals, later ones too."""
 
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 from srs_eval.training.elementwise import minimum, power
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
@@ -327,7 +327,7 @@ def model(trials, context):
 TRAINABLE = Trainable(model, minimiser="lbfgs")
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="NAME", family="other", inputs="IL, G", parameters=2, source="a test, 2026",
         fit=TRAINABLE.fit, predict=TRAINABLE.predict, default=lambda context: [1.0, 2.0],
     ),

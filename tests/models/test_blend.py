@@ -13,15 +13,15 @@ import pytest
 
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine import session as engine
 from srs_eval.engine.conformance import find_mistakes
 from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Event, Finished, Skipped, Started
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import all_models
+from srs_eval.models import TrainedModel, all_models
 from srs_eval.models.blend import _average_logits
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.held_out import HeldOutTask, Prediction
 from srs_eval.training.hyperparameters import Context
 
 BLEND = all_models()["BLEND"]
@@ -37,13 +37,13 @@ def learner() -> ReviewLog:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each configuration was fitted and evaluated."""
     counted: Counter[str] = Counter()
-    real = engine.fit_and_predict
+    real = TrainedModel.predict_held_out
 
-    def counting(configuration: Any, *given: Any) -> Any:
-        counted[configuration.name] += 1
-        return real(configuration, *given)
+    def counting(model: TrainedModel, task: HeldOutTask) -> Prediction:
+        counted[task.configuration.name] += 1
+        return real(model, task)
 
-    monkeypatch.setattr(engine, "fit_and_predict", counting)
+    monkeypatch.setattr(TrainedModel, "predict_held_out", counting)
     return counted
 
 

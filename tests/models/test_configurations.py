@@ -154,11 +154,13 @@ def test_what_a_person_may_mean_is_proposed(written: str, name: str) -> None:
 
 def test_models_with_the_same_kernels_expect_the_same_of_compiling() -> None:
     models = all_models()
-    sharing = [model for model in models.values() if model.kernels_of]
+    sharing = [model for model in models.values() if model.cost.kernels_of]
     assert sharing
     for model in sharing:
-        assert model.kernels_of != model.name
-        assert models[model.kernels_of].seconds_to_compile == model.seconds_to_compile
+        assert model.cost.kernels_of != model.name
+        assert (
+            models[model.cost.kernels_of].cost.seconds_to_compile == model.cost.seconds_to_compile
+        )
 
 
 def test_words_and_titles_of_every_configuration() -> None:

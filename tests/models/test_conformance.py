@@ -23,7 +23,7 @@ from srs_eval.engine.model_checks import CONTEXT, PROTOCOL
 from srs_eval.engine.model_mistakes import Mistake, Mistakes
 from srs_eval.engine.replay import TrainingRun, train
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import Model, all_models
+from srs_eval.models import ExternalModel, Model, TrainedModel, all_models
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
 from tests.helpers.marks import slow_except
@@ -31,7 +31,9 @@ from tests.helpers.marks import slow_except
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 SHIPPED = {
-    name: model for name, model in all_models().items() if model.weights is None and not model.given
+    name: model
+    for name, model in all_models().items()
+    if model.weights is None and not isinstance(model, ExternalModel)
 }
 CONFIGURATIONS = {each.name: each for each in model_checks.resolve_models(SHIPPED.values())}
 MODELS = {each.model.name: each for each in list(CONFIGURATIONS.values())[::-1]}
@@ -189,12 +191,13 @@ def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
 
 def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
     """A batch sends it where the device is."""
-    if model.model.predict is None:
+    if not isinstance(model.model, TrainedModel):
         assert not model.model.uses_device
         return
     trials = LearnerSession(load_demo_learner()).trials(model.protocol)
     nowhere = replace(CONTEXT, device="nowhere")
-    test, default = trials.folds[0].test, model.model.default(nowhere)
+    test = trials.folds[0].test
+    default = model.model.default_parameters(model.protocol, nowhere)
     if model.model.uses_device:
         with pytest.raises(InputError, match="The device 'nowhere' cannot be used"):
             model.model.predict(trials, default, test, nowhere)
@@ -206,7 +209,7 @@ def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
 # What a training can be set to
 
 
-TRAINED = [name for name, model in all_models().items() if model.hyperparameters]
+TRAINED = [name for name, model in all_models().items() if getattr(model, "hyperparameters", ())]
 
 
 @pytest.mark.parametrize("name", slow_except({"FSRS-6", "DASH", "RNN", "SM2-trainable"}, TRAINED))

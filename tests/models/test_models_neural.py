@@ -488,7 +488,7 @@ def test_lstm_schedule_and_recency() -> None:
     rates = [lstm.rate_of_pass(k) for k in range(20)]
     assert np.argmax(rates) == 5
     assert np.diff(rates, 2)[:3] == pytest.approx(0, abs=1e-12)
-    weights = optimisers.compute_recency_weights(101, *lstm._RECENCY)
+    weights = optimisers.compute_relative_recency_weights(101, *lstm._RECENCY)
     assert weights.mean() == pytest.approx(1)
     assert weights[-1] / weights[0] == pytest.approx(7.49)
 
@@ -615,9 +615,9 @@ def test_gru_503_equals_torch_before_and_after_training(
     with torch.no_grad():
         np.testing.assert_allclose(after, network(*padded(trials, test)).numpy(), atol=1e-9)
     assert np.abs(after - before).max() > 0.01
-    assert optimisers.compute_recency_weights(len(train), *gru_503._RECENCY) == pytest.approx(
-        weight_of[train]
-    )
+    assert optimisers.compute_relative_recency_weights(
+        len(train), *gru_503._RECENCY
+    ) == pytest.approx(weight_of[train])
     in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
     one, two = (gru_503.fine_tune(weights, trials, train, each) for each in (Context(), in_halves))
     assert not np.array_equal(one.values, two.values)

@@ -21,7 +21,17 @@ from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportSummary, ReviewLog, Rows
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids, prepare_trials
-from srs_eval.models import Context, Model, all_models, anki_sm2, baseline, ebisu, sm2
+from srs_eval.models import (
+    Context,
+    Model,
+    OnlineModel,
+    TrainedModel,
+    all_models,
+    anki_sm2,
+    baseline,
+    ebisu,
+    sm2,
+)
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.trie import card_steps
 from tests.helpers.golden import (
@@ -50,10 +60,10 @@ def predictions(model: Model, trials: Trials, context: Context = CONTEXT) -> Flo
     """What the engine does with an untrained model; any numpy warning is an error."""
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        if model.online is not None:
+        if isinstance(model, OnlineModel):
             return model.online(trials, context)
-        assert model.predict is not None
-        parameters = model.default(context)
+        assert isinstance(model, TrainedModel)
+        parameters = model.default_parameters(trials.protocol, context)
         return np.concatenate(
             [model.predict(trials, parameters, fold.test, context) for fold in trials.folds]
         )
@@ -130,9 +140,9 @@ def test_equal_to_golden(name: str) -> None:
         else:
             assert_allclose(auc, figures["AUC"], rtol=0, atol=auc_tolerance)
         if "parameters" in line:
-            assert line["parameters"] == {"0": model.default(CONTEXT)}
+            assert line["parameters"] == {"0": model.default_parameters(Protocol(), CONTEXT)}
         else:
-            assert model.default(CONTEXT) == []
+            assert getattr(model, "default", None) is None
 
 
 @pytest.mark.parametrize("name", GOLDEN)

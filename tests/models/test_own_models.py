@@ -48,7 +48,7 @@ from srs_eval.training.hyperparameters import Cancelled
 from srs_eval.data.errors import InputError, NotEnoughData, NotInstalled
 from srs_eval.training.trie import card_steps
 from srs_eval.training.trie import history_trie
-from srs_eval.models import Model, hlr
+from srs_eval.models import TrainedModel, hlr
 
 {above}
 
@@ -63,7 +63,7 @@ def predict(trials, w, index, context):
 
 
 MODELS = (
-    Model(
+    TrainedModel(
         name="SLIP",
         family="history",
         inputs="IL",
@@ -72,7 +72,6 @@ MODELS = (
         fit=fit,
         predict=predict,
         default=lambda context: [0.9],
-        compiles="never",
     ),
 )
 """
@@ -278,7 +277,7 @@ def test_what_a_model_returns_is_its_own(
     np.testing.assert_array_equal(result.p, np.where(result.tests.partition == 0, 0.5, 0.9))
 
     kept = np.full(len(trials.test_index), 0.7)
-    online = replace(usual, model=replace(usual.model, online=lambda *_: kept, predict=None))
+    online = replace(usual, model=models.OnlineModel("KEPT", online=lambda *_: kept))
     result = session.run(online)
     kept[:] = 0.1
     assert (result.p == 0.7).all()
@@ -496,7 +495,7 @@ def test_code_that_changes_while_it_is_in_use_is_refused(
     loaded: Callable[..., Configuration], write: Write
 ) -> None:
     model = loaded().model
-    restored, arguments = model.__reduce__()
+    restored, arguments = models._reduce_model(model)
     assert restored(*arguments) is model
     write(predict="index = index + 0")
     del models.all_models()["SLIP"]

@@ -24,7 +24,7 @@ from tools.simulated import simulate_learner, write_collection, write_dataset
 
 MEAN = """
 import numpy as np
-from srs_eval.models import Model
+from srs_eval.models import TrainedModel
 
 
 def pretrain(learners, context):
@@ -36,8 +36,8 @@ def predict(trials, w, index, context):
 
 
 MODELS = (
-    Model(
-        name="MEAN", family="other", inputs="-", parameters=0, source="a test", compiles="never",
+    TrainedModel(
+        name="MEAN", family="other", inputs="-", parameters=0, source="a test",
         predict=predict, pretrain=pretrain,
     ),
 )

@@ -17,7 +17,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
-from srs_eval.models import Context, all_models, fsrs6
+from srs_eval.models import Context, OnlineModel, all_models, fsrs6
 from srs_eval.models import state as state_models
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.state import (
@@ -309,7 +309,7 @@ def test_the_base_is_fsrs6_recency() -> None:
 def test_names_and_group() -> None:
     online = {each.name for each in resolve_configurations("online")}
     assert online == {"MOVING-AVG", "STATE-1", "STATE-FSRS-6", "STATE-FSRS-6+7"}
-    assert all(all_models()[name].online is not None for name in online)
+    assert all(isinstance(all_models()[name], OnlineModel) for name in online)
     with pytest.raises(InputError, match="not fitted"):
         resolve_configurations("STATE-FSRS-6-dry-run")
 

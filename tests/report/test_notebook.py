@@ -19,7 +19,7 @@ import pytest
 import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.models import Model, load_model_file
+from srs_eval.models import Model, TrainedModel, load_model_file
 from tests.cli.program import batches_in_process, run_in_process
 from tests.conftest import PATIENCE, REPOSITORY
 from tools.simulated import simulate_learner, write_collection, write_dataset
@@ -34,11 +34,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
 
 def constant(p: float) -> Model:
     """A model that says always the same."""
-    return Model(
+    return TrainedModel(
         "CONSTANT",
-        *("baseline", "-", 0, "here"),
+        family="baseline",
+        parameters=0,
         predict=lambda trials, parameters, index, context: np.full(len(index), p),
-        compiles="never",
     )
 
 
@@ -72,8 +72,8 @@ def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
             srs_eval.evaluate(log, models=wrong)
         file = tmp_path / "mine.py"
         file.write_text(
-            "from srs_eval.models import Model\n"
-            "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
+            "from srs_eval.models import TrainedModel\n"
+            "MODELS = (TrainedModel('MINE', parameters=0,\n"
             "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
         )
         assert set(srs_eval.evaluate(log, load_model_file(file), jobs=1)["MINE"].p) == {0.8}
@@ -172,8 +172,8 @@ def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from srs_eval.models import Model\n"
-        "MODELS = (Model('MINE', 'other', '-', 0, 'here', compiles='never',\n"
+        "from srs_eval.models import TrainedModel\n"
+        "MODELS = (TrainedModel('MINE', parameters=0,\n"
         "    predict=lambda trials, parameters, index, context: index * 0 + 0.8),)\n"
     )
     with batches_in_process():

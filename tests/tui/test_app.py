@@ -895,7 +895,7 @@ def test_preparing_is_said_and_expected() -> None:
     without = estimate_seconds_left(usual, 1.0)
     assert soon is not None
     assert without is not None
-    assert soon > without + fsrs.model.seconds_to_compile / 2
+    assert soon > without + fsrs.model.cost.seconds_to_compile / 2
     evaluation.apply(Progress(fsrs, 0.5), 31.0)
     assert not evaluation.is_compiling
     assert estimate_seconds_left(evaluation, 32.0) is not None

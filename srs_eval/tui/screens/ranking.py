@@ -418,6 +418,6 @@ def _estimate_expected_seconds(evaluation: Run) -> Mapping[str, float]:
                 seconds += _WORKER_START_SECONDS[step]
         if computes and run.needs_compilation and model.kernel_owner not in compiled_models:
             compiled_models.add(model.kernel_owner)
-            seconds += model.seconds_to_compile
+            seconds += model.cost.seconds_to_compile
         seconds_by_model[run.name] = seconds
     return seconds_by_model
