@@ -36,11 +36,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/python \
 QUICK := tests/stats tests/test_metrics.py tests/training/test_[got]*.py \
   tests/models/test_fsrs*.py tests/models/test_models_*.py \
   tests/data/test_import.py tests/data/test_protocol.py tests/data/test_rows.py
-# The few tests in these files that start a program.
-IN_PROCESS := not nothing_heavy and not without_simd and not little_memory
 
 quick: $(VENV)/installed-dev
-	$(PYTEST) $(QUICK) -k "$(IN_PROCESS)" $(PYTEST_ARGS)
+	$(PYTEST) $(QUICK) -m "not slow and not starts_program" $(PYTEST_ARGS)
 
 test: $(VENV)/installed-dev
 	$(PYTEST) $(PYTEST_ARGS)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 
-def histories(trials: Any) -> list[tuple[list[int], list[int]]]:
+def list_histories(trials: Any) -> list[tuple[list[int], list[int]]]:
     """Return intervals and ratings before each trial."""
     delta_t = trials.history_delta_t.astype(int).tolist()
     rating = trials.history_rating.tolist()
@@ -62,7 +62,7 @@ def write_rows(trials: Any, file: Path) -> None:
     )
 
 
-def torch_peer(file: Path, repeat: int) -> None:
+def run_torch_peer(file: Path, repeat: int) -> None:
     """Train and predict where fsrs-optimizer is installed; write answer.npz beside the rows."""
     import importlib.metadata
 
@@ -72,9 +72,11 @@ def torch_peer(file: Path, repeat: int) -> None:
 
     torch.set_num_threads(1)
     rows = np.load(file)
-    tensors, r_history = [], []
+    tensors = []
+    r_history = []
     for start, end in zip(rows["start"], rows["end"], strict=True):
-        delta_t, rating = rows["history_delta_t"][start:end], rows["history_rating"][start:end]
+        delta_t = rows["history_delta_t"][start:end]
+        rating = rows["history_rating"][start:end]
         tensors.append(torch.tensor(np.stack([delta_t, rating], axis=1), dtype=torch.float))
         r_history.append(",".join(map(str, rating.tolist())))
     frame = pd.DataFrame(
@@ -90,8 +92,9 @@ def torch_peer(file: Path, repeat: int) -> None:
     # Values of srs-benchmark; the packages' own defaults differ between versions.
     settings = {"n_epoch": 5, "lr": 4e-2, "gamma": 1, "batch_size": 512, "max_seq_len": 64}
 
-    def fold(first: int, end: int) -> Any:
-        train, test = frame.iloc[:first].copy(), frame.iloc[first:end].copy()
+    def run_fold(first: int, end: int) -> Any:
+        train = frame.iloc[:first].copy()
+        test = frame.iloc[first:end].copy()
         start = np.array([time.perf_counter(), time.process_time()])
         optimizer.define_model()
         optimizer.pretrain(dataset=train, verbose=False)
@@ -104,8 +107,8 @@ def torch_peer(file: Path, repeat: int) -> None:
     ends = list(zip(rows["first_test"].tolist(), rows["end_test"].tolist(), strict=True))
     totals = []
     for _ in range(repeat + 1):  # the first run does not count
-        parts = [fold(*both) for both in ends]
-        totals.append(np.sum([seconds for seconds, _ in parts], axis=0))
+        folds = [run_fold(first, end) for first, end in ends]
+        totals.append(np.sum([seconds for seconds, _ in folds], axis=0))
     wall, cpu = np.median(totals[1:] or totals, axis=0)
     versions = [
         f"{name} {importlib.metadata.version(name)}" for name in ("fsrs-optimizer", "torch")
@@ -114,10 +117,10 @@ def torch_peer(file: Path, repeat: int) -> None:
         file.with_name("answer.npz"),
         seconds=wall,
         cpu_seconds=cpu,
-        p=np.concatenate([p for _, p in parts]),
+        p=np.concatenate([p for _, p in folds]),
         versions=", ".join(versions),
     )
 
 
 if __name__ == "__main__":
-    torch_peer(Path(sys.argv[1]), int(sys.argv[2]))
+    run_torch_peer(Path(sys.argv[1]), int(sys.argv[2]))

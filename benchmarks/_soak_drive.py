@@ -32,7 +32,7 @@ from _soak_plan import (
     Resize,
     Scroll,
     Step,
-    sent_by_terminal,
+    encode_for_terminal,
 )
 
 if TYPE_CHECKING:
@@ -67,22 +67,22 @@ _MOST_OUTPUT = 400_000  # bytes of a terminal's output to keep
 # --- processes of a session ---------------------------------------------------------
 
 
-def processes_of(token: str) -> dict[int, str]:
+def find_processes(token: str) -> dict[int, str]:
     """Return the command lines of all processes of a session, by their ids (Linux)."""
-    found = {}
+    commands = {}
     mark = f"{TOKEN}={token}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
                 if command:  # else it is a zombie
-                    found[int(folder.name)] = command.decode("utf-8", "replace").strip()
-    return found
+                    commands[int(folder.name)] = command.decode("utf-8", "replace").strip()
+    return commands
 
 
 def kill_worker(token: str) -> None:
     """Kill the first worker process of a session, if there is one."""
-    workers = [pid for pid, command in processes_of(token).items() if "spawn_main" in command]
+    workers = [pid for pid, command in find_processes(token).items() if "spawn_main" in command]
     if workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(min(workers), signal.SIGKILL)
@@ -119,33 +119,33 @@ def run_under_pilot(plan: Plan, folder: Path) -> None:
 
     app = SrsEvalApp(plan.path, AppOptions(models=MODELS), state_folder=folder / "state")
     try:
-        asyncio.run(_use(app, plan))
+        asyncio.run(_carry_out(app, plan))
     finally:
         app.session.shut_down()
 
 
-async def _use(app: SrsEvalApp, plan: Plan) -> None:
+async def _carry_out(app: SrsEvalApp, plan: Plan) -> None:
     screens: dict[str, None] = {}
     async with app.run_test(size=plan.size, notifications=True) as pilot:
-        taken = 0
+        step_count = 0
         for step in plan.steps:
             if not app.is_running:
                 break
-            await _take(app, pilot, step)
+            await _take_step(app, pilot, step)
             screens[type(app.screen).__name__] = None
-            taken += 1
-        print(LEAVING, taken, *screens, flush=True)
+            step_count += 1
+        print(LEAVING, step_count, *screens, flush=True)
         if app.is_running:
-            for key in ("escape",) * 6:
-                await pilot.press(key)
-            for event in _events_of(Keys((plan.end,))):
+            for _ in range(6):
+                await pilot.press("escape")
+            for event in _make_events(Keys((plan.end,))):
                 app.post_message(event)
             if plan.end != "q":
                 while app.is_running:
                     await asyncio.sleep(0.02)
 
 
-async def _take(app: SrsEvalApp, pilot: Pilot[int], step: Step) -> None:
+async def _take_step(app: SrsEvalApp, pilot: Pilot[int], step: Step) -> None:
     if isinstance(step, Pause):
         await asyncio.sleep(step.seconds)
     elif isinstance(step, Resize):
@@ -153,16 +153,30 @@ async def _take(app: SrsEvalApp, pilot: Pilot[int], step: Step) -> None:
     elif isinstance(step, KillWorker):
         kill_worker(os.environ[TOKEN])
     elif not isinstance(step, BadBytes):
-        for event in _events_of(step):
+        for event in _make_events(step):
             app.post_message(event)
 
 
-def _events_of(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Event]:
+def _make_events(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Event]:
     """Return the events that Textual's driver makes of a step."""
     from textual import events
 
-    def mouse(kind: type[events.MouseEvent], x: int, y: int, button: int = 0) -> events.MouseEvent:
-        return kind(None, x, y, 0, 0, button, False, False, False, x, y)
+    def make_event(
+        kind: type[events.MouseEvent], x: int, y: int, button: int = 0
+    ) -> events.MouseEvent:
+        return kind(
+            widget=None,
+            x=x,
+            y=y,
+            delta_x=0,
+            delta_y=0,
+            button=button,
+            shift=False,
+            meta=False,
+            ctrl=False,
+            screen_x=x,
+            screen_y=y,
+        )
 
     if isinstance(step, Keys):
         return [
@@ -171,16 +185,19 @@ def _events_of(step: Keys | Click | Drag | Scroll | Paste) -> list[events.Event]
         ]
     if isinstance(step, Click):
         button = 1 if step.button == "left" else 3
-        kinds = (events.MouseDown, events.MouseUp) * step.times
-        return [mouse(kind, step.x, step.y, button) for kind in kinds]
+        clicks = []
+        for _ in range(step.times):
+            clicks.append(make_event(events.MouseDown, step.x, step.y, button))
+            clicks.append(make_event(events.MouseUp, step.x, step.y, button))
+        return clicks
     if isinstance(step, Drag):
-        moves = [mouse(events.MouseMove, x, y, 1) for x, y in step.places[1:]]
-        pressed = mouse(events.MouseDown, *step.places[0], 1)
-        released = mouse(events.MouseUp, *step.places[-1], 1)
+        moves = [make_event(events.MouseMove, x, y, 1) for x, y in step.positions[1:]]
+        pressed = make_event(events.MouseDown, *step.positions[0], 1)
+        released = make_event(events.MouseUp, *step.positions[-1], 1)
         return [pressed, *moves, released]
     if isinstance(step, Scroll):
         kind = events.MouseScrollDown if step.down else events.MouseScrollUp
-        return [mouse(kind, step.x, step.y) for _ in range(step.times)]
+        return [make_event(kind, step.x, step.y) for _ in range(step.times)]
     return [events.Paste(step.text)]
 
 
@@ -199,7 +216,7 @@ class Terminal:
     master: int
     output: bytes = b""
     closed: bool = False
-    taken: int = 0  # steps
+    steps_taken: int = 0
 
     @classmethod
     def start(cls, plan: Plan, folder: Path, environment: Mapping[str, str]) -> Terminal:
@@ -243,24 +260,24 @@ class Terminal:
             elif isinstance(step, Resize):
                 _set_size(self.master, step.width, step.height)
             elif isinstance(step, KillWorker):
-                kill_worker(plan_token(plan))
+                kill_worker(make_token(plan))
             else:
-                self.send(sent_by_terminal(step))
-            self.taken += 1
+                self.send(encode_for_terminal(step))
+            self.steps_taken += 1
 
-    def leave(self, how: str) -> None:
+    def leave(self, end: str) -> None:
         """Leave the app, or take its terminal away."""
-        if how in ("closed", "closed without a signal"):
+        if end in ("closed", "closed without a signal"):
             self.close()
-        elif how.startswith("SIG"):
-            self.child.send_signal(getattr(signal, how))
+        elif end.startswith("SIG"):
+            self.child.send_signal(getattr(signal, end))
         else:
-            escape = sent_by_terminal(Keys(("escape",)))
+            escape = encode_for_terminal(Keys(("escape",)))
             for _ in range(6):
                 self.send(escape)
                 self.listen(0.2)
-            key = "ctrl+q" if how == "q" else how  # a letter may be typed into a path
-            self.send(sent_by_terminal(Keys((key,))))
+            key = "ctrl+q" if end == "q" else end  # a letter may be typed into a path
+            self.send(encode_for_terminal(Keys((key,))))
 
     def close(self) -> None:
         """Close the terminal, as its window is closed."""
@@ -285,12 +302,12 @@ class Terminal:
     def listen(self, seconds: float) -> None:
         """Read what the app draws for this many seconds."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        while (remaining := deadline - time.monotonic()) > 0:
             if self.closed:
-                time.sleep(min(left, 0.05))
+                time.sleep(min(remaining, 0.05))
                 return
-            if select.select([self.master], [], [], left)[0] and not self._read():
-                time.sleep(min(left, 0.05))  # the other end is closed
+            if select.select([self.master], [], [], remaining)[0] and not self._read():
+                time.sleep(min(remaining, 0.05))  # the other end is closed
                 return
 
     def _read(self) -> bool:
@@ -312,7 +329,7 @@ class Terminal:
             self.listen(0.1)
 
 
-def plan_token(plan: Plan) -> str:
+def make_token(plan: Plan) -> str:
     """Return the text that marks the processes of a session."""
     return f"{os.getpid()}-{plan.seed}"
 

@@ -61,7 +61,7 @@ _RANDOM_KEYS = (
     *(key for key in SEQUENCES if key not in ("ctrl+c", "ctrl+o", "ctrl+q")),
 )
 _MOVES = ("up", "down", "pageup", "pagedown", "home", "end", "tab", "escape", "enter", "space")
-_WAYS: tuple[tuple[str, ...], ...] = (
+_PATHS: tuple[tuple[str, ...], ...] = (
     ("m", "enter", "e", "l"),
     ("m", "enter", "n", "p", "c", "p", "n", "b", "t"),
     ("m", "v", "s", "less_than_sign", "down", "enter", "greater_than_sign", "up", "enter"),
@@ -135,7 +135,7 @@ class Click:
 class Drag:
     """A drag with the mouse: pressed at the first position, released at the last."""
 
-    places: tuple[tuple[int, int], ...]
+    positions: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -208,27 +208,27 @@ def make_plan(seed: int, histories: Sequence[Path], seconds: float) -> Plan:
     """
     chance = random.Random(seed)
     kind: Kind = "pilot" if seed % 2 else "terminal"
-    path = None if chance.random() < 0.1 else _history(chance, histories)
-    size = _size(chance)
+    path = None if chance.random() < 0.1 else _draw_history(chance, histories)
+    size = _draw_size(chance)
     maker = _StepMaker(chance, histories, size)
     steps: list[Step] = [Pause(chance.choice((0.0, 1.0, 5.0, 5.0)))]
-    left = seconds
-    while left > 0:
-        steps += maker.steps()
+    remaining = seconds
+    while remaining > 0:
+        steps += maker.make_steps()
         pause = chance.choice(_PAUSES_S)
         steps.append(Pause(pause))
-        left -= pause + 0.05
+        remaining -= pause + 0.05
     return Plan(seed, kind, path, size, tuple(steps), chance.choice(_ENDS[kind]))
 
 
-def _history(chance: random.Random, histories: Sequence[Path]) -> Path:
+def _draw_history(chance: random.Random, histories: Sequence[Path]) -> Path:
     """Draw a file, rarely a damaged one."""
     damaged = [path for path in histories if DAMAGED in path.name]
     sound = [path for path in histories if DAMAGED not in path.name]
     return chance.choice(damaged if damaged and chance.random() < 0.15 else sound)
 
 
-def _size(chance: random.Random) -> tuple[int, int]:
+def _draw_size(chance: random.Random) -> tuple[int, int]:
     """Draw columns and lines of a terminal: a usual size, one too small to use, or any other."""
     kind = chance.random()
     if kind < 0.6:
@@ -244,43 +244,47 @@ class _StepMaker:
     def __init__(
         self, chance: random.Random, histories: Sequence[Path], size: tuple[int, int]
     ) -> None:
-        self._chance, self._histories, self._size = chance, histories, size
+        self._chance = chance
+        self._histories = histories
+        self._size = size
 
-    def steps(self) -> list[Step]:
-        """Return the next steps."""
+    def make_steps(self) -> list[Step]:
+        """Draw the next steps."""
         makers = {
-            self._random_keys: 20,
-            self._way: 20,
-            self._clicks: 22,
+            self._press_random_keys: 20,
+            self._follow_path: 20,
+            self._click: 22,
             self._drag: 6,
             self._scroll: 6,
-            self._resizes: 8,
+            self._resize: 8,
             self._paste: 2,
-            self._bad_bytes: 1,
-            self._open: 4,
-            self._kill: 1,
+            self._send_bad_bytes: 1,
+            self._open_file: 4,
+            self._kill_worker: 1,
         }
         (make,) = self._chance.choices(list(makers), weights=list(makers.values()))
         return make()
 
-    def _random_keys(self) -> list[Step]:
+    def _press_random_keys(self) -> list[Step]:
         number = self._chance.choice((1, 1, 2, 5, 20))
         keys = self._chance.choice((_RANDOM_KEYS, _RANDOM_KEYS, _MOVES))
         return [Keys(tuple(self._chance.choices(keys, k=number)))]
 
-    def _way(self) -> list[Step]:
+    def _follow_path(self) -> list[Step]:
         """Follow a path from the answers, in one burst or key by key."""
-        way = self._chance.choice(_WAYS)
-        back = ("escape",) * self._chance.choice((0, 0, 1, 4))
+        path = self._chance.choice(_PATHS)
+        escapes = self._chance.choice((0, 0, 1, 4))
+        keys = ["escape" for _ in range(escapes)]
+        keys += path
         if self._chance.random() < 0.5:
-            return [Keys((*back, *way))]
+            return [Keys(tuple(keys))]
         pause = Pause(self._chance.choice((0.02, 0.2)))
         steps: list[Step] = []
-        for key in (*back, *way):
+        for key in keys:
             steps += [Keys((key,)), pause]
         return steps
 
-    def _place(self) -> tuple[int, int]:
+    def _draw_position(self) -> tuple[int, int]:
         """Return a position, sometimes in the last line, where the keys are, including Quit."""
         width, height = self._size
         x = self._chance.randrange(width)
@@ -288,8 +292,8 @@ class _StepMaker:
             return x, height - 1
         return x, self._chance.randrange(height)
 
-    def _clicks(self) -> list[Step]:
-        x, y = self._place()
+    def _click(self) -> list[Step]:
+        x, y = self._draw_position()
         times = self._chance.choice((1, 1, 2, 3))
         button: Button = "right" if self._chance.random() < 0.05 else "left"
         before: list[Step] = []
@@ -299,40 +303,40 @@ class _StepMaker:
 
     def _drag(self) -> list[Step]:
         number = self._chance.randint(2, 12)
-        drag = Drag(tuple(self._place() for _ in range(number)))
+        drag = Drag(tuple(self._draw_position() for _ in range(number)))
         if self._chance.random() < 0.3:  # over a notification
             return [Keys(("escape", "escape", "y")), drag]
         return [drag]
 
     def _scroll(self) -> list[Step]:
-        x, y = self._place()
+        x, y = self._draw_position()
         return [Scroll(x, y, self._chance.choice((1, 3, 20)), self._chance.random() < 0.6)]
 
-    def _resizes(self) -> list[Step]:
+    def _resize(self) -> list[Step]:
         steps: list[Step] = []
         for _ in range(self._chance.choice((1, 1, 2, 6))):
-            self._size = _size(self._chance)
+            self._size = _draw_size(self._chance)
             steps.append(Resize(*self._size))
         return steps
 
     def _paste(self) -> list[Step]:
-        path = str(_history(self._chance, self._histories))
+        path = str(_draw_history(self._chance, self._histories))
         return [Paste(self._chance.choice((*_PASTED, path)))]
 
-    def _bad_bytes(self) -> list[Step]:
+    def _send_bad_bytes(self) -> list[Step]:
         return [BadBytes(self._chance.choice(_BAD_BYTES))]
 
-    def _open(self) -> list[Step]:
+    def _open_file(self) -> list[Step]:
         """Close the file and open another one by its path."""
-        path = _history(self._chance, self._histories)
+        path = _draw_history(self._chance, self._histories)
         close = Keys(("escape", "escape", "escape", "escape", "ctrl+o", "y"))
         return [close, Pause(0.5), Paste(str(path)), Keys(("enter",)), Pause(1.0)]
 
-    def _kill(self) -> list[Step]:
+    def _kill_worker(self) -> list[Step]:
         return [KillWorker()]
 
 
-def sent_by_terminal(step: Sent) -> bytes:
+def encode_for_terminal(step: Sent) -> bytes:
     """Return the bytes that a terminal sends for a step."""
     if isinstance(step, BadBytes):
         return step.data
@@ -340,18 +344,21 @@ def sent_by_terminal(step: Sent) -> bytes:
         text = "".join(SEQUENCES.get(name) or CHARACTERS.get(name, name) for name in step.names)
     elif isinstance(step, Click):
         code = 0 if step.button == "left" else 2
-        text = (_mouse(code, step.x, step.y) + _mouse(code, step.x, step.y, "m")) * step.times
+        pressed = _format_mouse(code, step.x, step.y)
+        released = _format_mouse(code, step.x, step.y, "m")
+        text = (pressed + released) * step.times
     elif isinstance(step, Drag):
-        first, last = step.places[0], step.places[-1]
-        moves = "".join(_mouse(32, *place) for place in step.places[1:])
-        text = _mouse(0, *first) + moves + _mouse(0, *last, "m")
+        pressed = _format_mouse(0, *step.positions[0])
+        moves = "".join(_format_mouse(32, *position) for position in step.positions[1:])
+        released = _format_mouse(0, *step.positions[-1], "m")
+        text = pressed + moves + released
     elif isinstance(step, Scroll):
-        text = _mouse(65 if step.down else 64, step.x, step.y) * step.times
+        text = _format_mouse(65 if step.down else 64, step.x, step.y) * step.times
     else:
         text = f"\x1b[200~{step.text}\x1b[201~"
     return text.encode()
 
 
-def _mouse(code: int, x: int, y: int, final: Literal["M", "m"] = "M") -> str:
+def _format_mouse(code: int, x: int, y: int, final: Literal["M", "m"] = "M") -> str:
     """Return an event in SGR notation, whose positions count from 1."""
     return f"\x1b[<{code};{x + 1};{y + 1}{final}"

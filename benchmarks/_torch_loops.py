@@ -32,7 +32,8 @@ from srs_eval.training.optimisers import argsort_by_quicksort
 
 Fold = Callable[[Trials, IntArray, IntArray], FloatArray]
 
-S_MIN, S_MAX = 0.01, 36500.0
+S_MIN = 0.01  # days
+S_MAX = 36500.0
 NO_BOUND = float("inf")
 
 
@@ -63,14 +64,15 @@ def run_loop(name: str, trials: Trials) -> LoopResult:
     began = time.process_time()
     if name == "LogisticRegression":
         features = torch.tensor(logistic._features_of_trials(trials), dtype=torch.float)
-        fold_of: Fold = partial(logistic_fold, features)
+        fold_of: Fold = partial(run_logistic_fold, features)
     else:
         loop = LOOPS[name]
-        fold_of = partial(padded_fold, loop, loop.sequences(trials))
-    wall, cpu = time.perf_counter(), time.process_time()
-    parts = [fold_of(trials, fold.train, fold.test) for fold in trials.folds]
+        fold_of = partial(run_padded_fold, loop, loop.sequences(trials))
+    wall = time.perf_counter()
+    cpu = time.process_time()
+    predictions = [fold_of(trials, fold.train, fold.test) for fold in trials.folds]
     return LoopResult(
-        p=np.concatenate(parts),
+        p=np.concatenate(predictions),
         wall=time.perf_counter() - wall,
         cpu=time.process_time() - cpu,
         features_cpu=cpu - began,
@@ -80,16 +82,16 @@ def run_loop(name: str, trials: Trials) -> LoopResult:
 # The loop
 
 
-def padded_fold(
+def run_padded_fold(
     loop: Loop, sequences: list[Tensor], trials: Trials, train: IntArray, test: IntArray
 ) -> FloatArray:
     w = torch.tensor(train_loop(loop, sequences, trials, train))
     with torch.no_grad():
-        parts = [
+        predictions = [
             loop.recall(w, *batch[:3])
             for batch in make_batches(sequences, trials, test, 8192, sort=False)
         ]
-    return np.concatenate([part.double().numpy() for part in parts])
+    return np.concatenate([p.double().numpy() for p in predictions])
 
 
 def make_batches(
@@ -98,27 +100,30 @@ def make_batches(
     """Return padded sequences, lengths, intervals and outcomes, sorted by length if `sort`."""
     lengths = np.array([len(sequences[row]) for row in rows])
     if sort:
-        rows, lengths = rows[lengths <= 64], lengths[lengths <= 64]
+        short = lengths <= 64
+        rows = rows[short]
+        lengths = lengths[short]
         order = argsort_by_quicksort(lengths)
-        rows, lengths = rows[order], lengths[order]
+        rows = rows[order]
+        lengths = lengths[order]
     padded = pad_sequence([sequences[row] for row in rows], batch_first=True)
     delta_t = torch.tensor(trials.delta_t[rows], dtype=torch.float)
     y = torch.tensor(trials.y[rows], dtype=torch.float)
-    made = []
+    batches = []
     for k in range(0, len(rows), size):
-        part = slice(k, k + size)
-        longest = int(lengths[part].max())
-        batch = padded[part, :longest].transpose(0, 1)
-        made.append((batch, torch.tensor(lengths[part]), delta_t[part], y[part]))
-    return made
+        span = slice(k, k + size)
+        longest = int(lengths[span].max())
+        batch = padded[span, :longest].transpose(0, 1)
+        batches.append((batch, torch.tensor(lengths[span]), delta_t[span], y[span]))
+    return batches
 
 
 def train_loop(
     loop: Loop, sequences: list[Tensor], trials: Trials, train: IntArray, epochs: int = 5
 ) -> list[float]:
     w = nn.Parameter(torch.tensor(loop.start(trials, train), dtype=torch.float))
-    whole = make_batches(sequences, trials, train, 512, sort=True)
-    batches = whole
+    all_batches = make_batches(sequences, trials, train, 512, sort=True)
+    batches = all_batches
     if loop.trained_on is not None:
         batches = make_batches(sequences, trials, loop.trained_on(trials, train), 512, sort=True)
     optimizer = torch.optim.Adam([w], lr=0.04)
@@ -126,13 +131,17 @@ def train_loop(
     loss_of = nn.BCELoss(reduction="sum")
     generator = torch.Generator()
     generator.manual_seed(2023)
-    lower, upper = torch.tensor(loop.lower), torch.tensor(loop.upper)
-    best, best_loss = w.detach().clone(), np.inf
+    lower = torch.tensor(loop.lower)
+    upper = torch.tensor(loop.upper)
+    best = w.detach().clone()
+    best_loss = np.inf
     for epoch in range(epochs + 1):
         with torch.no_grad():
-            total = sum(float(loss_of(loop.recall(w, *batch[:3]), batch[3])) for batch in whole)
+            losses = [float(loss_of(loop.recall(w, *batch[:3]), batch[3])) for batch in all_batches]
+        total = sum(losses)
         if total < best_loss:
-            best, best_loss = w.detach().clone(), total
+            best = w.detach().clone()
+            best_loss = total
         if epoch == epochs:
             break
         for k in torch.randperm(len(batches), generator=generator).tolist():
@@ -144,8 +153,8 @@ def train_loop(
             schedule.step()
             if loop.lower:
                 w.data = torch.minimum(torch.maximum(w.data, lower), upper)
-    kept = best.tolist()
-    return kept if loop.decimals is None else [round(x, loop.decimals) for x in kept]
+    parameters = best.tolist()
+    return parameters if loop.decimals is None else [round(x, loop.decimals) for x in parameters]
 
 
 # Inputs of the models, made review by review
@@ -153,12 +162,13 @@ def train_loop(
 
 def _history_sequences(trials: Trials) -> Iterator[tuple[list[float], list[int], float]]:
     """Yield intervals and ratings before each trial, and its own interval."""
-    delta_t, rating = trials.history_delta_t.tolist(), trials.history_rating.tolist()
+    delta_t = trials.history_delta_t.tolist()
+    rating = trials.history_rating.tolist()
     ends = zip(trials.history_start.tolist(), trials.history_end.tolist(), strict=True)
     return ((delta_t[a:b], rating[a:b], delta_t[b]) for a, b in ends)
 
 
-def _reviews(trials: Trials) -> list[Tensor]:
+def _list_reviews(trials: Trials) -> list[Tensor]:
     """Return (interval, rating) of every earlier review."""
     return [
         torch.tensor((days, ratings), dtype=torch.float).transpose(0, 1)
@@ -166,69 +176,70 @@ def _reviews(trials: Trials) -> list[Tensor]:
     ]
 
 
-def _times(trials: Trials) -> list[Tensor]:
+def _list_times(trials: Trials) -> list[Tensor]:
     """Return the days since the first review, for every earlier review and the trial itself."""
     return [
-        torch.cumsum(torch.tensor([[*days, now]]), dim=1).transpose(0, 1)
-        for days, _, now in _history_sequences(trials)
+        torch.cumsum(torch.tensor([[*days, interval]]), dim=1).transpose(0, 1)
+        for days, _, interval in _history_sequences(trials)
     ]
 
 
-def _ages(trials: Trials) -> list[Tensor]:
+def _list_ages(trials: Trials) -> list[Tensor]:
     """Return (passed, days ago) of every earlier review."""
-    made = []
-    for days, ratings, now in _history_sequences(trials):
-        ages = np.cumsum([*days[1:], now][::-1])[::-1]
-        made.append(torch.tensor(np.array([np.array(ratings) > 1, ages]).T, dtype=torch.float))
-    return made
+    sequences = []
+    for days, ratings, interval in _history_sequences(trials):
+        ages = np.cumsum([*days[1:], interval][::-1])[::-1]
+        sequences.append(torch.tensor(np.array([np.array(ratings) > 1, ages]).T, dtype=torch.float))
+    return sequences
 
 
-def _successes_and_failures(trials: Trials) -> list[Tensor]:
+def _count_successes_and_failures(trials: Trials) -> list[Tensor]:
     """Return square roots of the numbers of passes and of failures."""
-    made = []
+    sequences = []
     for _, ratings, _ in _history_sequences(trials):
         failures = ratings.count(1)
-        made.append(torch.tensor([np.sqrt(len(ratings) - failures), np.sqrt(failures)]).float())
-    return made
+        passes = len(ratings) - failures
+        sequences.append(torch.tensor([np.sqrt(passes), np.sqrt(failures)]).float())
+    return sequences
 
 
-def _windows(trials: Trials, decay: bool) -> list[Tensor]:
+def _count_in_windows(trials: Trials, decay: bool) -> list[Tensor]:
     """Return reviews and passes in DASH's four windows."""
-    made = []
-    for days, ratings, now in _history_sequences(trials):
-        ages = np.cumsum([*days[1:], now][::-1])[::-1]
+    sequences = []
+    for days, ratings, interval in _history_sequences(trials):
+        ages = np.cumsum([*days[1:], interval][::-1])[::-1]
         passed = np.array(ratings) > 1
         counts = np.zeros(8)
         for k, (width, tau) in enumerate(zip(dash._WINDOWS, dash._TAU, strict=True)):
             share = np.exp(-ages / tau) if decay else np.ones_like(ages)
-            within = ages <= width
-            counts[2 * k] = np.sum(share[within])
-            counts[2 * k + 1] = np.sum(passed[within] * share[within])
-        made.append(torch.tensor(counts, dtype=torch.float))
-    return made
+            is_inside = ages <= width
+            counts[2 * k] = np.sum(share[is_inside])
+            counts[2 * k + 1] = np.sum(passed[is_inside] * share[is_inside])
+        sequences.append(torch.tensor(counts, dtype=torch.float))
+    return sequences
 
 
 # Recall
 
 
-def _hlr(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+def _recall_by_hlr(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
     half_life = 2 ** nn.functional.linear(x.transpose(0, 1), w[None, :2], w[2:]).squeeze(1)
     return 0.5 ** (t / half_life)
 
 
-def _dash(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+def _recall_by_dash(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
     features = torch.log(x.transpose(0, 1) + 1)
     return torch.sigmoid(nn.functional.linear(features, w[None, :8], w[8:])).squeeze(1)
 
 
-def _dash_act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+def _recall_by_dash_act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
     age = x[:, :, 1].clamp_min(0.1)
     power = torch.where(age == 0.1, 0, age ** -w[1])
     strength = torch.sum(power * torch.where(x[:, :, 0] == 0, w[2], w[3]), dim=0)
     return torch.sigmoid(w[0] * torch.log(1 + strength.clamp_min(0)) + w[4])
 
 
-def _act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
+def _recall_by_act_r(w: Tensor, x: Tensor, lengths: Tensor, t: Tensor) -> Tensor:
     m = torch.zeros_like(x, dtype=torch.float)
     m[0] = -torch.inf
     for k in range(1, len(x)):
@@ -242,7 +253,7 @@ Step = Callable[[Tensor, Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]
 First = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 
 
-def _recurrent(
+def _make_recurrent(
     first: First, step: Step, curve: Callable[[Tensor, Tensor], Tensor]
 ) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Return recall from a state that starts with a stability and is stepped along the sequence."""
@@ -259,7 +270,7 @@ def _recurrent(
     return recall
 
 
-def _fsrs4(decay: float, capped: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+def _make_fsrs4(decay: float, capped: bool) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     """Return FSRS v4 (decay 1) or 4.5 (decay 0.5; a failure never lengthens the stability)."""
     factor = 0.9 ** (-1 / decay) - 1
 
@@ -286,14 +297,14 @@ def _fsrs4(decay: float, capped: bool) -> Callable[[Tensor, Tensor, Tensor, Tens
         new_d = w[7] * w[4] + (1 - w[7]) * (d - w[6] * (rating - 3))
         return new_s.clamp(S_MIN, S_MAX), new_d.clamp(1, 10)
 
-    return _recurrent(first, step, curve)
+    return _make_recurrent(first, step, curve)
 
 
-def _by_interval(t: Tensor, interval: Tensor) -> Tensor:
+def _recall_by_interval(t: Tensor, interval: Tensor) -> Tensor:
     return 0.9 ** (t / interval)
 
 
-def _sm2() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+def _make_sm2() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     def step(w: Tensor, t: Tensor, rating: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         interval, ease, count = state
         count = torch.where(rating > 1, count + 1, torch.ones_like(count))
@@ -306,10 +317,10 @@ def _sm2() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         zero = torch.zeros_like(rating)
         return step(w, zero, rating, (zero, w[2] + zero, zero))
 
-    return _recurrent(first, step, _by_interval)
+    return _make_recurrent(first, step, _recall_by_interval)
 
 
-def _anki() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+def _make_anki() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
     def limited(interval: Tensor) -> Tensor:
         soft = nn.functional.leaky_relu(interval - 1) + 1
         return torch.max(soft, interval).clamp(S_MIN, S_MAX)
@@ -320,7 +331,8 @@ def _anki() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
 
     def step(w: Tensor, t: Tensor, rating: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         interval, ease = state
-        hard, easy = rating == 2, rating == 4
+        hard = rating == 2
+        easy = rating == 4
         grown = torch.max(t * ease, interval)
         early = torch.where(
             hard,
@@ -341,21 +353,21 @@ def _anki() -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
         new = torch.where(rating == 1, interval * w[5], passed)
         return limited(new), ease.clamp(1.3, 5.5)
 
-    return _recurrent(first, step, _by_interval)
+    return _make_recurrent(first, step, _recall_by_interval)
 
 
-def _same(start: Any) -> Callable[[Trials, IntArray], list[float]]:
+def _start_at(start: Any) -> Callable[[Trials, IntArray], list[float]]:
     return lambda trials, train: list(start)
 
 
-def _dash_start(trials: Trials, train: IntArray) -> list[float]:
+def _start_dash(trials: Trials, train: IntArray) -> list[float]:
     return list(dash._START_SHORT if trials.protocol.short else dash.START)
 
 
 LOOPS = {
     "FSRSv4": Loop(
-        _fsrs4(1.0, capped=False),
-        _reviews,
+        _make_fsrs4(1.0, capped=False),
+        _list_reviews,
         lambda trials, train: fsrs4._fit_s0_v4(trials, train, np.ones(len(train)), Context()),
         list(fsrs4._V4.lower),
         list(fsrs4._V4.upper),
@@ -363,8 +375,8 @@ LOOPS = {
         trained_on=fsrs4._select_after_second_review,
     ),
     "FSRS-4.5": Loop(
-        _fsrs4(0.5, capped=True),
-        _reviews,
+        _make_fsrs4(0.5, capped=True),
+        _list_reviews,
         lambda trials, train: fsrs4._fit_s0_v45(trials, train, np.ones(len(train)), Context()),
         list(fsrs4._V45.lower),
         list(fsrs4._V45.upper),
@@ -373,49 +385,57 @@ LOOPS = {
         trained_on=fsrs4._select_after_second_review,
     ),
     "HLR": Loop(
-        _hlr,
-        _successes_and_failures,
-        _same(hlr.START),
+        _recall_by_hlr,
+        _count_successes_and_failures,
+        _start_at(hlr.START),
         decimals=None,
     ),
     "DASH": Loop(
-        _dash,
-        lambda trials: _windows(trials, decay=False),
-        _dash_start,
+        _recall_by_dash,
+        lambda trials: _count_in_windows(trials, decay=False),
+        _start_dash,
         decimals=None,
     ),
     "DASH[MCM]": Loop(
-        _dash,
-        lambda trials: _windows(trials, decay=True),
-        _same(dash._START_MCM),
+        _recall_by_dash,
+        lambda trials: _count_in_windows(trials, decay=True),
+        _start_at(dash._START_MCM),
         decimals=None,
     ),
     "DASH[ACT-R]": Loop(
-        _dash_act_r,
-        _ages,
-        _same(dash._START_ACT_R),
+        _recall_by_dash_act_r,
+        _list_ages,
+        _start_at(dash._START_ACT_R),
         [0.001, 0.001, *[-NO_BOUND] * 3],
         [NO_BOUND] * 5,
     ),
-    "ACT-R": Loop(_act_r, _times, _same(act_r.START), act_r._LOWER.tolist(), act_r._UPPER.tolist()),
+    "ACT-R": Loop(
+        _recall_by_act_r,
+        _list_times,
+        _start_at(act_r.START),
+        act_r._LOWER.tolist(),
+        act_r._UPPER.tolist(),
+    ),
     "SM2-trainable": Loop(
-        _sm2(),
-        _reviews,
-        _same(sm2.DEFAULT),
+        _make_sm2(),
+        _list_reviews,
+        _start_at(sm2.DEFAULT),
         list(sm2.make_recurrent(S_MIN).lower),
         list(sm2.make_recurrent(S_MIN).upper),
     ),
     "Anki": Loop(
-        _anki(),
-        _reviews,
-        _same(anki_sm2.DEFAULTS),
+        _make_anki(),
+        _list_reviews,
+        _start_at(anki_sm2.DEFAULTS),
         list(anki_sm2.RECURRENT.lower),
         list(anki_sm2.RECURRENT.upper),
     ),
 }
 
 
-def logistic_fold(features: Tensor, trials: Trials, train: IntArray, test: IntArray) -> FloatArray:
+def run_logistic_fold(
+    features: Tensor, trials: Trials, train: IntArray, test: IntArray
+) -> FloatArray:
     """Train LogisticRegression: no sequences; ten epochs of AdamW, shuffled batches of 2,048."""
     x = features[torch.tensor(train)]
     y = torch.tensor(trials.y[train], dtype=torch.float)

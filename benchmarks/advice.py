@@ -60,7 +60,7 @@ class Point:
 
     learner: str
     period: int
-    own: Interval  # of the learner's paired difference so far
+    interval: Interval  # of the learner's paired difference so far
     probability: float  # that the candidate is better over the coming reviews
     follows: bool  # whether the candidate was recommended
     observed_difference: float  # the candidate's log loss minus the other's on the next part
@@ -72,20 +72,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     points: dict[str, list[Point]] = {pair: [] for pair in (*PAIRS, AGAIN)}
     for path in sorted(options.histories.iterdir()):
         try:
-            log = without_stored_parameters(load_log(path))
+            log = remove_stored_parameters(load_log(path))
         except InputError as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
         for pair, point in collect_points(path.name, log, options.by_preset):
             points[pair].append(point)
         if not options.by_preset:
-            points[AGAIN] += refits(path.name, log)
-    for pair, found in points.items():
-        if found:
-            print(f"{pair}: {len({each.learner for each in found})} learners, {len(found)} points")
-            report(found, options.points)
+            points[AGAIN] += compare_refits(path.name, log)
+    for pair, pair_points in points.items():
+        if pair_points:
+            learners = {point.learner for point in pair_points}
+            print(f"{pair}: {len(learners)} learners, {len(pair_points)} points")
+            print_report(pair_points, options.points)
             if options.choose:
-                choose(found)
+                choose_shift(pair_points)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -97,7 +98,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def without_stored_parameters(log: ReviewLog) -> ReviewLog:
+def remove_stored_parameters(log: ReviewLog) -> ReviewLog:
     """Return the log without stored parameters, and with FSRS on."""
     presets = {key: replace(preset, fsrs_parameters={}) for key, preset in log.presets.items()}
     return replace(
@@ -112,71 +113,77 @@ def collect_points(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple
         future = Learner.of(log, protocol=protocol)
     except NotEnoughData:
         return
-    bounds = [round(len(future.trials) * part / PARTS) for part in range(PARTS + 1)]
-    for part in range(1, PARTS):
-        coming = np.arange(bounds[part], bounds[part + 1])
-        past = log_before(log, future, bounds[part])
+    bounds = [round(len(future.trials) * period / PARTS) for period in range(PARTS + 1)]
+    for period in range(1, PARTS):
+        coming = np.arange(bounds[period], bounds[period + 1])
+        past = cut_log(log, future, bounds[period])
         try:
             learner = Learner.of(past, protocol=protocol)
         except NotEnoughData:
             continue
         came = {
             candidate: future.losses(
-                future.predict(candidate, [Fold(np.arange(bounds[part]), coming)]), coming
+                future.predict(candidate, [Fold(np.arange(bounds[period]), coming)]), coming
             )
             for candidate in ("optimized", "recency", "defaults", "sm2")
         }
         findings = assess_parameters(learner, list(learner.groups), {}, {})
         for group, finding in zip(learner.groups, findings, strict=False):
-            mine = future.trials.partition[coming] == group
-            if mine.sum() >= FEWEST_TO_EVALUATE:
-                for pair, (candidate, other) in PAIRS.items():
-                    difference = float((came[candidate] - came[other])[mine].mean())
+            in_group = future.trials.partition[coming] == group
+            if in_group.sum() >= FEWEST_TO_EVALUATE:
+                for pair, (candidate, rival) in PAIRS.items():
+                    difference = float((came[candidate] - came[rival])[in_group].mean())
                     yield (
                         pair,
                         make_point(
-                            f"{name} {group}", part, learner, group, finding, pair, difference
+                            f"{name} {group}", period, learner, group, finding, pair, difference
                         ),
                     )
 
 
-def refits(name: str, log: ReviewLog) -> Iterator[Point]:
+def compare_refits(name: str, log: ReviewLog) -> Iterator[Point]:
     """Yield points for parameters fitted once, as Anki does: does a later fit predict better?"""
     try:
         learner = Learner.of(log, protocol=ALL_REVIEWS_PROTOCOL)
     except NotEnoughData:
         return
-    bounds = [round(len(learner.trials) * part / 12) for part in range(13)]
+    bounds = [round(len(learner.trials) * twelfth / 12) for twelfth in range(13)]
     for fitted in range(1, 11):
         once = np.arange(bounds[fitted])
-        for now in (fitted + since for since in TWELFTHS_SINCE if fitted + since <= 10):
-            seen = np.arange(bounds[now])
-            since, coming = seen[len(once) :], np.arange(bounds[now], bounds[now + 2])
+        for twelfths in TWELFTHS_SINCE:
+            period = fitted + twelfths
+            if period > 10:
+                continue
+            seen = np.arange(bounds[period])
+            since = seen[len(once) :]
+            coming = np.arange(bounds[period], bounds[period + 2])
 
-            def minus_kept(
+            def compare_losses(
                 folds: Sequence[Fold], index: IntArray, once: IntArray = once
             ) -> FloatArray:
-                kept = learner.predict("recency", [Fold(once, index)])
-                again = learner.predict("recency", folds)
-                return learner.losses(again, index) - learner.losses(kept, index)
+                once_p = learner.predict("recency", [Fold(once, index)])
+                again_p = learner.predict("recency", folds)
+                return learner.losses(again_p, index) - learner.losses(once_p, index)
 
-            own = learner.interval(minus_kept(learner.rolling_folds(since), since), since)
+            interval = learner.interval(compare_losses(learner.rolling_folds(since), since), since)
             prior = population.refit_prior(len(since) / len(once))
-            found = population.compute_belief(own, prior)
-            came = float(minus_kept([Fold(seen, coming)], coming).mean())
-            yield Point(name, now, own, found.probability, found.gain > 0, came, prior)
+            belief = population.compute_belief(interval, prior)
+            came = float(compare_losses([Fold(seen, coming)], coming).mean())
+            yield Point(name, period, interval, belief.probability, belief.gain > 0, came, prior)
 
 
-def log_before(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:
+def cut_log(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:
     """Return the log as it was after `count` of the learner's evaluated reviews."""
     last = int(learner.entry_index[count - 1])
     reviews = log.entries if log.entries is not None else log.rows
     assert reviews is not None
-    columns = {column.name: getattr(reviews, column.name) for column in fields(reviews)}
-    cut: Any = {name: None if each is None else each[: last + 1] for name, each in columns.items()}
+    cut: dict[str, Any] = {}
+    for field in fields(reviews):
+        values = getattr(reviews, field.name)
+        cut[field.name] = None if values is None else values[: last + 1]
     predictions = {name: column[: last + 1] for name, column in log.source_predictions.items()}
-    part: Any = {"rows" if log.entries is None else "entries": replace(reviews, **cut)}
-    return replace(log, source_predictions=predictions, **part)
+    table: Any = {"rows" if log.entries is None else "entries": replace(reviews, **cut)}
+    return replace(log, source_predictions=predictions, **table)
 
 
 def make_point(
@@ -189,34 +196,36 @@ def make_point(
     observed_difference: float,
 ) -> Point:
     """Make the point of a pair; if the finding does not cover it, compute what it would say."""
-    candidate, other = PAIRS[pair]
+    candidate, rival = PAIRS[pair]
     index = learner.trials.test_index
-    mine = learner.trials.partition[index] == group
-    losses = learner.held_out_losses(candidate) - learner.held_out_losses(other)
-    own = learner.interval(losses[mine], index[mine]) if mine.any() else Interval(0.0, math.nan)
-    prior = population.published_prior(candidate, other, max(own.reviews, 1))
-    found = population.compute_belief(own, prior)
-    probability, follows = found.probability, found.gain > 0
-    if other == "defaults":
+    in_group = learner.trials.partition[index] == group
+    losses = learner.held_out_losses(candidate) - learner.held_out_losses(rival)
+    interval = Interval(0.0, math.nan)
+    if in_group.any():
+        interval = learner.interval(losses[in_group], index[in_group])
+    prior = population.published_prior(candidate, rival, max(interval.reviews, 1))
+    belief = population.compute_belief(interval, prior)
+    probability = belief.probability
+    follows = belief.gain > 0
+    if rival == "defaults":
         assert finding.probabilities is not None
-        probability, follows = (
-            finding.probabilities[candidate],
-            finding.recommendation != Recommendation.KEEP,
-        )
-    return Point(name, period, own, probability, follows, observed_difference, prior)
+        probability = finding.probabilities[candidate]
+        follows = finding.recommendation != Recommendation.KEEP
+    return Point(name, period, interval, probability, follows, observed_difference, prior)
 
 
-def report(points: Sequence[Point], each: bool) -> None:
-    for point in points if each else ():
+def print_report(points: Sequence[Point], with_points: bool) -> None:
+    printed = points if with_points else ()
+    for point in printed:
         print(
-            f"  {point.learner[:24]:24} part {point.period}: {point.own.reviews:6,} reviews,"
-            f" own {point.own.estimate:+.4f} ±{point.own.half_width:.4f},"
+            f"  {point.learner[:24]:24} part {point.period}: {point.interval.reviews:6,} reviews,"
+            f" own {point.interval.estimate:+.4f} ±{point.interval.half_width:.4f},"
             f" P {point.probability:.2f}, then {point.observed_difference:+.4f}"
         )
     came = np.array([point.observed_difference for point in points])
     p = np.array([point.probability for point in points])
-    verdicts = np.array([decide_verdict(point.own) == "better" for point in points])
-    print("  log score " + scores(p, came))
+    verdicts = np.array([decide_verdict(point.interval) == "better" for point in points])
+    print("  log score " + format_scores(p, came))
     follows = np.array([point.follows for point in points])
     gains = {
         "as said": follows,
@@ -228,43 +237,51 @@ def report(points: Sequence[Point], each: bool) -> None:
     print(f"  log loss saved: {', '.join(realised)}")
 
 
-def scores(p: FloatArray, came: FloatArray) -> str:
+def format_scores(p: FloatArray, came: FloatArray) -> str:
     better = came < 0
     rate = min(max(float(better.mean()), 1e-9), 1 - 1e-9)
     constant = -rate * math.log(rate) - (1 - rate) * math.log(1 - rate)
     right = (p > 0.5) == better
-    said = []
+    sentences = []
     for low, high in ((0.9, 1.0), (0.7, 0.9)):
         sureness = np.maximum(p, 1 - p)
-        here = (sureness >= low) & ((sureness < high) | (high == 1))
-        share = right[here].mean() if here.any() else math.nan
-        said.append(f"{low:.0%} to {high:.0%} sure in {here.mean():.0%}, right in {share:.0%}")
+        in_range = (sureness >= low) & ((sureness < high) | (high == 1))
+        share = right[in_range].mean() if in_range.any() else math.nan
+        sentences.append(
+            f"{low:.0%} to {high:.0%} sure in {in_range.mean():.0%}, right in {share:.0%}"
+        )
     score = -np.log(np.where(better, p, 1 - p)).mean()
-    return f"{score:.3f} (constant rate {constant:.3f}); {'; '.join(said)}"
+    return f"{score:.3f} (constant rate {constant:.3f}); {'; '.join(sentences)}"
 
 
-def choose(points: Sequence[Point]) -> None:
+def choose_shift(points: Sequence[Point]) -> None:
     """Choose the shift that suits all other learners best, for each learner."""
     people = np.array([point.learner.split()[0] for point in points])
     came = np.array([point.observed_difference for point in points])
-    p = {
-        shift: np.array(
-            [
-                population.compute_belief(each.own, replace(each.prior, shift=shift)).probability
-                for each in points
-            ]
-        )
-        for shift in SHIFTS
+    p = {shift: predict_with_shift(points, shift) for shift in SHIFTS}
+    score = {
+        shift: -np.log(np.where(came < 0, shifted_p, 1 - shifted_p))
+        for shift, shifted_p in p.items()
     }
-    score = {shift: -np.log(np.where(came < 0, each, 1 - each)) for shift, each in p.items()}
-    found, chosen = np.empty(len(points)), {}
+    probability = np.empty(len(points))
+    chosen = {}
     for person in np.unique(people).tolist():
-        others = people != person
-        chosen[person] = min(SHIFTS, key=lambda shift: score[shift][others].mean())
-        found[~others] = p[chosen[person]][~others]
+        is_other = people != person
+        chosen[person] = min(SHIFTS, key=lambda shift: score[shift][is_other].mean())
+        probability[~is_other] = p[chosen[person]][~is_other]
     best = min(SHIFTS, key=lambda shift: score[shift].mean())
-    print(f"  chosen without the learner ({sorted(set(chosen.values()))}): {scores(found, came)}")
+    shifts = sorted(set(chosen.values()))
+    print(f"  chosen without the learner ({shifts}): {format_scores(probability, came)}")
     print(f"  best for all: {best} ({score[best].mean():.3f})")
+
+
+def predict_with_shift(points: Sequence[Point], shift: float) -> FloatArray:
+    """Predict whether each point's candidate is better, with another shift of its prior."""
+    beliefs = [
+        population.compute_belief(point.interval, replace(point.prior, shift=shift))
+        for point in points
+    ]
+    return np.array([belief.probability for belief in beliefs])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ CASES = {"collection": 0, "4 presets": 4, "20 presets": 20}
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.child is not None:
-        print(json.dumps(measure(options.child, options.collection)))
+        print(json.dumps(measure_case(options.child, options.collection)))
         return
     checkouts = {"now": HERE.parents[1]}
     heading = f"{'':24}{'CPU s':>9}{'clock s':>9}"
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs: dict[str, list[dict[str, float]]] = {name: [] for name in checkouts}
         for _ in range(options.repeat):
             for name, checkout in checkouts.items():
-                runs[name].append(run(case, checkout.resolve(), options.collection))
+                runs[name].append(run_case(case, checkout.resolve(), options.collection))
         cpu = {}
         for name, times in runs.items():
             cpu[name] = min(seconds["cpu"] for seconds in times)
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(case: str, checkout: Path, collection: Path | None) -> dict[str, float]:
+def run_case(case: str, checkout: Path, collection: Path | None) -> dict[str, float]:
     collection_arguments = [] if collection is None else ["--collection", str(collection)]
     done = subprocess.run(
         [sys.executable, str(HERE), "--child", case, *collection_arguments],
@@ -84,7 +84,7 @@ def run(case: str, checkout: Path, collection: Path | None) -> dict[str, float]:
     return times
 
 
-def measure(case: str, collection: Path | None) -> dict[str, float]:
+def measure_case(case: str, collection: Path | None) -> dict[str, float]:
     import srs_eval
 
     if case != "collection":

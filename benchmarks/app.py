@@ -43,7 +43,7 @@ KEYS = ("down", "down", "o", "o", "d", "t", "b", "n", "escape", "v", "s", "escap
 _TURN_S = 0.002
 
 
-def first_paint(environment: dict[str, str]) -> tuple[float, float]:
+def measure_first_paint(environment: dict[str, str]) -> tuple[float, float]:
     """Return seconds of clock and of processor until the first screen of a start without a file."""
     terminal, app_side = pty.openpty()
     begin = time.perf_counter()
@@ -76,23 +76,28 @@ class Waits:
     """Waiting times that a user would have noticed while models were evaluated."""
 
     wall: float = 0.0  # the longest turn of the loop, s
-    own: float = 0.0  # the longest by processor time of the loop's own thread, s
+    computed: float = 0.0  # the longest by processor time of the loop's own thread, s
     screen: str = ""  # the screen at that time
     finished: int = 0  # models
     answered: dict[str, float] = field(default_factory=dict)  # s until a question's answer
-    left: list[tuple[float, float]] = field(default_factory=list)  # (s elapsed, s estimated left)
+    estimates: list[tuple[float, float]] = field(default_factory=list)
+    """Seconds elapsed, and the estimate at that time of the seconds left."""
     report: float = 0.0  # s for a page once all is answered and evaluated
 
-    def shares_of_time_left(self, total: float) -> list[float]:
+    def compute_shares_of_time_left(self, total: float) -> list[float]:
         """Return estimates of the time left, as shares of the actual time left.
 
         Only estimates made while a fifth of the total or more was left count.
         """
-        rest = [(left, total - gone) for gone, left in self.left if gone > 3]
-        return [left / true for left, true in rest if true > total / 5]
+        shares = []
+        for elapsed, estimate in self.estimates:
+            actual = total - elapsed
+            if elapsed > 3 and actual > total / 5:
+                shares.append(estimate / actual)
+        return shares
 
 
-async def use_it(path: Path, models: str, folder: Path) -> Waits:
+async def use_app(path: Path, models: str, folder: Path) -> Waits:
     """Open a file, walk through its answers, and through the ranking while it fills."""
     app = SrsEvalApp(path, AppOptions(models=models, use_cache=False), state_folder=folder)
     waits = Waits()
@@ -103,9 +108,9 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
             thread_start = time.thread_time()
             await asyncio.sleep(_TURN_S)
             waits.wall = max(waits.wall, time.perf_counter() - start - _TURN_S)
-            own = time.thread_time() - thread_start
-            if own > waits.own:
-                waits.own = own
+            computed = time.thread_time() - thread_start
+            if computed > waits.computed:
+                waits.computed = computed
                 waits.screen = type(app.screen).__name__
 
     def shows(name: str) -> bool:
@@ -128,17 +133,18 @@ async def use_it(path: Path, models: str, folder: Path) -> Waits:
                 if key != "escape" or not shows("RunScreen"):
                     await pilot.press(key)
                 await asyncio.sleep(0.05)
-                now = app.session.monotonic()
-                left = estimate_seconds_left(app.session.models.run, now)
-                if left is not None:
-                    waits.left.append((app.session.models.run.elapsed_seconds(now), left))
+                clock = app.session.monotonic()
+                seconds_left = estimate_seconds_left(app.session.models.run, clock)
+                if seconds_left is not None:
+                    elapsed = app.session.models.run.elapsed_seconds(clock)
+                    waits.estimates.append((elapsed, seconds_left))
             if len(app.session.models.run.results_by_name()) < 2:
                 await asyncio.sleep(0.5)
         watching.cancel()
         waits.finished = len(app.session.models.run.results_by_name())
         total = app.session.models.run.elapsed_seconds(app.session.monotonic())
-        waits.left = [(gone, left) for gone, left in waits.left if gone < total]
-        waits.left.append((total, 0.0))
+        waits.estimates = [estimate for estimate in waits.estimates if estimate[0] < total]
+        waits.estimates.append((total, 0.0))
         began = time.perf_counter()
         app.session.export(ExportRequest("html", folder / "report.html", anonymous=False))
         while app.session.reports.is_busy:
@@ -165,13 +171,13 @@ def main() -> None:
             "COLUMNS": "80",
             "SRS_EVAL_STATE_DIR": str(folder / "state"),
         }
-        paints = [first_paint(environment) for _ in range(options.starts)]
+        paints = [measure_first_paint(environment) for _ in range(options.starts)]
         wall = min(clock for clock, _ in paints)
-        own = min(processor for _, processor in paints)
+        computed = min(processor for _, processor in paints)
         print(
-            f"first paint: {wall:.2f} s, of which the app itself computed {own:.2f} s "
+            f"first paint: {wall:.2f} s, of which the app itself computed {computed:.2f} s "
             f"(the least of {len(paints)} each); aim {FIRST_PAINT_S} s, "
-            f"ratio {own / FIRST_PAINT_S:.2f}"
+            f"ratio {computed / FIRST_PAINT_S:.2f}"
         )
         path = folder / "collection.anki2"
         write_collection(simulate_learner(6, options.reviews), path)
@@ -184,21 +190,21 @@ def main() -> None:
             if options.cold:
                 os.environ["NUMBA_CACHE_DIR"] = str(folder / "kernels")
             gc.collect()  # garbage of the earlier run must not slow this one
-            report(run, asyncio.run(use_it(path, options.models, folder)))
+            print_report(run, asyncio.run(use_app(path, options.models, folder)))
 
 
-def report(name: str, waits: Waits) -> None:
+def print_report(name: str, waits: Waits) -> None:
     print(
         f"{name}: longest pause over {waits.finished} models: {1000 * waits.wall:.0f} ms, of which "
-        f"the app itself computed at most {1000 * waits.own:.0f} ms (on {waits.screen}); "
-        f"aim {1000 * PAUSE_S:.0f} ms, ratio {waits.own / PAUSE_S:.2f}"
+        f"the app itself computed at most {1000 * waits.computed:.0f} ms (on {waits.screen}); "
+        f"aim {1000 * PAUSE_S:.0f} ms, ratio {waits.computed / PAUSE_S:.2f}"
     )
     answered = sorted(waits.answered.items(), key=lambda pair: pair[1])
     times = ", ".join(f"{question} {seconds:.1f} s" for question, seconds in answered)
     print(f"  answered: {times}")
     print(f"  report: {waits.report:.1f} s")
-    total = waits.left[-1][0]
-    shares = waits.shares_of_time_left(total)
+    total = waits.estimates[-1][0]
+    shares = waits.compute_shares_of_time_left(total)
     if shares:
         print(
             f"  time left, of {total:.0f} s: said {min(shares):.2f} to {max(shares):.2f} times "

@@ -44,7 +44,7 @@ def evaluate_person(path: Path, names: Sequence[str], context: Context) -> dict[
     }
 
 
-def differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> FloatArray:
+def compute_differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> FloatArray:
     """Return log loss of the mean of the members' logits minus FSRS-6-recency's, by person."""
     losses = []
     for results in people:
@@ -54,16 +54,16 @@ def differences(people: Sequence[dict[str, Result]], members: Sequence[str]) -> 
     return np.array(losses)
 
 
-def print_result(name: str, losses: FloatArray) -> str:
+def format_result(name: str, losses: FloatArray) -> str:
     cells = " | ".join(f"{loss:+.4f}" for loss in (*losses, losses.mean()))
     return f"| {name} | {cells} | {(losses < 0).sum()} of {len(losses)} |"
 
 
-def choose(people: Sequence[dict[str, Result]], candidates: Sequence[str]) -> None:
+def choose_members(people: Sequence[dict[str, Result]], candidates: Sequence[str]) -> None:
     groups: list[tuple[str, ...]] = []
     for size in SIZES:
         groups += combinations(candidates, size)
-    table = np.array([differences(people, group) for group in groups])
+    table = np.array([compute_differences(people, group) for group in groups])
     left_out = []
     chosen: Counter[str] = Counter()
     for person in range(len(people)):
@@ -71,7 +71,7 @@ def choose(people: Sequence[dict[str, Result]], candidates: Sequence[str]) -> No
         left_out.append(table[best, person])
         chosen[" + ".join(groups[best])] += 1
     print(f"\nfrom {', '.join(candidates)}, each person left out of the choice:")
-    print(print_result("chosen", np.array(left_out)))
+    print(format_result("chosen", np.array(left_out)))
     for words, times in chosen.most_common():
         print(f"  {times} times {words}")
 
@@ -85,10 +85,10 @@ def main() -> None:
     if options.real is None:
         parser.error("nobody to predict: give --real")
     context = Context(weights=options.weights)
-    shown = [REFERENCE, *SHIPPED]
+    listed = [REFERENCE, *SHIPPED]
     if find_weights(context):
-        shown += WITH_RWKV
-    names = dict.fromkeys(shown)
+        listed += WITH_RWKV
+    names = dict.fromkeys(listed)
     if options.choose:
         names |= dict.fromkeys(CANDIDATES)
     paths = sorted(path for path in Path(options.real).iterdir() if path.is_file())
@@ -99,11 +99,11 @@ def main() -> None:
     base = np.array([log_loss(reference.y, reference.p) for reference in references])
     cells = " | ".join(f"{loss:.4f}" for loss in (*base, base.mean()))
     print(f"| {REFERENCE} | {cells} | |")
-    for name in shown[1:]:
-        print(print_result(name, differences(people, [name])))
+    for name in listed[1:]:
+        print(format_result(name, compute_differences(people, [name])))
     if options.choose:
-        choose(people, CANDIDATES)
-        choose(people, [name for name in CANDIDATES if name != "LSTM"])
+        choose_members(people, CANDIDATES)
+        choose_members(people, [name for name in CANDIDATES if name != "LSTM"])
 
 
 if __name__ == "__main__":

@@ -29,10 +29,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve()
-LEARNER, ROWS = 106, 3_000
+LEARNER = 106  # of the golden data set
+ROWS = 3_000
 GOALS = {"all": 0.59, "FSRS-6": 0.50}  # relative to before
 TORCH = ("LSTM", "LSTM-fixed", "Transformer")
-WITHIN, AT_LEAST_S = 1.5, 0.5  # tolerated ratio to the estimate; seconds below which it is ignored
+TOLERATED_RATIO = 1.5  # of the actual cost to the estimate, and the reverse
+AT_LEAST_S = 0.5  # seconds below which the ratio is ignored
 NEEDED = ("FSRS-6", "STATE-FSRS-6")  # the app's answers compile them first
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.child is not None:
         if options.one_by_one:
-            one_by_one(options.child, options.golden)
+            measure_one_by_one(options.child, options.golden)
         else:
             compile_all(options.child, options.golden)
         return
@@ -53,19 +55,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     checkouts = [HERE.parents[1]]
     if options.before is not None:
         checkouts.insert(0, options.before.resolve())
-    common = set.intersection(*(set(without_torch(each, options.models)) for each in checkouts))
-    names = [name for name in without_torch(checkouts[-1], options.models) if name in common]
+    names = list_without_torch(checkouts[-1], options.models)
+    for checkout in checkouts[:-1]:
+        older_names = list_without_torch(checkout, options.models)
+        names = [name for name in names if name in older_names]
     print("| compiled | before s | after s | ratio | goal | whole process s | | ratio |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    runs = {options.models: names} | {name: [name] for name in names if name == "FSRS-6"}
+    runs = {options.models: names}
+    if "FSRS-6" in names:
+        runs["FSRS-6"] = ["FSRS-6"]
     for title, chosen in runs.items():
-        found: list[list[Any]] = [[] for _ in checkouts]
+        answers_by_checkout: list[list[Any]] = [[] for _ in checkouts]
         for _ in range(options.repeat):
-            for checkout, answers in zip(checkouts, found, strict=True):
+            for checkout, answers in zip(checkouts, answers_by_checkout, strict=True):
                 answers.append(run_with_checkout(checkout, ",".join(chosen), options.golden))
-        row(title, found)
+        print_row(title, answers_by_checkout)
         if options.kernels:
-            for checkout, answers in zip(checkouts, found, strict=True):
+            for checkout, answers in zip(checkouts, answers_by_checkout, strict=True):
                 list_kernels(checkout, answers)
     print(f"\nLoad {os.getloadavg()[0]:.1f}.")
 
@@ -84,7 +90,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def row(title: str, measured: list[list[Any]]) -> None:
+def print_row(title: str, measured: list[list[Any]]) -> None:
     before = measured[0]
     after = measured[-1]
     cells = [title]
@@ -103,7 +109,7 @@ def list_kernels(checkout: Path, answers: list[Any]) -> None:
         for name, used in answer["kernels"]:
             seconds.setdefault(name, []).append(used)
     print(f"\n{checkout.name}: {len(seconds)} kernels\n\n| kernel | s |\n| --- | --- |")
-    for name, used in sorted(seconds.items(), key=lambda each: -min(each[1])):
+    for name, used in sorted(seconds.items(), key=lambda item: -min(item[1])):
         print(f"| {name} | {min(used):.2f} |")
     print(flush=True)
 
@@ -111,7 +117,7 @@ def list_kernels(checkout: Path, answers: list[Any]) -> None:
 def compare_announced(measured: dict[str, tuple[float, float]]) -> None:
     print("| model | announced s | measured s | |\n| --- | --- | --- | --- |")
     for name, (announced, actual) in sorted(measured.items(), key=lambda item: -item[1][1]):
-        tolerated = WITHIN * max(min(announced, actual), AT_LEAST_S / WITHIN)
+        tolerated = TOLERATED_RATIO * max(min(announced, actual), AT_LEAST_S / TOLERATED_RATIO)
         remark = "apart" if max(announced, actual) > tolerated else ""
         print(f"| {name} | {announced:.1f} | {actual:.1f} | {remark} |")
     announced = sum(seconds[0] for seconds in measured.values())
@@ -123,14 +129,14 @@ def compare_announced(measured: dict[str, tuple[float, float]]) -> None:
 # In child processes
 
 
-def without_torch(checkout: Path, models: str) -> list[str]:
+def list_without_torch(checkout: Path, models: str) -> list[str]:
     """Return names of that checkout's configurations, except those on PyTorch."""
     code = (
         "from srs_eval.models import configurations\n"
         "resolve = getattr(configurations, 'resolve_configurations', None)\n"
         "resolve = resolve or configurations.resolve  # its name in older checkouts\n"
-        f"chosen = [each for each in resolve({models!r}) if each.model.name not in {TORCH!r}]\n"
-        "print(*(each.name for each in chosen))"
+        f"chosen = [entry for entry in resolve({models!r}) if entry.model.name not in {TORCH!r}]\n"
+        "print(*(entry.name for entry in chosen))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -144,7 +150,7 @@ def without_torch(checkout: Path, models: str) -> list[str]:
 
 
 def run_with_checkout(checkout: Path, names: str, golden: Path | None, *arguments: str) -> Any:
-    """Run `compile_all` or `one_by_one` with the code of a checkout and return its output."""
+    """Run a child process with the code of a checkout and return its output."""
     script = checkout / "benchmarks" / HERE.name  # its own, because names differ over time
     command = [sys.executable, str(script), "--child", names, *arguments]
     if golden is not None:
@@ -165,35 +171,39 @@ def compile_all(names: str, golden: Path | None) -> None:
 
     kernels: list[tuple[str, float]] = []
     record_compilation(kernels)
-    session = LearnerSession(first_rows(load_learner(golden), ROWS))
-    for each in resolve_configurations(names):
-        session.run(each)
+    session = LearnerSession(cut_rows(load_learner(golden), ROWS))
+    for configuration in resolve_configurations(names):
+        session.run(configuration)
     used = {"compiling": sum(seconds for _, seconds in kernels), "process": time.process_time()}
     print(json.dumps({**used, "kernels": kernels}))
 
 
-def one_by_one(names: str, golden: Path | None) -> None:
+def measure_one_by_one(names: str, golden: Path | None) -> None:
     from srs_eval.data.errors import install_hint
     from srs_eval.engine.session import LearnerSession, must_compile
     from srs_eval.models.configurations import resolve_configurations
 
-    session = LearnerSession(first_rows(load_learner(golden), ROWS))
-    chosen = sorted(resolve_configurations(names), key=lambda each: each.model.name not in NEEDED)
-    found: dict[str, tuple[float, float]] = {}
-    for each in chosen:
-        if install_hint(each.model.needs):
+    session = LearnerSession(cut_rows(load_learner(golden), ROWS))
+    configurations = resolve_configurations(names)
+    needed = [entry for entry in configurations if entry.model.name in NEEDED]
+    not_needed = [entry for entry in configurations if entry.model.name not in NEEDED]
+    measured: dict[str, tuple[float, float]] = {}
+    for configuration in (*needed, *not_needed):
+        model = configuration.model
+        if install_hint(model.needs):
             continue
-        compiles, times = must_compile(each), [time.process_time()]
+        compiles = must_compile(configuration)
+        times = [time.process_time()]
         for _ in range(2):
-            session.run(each)
+            session.run(configuration)
             times.append(time.process_time())
         if compiles:
             took = 2 * times[1] - times[0] - times[2]
-            said, before = found.get(
-                each.model.kernel_owner, (each.model.cost.seconds_to_compile, 0.0)
+            announced, before = measured.get(
+                model.kernel_owner, (model.cost.seconds_to_compile, 0.0)
             )
-            found[each.model.kernel_owner] = said, before + max(took, 0.0)
-    print(json.dumps(found))
+            measured[model.kernel_owner] = announced, before + max(took, 0.0)
+    print(json.dumps(measured))
 
 
 def load_learner(golden: Path | None) -> Any:
@@ -208,12 +218,12 @@ def load_learner(golden: Path | None) -> Any:
         return open_dataset(Path(folder)).load(LEARNER)
 
 
-def first_rows(log: Any, n: int) -> Any:
+def cut_rows(log: Any, n: int) -> Any:
     """Cut the log after n rows."""
     from dataclasses import fields, replace
 
     rows = log.rows
-    columns = {each.name: getattr(rows, each.name) for each in fields(rows)}
+    columns = {column.name: getattr(rows, column.name) for column in fields(rows)}
     cut = {name: None if values is None else values[:n] for name, values in columns.items()}
     return replace(log, rows=type(rows)(**cut))
 

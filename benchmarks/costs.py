@@ -18,7 +18,8 @@ from pathlib import Path
 
 from srs_eval.models.configurations import resolve_configurations
 
-PUBLISHED_USERS, PUBLISHED_REVIEWS = 9_999, 34_996
+PUBLISHED_USERS = 9_999
+PUBLISHED_REVIEWS = 34_996  # evaluated reviews of each, on average
 
 
 def main() -> None:
@@ -34,12 +35,12 @@ def main() -> None:
         seconds = sum(unit["cpu_seconds"] for unit in units)
         size = sum(unit["size"] for unit in units)
         costs[path.stem] = seconds / size, max(unit["peak_mb"] for unit in units)
-        files = (options.results / kind / path.name for kind in ("result", "timing", ".journal"))
-        bytes_a_unit[path.stem] = sum(each.stat().st_size for each in files) / len(units)
+        files = [options.results / kind / path.name for kind in ("result", "timing", ".journal")]
+        bytes_a_unit[path.stem] = sum(file.stat().st_size for file in files) / len(units)
     print("| configuration | s per 100,000 reviews | MB |\n|---|--:|--:|")
-    for name, (rate, memory) in sorted(costs.items(), key=lambda each: -each[1][0]):
+    for name, (rate, memory) in sorted(costs.items(), key=lambda item: -item[1][0]):
         print(f"| {name} | {1e5 * rate:,.2f} | {memory:,.0f} |")
-    fast = {each.name for each in resolve_configurations("fast")}
+    fast = {configuration.name for configuration in resolve_configurations("fast")}
     print("\n| models | configurations | s per 100,000 | core-hours | memory | disk |")
     print("|---|--:|--:|--:|--:|--:|")
     for words, names in (("`fast`", fast & set(costs)), ("`all`", set(costs))):

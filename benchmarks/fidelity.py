@@ -64,7 +64,7 @@ class Comparison:
         worst = abs(self.difference[self.worst_user])
         return self.sizes_equal and worst <= self.allowed and self.mean <= WORSE_ON_AVERAGE
 
-    def line(self) -> str:
+    def format_row(self) -> str:
         worst = self.worst_user
         return (
             f"| {self.configuration.name} | {len(self.difference)} "
@@ -74,7 +74,7 @@ class Comparison:
         )
 
 
-def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparison]:
+def compare_with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparison]:
     dataset = open_dataset(golden / "dataset")
     sessions = {user: LearnerSession(dataset.load(user)) for user in dataset.users}
     files = {
@@ -95,13 +95,13 @@ def with_golden(golden: Path, names: str, context: Context) -> Iterator[Comparis
             except NotEnoughData:
                 sizes_equal &= user not in expected
                 continue
-            theirs = expected[user]
-            difference[user] = result.metrics.log_loss - theirs["metrics"]["LogLoss"]
-            sizes_equal &= result.size == theirs["size"]
+            published = expected[user]
+            difference[user] = result.metrics.log_loss - published["metrics"]["LogLoss"]
+            sizes_equal &= result.size == published["size"]
         yield Comparison(configuration, difference, sizes_equal)
 
 
-def with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[Comparison]:
+def compare_with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[Comparison]:
     from tools.simulated import simulate_learner, write_dataset
 
     users = range(1, number + 1)
@@ -123,9 +123,9 @@ def with_fresh_learners(number: int, names: str, peer_python: str) -> Iterator[C
                 session = LearnerSession(dataset.load(user))
                 result = session.run(configuration)
                 trials = session.trials(configuration.protocol)
-                theirs = run_peer(peer_python, trials, folder, repeat=0)["p"]
-                difference[user] = result.metrics.log_loss - log_loss(result.y, theirs)
-                sizes_equal &= len(theirs) == result.size
+                peer_p = run_peer(peer_python, trials, folder, repeat=0)["p"]
+                difference[user] = result.metrics.log_loss - log_loss(result.y, peer_p)
+                sizes_equal &= len(peer_p) == result.size
             yield Comparison(configuration, difference, sizes_equal)
 
 
@@ -139,14 +139,18 @@ def main() -> None:
     parser.add_argument("--peer-python", default=sys.executable, help="has fsrs-optimizer")
     options = parser.parse_args()
     if options.fresh:
-        comparisons = with_fresh_learners(options.fresh, options.models, options.peer_python)
+        comparisons = compare_with_fresh_learners(
+            options.fresh, options.models, options.peer_python
+        )
     else:
-        comparisons = with_golden(options.golden, options.models, Context(weights=options.weights))
+        comparisons = compare_with_golden(
+            options.golden, options.models, Context(weights=options.weights)
+        )
     print("| configuration | users | sizes equal | mean difference | worst | allowed | verdict |")
     print("|---|---|---|---|---|---|---|")
     good = True
     for comparison in comparisons:
-        print(comparison.line(), flush=True)
+        print(comparison.format_row(), flush=True)
         good &= comparison.is_good
     sys.exit(0 if good else 1)
 

@@ -44,12 +44,12 @@ LEAST = 1e-7  # probability
 DEFAULTS_COUNT = 50  # number of answers that averages of many learners count as
 
 
-def in_zone(log: ReviewLog, zone: str) -> ReviewLog:
+def move_to_zone(log: ReviewLog, zone: str) -> ReviewLog:
     """Return the log with days of 23 and 25 hours where clocks change in the zone."""
     return replace(log, day_grid=log.day_grid and replace(log.day_grid, time_zone=zone))
 
 
-def losses(session: LearnerSession) -> dict[str, float]:
+def compute_losses(session: LearnerSession) -> dict[str, float]:
     losses_by_name = {}
     for rows in (" equalized", ""):
         for name in COMPARED:
@@ -60,17 +60,17 @@ def losses(session: LearnerSession) -> dict[str, float]:
     return losses_by_name
 
 
-def format_row(name: str, own: FloatArray, base: FloatArray) -> str:
-    differences = own - base
+def format_row(name: str, figures: FloatArray, base: FloatArray) -> str:
+    differences = figures - base
     summary = (differences.mean(), differences.min(), differences.max())
     cells = " | ".join(f"{figure:+.4f}" for figure in summary)
-    return f"| {name} | {own.mean():.4f} | {cells} | {(differences < 0).sum()} |"
+    return f"| {name} | {figures.mean():.4f} | {cells} | {(differences < 0).sum()} |"
 
 
 # Buttons
 
 
-def button_shares(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
+def compute_button_shares(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
     """Return the shares of Hard, Good and Easy (3,)."""
     seen = np.bincount(trials.rating[train], weights, minlength=5)[2:]
     seen += DEFAULTS_COUNT * weights.mean() * np.array(Costs().review_rating)
@@ -83,32 +83,34 @@ def fit_head(
     """Fit the likeliest head on `train` by FSRS-7 with `w`; return P (3, k) at other reviews."""
     from scipy.optimize import minimize
 
-    def features(index: IntArray) -> FloatArray:
+    def compute_features(index: IntArray) -> FloatArray:
         # With one term of the head, P(better than Hard) is its sigmoid.
         heads = (np.eye(6)[k] for k in (1, 2, 3))
         hard = (fsrs7_ordinal.predict_buttons(trials, [*w, *head], index)[0] for head in heads)
         odds = np.stack([np.clip(probability, 1e-12, 1 - 1e-12) for probability in hard])
         return np.log1p(-odds) - np.log(odds)
 
-    train_features = features(train)
+    train_features = compute_features(train)
     middle = train_features.mean(1, keepdims=True)
     scale = train_features.std(1, keepdims=True) + 1e-9
 
-    def buttons(a: FloatArray, x: FloatArray) -> FloatArray:
+    def predict_buttons(a: FloatArray, x: FloatArray) -> FloatArray:
         raw = np.clip(a[0] + a[1:4] @ ((x - middle) / scale), -500, 500)
         better = 1 / (1 + np.exp(-raw))
         easy = 1 / (1 + np.exp(np.logaddexp(0, a[4]) - raw))
         return np.stack((1 - better, better - easy, easy))
 
-    def loss(a: FloatArray) -> float:
-        p = buttons(a, train_features)[trials.rating[train] - 2, np.arange(len(train))]
+    def compute_loss(a: FloatArray) -> float:
+        p = predict_buttons(a, train_features)[trials.rating[train] - 2, np.arange(len(train))]
         return float(-np.average(np.log(np.maximum(p, LEAST)), weights=weights) + 1e-3 * a @ a)
 
-    best = minimize(loss, [1.5, 0.0, 0.0, 0.0, 2.0], method="BFGS", options={"maxiter": 200}).x
-    return lambda index: buttons(best, features(index))
+    best = minimize(
+        compute_loss, [1.5, 0.0, 0.0, 0.0, 2.0], method="BFGS", options={"maxiter": 200}
+    ).x
+    return lambda index: predict_buttons(best, compute_features(index))
 
 
-def button_scores(session: LearnerSession) -> dict[str, float]:
+def compute_button_losses(session: LearnerSession) -> dict[str, float]:
     """Return mean -log P of the pressed button, by method."""
     trials = session.trials(resolve_configurations("FSRS-7 equalized")[0].protocol)
     losses_by_method: dict[str, list[FloatArray]] = {}
@@ -119,15 +121,17 @@ def button_scores(session: LearnerSession) -> dict[str, float]:
         alike = np.ones(len(train))
         w = fsrs7.fit(trials, fold.train, np.ones(len(fold.train)), Context())
         ordinal = fsrs7_ordinal.fit(trials, fold.train, np.ones(len(fold.train)), Context())
+        shares = compute_button_shares(trials, train, alike)
+        newer_shares = compute_button_shares(trials, train, newer)
         every = np.ones((1, len(test)))
-        for name, p in {
-            SHARES: button_shares(trials, train, alike)[:, None] * every,
-            "shares, newer reviews weigh more": button_shares(trials, train, newer)[:, None]
-            * every,
+        predictions = {
+            SHARES: shares[:, None] * every,
+            "shares, newer reviews weigh more": newer_shares[:, None] * every,
             "head trained with FSRS-7": fsrs7_ordinal.predict_buttons(trials, ordinal, test),
             "head fitted to FSRS-7": fit_head(trials, w, train, alike)(test),
             "the same, newer reviews weigh more": fit_head(trials, w, train, newer)(test),
-        }.items():
+        }
+        for name, p in predictions.items():
             pressed = p[trials.rating[test] - 2, np.arange(len(test))]
             losses_by_method.setdefault(name, []).append(-np.log(np.maximum(pressed, LEAST)))
     return {name: float(np.concatenate(losses).mean()) for name, losses in losses_by_method.items()}
@@ -141,13 +145,14 @@ def main() -> None:
     if options.real is None:
         parser.error("nobody to predict: give --real")
     paths = sorted(path for path in Path(options.real).iterdir() if path.is_file())
-    sessions = [LearnerSession(in_zone(load_log(path), options.zone)) for path in paths]
-    for title, score in (("log loss", losses), ("-log P of the button", button_scores)):
+    sessions = [LearnerSession(move_to_zone(load_log(path), options.zone)) for path in paths]
+    tables = (("log loss", compute_losses), ("-log P of the button", compute_button_losses))
+    for title, score in tables:
         people = [score(session) for session in sessions]
         print(f"| {title} | mean | minus the first | least | most | better |")
         print("|---|---|---|---|---|---|")
         for name in people[0]:
-            if score is button_scores:
+            if score is compute_button_losses:
                 first = SHARES
             elif "eq" in name:
                 first = "FSRS-7 equalized"

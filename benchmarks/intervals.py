@@ -22,7 +22,7 @@ CHANCE = 0.35
 REVIEWS_A_DAY = 50
 
 
-def coverage(days: int, effect: float, phi: float, learners: int) -> float:
+def measure_coverage(days: int, effect: float, phi: float, learners: int) -> float:
     random = np.random.default_rng(0)
     hits = 0
     for _ in range(learners):
@@ -42,7 +42,7 @@ def main() -> None:
     print("| days | " + " | ".join(f"effect {sd}, φ {phi}" for sd, phi in EFFECTS) + " |")
     print("|" + "---|" * (len(EFFECTS) + 1))
     for days in DAYS:
-        shares = (coverage(days, sd, phi, options.learners) for sd, phi in EFFECTS)
+        shares = (measure_coverage(days, sd, phi, options.learners) for sd, phi in EFFECTS)
         print(f"| {days:,} | " + " | ".join(f"{share:.0%}" for share in shares) + " |", flush=True)
 
 

@@ -30,7 +30,8 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve()
-SIMULATED, REVIEWS = 1, 20_000  # user id; reviews of each learner
+SIMULATED = 1  # user id
+REVIEWS = 20_000  # of each learner
 THREADS = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -81,13 +82,13 @@ def make_dataset(folder: Path, learners: int) -> None:
 
     tables: dict[str, list[Any]] = {"revlogs": [], "cards": [], "decks": []}
     free = {"card_id": 0, "note_id": 0, "deck_id": 0, "preset_id": 0}
-    with tempfile.TemporaryDirectory() as parts:
+    with tempfile.TemporaryDirectory() as scratch:
         for seed in range(1, learners + 1):
             learner = simulate_learner(seed, REVIEWS, new_per_day=4, character=make_character(seed))
-            write_dataset({seed: learner}, Path(parts))
+            write_dataset({seed: learner}, Path(scratch))
             used = dict(free)
             for name, table in tables.items():
-                file = Path(parts) / name / f"user_id={seed}" / "data.parquet"
+                file = Path(scratch) / name / f"user_id={seed}" / "data.parquet"
                 columns = pyarrow.parquet.read_table(file).to_pydict()
                 columns = {key: np.array(values) for key, values in columns.items()}
                 for key in free.keys() & columns.keys():
@@ -96,7 +97,9 @@ def make_dataset(folder: Path, learners: int) -> None:
                 table.append(columns)
             free = used
     for name, table in tables.items():
-        joined = {key: np.concatenate([part[key] for part in table]) for key in table[0]}
+        joined = {}
+        for key in table[0]:
+            joined[key] = np.concatenate([columns[key] for columns in table])
         if name == "revlogs":
             order = np.argsort(joined["day_offset"], kind="stable")
             joined = {key: values[order] for key, values in joined.items()}
@@ -145,14 +148,14 @@ def describe_sharing(data: Path, user: int) -> str:
     from srs_eval.training.trie import history_trie
 
     session = LearnerSession(open_dataset(data).load(user))
-    parts = []
+    ratios = []
     for name in ("FSRS-6", "SBD", "HLR"):
         trials = session.trials(resolve_configurations(name)[0].protocol)
         evaluated = len(trials.test_index)
-        parts.append(
+        ratios.append(
             f"{len(history_trie(trials).parent) / evaluated:.2f} ({name}, {evaluated:,} evaluated)"
         )
-    return "nodes per evaluated review " + ", ".join(parts)
+    return "nodes per evaluated review " + ", ".join(ratios)
 
 
 # Measuring
@@ -201,14 +204,14 @@ def serve(data: Path, user: int, models: str) -> None:
 
     named = models != "all"
     configurations = {
-        each.name: each
-        for each in resolve_configurations(models)
-        if named or each.model.family != "neural"
+        configuration.name: configuration
+        for configuration in resolve_configurations(models)
+        if named or configuration.model.family != "neural"
     }
     log = open_dataset(data).load(user)
-    warm = LearnerSession(first_rows(log, 3_000))
-    for each in configurations.values():  # compiles or loads the kernels
-        warm.run(each)
+    warm = LearnerSession(cut_rows(log, 3_000))
+    for configuration in configurations.values():  # compiles or loads the kernels
+        warm.run(configuration)
     print(json.dumps(list(configurations)), flush=True)
     session = LearnerSession(log)
     for line in sys.stdin:
@@ -224,12 +227,12 @@ def serve(data: Path, user: int, models: str) -> None:
         print(json.dumps([used, figures, result.metrics.log_loss]), flush=True)
 
 
-def first_rows(log: Any, n: int) -> Any:
+def cut_rows(log: Any, n: int) -> Any:
     """Cut the log after n rows."""
     from dataclasses import fields, replace
 
     rows = log.rows
-    columns = {each.name: getattr(rows, each.name) for each in fields(rows)}
+    columns = {column.name: getattr(rows, column.name) for column in fields(rows)}
     cut = {name: None if values is None else values[:n] for name, values in columns.items()}
     return replace(log, rows=type(rows)(**cut))
 
@@ -238,7 +241,9 @@ def compare(title: str, data: Path, user: int, options: argparse.Namespace) -> N
     checkouts = [HERE.parents[1]]
     if options.before is not None:
         checkouts.insert(0, options.before.resolve())
-    sides = [MeasuredProcess(each, data.resolve(), user, options.models) for each in checkouts]
+    sides = [
+        MeasuredProcess(checkout, data.resolve(), user, options.models) for checkout in checkouts
+    ]
     names = [name for name in sides[-1].names if name in sides[0].names]
     least = [dict.fromkeys(names, float("inf")) for _ in sides]
     last: list[dict[str, Any]] = [{} for _ in sides]
@@ -246,8 +251,8 @@ def compare(title: str, data: Path, user: int, options: argparse.Namespace) -> N
         for side in sides:
             side.measure("")
         for name in names:
-            for side, best, found in zip(sides, least, last, strict=True):
-                used, *found[name] = side.measure(name)
+            for side, best, results in zip(sides, least, last, strict=True):
+                used, *results[name] = side.measure(name)
                 best[name] = min(best[name], used)
     for side in sides:
         side.close()
@@ -255,9 +260,11 @@ def compare(title: str, data: Path, user: int, options: argparse.Namespace) -> N
     print(f"### {title}\n\n{describe_sharing(data, user)}; load {os.getloadavg()[0]:.1f}\n")
     print("| configuration | before s | after s | after / before | log loss, others change by |")
     print("| --- | --- | --- | --- | --- |")
-    before, after = least[0], least[-1]
+    before = least[0]
+    after = least[-1]
     for name in sorted(names, key=lambda name: -before[name]):
-        (old, old_loss), (new, new_loss) = last[0][name], last[-1][name]
+        old, old_loss = last[0][name]
+        new, new_loss = last[-1][name]
         change = max(abs((new[key] or 0.0) - (old[key] or 0.0)) for key in new)
         ratio = after[name] / before[name]
         print(

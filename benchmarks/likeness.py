@@ -37,13 +37,15 @@ def main() -> None:
     options = parser.parse_args()
     sides = {}
     if options.real is not None:
-        sides["real"] = compute_table(real_people(Path(options.real)))
+        sides["real"] = compute_table(load_real_people(Path(options.real)))
     numbers = range(options.simulated)
     sides["simulated"] = compute_table(population_learner(options.seed, n).log() for n in numbers)
-    heads = [f"{name} {level:.0%}" for name in sides for level in LEVELS]
+    heads = []
+    for name in sides:
+        heads += [f"{name} {level:.0%}" for level in LEVELS]
     print(f"| {' | '.join(['', *heads])} |\n|{'---|' * (1 + len(heads))}")
-    for column, each in enumerate(fields(Likeness)):
-        row = [each.name.replace("_", " ")]
+    for column, figure in enumerate(fields(Likeness)):
+        row = [figure.name.replace("_", " ")]
         for side in sides.values():
             defined = side[:, column][~np.isnan(side[:, column])]
             quantiles = np.quantile(defined, LEVELS) if len(defined) else []
@@ -51,7 +53,7 @@ def main() -> None:
         print(f"| {' | '.join(map(str, row))} |")
 
 
-def real_people(folder: Path) -> Iterator[ReviewLog]:
+def load_real_people(folder: Path) -> Iterator[ReviewLog]:
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         try:
             yield load_log(path)
@@ -69,8 +71,8 @@ def compute_table(logs: Iterator[ReviewLog]) -> FloatArray:
             p = session.run(configuration).p
         except NotEnoughData:
             continue
-        found = compute_likeness(log, session.trials(Protocol(short=True)), p)
-        rows.append([float(getattr(found, each.name)) for each in fields(found)])
+        likeness = compute_likeness(log, session.trials(Protocol(short=True)), p)
+        rows.append([float(getattr(likeness, figure.name)) for figure in fields(likeness)])
     return np.array(rows)
 
 

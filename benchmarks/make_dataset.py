@@ -28,8 +28,12 @@ from tools.simulated import simulate_learner
 # Evaluated reviews at percentiles of the 9,999 users of srs-benchmark's result files.
 PERCENTILES = (0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0)
 EVALUATED = (15, 785, 1635, 2354, 4780, 12500, 35995, 89759, 147034, 300246, 606633, 1939325)
-MEDIAN, SMALLEST, LARGEST = 25_000, 200, 500_000
-LEARNERS, REVIEWS = 6, 20_000  # simulated ones
+# Reviews of a user.
+MEDIAN = 25_000
+SMALLEST = 200
+LARGEST = 500_000
+LEARNERS = 6  # that are simulated
+REVIEWS = 20_000  # of each simulated learner
 OTHER_ANSWER = 0.04  # share of answers that are changed
 DAY_S = 86_400
 
@@ -95,12 +99,12 @@ def make_template(seed: int) -> Template:
     order = np.argsort(rows.card_id, kind="stable")
     card, start, length = np.unique(rows.card_id[order], return_index=True, return_counts=True)
     decks = [deck for deck in log.decks.values() if not deck.filtered]
-    number = {deck.id: place for place, deck in enumerate(decks)}
+    number = {deck.id: position for position, deck in enumerate(decks)}
     home = dict(zip(log.cards.card_id.tolist(), log.cards.deck_id.tolist(), strict=True))
     return Template(
         start=start,
         length=length,
-        deck=np.array([number.get(home.get(each, -1), 0) for each in card.tolist()]),
+        deck=np.array([number.get(home.get(card_id, -1), 0) for card_id in card.tolist()]),
         rating=rows.rating[order],
         state=rows.state[order],
         duration=rows.duration_ms[order],
@@ -125,39 +129,41 @@ def write_user(folder: Path, user: int, size: int, pool: Sequence[Template], see
     drawn = random.integers(len(base.start), size=size)  # more cards than needed
     ends = np.cumsum(base.length[drawn])
     cards = int(np.searchsorted(ends, size)) + 1
-    drawn, ends = drawn[:cards], np.minimum(ends[:cards], size)
+    drawn = drawn[:cards]
+    ends = np.minimum(ends[:cards], size)
     length = np.diff(ends, prepend=0)
     card = np.repeat(np.arange(cards), length)
     row = np.arange(size) - np.repeat(ends - length, length)  # number within the card
-    place = np.repeat(base.start[drawn], length) + row
+    position = np.repeat(base.start[drawn], length) + row
 
     first = row == 0
-    elapsed = base.elapsed_days[place]
+    elapsed = base.elapsed_days[position]
     stretched = np.maximum(1, np.rint(elapsed * random.uniform(0.75, 1.33, size))).astype(np.int64)
     elapsed = np.where(elapsed > 0, stretched, elapsed)
-    gone = np.cumsum(np.where(first, 0, elapsed))
+    days_passed = np.cumsum(np.where(first, 0, elapsed))
     # A user with more cards begins them over more days, at about the same number a day.
     span = max(30, min(base.days * cards // len(base.start), 3_650))
     begins = random.integers(span, size=cards)
-    day = begins[card] + gone - np.repeat(gone[ends - length], length)
-    second = base.elapsed_seconds[place]
-    within = np.clip(second, 0, None) % DAY_S
-    rating = base.rating[place]
-    other = random.random(size) < OTHER_ANSWER
-    rating = np.where(other, random.integers(1, 5, size), rating)
+    day = begins[card] + days_passed - np.repeat(days_passed[ends - length], length)
+    second = base.elapsed_seconds[position]
+    second_of_day = np.clip(second, 0, None) % DAY_S
+    rating = base.rating[position]
+    is_changed = random.random(size) < OTHER_ANSWER
+    rating = np.where(is_changed, random.integers(1, 5, size), rating)
 
     order = np.lexsort((row, card, day))
     day = day[order] - day[order][0]
+    duration = base.duration[position] * random.uniform(0.7, 1.4, size)
     tables = {
         "revlogs": {
             "card_id": card[order],
             "day_offset": day,
             "rating": rating[order],
-            "state": base.state[place][order],
-            "duration": (base.duration[place] * random.uniform(0.7, 1.4, size))[order].astype(int),
+            "state": base.state[position][order],
+            "duration": duration[order].astype(int),
             "elapsed_days": elapsed[order],
             "elapsed_seconds": np.where(
-                first, -1, np.where(elapsed > 0, elapsed * DAY_S + within, second)
+                first, -1, np.where(elapsed > 0, elapsed * DAY_S + second_of_day, second)
             )[order],
         },
         "cards": {

@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--side", choices=("srs-eval", "loop"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
-        print(json.dumps(one_side(options)))
+        print(json.dumps(measure_side(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.data is None:
@@ -69,7 +69,7 @@ def main() -> None:
 def compare(name: str, options: argparse.Namespace) -> bool:
     """Print one model's line and return whether it misses a target."""
     load = os.getloadavg()[0]
-    loop, ours = (in_process(name, side, options) for side in ("loop", "srs-eval"))
+    loop, ours = (run_in_process(name, side, options) for side in ("loop", "srs-eval"))
     times = loop["seconds"] / ours["seconds"]
     print(
         f"{name}, user {options.user}, {ours['evaluated']} evaluated (load {load:.1f})\n"
@@ -84,7 +84,7 @@ def compare(name: str, options: argparse.Namespace) -> bool:
     return times < TARGETS.get(name, 1.0) or ours["peak_mb"] > MOST_MEMORY_MB or differs
 
 
-def in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, Any]:
+def run_in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, "--side", side, "--models", name]
     command += ["--data", str(options.data), "--user", str(options.user)]
     command += ["--torch-threads", str(options.torch_threads)]
@@ -95,7 +95,7 @@ def in_process(name: str, side: str, options: argparse.Namespace) -> dict[str, A
     return result
 
 
-def one_side(options: argparse.Namespace) -> dict[str, Any]:
+def measure_side(options: argparse.Namespace) -> dict[str, Any]:
     from srs_eval.data.datasets import open_dataset
 
     configuration = resolve_configurations(options.models)[0]
@@ -106,7 +106,7 @@ def one_side(options: argparse.Namespace) -> dict[str, Any]:
     context = Context(weights=options.weights, user=options.user)
     if options.side == "srs-eval":
 
-        def fold(train: IntArray, test: IntArray) -> FloatArray:
+        def run_fold(train: IntArray, test: IntArray) -> FloatArray:
             assert model.fit is not None
             assert model.predict is not None
             fitted = model.fit(trials, train, np.ones(len(train)), context)
@@ -115,16 +115,16 @@ def one_side(options: argparse.Namespace) -> dict[str, Any]:
         import torch
 
         torch.set_num_threads(options.torch_threads)
-        loop = {"GRU-P": gru_p_loop, "GRU-503": gru_503_loop}.get(model.name, lstm_loop)
+        loop = {"GRU-P": run_gru_p_loop, "GRU-503": run_gru_503_loop}.get(model.name, run_lstm_loop)
 
-        def fold(train: IntArray, test: IntArray) -> FloatArray:
+        def run_fold(train: IntArray, test: IntArray) -> FloatArray:
             return loop(trials, train, test, context)
 
     first = trials.folds[0]
-    fold(first.train, first.test)
+    run_fold(first.train, first.test)
     trials._derived.clear()  # time shared between folds counts, too
     start = time.perf_counter()
-    p = np.concatenate([fold(each.train, each.test) for each in trials.folds])
+    p = np.concatenate([run_fold(split.train, split.test) for split in trials.folds])
     seconds = time.perf_counter() - start
     y = trials.y[trials.test_index]
     return {
@@ -159,10 +159,11 @@ def pad_sequences(
     lengths = torch.from_numpy(trials.sequence_length[rows])
     sequences = []
     for row in rows:
-        start, end = int(trials.history_start[row]), int(trials.history_end[row])
-        parts = [columns[0][start + shift : end + shift]]
-        parts += [column[start:end] for column in columns[1:]]
-        sequences.append(torch.from_numpy(np.stack(parts, axis=1).astype(np.float32)))
+        start = int(trials.history_start[row])
+        end = int(trials.history_end[row])
+        features = [columns[0][start + shift : end + shift]]
+        features += [column[start:end] for column in columns[1:]]
+        sequences.append(torch.from_numpy(np.stack(features, axis=1).astype(np.float32)))
     return torch.nn.utils.rnn.pad_sequence(sequences), lengths
 
 
@@ -177,11 +178,11 @@ def make_batches(
 ) -> list[Any]:
     import torch
 
-    made = []
+    batches = []
     for first in range(0, len(rows), size):
         batch = rows[first : first + size]
         sequences, lengths = pad_sequences(trials, batch, columns, shift)
-        made.append(
+        batches.append(
             (
                 sequences,
                 lengths,
@@ -190,10 +191,10 @@ def make_batches(
                 torch.from_numpy(weights[first : first + size].astype(np.float32)),
             )
         )
-    return made
+    return batches
 
 
-def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+def run_gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
     import torch
     from torch import nn
 
@@ -211,17 +212,17 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
             everywhere = torch.sigmoid(self.fc(self.rnn(sequences)[0]))
             return everywhere[lengths - 1, torch.arange(len(lengths)), 0]
 
-    found = load_network_weights(
+    tensors = load_network_weights(
         list_weight_names("GRU-P", trials.protocol), gru._GRU_P.shapes, context
     )
-    assert found is not None
+    assert tensors is not None
     network = Network()
-    network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in found.items()})
+    network.load_state_dict({name: torch.from_numpy(t.copy()) for name, t in tensors.items()})
     columns = [trials.history_delta_t, trials.history_rating.astype(float)]
     rows = train[trials.sequence_length[train] <= trials.protocol.max_seq_len]
     rows = sort_by_length(trials, rows)
-    ones = np.ones(len(rows))
-    batches = make_batches(trials, rows, 512, columns, trials.delta_t, ones, shift=1)
+    weights = np.ones(len(rows))
+    batches = make_batches(trials, rows, 512, columns, trials.delta_t, weights, shift=1)
     loss_of = nn.BCELoss(reduction="none")
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2, weight_decay=1e-5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(batches) * 16)
@@ -249,7 +250,7 @@ def gru_p_loop(trials: Trials, train: IntArray, test: IntArray, context: Context
     )
 
 
-def mixed_recall(network: Any, h: Any, lengths: Any, days: Any) -> Any:
+def compute_recall(network: Any, h: Any, lengths: Any, days: Any) -> Any:
     """Return recall by the mixed power curves of a network's last layers, after the last review."""
     import torch
 
@@ -258,12 +259,14 @@ def mixed_recall(network: Any, h: Any, lengths: Any, days: Any) -> Any:
         torch.exp(network.stability(h).clamp(-25, 25)),
         torch.exp(network.exponent(h).clamp(-25, 25)),
     )
-    here = lengths - 1, torch.arange(len(lengths))
-    w, s, d = (values[here] for values in everywhere)
+    last_reviews = lengths - 1, torch.arange(len(lengths))
+    w, s, d = (values[last_reviews] for values in everywhere)
     return (1 - 1e-7) * (w * (1 + days[:, None] / (1e-7 + s)) ** -d).sum(dim=-1)
 
 
-def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+def run_gru_503_loop(
+    trials: Trials, train: IntArray, test: IntArray, context: Context
+) -> FloatArray:
     import torch
     from torch import nn
 
@@ -290,7 +293,7 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
             one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
             h = self.first(torch.cat([delay, one_hot.float()], dim=-1))
             h = self.last(self.gru(h)[0])
-            return mixed_recall(self, h, lengths, days)
+            return compute_recall(self, h, lengths, days)
 
     network = Network()
     # The network defines its parameters in the same order as ours.
@@ -306,13 +309,13 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
         network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=gru_503._DECAY.default
     )
     if start.adam_mean is not None and start.adam_square is not None:
-        place = 0
+        offset = 0
         for parameter in network.parameters():
-            here = slice(place, place + parameter.numel())
-            place = here.stop
+            span = slice(offset, offset + parameter.numel())
+            offset = span.stop
             mean, square = (
-                torch.from_numpy(each[here].astype(np.float32)).reshape(parameter.shape)
-                for each in (start.adam_mean, start.adam_square)
+                torch.from_numpy(moment[span].astype(np.float32)).reshape(parameter.shape)
+                for moment in (start.adam_mean, start.adam_square)
             )
             step = torch.tensor(float(start.adam_steps))
             optimizer.state[parameter] = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
@@ -323,16 +326,16 @@ def gru_503_loop(trials: Trials, train: IntArray, test: IntArray, context: Conte
         for sequences, lengths, delta_t, y, weight in batches:
             optimizer.zero_grad()
             loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
-            now = nn.utils.parameters_to_vector(network.parameters())
-            pull = gru_503._PULL.default * ((now - values) ** 2).sum()
+            current = nn.utils.parameters_to_vector(network.parameters())
+            pull = gru_503._PULL.default * ((current - values) ** 2).sum()
             (loss * len(y) ** gru_503._BATCH_EXPONENT + pull).backward()
             nn.utils.clip_grad_norm_(network.parameters(), gru_503._LONGEST_GRADIENT)
             optimizer.step()
-    ones = np.ones(len(test))
-    return predict_batches(network, make_batches(trials, test, 8192, columns, days, ones))
+    test_weights = np.ones(len(test))
+    return predict_batches(network, make_batches(trials, test, 8192, columns, days, test_weights))
 
 
-def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
+def run_lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context) -> FloatArray:
     import torch
     from torch import nn
 
@@ -353,11 +356,13 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
 
         def __init__(self) -> None:
             super().__init__()
-            linear, silu = nn.Linear, nn.SiLU()
+            linear = nn.Linear
+            silu = nn.SiLU()
             self.first = nn.Sequential(
                 linear(6, 20), silu, nn.LayerNorm(20, bias=False), linear(20, 20), silu
             )
-            self.one, self.two = Layer(False), Layer(True)
+            self.recurrent_1 = Layer(False)
+            self.recurrent_2 = Layer(True)
             self.mix = nn.Sequential(
                 nn.LayerNorm(20, bias=False), linear(20, 20), silu,
                 nn.LayerNorm(20, bias=False), linear(20, 20), silu,
@@ -370,9 +375,10 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
             both = torch.cat([(1e-5 + delay).log(), duration.clamp(100, 60_000).log()], dim=-1)
             both = (both - self.mean) / self.deviation
             one_hot = nn.functional.one_hot(grade.clamp(min=1).squeeze(-1).long() - 1, 4)
-            h = self.two(self.one(self.first(torch.cat([both, one_hot.float()], dim=-1))))
+            h = self.first(torch.cat([both, one_hot.float()], dim=-1))
+            h = self.recurrent_2(self.recurrent_1(h))
             h = self.last(h + self.mix(h))
-            return mixed_recall(self, h, lengths, days)
+            return compute_recall(self, h, lengths, days)
 
     start = lstm._load_start(False, context)
     network = Network()
@@ -406,13 +412,13 @@ def lstm_loop(trials: Trials, train: IntArray, test: IntArray, context: Context)
         for sequences, lengths, delta_t, y, weight in batches:
             optimizer.zero_grad()
             loss = (loss_of(network(sequences, lengths, delta_t), y) * weight).mean()
-            now = torch.cat([parameter.flatten() for parameter in network.parameters()])
-            pull = ((now - pretrained) ** 2).sum()
+            current = torch.cat([parameter.flatten() for parameter in network.parameters()])
+            pull = ((current - pretrained) ** 2).sum()
             (loss * len(y) ** 1.2103 + 0.000244 * pull).backward()
             nn.utils.clip_grad_norm_(network.parameters(), 7050.0)
             optimizer.step()
-    ones = np.ones(len(test))
-    return predict_batches(network, make_batches(trials, test, 8192, columns, days, ones))
+    test_weights = np.ones(len(test))
+    return predict_batches(network, make_batches(trials, test, 8192, columns, days, test_weights))
 
 
 def predict_batches(network: Any, batches: list[Any]) -> FloatArray:
@@ -420,11 +426,11 @@ def predict_batches(network: Any, batches: list[Any]) -> FloatArray:
 
     network.eval()
     with torch.no_grad():
-        parts = [
+        predictions = [
             network(sequences, lengths, days).double().numpy()
             for sequences, lengths, days, _, _ in batches
         ]
-    return np.concatenate(parts)
+    return np.concatenate(predictions)
 
 
 if __name__ == "__main__":

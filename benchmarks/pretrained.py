@@ -16,6 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -38,44 +39,46 @@ def main() -> None:
     parser.add_argument("--weights", action="append", default=[], metavar="NAME=DIR")
     parser.add_argument("--models", default="LSTM")
     parser.add_argument("--results", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     folders: dict[str, Path | None] = {"shipped": None}
-    for each in given.weights:
-        name, _, folder = each.partition("=")
+    for argument in options.weights:
+        name, _, folder = argument.partition("=")
         folders[name] = Path(folder)
-    known: dict[str, float] = {}
-    if given.results is not None and given.results.exists():
-        known = json.loads(given.results.read_text())
-    columns = [(model, weights) for model in given.models.split(",") for weights in folders]
+    losses: dict[str, float] = {}
+    if options.results is not None and options.results.exists():
+        losses = json.loads(options.results.read_text())
+    columns = list(product(options.models.split(","), folders))
     heads = [f"{model}, {weights}" for model, weights in columns]
     print(f"| person | evaluated | {BASE} | {' | '.join(heads)} |")
     print("|---|" + "---|" * (2 + len(columns)), flush=True)
     rows = []
-    for person, log in load_people(given.real and Path(given.real), given.golden):
+    for person, log in load_people(options.real and Path(options.real), options.golden):
         session = LearnerSession(log)
 
-        def loss(model: str, weights: str | None, session: LearnerSession = session) -> float:
+        def compute_loss(
+            model: str, weights: str | None, session: LearnerSession = session
+        ) -> float:
             key = f"{session.log.fingerprint()} {model} {weights}"
-            if key not in known:
+            if key not in losses:
                 folder = None if weights is None else folders[weights]
                 result = session.run(resolve_configurations(model)[0], Context(weights=folder))
-                known[key] = result.metrics.log_loss
-                if given.results is not None:
-                    given.results.write_text(json.dumps(known))
-            return known[key]
+                losses[key] = result.metrics.log_loss
+                if options.results is not None:
+                    options.results.write_text(json.dumps(losses))
+            return losses[key]
 
         try:
             evaluated = len(session.trials(resolve_configurations(BASE)[0].protocol).test_index)
-            base = loss(BASE, None)
-            rows.append([base, *(loss(*column) - base for column in columns)])
+            base = compute_loss(BASE, None)
+            rows.append([base, *(compute_loss(*column) - base for column in columns)])
         except NotEnoughData:
             continue
-        cells = " | ".join(f"{each:+.4f}" for each in rows[-1][1:])
+        cells = " | ".join(f"{difference:+.4f}" for difference in rows[-1][1:])
         print(f"| {person} | {evaluated:,} | {base:.4f} | {cells} |", flush=True)
     if not rows:
         parser.error("nobody to predict: give --real or --golden")
     mean = np.mean(rows, axis=0)
-    cells = " | ".join(f"{each:+.4f}" for each in mean[1:])
+    cells = " | ".join(f"{difference:+.4f}" for difference in mean[1:])
     print(f"| mean of {len(rows)} | | {mean[0]:.4f} | {cells} |")
 
 

@@ -41,14 +41,15 @@ def main() -> None:
     for comparison in comparisons:
         for leaderboard in comparison.leaderboards:
             intervals += sum(len(row.means) for row in leaderboard.rows)
-    one = _scipy(comparisons[0].values[:, 0], comparisons[0].sizes)
+    scipy_seconds = _time_scipy(comparisons[0].values[:, 0], comparisons[0].sizes)
     print(
-        f"scipy's bootstrap of one mean takes {one:.1f} s; here {intervals} intervals and all else"
+        f"scipy's bootstrap of one mean takes {scipy_seconds:.1f} s; "
+        f"here {intervals} intervals and all else"
     )
-    print(f"are {one * intervals / compared:.0f} times faster")
+    print(f"are {scipy_seconds * intervals / compared:.0f} times faster")
 
 
-def _scipy(values: np.ndarray, weights: np.ndarray) -> float:
+def _time_scipy(values: np.ndarray, weights: np.ndarray) -> float:
     from scipy.stats import bootstrap
 
     start = time.process_time()

@@ -56,57 +56,59 @@ LARGE = Size(4, 32, (3, 4, 2, 3, 4), (1.5, 2, 1.5, 2, 2), (8, 16, 16, 16), 128, 
 
 def make_weights(size: Size, seed: int = 1) -> dict[str, Array32]:
     """Make random tensors under the names of the public files."""
-    d, random, made = size.width, np.random.RandomState(seed), dict[str, Array32]()
+    d = size.width
+    random = np.random.RandomState(seed)
+    tensors: dict[str, Array32] = {}
 
     def add(name: str, *shape: int, scale: float = 0.1, around: float = 0.0) -> None:
         values = around + scale * random.standard_normal(shape)
-        made[name] = values.astype(np.float32)
+        tensors[name] = values.astype(np.float32)
 
-    def linear(name: str, outputs: int, taken: int, bias: bool = True) -> None:
-        add(f"{name}.weight", outputs, taken, scale=taken**-0.5)
+    def add_linear(name: str, outputs: int, inputs: int, bias: bool = True) -> None:
+        add(f"{name}.weight", outputs, inputs, scale=inputs**-0.5)
         if bias:
             add(f"{name}.bias", outputs)
 
-    def norm(name: str, wide: int) -> None:
+    def add_norm(name: str, wide: int) -> None:
         add(f"{name}.weight", wide, around=1.0)
         add(f"{name}.bias", wide)
 
-    linear("features2card.0", 4 * d, 92)
-    norm("features2card.2", 4 * d)
-    linear("features2card.3", d, 4 * d)
+    add_linear("features2card.0", 4 * d, 92)
+    add_norm("features2card.2", 4 * d)
+    add_linear("features2card.3", d, 4 * d)
     for stack, (layers, channels) in enumerate(zip(size.layers, size.channels, strict=True)):
         for layer in range(layers):
             at = f"rwkv_modules.{stack}.blocks.{layer}.time_mixer"
-            norm(f"{at}.layer_norm", d)
+            add_norm(f"{at}.layer_norm", d)
             add(f"{at}.rkvdag_lerp", 8, 1, 1, d, scale=0.4, around=0.5)
             add(f"{at}.bonus", 1, 1, size.heads, size.head)
             for name in ("W_r", "W_k", "W_v", "W_o"):
-                linear(f"{at}.{name}", d, d, bias=False)
+                add_linear(f"{at}.{name}", d, d, bias=False)
             for name in ("k_scale_linear", "v_scale_linear"):
-                linear(f"{at}.{name}", size.heads, d)
+                add_linear(f"{at}.{name}", size.heads, d)
             low = ("v_lora_simple", "d_lora_mlp", "a_lora_simple")
             for name, rank in zip(low, size.ranks, strict=False):
-                linear(f"{at}.{name}.A", rank, d, bias=False)
-                linear(f"{at}.{name}.B_and_lamb", d, rank)
-            linear(f"{at}.lora_A_g", size.ranks[3], d, bias=False)
-            linear(f"{at}.lora_B_g", d, size.ranks[3], bias=False)
-            norm(f"{at}.out_group_norm", d)
+                add_linear(f"{at}.{name}.A", rank, d, bias=False)
+                add_linear(f"{at}.{name}.B_and_lamb", d, rank)
+            add_linear(f"{at}.lora_A_g", size.ranks[3], d, bias=False)
+            add_linear(f"{at}.lora_B_g", d, size.ranks[3], bias=False)
+            add_norm(f"{at}.out_group_norm", d)
             at = at.replace("time", "channel")
-            norm(f"{at}.layer_norm", d)
+            add_norm(f"{at}.layer_norm", d)
             add(f"{at}.lerp_k", 1, 1, d, scale=0.4, around=0.5)
-            linear(f"{at}.W_k", int(channels * d), d, bias=False)
-            linear(f"{at}.W_v", d, int(channels * d), bias=False)
-    norm("prehead_norm", d)
-    linear("head_w.0", d, d)
-    norm("head_w.2", d)
+            add_linear(f"{at}.W_k", int(channels * d), d, bias=False)
+            add_linear(f"{at}.W_v", d, int(channels * d), bias=False)
+    add_norm("prehead_norm", d)
+    add_linear("head_w.0", d, d)
+    add_norm("head_w.2", d)
     for head, last, outputs in (
         ("head_w.4", "w_linear", size.curves),
         ("head_ahead_logits.0", "ahead_linear", size.points),
         ("head_p.0", "p_linear", 4),
     ):
-        linear(head, 4 * d, d)
-        linear(last, outputs, 4 * d)
-    return made
+        add_linear(head, 4 * d, d)
+        add_linear(last, outputs, 4 * d)
+    return tensors
 
 
 def make_reviews(n: int, seed: int = 1) -> Reviews:
@@ -119,8 +121,8 @@ def make_reviews(n: int, seed: int = 1) -> Reviews:
     order = np.argsort(card, kind="stable")
     first = np.diff(card[order], prepend=-1) != 0
     elapsed = [np.empty(n, np.int64) for _ in range(2)]
-    for found, values in zip(elapsed, (day, second), strict=True):
-        found[order] = np.where(first, -1, np.diff(values[order], prepend=0))
+    for column, values in zip(elapsed, (day, second), strict=True):
+        column[order] = np.where(first, -1, np.diff(values[order], prepend=0))
     deck = np.where(card % 11 == 5, -1, card % 3)
     return Reviews(
         card=card,
@@ -139,9 +141,9 @@ def make_reviews(n: int, seed: int = 1) -> Reviews:
 def predict_ours(weights: Mapping[str, Array32], reviews: Reviews) -> tuple[FloatArray, FloatArray]:
     """Predict all reviews with both models; the curve is NaN at a card's first."""
     net = arrange_network(weights, "made up")
-    given = compute_inputs(reviews, note_per_card=False)
-    asked = np.arange(len(reviews.card))
-    return compute_predictions(net, given, asked, reviews.elapsed_seconds, lambda done: None)
+    inputs = compute_inputs(reviews, note_per_card=False)
+    positions = np.arange(len(reviews.card))
+    return compute_predictions(net, inputs, positions, reviews.elapsed_seconds, lambda done: None)
 
 
 def predict_reference(
@@ -184,12 +186,12 @@ def predict_reference(
         num_points=size.points,
     )
     process = program.RNNProcess(None, torch.device("cpu"), torch.float32, config)
-    process.rnn.load_state_dict({key: torch.from_numpy(each) for key, each in weights.items()})
+    process.rnn.load_state_dict({key: torch.from_numpy(tensor) for key, tensor in weights.items()})
     process.rnn.eval()
     torch.manual_seed(CODE_SEED)
     names = ("card_id", "note_id", "deck_id", "preset_id", "day_offset")
     columns = (*names, "elapsed_days", "elapsed_seconds", "duration", "rating", "state")
-    ids = [np.where(each < 0, np.nan, each) for each in reviews[:4]]
+    ids = [np.where(column < 0, np.nan, column) for column in reviews[:4]]
     instant, curve = (np.full(len(ids[0]), np.nan) for _ in range(2))
     curves: dict[float, Any] = {}
     begin = time.process_time()
@@ -209,23 +211,26 @@ def main() -> None:
     parser.add_argument("--oracle", action="store_true", help="figures for the tests")
     options = parser.parse_args()
     if options.oracle:
-        weights, reviews = make_weights(TINY), make_reviews(60)
+        weights = make_weights(TINY)
+        reviews = make_reviews(60)
         instant, curve, _ = predict_reference(options.reference, TINY, weights, reviews)
         for name, p in (("INSTANT", instant), ("CURVE", curve)):
-            print(f"{name} = {[round(float(each), 6) for each in p if each == each]}")
+            defined = p[~np.isnan(p)]
+            print(f"{name} = {[round(float(value), 6) for value in defined]}")
         return
     print("| shapes | ours, s for 10,000 | theirs | times | largest difference |")
     print("|---|---|---|---|---|")
     for name, size in (("small", SMALL), ("large", LARGE)):
-        weights, reviews = make_weights(size), make_reviews(options.reviews)
-        found = predict_ours(weights, reviews)
+        weights = make_weights(size)
+        reviews = make_reviews(options.reviews)
+        predictions = predict_ours(weights, reviews)
         many = make_reviews(10_000)
         begin = time.process_time()
         predict_ours(weights, many)
         fast = time.process_time() - begin
         *expected, slow = predict_reference(options.reference, size, weights, reviews)
         slow *= 10_000 / options.reviews
-        apart = max(np.nanmax(np.abs(a - b)) for a, b in zip(found, expected, strict=True))
+        apart = max(np.nanmax(np.abs(a - b)) for a, b in zip(predictions, expected, strict=True))
         print(f"| {name} | {fast:.2f} | {slow:.0f} | {slow / fast:.0f} | {apart:.1g} |")
 
 

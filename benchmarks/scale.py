@@ -90,19 +90,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(asdict(write_many(options.writer))))
         return
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start\n")
-    with folder_for(options.data) as home:
+    with open_folder(options.data) as home:
         users = options.users
         many = ensure_dataset(
             home, "many", users, options.median, options.largest, "1" in options.parts
         )
         few = ensure_dataset(home, "few", FEW, options.median, options.largest)
         run_batch(few, home / "warm", CONFIGURATIONS, options.jobs, "--users", "1-3")
-        runs = part_two(many, few, home, options) if "2" in options.parts else None
+        runs = run_part_two(many, few, home, options) if "2" in options.parts else None
         if "3" in options.parts:
-            part_three(many, home)
+            run_part_three(many, home)
         if "4" in options.parts:
-            part_four(home)
-        writing = part_five(home) if "5" in options.parts else None
+            run_part_four(home)
+        writing = run_part_five(home) if "5" in options.parts else None
         if runs is not None and writing is not None:
             estimate(runs[1], writing)
 
@@ -126,7 +126,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 @contextmanager
-def folder_for(path: Path | None) -> Iterator[Path]:
+def open_folder(path: Path | None) -> Iterator[Path]:
     if path is not None:
         path.mkdir(parents=True, exist_ok=True)
         yield path
@@ -158,7 +158,7 @@ def ensure_dataset(
     return target
 
 
-def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> tuple[Run, Run]:
+def run_part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> tuple[Run, Run]:
     small = run_batch(few, home / "few-out", CONFIGURATIONS, options.jobs)
     large = run_batch(many, home / "many-out", CONFIGURATIONS, options.jobs)
     count = len(resolve_configurations(CONFIGURATIONS))
@@ -181,10 +181,10 @@ def part_two(many: Path, few: Path, home: Path, options: argparse.Namespace) -> 
     return small, large
 
 
-def part_three(many: Path, home: Path) -> None:
+def run_part_three(many: Path, home: Path) -> None:
     users = ("--users", f"1-{PAIRED}")
-    one = run_batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
-    two = run_batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
+    one_worker = run_batch(many, home / "one-out", CONFIGURATIONS, 1, *users)
+    two_workers = run_batch(many, home / "two-out", CONFIGURATIONS, 2, *users)
     with ThreadPoolExecutor(2) as side_by_side:
         apart = list(
             side_by_side.map(
@@ -192,17 +192,19 @@ def part_three(many: Path, home: Path) -> None:
                 ("left-out", "right-out"),
             )
         )
-    possible = 2 * one.clock / max(run.clock for run in apart)
+    speedup = one_worker.clock / two_workers.clock
+    possible = 2 * one_worker.clock / max(run.clock for run in apart)
     print(
-        f"{one.learners} learners: {one.clock:.1f} s with one worker, {two.clock:.1f} s with two, "
-        f"{one.clock / two.clock:.2f} times as fast (processor time {one.processor:.0f} and "
-        f"{two.processor:.0f} s; load {os.getloadavg()[0]:.1f}). Two commands of one worker, "
+        f"{one_worker.learners} learners: {one_worker.clock:.1f} s with one worker, "
+        f"{two_workers.clock:.1f} s with two, {speedup:.2f} times as fast "
+        f"(processor time {one_worker.processor:.0f} and {two_workers.processor:.0f} s; "
+        f"load {os.getloadavg()[0]:.1f}). Two commands of one worker, "
         f"side by side, get {possible:.2f} times as much done as one alone: the most that "
         "two processes get out of this machine.\n"
     )
 
 
-def part_four(home: Path) -> None:
+def run_part_four(home: Path) -> None:
     """Measure the largest learner.
 
     Histories of this kind keep about half of their rows; a trial learner shows how many exactly.
@@ -222,7 +224,7 @@ def part_four(home: Path) -> None:
         print(f"(Fewer than the {LARGEST_EVALUATED:,} of the largest published learner.)\n")
 
 
-def part_five(home: Path) -> Writing:
+def run_part_five(home: Path) -> Writing:
     """Measure writing in a process of its own, whose memory is otherwise unused."""
     command = [sys.executable, str(HERE), "--writer", str(home / "writer")]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -254,7 +256,7 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
     line = {
         "metrics": dict.fromkeys(Metrics.__dataclass_fields__, 0.123456),
         "size": 35_000,
-        "parameters": {"0": [0.123456] * configuration.model.parameters},
+        "parameters": {"0": np.full(configuration.model.parameters, 0.123456).tolist()},
     }
     with ResultStore(home / "out", setup, fresh=True) as store:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -310,10 +312,10 @@ def estimate(run: Run, writing: Writing) -> None:
         )
 
 
-def run_batch(data: Path, out: Path, models: str, jobs: int, *more: str) -> Run:
+def run_batch(data: Path, out: Path, models: str, jobs: int, *arguments: str) -> Run:
     """Run the command from scratch and return what it took, according to the system."""
     command = [sys.executable, "-m", "srs_eval", "batch", "--dataset", str(data), "--fresh"]
-    command += ["--out", str(out), "--models", models, "--jobs", str(jobs), *more]
+    command += ["--out", str(out), "--models", models, "--jobs", str(jobs), *arguments]
     begun = time.monotonic()
     with open(os.devnull, "w") as nowhere:
         process = subprocess.Popen(command, stdout=nowhere, stderr=nowhere)

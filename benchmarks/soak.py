@@ -40,8 +40,8 @@ from _soak_drive import (
     Child,
     Hangs,
     Terminal,
-    plan_token,
-    processes_of,
+    find_processes,
+    make_token,
     run_under_pilot,
 )
 from _soak_plan import DAMAGED, Plan, make_plan
@@ -50,7 +50,9 @@ HERE = Path(__file__).resolve().parents[1]
 FIXTURES = HERE.parent / "shared" / "anki" / "fixtures"
 _MOST_S = 30.0  # limit for the app to end, with other work on the same machine
 _MOST_MB = 1_000
-_FACTOR, _MORE_S = 20, 120.0  # limit for a session, as a multiple of its pauses plus seconds
+# The limit for a session is a multiple of its pauses, plus some seconds.
+_FACTOR = 20
+_EXTRA_S = 120.0
 _FINE = (0, 129, 130, 143)  # exit codes: left, hung up, interrupted, terminated
 _ABORT_S = 5.0  # time for an aborted app to write where its threads are
 _SHOWN = 6_000  # characters of a session's last output
@@ -65,11 +67,11 @@ def collect_histories(paths: Iterable[Path], folder: Path) -> list[Path]:
     from srs_eval.anki_import import EXTENSIONS
 
     copies = simulate_histories(folder)
-    for place in (FIXTURES, FIXTURES / "broken", *paths):
-        files = [place] if place.exists() else []
-        if place.is_dir():
-            files = sorted(path for path in place.iterdir() if path.is_file())
-        kind = DAMAGED if place.name == "broken" else ""
+    for source in (FIXTURES, FIXTURES / "broken", *paths):
+        files = [source] if source.exists() else []
+        if source.is_dir():
+            files = sorted(path for path in source.iterdir() if path.is_file())
+        kind = DAMAGED if source.name == "broken" else ""
         for path in files:
             if path.name.lower().endswith(EXTENSIONS) and "bomb" not in path.name:
                 copies.append(folder / f"{len(copies):02} {kind} {path.name}")
@@ -81,16 +83,17 @@ def simulate_histories(folder: Path) -> list[Path]:
     """Write collections of simulated learners, and two damaged ones."""
     from tools.simulated import simulate_learner, write_collection
 
-    made = []
+    paths = []
     for number, reviews in enumerate((20, 300, 1_500, 6_000, 15_000)):
-        made.append(folder / f"{number:02} simulated {reviews}.anki2")
+        paths.append(folder / f"{number:02} simulated {reviews}.anki2")
         scheduler = "sm2" if number % 2 else "fsrs"
-        write_collection(simulate_learner(number, reviews, scheduler=scheduler), made[-1])
-    content = made[2].read_bytes()
-    for name, part in (("cut.anki2", content[: len(content) // 2]), ("empty.anki2", b"")):
-        made.append(folder / f"{len(made):02} {DAMAGED} {name}")
-        made[-1].write_bytes(part)
-    return made
+        write_collection(simulate_learner(number, reviews, scheduler=scheduler), paths[-1])
+    content = paths[2].read_bytes()
+    damaged = {"cut.anki2": content[: len(content) // 2], "empty.anki2": b""}
+    for name, damaged_content in damaged.items():
+        paths.append(folder / f"{len(paths):02} {DAMAGED} {name}")
+        paths[-1].write_bytes(damaged_content)
+    return paths
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:
@@ -111,7 +114,7 @@ class Outcome:
     seconds: float = 0.0  # from its start until the exit
     ending: float = 0.0  # seconds from the exit until the app had ended
     megabytes: float = 0.0  # the most that the app's own process held
-    taken: int = 0  # steps; the app may end before the last one
+    steps_taken: int = 0  # the app may end before the last one
     screens: tuple[str, ...] = ()  # seen by a pilot
 
 
@@ -123,14 +126,14 @@ def run_session(plan: Plan, folder: Path, arguments: Sequence[str]) -> Outcome:
         folder: The folder for the app's work, its state and its temporary files.
         arguments: The arguments of this script, for the process of a pilot.
     """
-    for part in ("work", "temporary", "home", "state"):
-        (folder / part).mkdir(parents=True)
+    for name in ("work", "temporary", "home", "state"):
+        (folder / name).mkdir(parents=True)
     environment = make_environment(plan, folder)
     began = time.monotonic()
     if plan.kind == "terminal":
-        outcome = _in_terminal(plan, folder, environment, began)
+        outcome = _run_in_terminal(plan, folder, environment, began)
     else:
-        outcome = _under_pilot(plan, folder, environment, [*arguments, str(folder)], began)
+        outcome = _run_pilot(plan, folder, environment, [*arguments, str(folder)], began)
     _find_leftovers(outcome, folder)
     return outcome
 
@@ -146,7 +149,7 @@ def make_environment(plan: Plan, folder: Path) -> dict[str, str]:
         "TMPDIR": str(folder / "temporary"),
         "PYTHONFAULTHANDLER": "1",
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
-        TOKEN: plan_token(plan),
+        TOKEN: make_token(plan),
     }
     for name in ("CONFIG", "DATA", "STATE"):
         environment[f"SRS_EVAL_{name}_DIR"] = str(folder / "state" / name.lower())
@@ -157,21 +160,23 @@ def make_environment(plan: Plan, folder: Path) -> dict[str, str]:
     return environment
 
 
-def _in_terminal(plan: Plan, folder: Path, environment: Mapping[str, str], began: float) -> Outcome:
+def _run_in_terminal(
+    plan: Plan, folder: Path, environment: Mapping[str, str], began: float
+) -> Outcome:
     outcome = Outcome(plan)
     terminal = Terminal.start(plan, folder, environment)
     try:
         terminal.carry_out(plan)
         outcome.seconds = time.monotonic() - began
         terminal.leave(plan.end)
-        left = time.monotonic()
+        left_at = time.monotonic()
         while not terminal.child.has_ended():
             terminal.listen(0.05)
-            outcome.ending = time.monotonic() - left
+            outcome.ending = time.monotonic() - left_at
             if outcome.ending > _MOST_S:
                 outcome.problems.append(f"had not ended {_MOST_S:.0f} s after “{plan.end}”")
                 _abort(terminal)
-        outcome.ending = time.monotonic() - left
+        outcome.ending = time.monotonic() - left_at
     except Hangs:
         outcome.problems.append("took no more input")
         _abort(terminal)
@@ -184,7 +189,7 @@ def _in_terminal(plan: Plan, folder: Path, environment: Mapping[str, str], began
     if "Traceback" in outcome.output:
         outcome.problems.append("printed a traceback")
     outcome.megabytes = terminal.child.megabytes
-    outcome.taken = terminal.taken
+    outcome.steps_taken = terminal.steps_taken
     return outcome
 
 
@@ -198,7 +203,7 @@ def _abort(terminal: Terminal) -> None:
             terminal.child.send_signal(signal.SIGKILL)
 
 
-def _under_pilot(
+def _run_pilot(
     plan: Plan, folder: Path, environment: Mapping[str, str], arguments: Sequence[str], began: float
 ) -> Outcome:
     outcome = Outcome(plan)
@@ -221,28 +226,30 @@ def _under_pilot(
             printed.append(line)
             if line.startswith(LEAVING.encode()):
                 times.append(time.monotonic())
-                taken, *screens = line.decode().removeprefix(LEAVING).split()
-                outcome.taken, outcome.screens = int(taken), tuple(screens)
+                steps_taken, *screens = line.decode().removeprefix(LEAVING).split()
+                outcome.steps_taken = int(steps_taken)
+                outcome.screens = tuple(screens)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     child = Child(process)
-    deadline = began + _FACTOR * pauses + _MORE_S
+    deadline = began + _FACTOR * pauses + _EXTRA_S
     while not child.has_ended():
         time.sleep(0.02)
-        now = time.monotonic()
-        if times and now - times[0] > _MOST_S:
+        clock = time.monotonic()
+        if times and clock - times[0] > _MOST_S:
             outcome.problems.append(f"had not ended {_MOST_S:.0f} s after “{plan.end}”")
-        elif now > deadline:
-            outcome.problems.append(f"took more than {now - began:.0f} s")
+        elif clock > deadline:
+            outcome.problems.append(f"took more than {clock - began:.0f} s")
         if outcome.problems:
             child.send_signal(signal.SIGABRT)
             time.sleep(_ABORT_S)
             child.send_signal(signal.SIGKILL)
     ended = time.monotonic()
     reader.join(2)
-    left = times[0] if times else ended
-    outcome.seconds, outcome.ending = left - began, ended - left
+    left_at = times[0] if times else ended
+    outcome.seconds = left_at - began
+    outcome.ending = ended - left_at
     outcome.output = b"".join(printed).decode("utf-8", "replace")
     if process.returncode != 0 and not outcome.problems:
         outcome.problems.append(f"ended with {process.returncode}")
@@ -252,11 +259,11 @@ def _under_pilot(
 
 def _find_leftovers(outcome: Outcome, folder: Path) -> None:
     """Add the processes and files that a session left behind."""
-    token = plan_token(outcome.plan)
+    token = make_token(outcome.plan)
     deadline = time.monotonic() + _MOST_S
-    while (left := processes_of(token)) and time.monotonic() < deadline:
+    while (leftovers := find_processes(token)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    for pid, command in left.items():
+    for pid, command in leftovers.items():
         outcome.problems.append(f"left process {pid} behind: {command[:100]}")
         os.kill(pid, signal.SIGKILL)
     files = [str(path.relative_to(folder)) for path in (folder / "temporary").rglob("*")]
@@ -273,13 +280,13 @@ def format_outcome(outcome: Outcome) -> str:
     """Return the line that reports a session."""
     plan = outcome.plan
     path = "no file" if plan.path is None else plan.path.name
-    said = "; ".join(outcome.problems) or "fine"
+    verdict = "; ".join(outcome.problems) or "fine"
     if outcome.screens:
-        said += f" ({len(outcome.screens)} screens)"
+        verdict += f" ({len(outcome.screens)} screens)"
     return (
         f"seed {plan.seed:4} {plan.kind:8} {path[:34]:34} {plan.size[0]:3}x{plan.size[1]:<2} "
-        f"{outcome.taken:3} of {len(plan.steps):3} steps, {outcome.seconds:5.1f} s, {plan.end:23} "
-        f"ended in {outcome.ending:4.1f} s, {outcome.megabytes:4.0f} MB: {said}"
+        f"{outcome.steps_taken:3} of {len(plan.steps):3} steps, {outcome.seconds:5.1f} s, "
+        f"{plan.end:23} ended in {outcome.ending:4.1f} s, {outcome.megabytes:4.0f} MB: {verdict}"
     )
 
 
@@ -287,9 +294,9 @@ def format_story(outcome: Outcome, folder: Path) -> str:
     """Return a session's last output, and the thread positions if it was aborted."""
     text = _SEQUENCE.sub("", outcome.output)
     errors = [text.find(word) for word in ("Traceback", "Fatal Python error") if word in text]
-    shown = text[min(errors) :][:_SHOWN] if errors else text[-_SHOWN:]
+    excerpt = text[min(errors) :][:_SHOWN] if errors else text[-_SHOWN:]
     threads = folder / THREADS
-    return f"{shown}\n{threads.read_text()}" if threads.exists() else shown
+    return f"{excerpt}\n{threads.read_text()}" if threads.exists() else excerpt
 
 
 def main() -> None:
@@ -309,7 +316,7 @@ def main() -> None:
         run_under_pilot(plan, folder)
         return
     seeds = options.replay or range(options.seed, options.seed + options.sessions)
-    found = []
+    failed = []
     screens: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         root = Path(name).resolve()
@@ -328,7 +335,7 @@ def main() -> None:
             print(format_outcome(outcome), flush=True)
             screens.update(outcome.screens)
             if outcome.problems:
-                found.append(seed)
+                failed.append(seed)
                 print(format_story(outcome, folder), flush=True)
                 for path in files.iterdir():
                     path.unlink()
@@ -336,8 +343,8 @@ def main() -> None:
                     (files / file_name).write_bytes(content)
             shutil.rmtree(folder, ignore_errors=True)
     print(f"Pilots saw {len(screens)} screens: {', '.join(sorted(screens))}.")
-    if found:
-        sys.exit(f"{len(found)} of {len(seeds)} sessions found something: seeds {found}.")
+    if failed:
+        sys.exit(f"{len(failed)} of {len(seeds)} sessions found something: seeds {failed}.")
     print(f"{len(seeds)} sessions: nothing raised, hung, stayed or changed.")
 
 

@@ -15,7 +15,7 @@ that other work on the machine does not count; its load is printed.
 3. Every configuration without a network on two learners, from loaded reviews to metrics.
 4. Without compiled kernels: until the first results, until all, and seconds per kernel.
 
-In 1 and 2 our time starts from trials: features, the trie of histories, training on five
+In 1 and 2 our time starts from trials: features, the trie of list_histories, training on five
 folds, prediction of their test parts. The torch side counts training and prediction;
 making its sequences has its own column and is part of the ratio for loops.
 DIR is the golden data set (`dataset/`, `expected/`); without it a learner is simulated.
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _peers import histories, run_peer
+from _peers import list_histories, run_peer
 from compiling import record_compilation
 
 from srs_eval.data.datasets import open_dataset
@@ -68,13 +68,19 @@ LOOPS_OTHERS = {
     "ACT-R": 20,
     "DASH[ACT-R]": 20,
 }
-RUST_TIMES, TORCH_TIMES = 4, 200
-FIRST_SECONDS, ALL_SECONDS = 3, 60  # cold
-ALL_COMPILING, ONE_COMPILING = 20, 2.5  # processor seconds, goals
+# Required speed ratios to fsrs-rs and to fsrs-optimizer.
+RUST_TIMES = 4
+TORCH_TIMES = 200
+# Goals with nothing compiled: seconds until the first result, and until all.
+FIRST_SECONDS = 3
+ALL_SECONDS = 60
+# Goals for compiling all kernels, and those of FSRS-6, in processor seconds.
+ALL_COMPILING = 20
+ONE_COMPILING = 2.5
 
 
 @dataclass(frozen=True)
-class Learner:
+class TimedLearner:
     user: int
     log: ReviewLog
     expected: Path | None  # folder of the reference's output
@@ -85,8 +91,8 @@ class Learner:
             return None
         file = self.expected / f"{configuration.name}.jsonl"
         lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
-        found = [line["metrics"]["LogLoss"] for line in lines if line["user"] == self.user]
-        return found[0] if found else None
+        losses = [line["metrics"]["LogLoss"] for line in lines if line["user"] == self.user]
+        return losses[0] if losses else None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -100,17 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     cores = os.cpu_count()
     print(f"{cores} processor cores shared with other work, load {os.getloadavg()[0]:.1f}\n")
     repeat = 3 if options.quick else 7
-    learner = load(options.golden, options.user)
+    learner = load_learner(options.golden, options.user)
     if "1" in options.parts:
-        part_fsrs(learner, options.peer_python, options.peer5_python, repeat, options.quick)
+        compare_fsrs(learner, options.peer_python, options.peer5_python, repeat, options.quick)
     if "2" in options.parts:
-        part_others(learner, repeat)
+        compare_others(learner, repeat)
     if "3" in options.parts:
         users = {101: 3.0, 106: 5.0} if options.golden else {options.user: 5.0}
         for user, limit in users.items():
-            part_all(load(options.golden, user), limit, 2 if options.quick else 3)
+            measure_all(load_learner(options.golden, user), limit, 2 if options.quick else 3)
     if "4" in options.parts:
-        part_cold(1 if options.quick else 2)
+        measure_cold(1 if options.quick else 2)
     print(f"Load at the end: {os.getloadavg()[0]:.1f}.")
 
 
@@ -130,20 +136,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def load(golden: Path | None, user: int) -> Learner:
+def load_learner(golden: Path | None, user: int) -> TimedLearner:
     if golden is not None:
-        return Learner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
+        return TimedLearner(user, open_dataset(golden / "dataset").load(user), golden / "expected")
     from tools.simulated import simulate_learner, write_dataset
 
     with tempfile.TemporaryDirectory() as folder:
         write_dataset({user: simulate_learner(user, 15_000)}, Path(folder))
-        return Learner(user, open_dataset(Path(folder)).load(user), None)
+        return TimedLearner(user, open_dataset(Path(folder)).load(user), None)
 
 
 # Timing
 
 
-def median_seconds(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
+def measure_median(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
     """Return the median processor time of `repeat` runs after a warm-up, and the last result."""
     result = run()
     seconds = []
@@ -154,25 +160,27 @@ def median_seconds(run: Callable[[], Any], repeat: int) -> tuple[float, Any]:
     return statistics.median(seconds), result
 
 
-def our_seconds(configuration: Configuration, trials: Trials, repeat: int) -> tuple[float, Any]:
+def measure_ours(configuration: Configuration, trials: Trials, repeat: int) -> tuple[float, Any]:
     """Return seconds from trials without features to test predictions, and the predictions."""
-    model, context = configuration.model, Context()
+    model = configuration.model
+    context = Context()
     if model.fit is None or model.predict is None:
         raise ValueError(f"{model.name} is not trained")
-    fit, predict = model.fit, model.predict
+    fit = model.fit
+    predict = model.predict
 
     def run() -> FloatArray:
         fresh = replace(trials, _derived={})  # features and trie are computed again
-        parts = []
+        predictions = []
         for fold in fresh.folds:
             w = fit(fresh, fold.train, np.ones(len(fold.train)), context)
-            parts.append(predict(fresh, w, fold.test, context))
-        return np.concatenate(parts)
+            predictions.append(predict(fresh, w, fold.test, context))
+        return np.concatenate(predictions)
 
-    return median_seconds(run, repeat)
+    return measure_median(run, repeat)
 
 
-def loop_seconds(name: str, trials: Trials, repeat: int) -> tuple[float, float, FloatArray]:
+def measure_loop(name: str, trials: Trials, repeat: int) -> tuple[float, float, FloatArray]:
     """Return a torch loop's seconds (training and prediction; features) and its predictions."""
     import torch
     from _torch_loops import run_loop
@@ -184,42 +192,52 @@ def loop_seconds(name: str, trials: Trials, repeat: int) -> tuple[float, float, 
     return cpu, statistics.median(run.features_cpu for run in runs), runs[-1].p
 
 
-def rust_seconds(trials: Trials, repeat: int) -> float:
+def measure_fsrs_rs(trials: Trials, repeat: int) -> float:
     from fsrs_rs_python import FSRS, FSRSItem, FSRSReview
 
-    items = [
-        FSRSItem(
-            reviews=[
-                FSRSReview(delta_t=t, rating=r)
-                for t, r in zip([*intervals, int(delta_t)], [*ratings, int(rating)], strict=True)
-            ]
-        )
-        for (intervals, ratings), delta_t, rating in zip(
-            histories(trials), trials.delta_t, trials.rating, strict=True
-        )
-    ]
-    folds = [[items[k] for k in fold.train] for fold in trials.folds]
+    items = []
+    for (intervals, ratings), delta_t, rating in zip(
+        list_histories(trials), trials.delta_t, trials.rating, strict=True
+    ):
+        reviews = [
+            FSRSReview(delta_t=earlier_delta_t, rating=earlier_rating)
+            for earlier_delta_t, earlier_rating in zip(intervals, ratings, strict=True)
+        ]
+        reviews.append(FSRSReview(delta_t=int(delta_t), rating=int(rating)))
+        items.append(FSRSItem(reviews=reviews))
+    folds = []
+    for fold in trials.folds:
+        folds.append([items[k] for k in fold.train])
     backend = FSRS(parameters=[])
-    return median_seconds(lambda: [backend.benchmark(fold) for fold in folds], repeat)[0]
+    return measure_median(lambda: [backend.benchmark(fold) for fold in folds], repeat)[0]
 
 
 # Parts
 
 
-def part_fsrs(
-    learner: Learner, python6: str | None, python5: str | None, repeat: int, quick: bool
+def compare_fsrs(
+    learner: TimedLearner, python6: str | None, python5: str | None, repeat: int, quick: bool
 ) -> None:
     session = LearnerSession(learner.log)
     head = ("ours s", "other", "other s", "its features s", "times", "target")
-    header(f"FSRS, user {learner.user}", "model", *head, "log loss: other - ours")
+    print_header(f"FSRS, user {learner.user}", "model", *head, "log loss: other - ours")
     peers: Mapping[str, str | None] = {"FSRS-6": python6, "FSRS-5": python5}
     for name, python in peers.items():
         configuration = resolve_configurations(name)[0]
         trials = session.trials(configuration.protocol)
-        ours, p = our_seconds(configuration, trials, repeat)
+        ours, p = measure_ours(configuration, trials, repeat)
         if name == "FSRS-6":
-            rust = rust_seconds(trials, repeat)
-            row(name, ours, "fsrs-rs", rust, None, rust / ours, RUST_TIMES, "predicts nothing")
+            rust = measure_fsrs_rs(trials, repeat)
+            row = Row(
+                name=name,
+                ours=ours,
+                rival="fsrs-rs",
+                seconds=rust,
+                features=None,
+                times=rust / ours,
+                target=RUST_TIMES,
+            )
+            print_row(row, "predicts nothing")
         if python is None:
             continue
         with tempfile.TemporaryDirectory() as folder:
@@ -227,26 +245,33 @@ def part_fsrs(
         seconds = float(answer["cpu_seconds"])
         y = trials.y[trials.test_index]
         difference = log_loss(y, answer["p"]) - log_loss(y, p)
-        versions = str(answer["versions"])
-        ratio = seconds / ours
-        row(name, ours, versions, seconds, None, ratio, TORCH_TIMES, f"{difference:+.6f}")
+        row = Row(
+            name=name,
+            ours=ours,
+            rival=str(answer["versions"]),
+            seconds=seconds,
+            features=None,
+            times=seconds / ours,
+            target=TORCH_TIMES,
+        )
+        print_row(row, f"{difference:+.6f}")
     for name, target in LOOPS_FSRS.items():
-        loop_row(learner, session, name, target, repeat, with_published=False)
+        compare_with_loop(learner, session, name, target, repeat, with_published=False)
     print(flush=True)
 
 
-def part_others(learner: Learner, repeat: int) -> None:
+def compare_others(learner: TimedLearner, repeat: int) -> None:
     session = LearnerSession(learner.log)
     head = ("ours s", "other", "other s", "its features s", "times", "target")
     differences = ("log loss: other - ours", "other - published")
-    header(f"Other trained models, user {learner.user}", "model", *head, *differences)
+    print_header(f"Other trained models, user {learner.user}", "model", *head, *differences)
     for name, target in LOOPS_OTHERS.items():
-        loop_row(learner, session, name, target, repeat, with_published=True)
+        compare_with_loop(learner, session, name, target, repeat, with_published=True)
     print(flush=True)
 
 
-def loop_row(
-    learner: Learner,
+def compare_with_loop(
+    learner: TimedLearner,
     session: LearnerSession,
     name: str,
     target: int,
@@ -255,40 +280,52 @@ def loop_row(
 ) -> None:
     configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
-    ours, p = our_seconds(configuration, trials, repeat)
-    seconds, features, theirs = loop_seconds(configuration.model.name, trials, min(repeat, 3))
+    ours, p = measure_ours(configuration, trials, repeat)
+    seconds, features, loop_p = measure_loop(configuration.model.name, trials, min(repeat, 3))
     y = trials.y[trials.test_index]
-    loss = log_loss(y, theirs)
+    loss = log_loss(y, loop_p)
     published = learner.published(configuration)
-    cells: list[Any] = [f"{loss - log_loss(y, p):+.6f}"]
+    cells = [f"{loss - log_loss(y, p):+.6f}"]
     if with_published:
         cells.append("" if published is None else f"{loss - published:+.6f}")
-    times = (seconds + features) / ours
-    row(configuration.model.name, ours, "torch loop", seconds, features, times, target, *cells)
+    row = Row(
+        name=configuration.model.name,
+        ours=ours,
+        rival="torch loop",
+        seconds=seconds,
+        features=features,
+        times=(seconds + features) / ours,
+        target=target,
+    )
+    print_row(row, *cells)
 
 
-def part_all(learner: Learner, limit: float, repeat: int) -> None:
+def measure_all(learner: TimedLearner, limit: float, repeat: int) -> None:
     """Measure whole evaluations: trials, fit, prediction, metrics."""
     configurations = [
-        each for each in resolve_configurations("all") if each.model.family != "neural"
+        configuration
+        for configuration in resolve_configurations("all")
+        if configuration.model.family != "neural"
     ]
-    seconds: dict[str, list[float]] = {each.name: [] for each in configurations}
+    seconds: dict[str, list[float]] = {}
+    for configuration in configurations:
+        seconds[configuration.name] = []
     totals = []
     for count in range(repeat + 1):
         session = LearnerSession(learner.log)
         total = 0.0
-        for each in configurations:
+        for configuration in configurations:
             start = time.process_time()
-            session.run(each)
+            session.run(configuration)
             used = time.process_time() - start
             total += used
             if count:  # the first run compiles or loads kernels
-                seconds[each.name].append(used)
+                seconds[configuration.name].append(used)
         if count:
             totals.append(total)
     evaluated = len(session.trials(configurations[0].protocol).test_index)
     reviews = session.log.import_summary.entries_read
-    header(
+    print_header(
         f"All {len(configurations)} configurations without a network, user {learner.user}: "
         f"{reviews:,} reviews, {evaluated:,} evaluated",
         "configuration",
@@ -296,18 +333,18 @@ def part_all(learner: Learner, limit: float, repeat: int) -> None:
         "share",
     )
     total = statistics.median(totals)
-    medians = {name: statistics.median(each) for name, each in seconds.items()}
+    medians = {name: statistics.median(runs) for name, runs in seconds.items()}
     for name, used in sorted(medians.items(), key=lambda item: -item[1]):
         print(f"| {name} | {used:.4f} | {used / total:.0%} |")
     print(f"| **all** (target: below {limit:g}) | **{total:.2f}** | |\n", flush=True)
 
 
-def part_cold(repeat: int) -> None:
+def measure_cold(repeat: int) -> None:
     """Measure fresh processes with an empty cache folder, in wall time from their start."""
     from srs_eval.data.paths import DEMO_FILE
 
     title = "Cold: nothing compiled, demo collection of 20,000 reviews, --models fast"
-    header(title, "", "s", "processor s", "target")
+    print_header(title, "", "s", "processor s", "target")
     runs = [measure_cold_start(DEMO_FILE, jobs=2) for _ in range(repeat)]
     best = min(runs, key=lambda run: run["all"])
     print(f"| first result | {best['first']:.2f} | | {FIRST_SECONDS} |")
@@ -315,15 +352,15 @@ def part_cold(repeat: int) -> None:
     print(f"| the same again, all compiled | {best['again']:.1f} | {best['cpu again']:.1f} | |")
     alone = measure_cold_start(DEMO_FILE, jobs=0)
     compiling = sum(seconds for _, seconds in alone["kernels"])
-    one = measure_cold_start(DEMO_FILE, jobs=0, models="FSRS-6")
-    of_one = sum(seconds for _, seconds in one["kernels"])
+    fsrs6 = measure_cold_start(DEMO_FILE, jobs=0, models="FSRS-6")
+    of_one = sum(seconds for _, seconds in fsrs6["kernels"])
     print(f"| all results, one process | {alone['all']:.1f} | {alone['cpu']:.1f} | |")
     count = len(alone["kernels"])
     print(f"| of it compiling {count} kernels | | {compiling:.1f} | {ALL_COMPILING} |")
     print(f"| compiling FSRS-6 alone | | {of_one:.1f} | {ONE_COMPILING} |\n")
-    header("Seconds per kernel", "kernel", "s")
+    print_header("Seconds per kernel", "kernel", "s")
     small = 0.0
-    for name, seconds in sorted(alone["kernels"], key=lambda each: -each[1]):
+    for name, seconds in sorted(alone["kernels"], key=lambda item: -item[1]):
         if seconds >= 0.3:
             print(f"| {name} | {seconds:.2f} |")
         else:
@@ -339,16 +376,16 @@ def measure_cold_start(collection: Path, jobs: int, models: str = "fast") -> dic
         for _ in range(2 if jobs else 1):
             command = [sys.executable, __file__, "--cold-child", str(collection), str(jobs), models]
             environment["STARTED"] = str(time.time())
-            before = children_seconds()
+            before = read_children_seconds()
             done = subprocess.run(
                 command, env=environment, check=True, stdout=subprocess.PIPE, text=True
             )
             answer = json.loads(done.stdout.splitlines()[-1])
-            answers.append({**answer, "cpu": children_seconds() - before})
+            answers.append({**answer, "cpu": read_children_seconds() - before})
     return {**answers[0], "again": answers[-1]["all"], "cpu again": answers[-1]["cpu"]}
 
 
-def children_seconds() -> float:
+def read_children_seconds() -> float:
     """Return the processor time of all ended child processes."""
     times = os.times()
     return times.children_user + times.children_system
@@ -375,26 +412,38 @@ def run_cold_start(collection: str, jobs: str, models: str) -> None:
 # Tables
 
 
-def header(title: str, *columns: str) -> None:
+def print_header(title: str, *columns: str) -> None:
     print(f"### {title}\n")
     print(f"| {' | '.join(columns)} |")
     print(f"|{' --- |' * len(columns)}", flush=True)
 
 
-def row(
-    name: str,
-    ours: float,
-    other: str,
-    seconds: float,
-    features: float | None,
-    times: float,
-    target: int,
-    *cells: Any,
-) -> None:
-    """Print a row; `times` includes the time of features if there is one."""
-    made = "" if features is None else f"{features:.3f}"
-    said = [name, f"{ours:.4f}", other, f"{seconds:.3f}", made, f"{times:.1f}", target, *cells]
-    print(f"| {' | '.join(map(str, said))} |", flush=True)
+@dataclass(frozen=True)
+class Row:
+    """A comparison of srs-eval with a rival on one model."""
+
+    name: str
+    ours: float  # seconds
+    rival: str
+    seconds: float  # of the rival, for training and prediction
+    features: float | None  # seconds of the rival for making its sequences
+    times: float  # how many times as fast srs-eval is, features included
+    target: int  # what `times` should be
+
+
+def print_row(row: Row, *cells: str) -> None:
+    """Print a row, with further cells at its end."""
+    row_cells = [
+        row.name,
+        f"{row.ours:.4f}",
+        row.rival,
+        f"{row.seconds:.3f}",
+        "" if row.features is None else f"{row.features:.3f}",
+        f"{row.times:.1f}",
+        str(row.target),
+        *cells,
+    ]
+    print(f"| {' | '.join(row_cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from srs_eval.stats.intervals import mean_interval
 from srs_eval.training.compile import compile_kernel
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.state_features import FEATURE_COUNT, build_timeline, compute_state_features
-from tools.pretraining.state import load_trials, prior_from
+from tools.pretraining.state import fit_prior, load_trials
 
 REAL_IN_GOLDEN = 101
 ALL_EVALUATED = 350e6  # evaluated reviews of anki-revlogs-10k
@@ -49,7 +49,7 @@ MODELS = [name for name, bases in _BASE_MODELS.items() if rwkv not in bases or r
 COLUMNS = ("STATE-1", "no prior", *MODELS)
 
 
-class Learner:
+class PreparedLearner:
     """One learner's trials, the bases' logits and the features."""
 
     def __init__(self, name: str, trials: Trials, real: bool) -> None:
@@ -62,18 +62,18 @@ class Learner:
         ]
         self.features = compute_features(trials, self.logits)
 
-    def gain(self, p: FloatArray) -> FloatArray:
+    def compute_gain(self, p: FloatArray) -> FloatArray:
         """Return FSRS-6-recency's loss minus that of p, for each evaluated review."""
         index = self.trials.test_index
         y = self.trials.y[index]
         base = 1 / (1 + np.exp(-self.logits[0]))
 
-        def losses(each: FloatArray) -> FloatArray:
-            return -np.log(np.where(y == 1, each[index], 1 - each[index]))
+        def compute_losses(probability: FloatArray) -> FloatArray:
+            return -np.log(np.where(y == 1, probability[index], 1 - probability[index]))
 
-        return losses(base) - losses(p)
+        return compute_losses(base) - compute_losses(p)
 
-    def log_loss(self) -> float:
+    def compute_log_loss(self) -> float:
         index = self.trials.test_index
         z = self.logits[0][index]
         y = self.trials.y[index]
@@ -93,30 +93,30 @@ def load_histories(golden: Path | None, real: Path | None) -> Iterator[tuple[str
             yield f"golden {user}", dataset.load(user), user == REAL_IN_GOLDEN
 
 
-def gains(learners: list[Learner]) -> None:
-    people = [each for each in learners if each.real]
+def print_gains(learners: list[PreparedLearner]) -> None:
+    people = [learner for learner in learners if learner.real]
     print(f"{'learner':21}{'evaluated':>7} {'FSRS-6':>7}", *(f"{name:>17}" for name in COLUMNS))
-    found: dict[str, list[list[float]]] = {"real": [], "simulated": []}
+    estimates: dict[str, list[list[float]]] = {"real": [], "simulated": []}
     for learner in learners:
         trials = learner.trials
         y = trials.y
-        others = [each for each in people if each is not learner]
+        rest = [person for person in people if person is not learner]
         predictions = [
             compile_kernel(_run_offset)(learner.logits[0], y, _STATE_1_RATE),
             run_filters(learner.features[:, :FEATURE_COUNT].copy(), y, _make_uninformed_prior()).p,
         ]
         for width in range(FEATURE_COUNT, FEATURE_COUNT + len(MODELS)):
-            prior = made_from(others, width)
+            prior = fit_prior_to_people(rest, width)
             predictions.append(run_filters(learner.features[:, :width].copy(), y, prior).p)
         day = trials.day[trials.test_index]
-        intervals = [mean_interval(learner.gain(p), day) for p in predictions]
+        intervals = [mean_interval(learner.compute_gain(p), day) for p in predictions]
         print(
-            f"{learner.name:21}{len(day):7,} {learner.log_loss():7.4f}",
-            *(f"{each.estimate:+9.4f} ±{each.half_width:.4f}" for each in intervals),
+            f"{learner.name:21}{len(day):7,} {learner.compute_log_loss():7.4f}",
+            *(f"{interval.estimate:+9.4f} ±{interval.half_width:.4f}" for interval in intervals),
         )
         kind = "real" if learner.real else "simulated"
-        found[kind].append([each.estimate for each in intervals])
-    for kind, rows in found.items():
+        estimates[kind].append([interval.estimate for interval in intervals])
+    for kind, rows in estimates.items():
         if rows:
             table = np.array(rows)
             for word, figures in (
@@ -124,21 +124,21 @@ def gains(learners: list[Learner]) -> None:
                 ("least", table.min(axis=0)),
             ):
                 label = f"{kind} ({len(rows)}), {word}"
-                print(f"{label:36}", *(f"{each:+9.4f}        " for each in figures))
+                print(f"{label:36}", *(f"{figure:+9.4f}        " for figure in figures))
 
 
-def made_from(people: list[Learner], width: int) -> WeightPrior:
+def fit_prior_to_people(people: list[PreparedLearner], width: int) -> WeightPrior:
     """Fit the prior to these people.
 
     With fewer than two, it is the one without data, around FSRS's own weights.
     """
     if len(people) < 2:
         return _make_uninformed_prior(width)
-    return prior_from([(each.features[:, :width].copy(), each.trials.y) for each in people])
+    return fit_prior([(person.features[:, :width].copy(), person.trials.y) for person in people])
 
 
-def speed(learners: list[Learner]) -> None:
-    learner = max(learners, key=lambda each: len(each.trials))
+def print_speed(learners: list[PreparedLearner]) -> None:
+    learner = max(learners, key=lambda candidate: len(candidate.trials))
     trials = learner.trials
     z = learner.logits[0]
     answers = build_timeline(trials)
@@ -153,14 +153,14 @@ def speed(learners: list[Learner]) -> None:
     total = 0.0
     for name, step in steps.items():
         step()
-        taken = []
+        seconds = []
         for _ in range(7):
             start = time.process_time()
             step()
-            taken.append(time.process_time() - start)
-        each = 1e4 * 1000 * min(taken) / len(trials.test_index)
-        total += each
-        print(f"{name}: {each:.0f} ms for 10,000 evaluated reviews ({learner.name})")
+            seconds.append(time.process_time() - start)
+        milliseconds = 1e4 * 1000 * min(seconds) / len(trials.test_index)
+        total += milliseconds
+        print(f"{name}: {milliseconds:.0f} ms for 10,000 evaluated reviews ({learner.name})")
     hours = total / 1000 / 1e4 * ALL_EVALUATED / 3600
     print(f"together {total:.0f} ms; 350 million evaluated reviews: {hours:.1f} core-hours")
 
@@ -176,15 +176,15 @@ def main() -> None:
     learners = []
     for name, log, is_real in load_histories(options.golden, real):
         try:
-            learners.append(Learner(name, load_trials(log), is_real))
+            learners.append(PreparedLearner(name, load_trials(log), is_real))
         except NotEnoughData as reason:
             print(f"{name}: {reason}", file=sys.stderr)
     if not learners:
         parser.error("nobody to predict: give --golden or --real")
     if options.speed:
-        speed(learners)
+        print_speed(learners)
     else:
-        gains(learners)
+        print_gains(learners)
 
 
 if __name__ == "__main__":

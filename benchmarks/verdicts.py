@@ -72,11 +72,20 @@ from tools.simulated.memory import (
     retrievability,
 )
 
-NEW_A_DAY, MOST_A_DAY, RETENTION, PHI = 12, 250, 0.90, 0.4
-STRENGTH, HARDNESS = 0.35, 0.8  # differences between cards (tools.simulated.learner)
+NEW_A_DAY = 12  # cards
+MOST_A_DAY = 250  # answers
+RETENTION = 0.90
+PHI = 0.4  # correlation of the effects of successive days
+# Differences between cards, as those of tools.simulated.learner.
+STRENGTH = 0.35
+HARDNESS = 0.8
 LONGEST_DAYS = 2_000
 LONG_HISTORY = 20_000  # reviews on which parameters differ as wanted
-TRIES, NEAR_ENOUGH, NEAR, FARTHEST = 6, 0.1, 3.0, 6.0  # of the search for such parameters
+# The search for such parameters: tries, tolerated relative error, first and largest distance.
+TRIES = 6
+NEAR_ENOUGH = 0.1
+NEAR = 3.0
+FARTHEST = 6.0
 FUTURE = 6_000  # number of reviews that follow
 CELL = ("first preset's cards", "own save", "reviews a preset", "pairs")
 TRAINED = {
@@ -107,7 +116,7 @@ class Simulated:
     learner: Learner
     recall: FloatArray
 
-    def first(self, count: int) -> Learner:
+    def take_first(self, count: int) -> Learner:
         """Return the learner at the time of this many reviews of later days."""
         log = self.learner.log
         assert log.rows is not None
@@ -128,22 +137,23 @@ class Simulated:
             )
         )
 
-    def expected_loss(self, p: FloatArray, index: IntArray) -> float:
+    def compute_expected_loss(self, p: FloatArray, index: IntArray) -> float:
         """Return the expected loss of predictions (k,), averaged over the positions (k,)."""
-        p, r = np.clip(p, _EPSILON, 1 - _EPSILON), self.recall[index]
+        p = np.clip(p, _EPSILON, 1 - _EPSILON)
+        r = self.recall[index]
         return float(-(r * np.log(p) + (1 - r) * np.log1p(-p)).mean())
 
-    def with_parameters(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:
+    def predict_with_own(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:
         """Predict the positions (k,), each preset with its own parameters."""
         p = np.empty(len(self.learner.trials))
         partition = self.learner.trials.partition[index]
         for group, parameters in enumerate(by_group):
-            mine = index[partition == group]
-            p[mine] = self.learner.predict_with_parameters(parameters, mine)
+            positions = index[partition == group]
+            p[positions] = self.learner.predict_with_parameters(parameters, positions)
         return p[index]
 
 
-def true_parameters(random: np.random.Generator, situation: Situation) -> FloatArray:
+def draw_true_parameters(random: np.random.Generator, situation: Situation) -> FloatArray:
     """Draw parameters of both presets (2, 21)."""
     while True:
         drawn = draw(random, "FSRS-5")
@@ -157,31 +167,33 @@ def true_parameters(random: np.random.Generator, situation: Situation) -> FloatA
         seed = int(random.integers(1 << 30))
         size = NEAR
         for _ in range(TRIES):
-            truth = _parameter_distance(w, size * direction)
-            found = _advantage(truth, situation, seed)
-            if abs(found / situation.advantage - 1) < NEAR_ENOUGH:
+            truth = _move_apart(w, size * direction)
+            advantage = _compute_advantage(truth, situation, seed)
+            if abs(advantage / situation.advantage - 1) < NEAR_ENOUGH:
                 return truth
             # The advantage grows with the square of the distance.
-            size *= math.sqrt(situation.advantage / max(found, situation.advantage / 9))
+            size *= math.sqrt(situation.advantage / max(advantage, situation.advantage / 9))
             if size > FARTHEST:
                 break
 
 
-def _parameter_distance(w: FloatArray, step: FloatArray) -> FloatArray:
+def _move_apart(w: FloatArray, step: FloatArray) -> FloatArray:
     moved = np.stack([w * np.exp(step / 2), w * np.exp(-step / 2)])
     moved[:, 4] = np.clip(moved[:, 4], 1, 10)
     moved[:, 20] = np.clip(moved[:, 20], 0.1, 0.8)
     return moved
 
 
-def _advantage(truth: FloatArray, situation: Situation, seed: int) -> float:
+def _compute_advantage(truth: FloatArray, situation: Situation, seed: int) -> float:
     """Return how much the true parameters save against one set for both, given many reviews."""
     history = simulate(np.random.default_rng(seed), truth, LONG_HISTORY, situation)
-    everything = np.arange(len(history.learner.trials))
-    shared = fit_one_group(history.learner.trials, everything)
-    p = history.with_parameters([shared, shared], everything)
-    true = history.with_parameters(truth.tolist(), everything)
-    return history.expected_loss(p, everything) - history.expected_loss(true, everything)
+    positions = np.arange(len(history.learner.trials))
+    shared = fit_one_group(history.learner.trials, positions)
+    p = history.predict_with_own([shared, shared], positions)
+    true = history.predict_with_own(truth.tolist(), positions)
+    return history.compute_expected_loss(p, positions) - history.compute_expected_loss(
+        true, positions
+    )
 
 
 def simulate(
@@ -196,19 +208,25 @@ def simulate(
     stored = np.array(DEFAULT_PARAMETERS) * np.exp(0.5 * SPREAD * random.standard_normal(21))
     believed = stored[:, None]  # the same for all cards
     s, d, bs, bd = np.zeros((4, size))
-    due, last = np.full(size, np.iinfo(np.int64).max), np.zeros(size, np.int64)
+    due = np.full(size, np.iinfo(np.int64).max)
+    last = np.zeros(size, np.int64)
     first = np.array([0.3, 0.08, 0.5, 0.12])
     skips = random.uniform(0.02, 0.12)
     deviation = situation.day_effect * math.sqrt(0.5)
     effect = random.standard_normal(3) * deviation  # of the first preset, the second, and both
-    columns: list[list[np.ndarray]] = [[], [], [], [], []]  # card, day, rating, elapsed, recall
+    card_parts: list[np.ndarray] = []
+    day_parts: list[np.ndarray] = []
+    rating_parts: list[np.ndarray] = []
+    elapsed_parts: list[np.ndarray] = []
+    recall_parts: list[np.ndarray] = []
     done = begun = 0
     for day in range(LONGEST_DAYS):
         effect = PHI * effect + random.standard_normal(3) * deviation * math.sqrt(1 - PHI**2)
         if random.random() < skips:
             continue
         cards = np.flatnonzero(due[:begun] <= day)[: MOST_A_DAY - NEW_A_DAY]
-        elapsed, w = (day - last[cards]).astype(float), truth.T[:, preset[cards]]
+        elapsed = (day - last[cards]).astype(float)
+        w = truth.T[:, preset[cards]]
         r = retrievability(w, s[cards] * strength[cards], elapsed)
         logit = np.log(r / (1 - r)) + effect[2] + effect[preset[cards]]
         recall = 1 / (1 + np.exp(-logit))
@@ -223,41 +241,37 @@ def simulate(
         bs[cards], bd[cards] = next_state(believed, bs[cards], bd[cards], rating, elapsed)
         s[fresh], d[fresh] = first_state(truth.T[:, preset[fresh]], start)
         bs[fresh], bd[fresh] = first_state(np.repeat(believed, len(fresh), 1), start)
-        shown = np.concatenate([cards, fresh])
-        wait = interval_for(believed, bs[shown], np.full(len(shown), RETENTION))
-        due[shown] = day + np.maximum(fuzz_interval(random, np.maximum(wait, 1)), 1)
-        last[shown] = day
-        for column, values in zip(
-            columns,
-            (
-                shown,
-                np.full(len(shown), day),
-                np.concatenate([rating, start]),
-                np.concatenate([elapsed, np.full(len(fresh), -1.0)]).astype(np.int64),
-                np.concatenate([recall, np.full(len(fresh), math.nan)]),
-            ),
-            strict=True,
-        ):
-            column.append(values)
+        answered = np.concatenate([cards, fresh])
+        wait = interval_for(believed, bs[answered], np.full(len(answered), RETENTION))
+        due[answered] = day + np.maximum(fuzz_interval(random, np.maximum(wait, 1)), 1)
+        last[answered] = day
+        elapsed_of_all = np.concatenate([elapsed, np.full(len(fresh), -1.0)])
+        card_parts.append(answered)
+        day_parts.append(np.full(len(answered), day))
+        rating_parts.append(np.concatenate([rating, start]))
+        elapsed_parts.append(elapsed_of_all.astype(np.int64))
+        recall_parts.append(np.concatenate([recall, np.full(len(fresh), math.nan)]))
         done += len(cards)
         if done >= reviews:
             break
     else:
         raise RuntimeError(f"{LONGEST_DAYS:,} days are too few for {reviews:,} reviews")
-    card, days, ratings, elapsed_days, recalls = (np.concatenate(column) for column in columns)
-    known = np.unique(card)
+    card = np.concatenate(card_parts)
+    elapsed_days = np.concatenate(elapsed_parts)
+    recalls = np.concatenate(recall_parts)
+    card_ids = np.unique(card)
     log = ReviewLog(
         ImportSummary("", "simulated", len(card)),
         rows=Rows(
             card_id=card,
-            day_offset=days,
-            rating=ratings,
+            day_offset=np.concatenate(day_parts),
+            rating=np.concatenate(rating_parts),
             state=np.where(elapsed_days < 0, 0, 2),
             duration_ms=np.full(len(card), 5_000),
             elapsed_days=elapsed_days,
             elapsed_seconds=np.where(elapsed_days < 0, -1, elapsed_days * 86_400),
         ),
-        cards=Cards(known, known, preset[known], np.zeros(len(known), np.bool_)),
+        cards=Cards(card_ids, card_ids, preset[card_ids], np.zeros(len(card_ids), np.bool_)),
         decks={0: Deck(0, "A", 0), 1: Deck(1, "B", 1)},
         presets={0: Preset(0, "A"), 1: Preset(1, "B")},
     )
@@ -271,7 +285,7 @@ def simulate(
 def evaluate(task: tuple[int, int, Situation]) -> dict[str, Any]:
     """Return one learner's verdicts and the truth, as a line of JSON."""
     seed, number, situation = task
-    truth = true_parameters(np.random.default_rng([seed, number]), situation)
+    truth = draw_true_parameters(np.random.default_rng([seed, number]), situation)
     record = {
         "kind": situation.kind,
         "seed": seed,
@@ -281,10 +295,10 @@ def evaluate(task: tuple[int, int, Situation]) -> dict[str, Any]:
     if situation.repeats:
         return {**record, "intervals": list(_simulate_repetitions(seed, number, situation, truth))}
     chances = np.random.default_rng([seed, number, 0])
-    whole = simulate(chances, truth, 2 * max(situation.sizes) + FUTURE, situation)
+    simulated = simulate(chances, truth, 2 * max(situation.sizes) + FUTURE, situation)
     return {
         **record,
-        "sizes": {str(size): _evaluate_at_size(whole, size) for size in situation.sizes},
+        "sizes": {str(size): _evaluate_at_size(simulated, size) for size in situation.sizes},
     }
 
 
@@ -303,9 +317,10 @@ def _simulate_repetitions(
 
 def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
     """Return the decisions at this many reviews a preset, and the later expected loss."""
-    intervals, decisions = compare_over_all_presets(simulated.first(2 * size))
+    intervals, decisions = compare_over_all_presets(simulated.take_first(2 * size))
     trials = simulated.learner.trials
-    train, after = np.arange(2 * size), np.arange(2 * size, 2 * size + FUTURE)
+    train = np.arange(2 * size)
+    after = np.arange(2 * size, 2 * size + FUTURE)
     by_group = {group: train[trials.partition[train] == group] for group in (0, 1)}
     pooled = fit_pooled(trials, by_group)
     parameters = {
@@ -313,16 +328,18 @@ def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
         "split": [fit_one_group(trials, by_group[group]) for group in (0, 1)],
         "pooled": [pooled.by_group[group] for group in (0, 1)],
     }
-    later = {way: simulated.with_parameters(each, after) for way, each in parameters.items()}
+    later = {}
+    for way, by_preset in parameters.items():
+        later[way] = simulated.predict_with_own(by_preset, after)
     for way, candidate in TRAINED.items():
         later[way] = simulated.learner.predict(candidate, [Fold(train, after)])
     return {
         "decisions": decisions,
         "intervals": {
-            way: [each.estimate, each.half_width, each.standard_error]
-            for way, each in intervals.items()
+            way: [interval.estimate, interval.half_width, interval.standard_error]
+            for way, interval in intervals.items()
         },
-        "later": {way: simulated.expected_loss(p, after) for way, p in later.items()},
+        "later": {way: simulated.compute_expected_loss(p, after) for way, p in later.items()},
         "taus": [pooled.taus[group] for group in (0, 1)],
     }
 
@@ -333,11 +350,11 @@ def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
 def compute_coverage(intervals: Sequence[tuple[float, float]]) -> float:
     """Return the share of repetitions whose interval contains the mean of the others."""
     estimate, half_width = np.array(intervals).T
-    others = (estimate.sum() - estimate) / (len(estimate) - 1)
-    return float((np.abs(others - estimate) <= half_width).mean())
+    mean_of_others = (estimate.sum() - estimate) / (len(estimate) - 1)
+    return float((np.abs(mean_of_others - estimate) <= half_width).mean())
 
 
-def report(records: Iterable[dict[str, Any]]) -> None:
+def print_report(records: Iterable[dict[str, Any]]) -> None:
     """Print all results as Markdown, each number followed by its standard error."""
     pairs: dict[tuple[float, float, float], dict[int, list[dict[str, Any]]]] = {}
     coverage: dict[tuple[float, int], list[float]] = defaultdict(list)
@@ -355,12 +372,22 @@ def report(records: Iterable[dict[str, Any]]) -> None:
     print_table(
         ("day effect", "reviews a preset", "learners", "cover"),
         (
-            (str(day_effect), f"{size:,}", str(len(shares)), in_units(shares, 0.01, 1))
+            (str(day_effect), f"{size:,}", str(len(shares)), format_mean(shares, 0.01, 1))
             for (day_effect, size), shares in sorted(coverage.items())
         ),
     )
     print("\nWhat is said, in % of the pairs; the last two where the following reviews tell")
     print("that it was wrong\n")
+    rate_rows = []
+    regrets: list[float] = []
+    loss_rows = []
+    for key, by_size in sorted(pairs.items()):
+        for size, outcomes in sorted(by_size.items()):
+            situation_cells = format_situation(key, size, outcomes)
+            rate_rows.append((*situation_cells, *format_rates(outcomes)))
+            figures, pair_regrets = compute_losses(outcomes)
+            loss_rows.append((*situation_cells, *figures))
+            regrets += pair_regrets
     print_table(
         (
             *CELL,
@@ -372,24 +399,13 @@ def report(records: Iterable[dict[str, Any]]) -> None:
             "split loses",
             "keep loses",
         ),
-        (
-            (*format_situation(key, size, outcomes), *rates(outcomes))
-            for key, by_size in sorted(pairs.items())
-            for size, outcomes in sorted(by_size.items())
-        ),
+        rate_rows,
     )
     print("\nExpected log loss of the reviews that follow minus that of shared parameters, in")
     print("units of 0.0001; the last column: what is recommended minus the best of the three\n")
-    regrets: list[float] = []
-    rows = []
-    for key, by_size in sorted(pairs.items()):
-        for size, outcomes in sorted(by_size.items()):
-            figures, more = losses(outcomes)
-            rows.append((*format_situation(key, size, outcomes), *figures))
-            regrets += more
-    print_table((*CELL, "split", "pooled", *TRAINED, "recommended - best"), rows)
+    print_table((*CELL, "split", "pooled", *TRAINED, "recommended - best"), loss_rows)
     if regrets:
-        print(f"\nRecommended minus the best over all these: {in_units(regrets, 1e-4, 1)}")
+        print(f"\nRecommended minus the best over all these: {format_mean(regrets, 1e-4, 1)}")
 
 
 def format_situation(
@@ -399,38 +415,42 @@ def format_situation(
     return f"{100 * larger:.0f} %", str(advantage), f"{size:,}", str(len(outcomes))
 
 
-def rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
+def format_rates(outcomes: Sequence[dict[str, Any]]) -> list[str]:
     """Return how often each verdict occurs and how often it is wrong."""
-    split = [each["decisions"]["split"] for each in outcomes]
-    pooled = [each["decisions"]["pooled"] for each in outcomes]
-    gains = [each["later"]["shared"] - each["later"]["split"] for each in outcomes]
+    split = [outcome["decisions"]["split"] for outcome in outcomes]
+    pooled = [outcome["decisions"]["pooled"] for outcome in outcomes]
+    gains = [outcome["later"]["shared"] - outcome["later"]["split"] for outcome in outcomes]
     evaluated = list(zip(split, gains, strict=True))
-    hits = (
-        [each == "split" for each in split],
-        [recommend(each) == "split" for each in outcomes],
-        [each == "keep shared" for each in split],
-        [each == "split" for each in pooled],
-        [each == "keep shared" for each in pooled],
-        [each == "split" and gain < 0 for each, gain in evaluated],
-        [each == "keep shared" and gain > EQUIVALENCE_MARGIN for each, gain in evaluated],
+    hits_by_column = (
+        [verdict == "split" for verdict in split],
+        [recommend(outcome) == "split" for outcome in outcomes],
+        [verdict == "keep shared" for verdict in split],
+        [verdict == "split" for verdict in pooled],
+        [verdict == "keep shared" for verdict in pooled],
+        [verdict == "split" and gain < 0 for verdict, gain in evaluated],
+        [verdict == "keep shared" and gain > EQUIVALENCE_MARGIN for verdict, gain in evaluated],
     )
-    return [rate(each) for each in hits]
+    return [format_rate(hits) for hits in hits_by_column]
 
 
-def losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
+def compute_losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[float]]:
     """Return the later losses, and the regret of the recommendation for each pair.
 
     The losses are relative to shared parameters. Regret is the loss of the recommended parameters
     minus that of the best ones.
     """
-    later = {
-        way: np.array([each["later"][way] for each in outcomes]) for way in outcomes[0]["later"]
-    }
+    later = {}
+    for way in outcomes[0]["later"]:
+        later[way] = np.array([outcome["later"][way] for outcome in outcomes])
     best = np.min([later[way] for way in ("shared", "split", "pooled")], 0)
-    acts = [recommend(each).removeprefix("keep ") for each in outcomes]
-    regrets = [each["later"][act] for act, each in zip(acts, outcomes, strict=True)] - best
+    recommended = []
+    for outcome in outcomes:
+        way = recommend(outcome).removeprefix("keep ")
+        recommended.append(outcome["later"][way])
+    regrets = recommended - best
     figures = [later[way] - later["shared"] for way in later if way != "shared"]
-    return [in_units(each, 1e-4, 0) for each in (*figures, regrets)], regrets.tolist()
+    cells = [format_mean(losses, 1e-4, 0) for losses in (*figures, regrets)]
+    return cells, regrets.tolist()
 
 
 def recommend(outcome: dict[str, Any]) -> str:
@@ -442,18 +462,18 @@ def recommend(outcome: dict[str, Any]) -> str:
     return choose_sharing(intervals, outcome["decisions"])
 
 
-def rate(hits: Sequence[bool]) -> str:
+def format_rate(hits: Sequence[bool]) -> str:
     """Format a rate in %, with its standard error (for no or only hits, that of half a hit)."""
     share = float(np.mean(hits))
     error = math.sqrt(max(share * (1 - share), 0.5 / len(hits)) / len(hits))
     return f"{100 * share:.0f} ({100 * error:.1f})"
 
 
-def in_units(values: Sequence[float] | FloatArray, unit: float, places: int) -> str:
+def format_mean(values: Sequence[float] | FloatArray, unit: float, digits: int) -> str:
     """Format the mean with its standard error."""
-    found = np.array(values) / unit
-    error = found.std(ddof=1) / math.sqrt(len(found)) if len(found) > 1 else math.nan
-    return f"{found.mean():.{places}f} ({error:.1f})"
+    scaled = np.array(values) / unit
+    error = scaled.std(ddof=1) / math.sqrt(len(scaled)) if len(scaled) > 1 else math.nan
+    return f"{scaled.mean():.{digits}f} ({error:.1f})"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -469,27 +489,27 @@ def make_tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
     advantages = (0.0, 0.01) if options.quick else (0.0, 0.003, 0.005, 0.01, 0.02)
     pairs = 12 if options.quick else options.pairs
     learners, repeats = (6, 8) if options.quick else (5, 25)  # for each advantage
-    wanted: list[tuple[range, Situation]] = []
+    plans: list[tuple[range, Situation]] = []
     for advantage in advantages:
-        wanted.append((range(pairs), Situation(advantage, 0.5, 0.4, sizes)))
-        wanted.append((range(pairs // 4), Situation(advantage, 0.85, 0.4, sizes)))
+        plans.append((range(pairs), Situation(advantage, 0.5, 0.4, sizes)))
+        plans.append((range(pairs // 4), Situation(advantage, 0.85, 0.4, sizes)))
         if not options.quick:  # nearly certain cases
-            wanted.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
+            plans.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
     for day_effect in (0.4,) if options.quick else (0.4, 0.9):
         for size in sizes[:1] if options.quick else (1_500, 6_000):
-            wanted += [
+            plans += [
                 (range(learners), Situation(advantage, 0.5, day_effect, (size,), repeats))
                 for advantage in advantages
             ]
     if not options.quick:  # one memory for both at 6,000 needs more precision
-        wanted.append((range(pairs, 3 * pairs), Situation(0.0, 0.5, 0.4, (6_000,))))
+        plans.append((range(pairs, 3 * pairs), Situation(0.0, 0.5, 0.4, (6_000,))))
     # Interleaved, so that an interrupted run covers all situations.
-    order = [
-        (place / len(numbers), (options.seed, number, situation))
-        for numbers, situation in wanted
-        for place, number in enumerate(numbers)
-    ]
-    return [task for _, task in sorted(order, key=lambda each: each[0])]
+    tasks = []
+    for numbers, situation in plans:
+        for position, number in enumerate(numbers):
+            tasks.append((position / len(numbers), (options.seed, number, situation)))
+    tasks.sort(key=lambda item: item[0])
+    return [task for _, task in tasks]
 
 
 def load_outcomes(path: Path | None) -> dict[tuple[str, int, int], dict[str, Any]]:
@@ -498,7 +518,7 @@ def load_outcomes(path: Path | None) -> dict[tuple[str, int, int], dict[str, Any
         return {}
     lines = path.read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
-    return {(each["kind"], each["seed"], each["number"]): each for each in records}
+    return {(record["kind"], record["seed"], record["number"]): record for record in records}
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -514,19 +534,19 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     start = time.time()
-    found = load_outcomes(options.results)
-    wanted = {(task[2].kind, task[0], task[1]): task for task in make_tasks(options)}
-    missing = [task for key, task in wanted.items() if key not in found]
+    records = load_outcomes(options.results)
+    tasks = {(task[2].kind, task[0], task[1]): task for task in make_tasks(options)}
+    missing = [task for key, task in tasks.items() if key not in records]
     with (
         ProcessPoolExecutor(options.jobs) as pool,
         (options.results or Path(os.devnull)).open("a", encoding="utf-8") as file,
     ):
         for done in as_completed([pool.submit(evaluate, task) for task in missing]):
             record = done.result()
-            found[record["kind"], record["seed"], record["number"]] = record
+            records[record["kind"], record["seed"], record["number"]] = record
             file.write(json.dumps(record) + "\n")
             file.flush()
-    report(found[key] for key in wanted)
+    print_report(records[key] for key in tasks)
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 

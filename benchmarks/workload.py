@@ -62,7 +62,10 @@ from tools.pretraining.population import draw
 from tools.simulated import simulate_learner, write_collection
 from tools.simulated.memory import fuzz_interval
 
-ONE_LINE_MS, WHOLE_S, FIRST_S = 15, 10, 0.5  # goals
+# Goals: for one parameter line, for a whole answer, and for its first estimate.
+ONE_LINE_MS = 15
+WHOLE_S = 10
+FIRST_S = 0.5
 ANSWERS = 88_000  # of a simulated learner, whose largest preset by reviews then has 4,000 cards
 NONE = np.empty(0, np.int64)
 
@@ -79,7 +82,7 @@ def draw_deck(cards: int, states: int, new: int = 0) -> SimulatedDeck:
     return SimulatedDeck(state, last, due, new)
 
 
-def least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
+def measure_least_ms(runs: int, *calls: Callable[[int], object]) -> list[float]:
     """Return the least processor time of each call, taken in turns after a warm-up call each."""
     for call in calls:
         call(0)
@@ -97,9 +100,14 @@ def measure_one_line(runs: int) -> None:
     print("| model | ms | ms, intervals not balanced | goal |\n|---|---|---|---|")
     memory = Memory("FSRS-6", MODELS["FSRS-6"].default)
     deck = draw_deck(10_000, memory.state_size)
-    settings = (SimulationSettings(balanced=balanced) for balanced in (True, False))
-    a, b = least_ms(runs, *(partial(simulate, memory, deck, Costs(), each) for each in settings))
-    print(f"| FSRS-6 | {a:.1f} | {b:.1f} | < {ONE_LINE_MS} |")
+    balanced = SimulationSettings(balanced=True)
+    unbalanced = SimulationSettings(balanced=False)
+    balanced_ms, unbalanced_ms = measure_least_ms(
+        runs,
+        partial(simulate, memory, deck, Costs(), balanced),
+        partial(simulate, memory, deck, Costs(), unbalanced),
+    )
+    print(f"| FSRS-6 | {balanced_ms:.1f} | {unbalanced_ms:.1f} | < {ONE_LINE_MS} |")
 
 
 def compare_with_fsrs_rs(runs: int) -> None:
@@ -128,12 +136,12 @@ def compare_with_fsrs_rs(runs: int) -> None:
             settings.learning_steps,
             settings.relearning_steps,
         )
-        ours, theirs = least_ms(
+        ours, peer = measure_least_ms(
             runs,
             partial(simulate, memory, deck, costs, settings),
             partial(fsrs_rs.simulate, memory.parameters, retention, config),
         )
-        print(f"| {retention:.2f} | {ours:.1f} | {theirs:.1f} | {theirs / ours:.1f} |")
+        print(f"| {retention:.2f} | {ours:.1f} | {peer:.1f} | {peer / ours:.1f} |")
 
 
 def measure_answer(draws: int) -> None:
@@ -147,43 +155,42 @@ def measure_answer(draws: int) -> None:
     print("| new cards a day | seconds | processor seconds | goal |\n|---|---|---|---|")
     for new_a_day in (0, 20):
         deck = draw_deck(4000, 2, new=365 * new_a_day)
-        began, processor = time.perf_counter(), time.process_time()
+        began = time.perf_counter()
+        processor_began = time.process_time()
         with ThreadPoolExecutor(2) as pool:
-            courses = [
-                pool.submit(
-                    simulate,
-                    memory,
-                    deck,
-                    Costs(),
-                    SimulationSettings(desired_retention=percent / 100, new_a_day=new_a_day),
-                    1,
-                )
-                for percent in range(70, 100)
-                for memory in lines
-            ]
+            courses = []
+            for percent in range(70, 100):
+                settings = SimulationSettings(desired_retention=percent / 100, new_a_day=new_a_day)
+                for memory in lines:
+                    courses.append(pool.submit(simulate, memory, deck, Costs(), settings, 1))
             wait(courses)
-        seconds, processor = time.perf_counter() - began, time.process_time() - processor
+        seconds = time.perf_counter() - began
+        processor = time.process_time() - processor_began
         print(f"| {new_a_day} | {seconds:.1f} | {processor:.1f} | < {WHOLE_S} |")
 
 
-def answer(quick: bool) -> None:
+def measure_learner_answer(quick: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "collection.anki2"
         write_collection(simulate_learner(1, 20_000 if quick else ANSWERS), path)
         log = load(path)
     list(workload(log, question=WorkloadQuestion(retentions=(0.9,), days=30, draws=1)))
     question = WorkloadQuestion(new_a_day=20)
-    began, processor = time.perf_counter(), time.process_time()
-    at: dict[str, tuple[float, float]] = {}
-    for found in workload(log, question=question):
-        stage = "all draws" if found.has_all_draws else "first estimate"
-        now = time.perf_counter() - began, time.process_time() - processor
-        at.setdefault(stage, now)
-    cards, rates = found.learned_cards, (len(found.retentions), question.draws)
-    print(f"\n## The answer for {cards:,} cards and 20 new ones a day: {rates[0]} x {rates[1]}\n")
+    began = time.perf_counter()
+    processor_began = time.process_time()
+    spent: dict[str, tuple[float, float]] = {}  # by stage; seconds, and processor seconds
+    for estimate in workload(log, question=question):
+        stage = "all draws" if estimate.has_all_draws else "first estimate"
+        seconds = time.perf_counter() - began
+        processor = time.process_time() - processor_began
+        spent.setdefault(stage, (seconds, processor))
+    print(
+        f"\n## The answer for {estimate.learned_cards:,} cards and 20 new ones a day: "
+        f"{len(estimate.retentions)} x {question.draws}\n"
+    )
     print("| until | seconds | processor seconds | goal | of the goal |\n|---|---|---|---|---|")
     for stage, goal in (("first estimate", FIRST_S), ("all draws", WHOLE_S)):
-        seconds, processor = at[stage]
+        seconds, processor = spent[stage]
         aim = f"{goal:g} | {seconds / goal:.2f}"
         print(f"| {stage} | {seconds:.2f} | {processor:.2f} | {aim} |")
 
@@ -208,15 +215,18 @@ def simulate_year(random: np.random.Generator) -> StudiedYear:
     w = truth.values
     planned = np.array(MODELS["FSRS-6"].default)
     model = MODELS["FSRS-6"]
-    costs, settings = Costs(), SimulationSettings()
+    costs = Costs()
+    settings = SimulationSettings()
     days = int(random.integers(100, 400))
     size = settings.new_a_day * days
     s, d, believed_s, believed_d = np.ones((4, size))
-    due, last = np.full(size, days + 1), np.zeros(size, np.int64)
+    due = np.full(size, days + 1)
+    last = np.zeros(size, np.int64)
     columns: list[tuple[IntArray, IntArray, FloatArray, IntArray]] = []
 
     def answer(cards: IntArray, rating: FloatArray, kind: str, day: int) -> None:
-        step, elapsed = getattr(model, kind), (day - last[cards]).astype(float)
+        step = getattr(model, kind)
+        elapsed = (day - last[cards]).astype(float)
         if kind == "first":
             s[cards], d[cards] = step(rating, w)
             believed_s[cards], believed_d[cards] = step(rating, [*planned, 0.001])
@@ -229,7 +239,9 @@ def simulate_year(random: np.random.Generator) -> StudiedYear:
         columns.append((cards, np.full(len(cards), day), rating, seen))
         last[cards] = day
 
-    def steps(cards: IntArray, rating: FloatArray, needed: IntArray, shares: Any, day: int) -> None:
+    def take_steps(
+        cards: IntArray, rating: FloatArray, needed: IntArray, shares: Any, day: int
+    ) -> None:
         passed = np.zeros(len(cards), np.int64)
         for _ in range(5):
             going = (passed < needed) & (rating < 4)
@@ -250,16 +262,16 @@ def simulate_year(random: np.random.Generator) -> StudiedYear:
         answer(cards[recalled], rating, "success", day)
         again = cards[~recalled]
         answer(again, np.ones(len(again)), "failure", day)
-        steps(again, np.ones(len(again)), np.ones(len(again), int), costs.relearning_steps, day)
+        once = np.ones(len(again), int)
+        take_steps(again, np.ones(len(again)), once, costs.relearning_steps, day)
         fresh = np.arange(day * settings.new_a_day, (day + 1) * settings.new_a_day)
         rating = random.choice([1.0, 2.0, 3.0, 4.0], len(fresh), p=costs.first_rating)
         answer(fresh, rating, "first", day)
-        steps(fresh, rating, np.where(rating > 2, 1, 2), costs.learning_steps, day)
-        shown = np.concatenate([cards, fresh])
-        wait = fuzz_interval(
-            random, np.maximum(believed_s[shown], 1.0)
-        )  # at 0.90 the interval is S
-        due[shown] = day + np.maximum(wait, 1)
+        take_steps(fresh, rating, np.where(rating > 2, 1, 2), costs.learning_steps, day)
+        answered = np.concatenate([cards, fresh])
+        # At 0.90 the interval is the stability.
+        interval = fuzz_interval(random, np.maximum(believed_s[answered], 1.0))
+        due[answered] = day + np.maximum(interval, 1)
     card, day_of, ratings, elapsed = (
         np.concatenate(column) for column in zip(*columns, strict=True)
     )
@@ -279,7 +291,8 @@ def simulate_year(random: np.random.Generator) -> StudiedYear:
 
 def replay_states(memories: Sequence[Memory], learner: StudiedYear) -> FloatArray:
     """Return the cards' states after their histories under other parameters (memories, 2, n)."""
-    rows, n = learner.log.rows, len(learner.deck)
+    rows = learner.log.rows
+    n = len(learner.deck)
     assert rows is not None
     order = np.argsort(rows.card_id, kind="stable")
     card = rows.card_id[order]
@@ -316,19 +329,22 @@ def check_band(task: tuple[int, int]) -> tuple[int, float, float, float]:
     """Return one learner's number of fittable reviews, the truth, and the ends of the band."""
     learner = simulate_year(np.random.default_rng(task))
     trials = LearnerSession(learner.log).trials(Protocol(short=True))
-    settings, costs = SimulationSettings(), Costs()
+    settings = SimulationSettings()
+    costs = Costs()
 
-    def reviews_a_day(memory: Memory, deck: SimulatedDeck, seed: int) -> float:
+    def simulate_reviews_a_day(memory: Memory, deck: SimulatedDeck, seed: int) -> float:
         return float(simulate(memory, deck, costs, settings, seed).reviews.mean())
 
-    truth = np.mean([reviews_a_day(learner.truth, learner.deck, seed) for seed in range(20)])
+    truth = np.mean(
+        [simulate_reviews_a_day(learner.truth, learner.deck, seed) for seed in range(20)]
+    )
     assert np.allclose(replay_states([learner.truth], learner)[0], learner.deck.state)
-    everything = np.arange(len(trials))
-    drawn = [fit_memory(trials, everything), *draw_memories(trials, everything, 50, seed=1)]
+    positions = np.arange(len(trials))
+    drawn = [fit_memory(trials, positions), *draw_memories(trials, positions, 50, seed=1)]
     best, *decks = (replace(learner.deck, state=state) for state in replay_states(drawn, learner))
-    estimate = np.mean([reviews_a_day(drawn[0], best, seed) for seed in range(REPEATS)])
+    estimate = np.mean([simulate_reviews_a_day(drawn[0], best, seed) for seed in range(REPEATS)])
     costs_of_draws = [
-        reviews_a_day(memory, deck, seed)
+        simulate_reviews_a_day(memory, deck, seed)
         for seed, (memory, deck) in enumerate(zip(drawn[1:], decks, strict=True))
     ]
     low, middle, high = np.quantile(costs_of_draws, [0.025, 0.5, 0.975])
@@ -342,21 +358,21 @@ def check_band(task: tuple[int, int]) -> tuple[int, float, float, float]:
 
 def load_finished(results: Path | None) -> dict[int, tuple[float, ...]]:
     """Load figures by learner of an interrupted run; an incomplete line does not count."""
-    found = {}
+    figures = {}
     if results is not None and results.exists():
         for line in results.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 record = json.loads(line)
-                found[int(record["learner"])] = tuple(record["figures"])
-    return found
+                figures[int(record["learner"])] = tuple(record["figures"])
+    return figures
 
 
 def measure_band(learners: int, jobs: int, results: Path | None) -> None:
     done = {number: row for number, row in load_finished(results).items() if number < learners}
     missing = [number for number in range(learners) if number not in done]
     with ProcessPoolExecutor(jobs) as pool:
-        asked = pool.map(check_band, [(1, number) for number in missing])
-        for number, figures in zip(missing, asked, strict=True):
+        results_of_missing = pool.map(check_band, [(1, number) for number in missing])
+        for number, figures in zip(missing, results_of_missing, strict=True):
             done[number] = figures
             count, truth, low, high = figures
             line = f"{count} reviews: truth {truth:.2f}, band {low:.2f} to {high:.2f}"
@@ -364,8 +380,8 @@ def measure_band(learners: int, jobs: int, results: Path | None) -> None:
             if results is not None:
                 with results.open("a") as file:
                     file.write(json.dumps({"learner": number, "figures": figures}) + "\n")
-    found = np.array([done[number] for number in range(learners)])
-    count, truth, low, high = found.T
+    table = np.array([done[number] for number in range(learners)])
+    count, truth, low, high = table.T
     inside = (low <= truth) & (truth <= high)
     print(
         f"The 95 % band of reviews a day holds the truth for {inside.sum()} of {learners} learners"
@@ -396,7 +412,7 @@ def main() -> None:
     measure_one_line(3 if quick else 15)
     compare_with_fsrs_rs(3 if quick else 15)
     measure_answer(2 if quick else 50)
-    answer(quick)
+    measure_learner_answer(quick)
 
 
 if __name__ == "__main__":

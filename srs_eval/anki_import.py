@@ -1,8 +1,8 @@
 """Read a learner's file or folder as a `ReviewLog`, without ever writing to it or beside it.
 
-Collections (.anki2, .anki21, extracted .anki21b), packages (.colpkg, .apkg), research exports
-(.revlog), review-log tables (.csv), SuperMemo's exports, and one user of an anki-revlogs-10k
-folder. Files are recognised by content, not by name.
+It may be a collection (.anki2, .anki21, extracted .anki21b), a package (.colpkg, .apkg), a research
+export (.revlog), a review-log table (.csv), an export of SuperMemo's, or one user of a data set.
+Files are recognised by content, not by name.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def load_log(
 ) -> ReviewLog:
     """Read one learner's review history.
 
-    `path` is a file, an Anki profile folder, or a folder in the anki-revlogs-10k layout (then
-    `user` selects the learner). `timezone` (IANA name, "UTC-7", "local") and `rollover` (hour,
-    0-23) override where days begin; without them the source's own evidence is used, then this
-    computer's zone and 4:00. Raises InputError, one sentence for the user, for anything
+    `path` is a file, an Anki profile folder, or the folder of a data set (then `user` selects the
+    learner). `timezone` (IANA name, "UTC-7", "local") and `rollover` (hour, 0-23) override when
+    days begin. By default, this is taken from the source; if the source lacks it, days begin at
+    4:00 in this computer's time zone. Raises InputError, one sentence for the user, for anything
     that cannot be read or holds no reviews. The file and its folder stay as they are.
     """
     files.sweep_abandoned_copies()
@@ -71,7 +71,7 @@ def load_log(
 
 @dataclass(frozen=True)
 class _DayOverrides:
-    """The user's choices that override the source's days."""
+    """The user's choice of when days begin, which overrides the source's."""
 
     timezone: str | None
     rollover: int | None
@@ -80,16 +80,18 @@ class _DayOverrides:
         return compute_day_grid(int(entries.time_ms[-1]), clock, self.timezone, self.rollover)
 
     def refuse_override(self, subject: str) -> None:
-        """Raise InputError if the user has chosen days for a source whose days are settled."""
+        """Raise InputError if the user overrides the days of a source that has dates of its own."""
         if self.timezone is not None or self.rollover is not None:
             raise InputError(f"{subject} are settled: leave --timezone and --rollover out.")
 
 
 def _load_file(path: Path, real: Path, start: bytes, days: _DayOverrides) -> ReviewLog:
+    """Load the file `real`, which the user calls `path`, by its first bytes."""
     name = printable(path)
+    # A collection that is damaged in the last byte of its magic is still a (damaged) collection.
     if start.startswith(files.SQLITE_MAGIC[:15]) or (not start and _has_wal(real)):
-        with files.private_copy(path) as (database, notes):
-            log = read_collection(database, path, "Anki collection", days.make_grid, notes)
+        with files.private_copy(path) as (database, copy_notes):
+            log = read_collection(database, path, "Anki collection", days.make_grid, copy_notes)
         assert log.entries is not None
         predictions = read_anki_predictions(path, log.entries)
         notes = log.import_summary.notes
@@ -110,7 +112,7 @@ def _load_file(path: Path, real: Path, start: bytes, days: _DayOverrides) -> Rev
 
 
 def _has_wal(real: Path) -> bool:
-    """Return whether a collection has a -wal with content: a new one may exist in it alone."""
+    """Return whether a -wal with content lies beside a file: a new collection may be only there."""
     wal = Path(f"{real}-wal")
     return wal.is_file() and wal.stat().st_size > 0
 
@@ -119,7 +121,8 @@ def _log_from_table(table: ImportedTable, path: Path, days: _DayOverrides) -> Re
     entries = table.entries
     grid = None
     notes = table.notes
-    if not (table.rows or entries):
+    reviews = table.rows if entries is None else entries
+    if reviews is None or not len(reviews):
         raise InputError(f"{printable(path)} holds no reviews; choose another file.")
     if entries is None:
         days.refuse_override(f"The days of {printable(path)}")
@@ -132,7 +135,7 @@ def _log_from_table(table: ImportedTable, path: Path, days: _DayOverrides) -> Re
         import_summary=ImportSummary(
             path=str(path),
             format=table.format,
-            entries_read=len(table.rows or entries or ()) + table.excluded + table.repeated,
+            entries_read=len(reviews) + table.excluded + table.repeated,
             notes=notes,
             app_name=table.app_name,
             repeated=table.repeated,
@@ -182,7 +185,7 @@ def _load_folder(folder: Path, days: _DayOverrides, user: int | None) -> ReviewL
 
 
 def _load_user_file(path: Path, days: _DayOverrides, user: int | None) -> ReviewLog:
-    """Load one parquet file or folder `.../revlogs/user_id=N` of a data set."""
+    """Load the user of a parquet file in a data set, `.../revlogs/user_id=N/NAME.parquet`."""
     folder = path.absolute().parent
     number = folder.name.removeprefix("user_id=")
     if folder.parent.name != "revlogs" or number == folder.name or not number.isdecimal():
@@ -213,8 +216,8 @@ class _Profile:
 class _CollectionPreview:
     """The number of reviews in a collection and the time of the last."""
 
-    reviews: int  # answers in its review log
-    last: datetime | None  # when the last of them was made
+    reviews: int  # number of answers in its review log
+    last: datetime | None  # time of the last of them
 
 
 def preview_collection(path: Path) -> _CollectionPreview | None:

@@ -57,8 +57,9 @@ from srs_eval.engine.workers import (
     send,
 )
 from srs_eval.models import ExternalModel, all_models
-from srs_eval.models.configurations import Configuration, NamingYear, find_meaning
+from srs_eval.models.configurations import Configuration, find_meaning
 from srs_eval.models.given import FILE_PREDICTIONS
+from srs_eval.models.published import NamingYear
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
@@ -86,7 +87,7 @@ def run_batch(
     redo: Collection[str] | None = None,
     merge: Sequence[Path] = (),
     context: Context | None = None,
-    names: NamingYear = "2025",
+    naming: NamingYear = "2025",
     publish_seconds: float = _PUBLISH_INTERVAL_SECONDS,
     session: _SessionFactory | _PredictionFile = LearnerSession,
 ) -> Generator[BatchEvent, None, None]:
@@ -101,9 +102,9 @@ def run_batch(
     folders with the same set-up, whose units are taken over first. `engine` is an engine of
     `plan.open_backend`. `redo` names configurations whose results are deleted first; `fresh`
     deletes all results. `file_makers`, by kind, make files of units besides their figures, also for
-    units that were done without these files. `names` is the spelling of the result files' names.
-    `session` makes the session that evaluates a user, or is a file of external predictions. Raises
-    InputError for an unusable set-up or device.
+    units that were done without these files. `naming` is the year whose spelling of
+    names result files have (`models.published`). `session` makes the session that evaluates a user,
+    or is a file of external predictions. Raises InputError for an unusable set-up or device.
     """
     context = context or Context()
     file_makers = file_makers or {}
@@ -120,7 +121,7 @@ def run_batch(
     if unchecked_models:
         yield CheckingModels(unchecked_models)
     setup = make_setup(dataset, fingerprint, configurations, context, digests)
-    setup["names"] = names
+    setup["names"] = naming
     if engine == "local" and _device_configurations(configurations, context):
         _check_device(context)  # before the folder is touched
     with (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 
 def validate_pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return both as float64 vectors, checked once per public call."""
+    """Return y and p as float64 vectors, or raise `ValueError` (see above)."""
     outcome = np.asarray(y, np.float64)
     forecast = np.asarray(p, np.float64)
     if outcome.ndim != 1 or outcome.shape != forecast.shape:
@@ -41,17 +41,18 @@ def validate_pair(y: ArrayLike, p: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 def argsort_ascending(p: FloatArray) -> IntArray:
     """Return the indices that sort predictions; equal predictions keep their order."""
-    # Faster than a stable sort: any sort, then equal ones by position, in one sort of integers.
+    # np.argsort is unstable. Sorting the integers rank * n + position restores the order of ties
+    # and is still faster than kind="stable".
     n = len(p)
     order = np.argsort(p)
     ordered = p[order]
-    group = np.zeros(n, np.int64)
-    np.cumsum(ordered[1:] != ordered[:-1], out=group[1:])
-    if n and group[-1] == n - 1:
+    rank = np.zeros(n, np.int64)  # equal predictions have the same rank
+    np.cumsum(ordered[1:] != ordered[:-1], out=rank[1:])
+    if n and rank[-1] == n - 1:  # no ties
         return order
-    key = group * n + order
+    key = rank * n + order
     key.sort()
-    return key - group * n
+    return key - rank * n
 
 
 def log_losses(y: FloatArray, p: FloatArray) -> FloatArray:
@@ -85,13 +86,13 @@ def _auc_sorted(y: FloatArray, p: FloatArray) -> float | None:
         return None
     below = p.searchsorted(forgotten)
     upto = p.searchsorted(forgotten, side="right")
-    # Twice the number of pairs in the right order: above counts 2, equal counts 1. Among all
-    # pairs with a forgotten review, pairs of two forgotten reviews count len(forgotten)^2.
+    # For each forgotten review, a review with a higher p counts 2 and one with an equal p counts 1.
+    # Pairs of two forgotten reviews count len(forgotten)^2 in all; subtract them.
     doubled_count = int((2 * len(p) - below - upto).sum()) - len(forgotten) ** 2
     return doubled_count / (2 * pairs)
 
 
-_MAX_DENSE_BINS = 1 << 20  # smaller ids are counted as they are, others are numbered first
+_MAX_DENSE_BINS = 1 << 20  # np.bincount counts ids below it directly; others are renumbered first
 
 
 def rmse_bins(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> float:
@@ -107,11 +108,11 @@ def rmse_bins(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> float:
     bin_index = ids
     if ids.dtype != np.int64 or ids.min() < 0 or ids.max() >= _MAX_DENSE_BINS:
         _, bin_index = np.unique(ids, return_inverse=True)
-    count = np.bincount(bin_index)
-    filled = count > 0
-    gap = np.bincount(bin_index, outcome - forecast)[filled] / count[filled]
-    total = count[filled].astype(np.float64)
-    return math.sqrt((total * gap**2).sum() / total.sum())
+    size = np.bincount(bin_index)
+    filled = size > 0
+    mean_difference = np.bincount(bin_index, outcome - forecast)[filled] / size[filled]
+    weight = size[filled].astype(np.float64)
+    return math.sqrt((weight * mean_difference**2).sum() / weight.sum())
 
 
 # LOWESS and the integrated calibration index
@@ -123,14 +124,16 @@ def compute_lowess_knots(
     """Fit a locally weighted linear regression of y on sorted x (n,) (Cleveland, 1979).
 
     Returns points (k,) of the curve and its values there (k,); between them the curve is linear.
-    Tricube weights over the nearest two thirds of the points, no robustness iterations; points
-    within 1 % of the range of x of a fitted one are skipped. Equals statsmodels'
-    `lowess(y, x, it=0, frac=2/3, delta=...)`. If no line can be fitted, the value is the mean
-    y of equal x with `mean_of_ties`; otherwise it is, as in statsmodels, the first y of equal x
-    (the last if points before it have been skipped).
+    Each line is fitted to the nearest two thirds of the points, with tricube weights and without
+    robustness iterations. Points closer to a fitted point than 1 % of the range of x are not
+    fitted but interpolated. Equals statsmodels' `lowess(y, x, it=0, frac=2/3, delta=...)`.
+
+    Where no line can be fitted and `mean_of_ties` is True, the value is the mean y of all points
+    with this x. If it is False, the value is the fitted point's own y, as in statsmodels: that of
+    the first point with this x, or of the last one if points before it are interpolated.
     """
     n = len(x)
-    k = min(max(int(2 / 3 * n + 1e-10), 2), n)
+    window_size = min(max(int(2 / 3 * n + 1e-10), 2), n)
     delta = 0.01 * float(x[-1] - x[0])
     fitted_positions = [0]
     last_positions: list[int] = []
@@ -140,17 +143,18 @@ def compute_lowess_knots(
         last_positions.append(last_equal)
         if last_equal >= n - 1:
             break
-        # On to the last point within delta; if all are, to the last but one.
-        reach = int(x.searchsorted(knot_x + delta, side="right"))
-        fitted_positions.append(max(min(reach, n - 1) - 1, last_equal + 1))
+        # Go on with the last point within delta, but stop before the last point of all: like
+        # statsmodels, fit a line there, too.
+        beyond = int(x.searchsorted(knot_x + delta, side="right"))
+        fitted_positions.append(max(min(beyond, n - 1) - 1, last_equal + 1))
     knots = x[fitted_positions]
-    # The window [start, start + k) of a point starts at the first `start` whose middle
-    # between the first point and the one behind the last is not below the point.
-    window_starts = ((x[: n - k] + x[k:]) / 2).searchsorted(knots)
-    values = _window_lines(x, y, knots, window_starts, k)
+    # Slide the window right while the point just beyond it is nearer than its first point.
+    midpoints = (x[: n - window_size] + x[window_size:]) / 2
+    window_starts = midpoints.searchsorted(knots)
+    values = _window_lines(x, y, knots, window_starts, window_size)
     for knot in np.flatnonzero(np.isnan(values)).tolist():
         knot_x = knots[knot]
-        window = slice(window_starts[knot], window_starts[knot] + k)
+        window = slice(window_starts[knot], window_starts[knot] + window_size)
         fit = _local_line(x[window], y[window], knot_x)
         if fit is None and mean_of_ties:
             first_equal = int(x.searchsorted(knot_x))
@@ -162,37 +166,41 @@ def compute_lowess_knots(
 
 
 def _local_line(x: FloatArray, y: FloatArray, at: float) -> float | None:
-    """Return the value at `at` of the tricube-weighted line through a window, None without one."""
+    """Fit a tricube-weighted line to a window; return its value at `at`, None if there is none."""
     radius = max(at - float(x[0]), float(x[-1]) - at)
     if radius == 0:
         return None
     u = (x - at) / radius
     weight = _tricube(np.abs(u))
     total = float(weight.sum())
+    # As in statsmodels, a line needs two weights above 1e-12. Count them only if the total may be
+    # that of a single point.
     if total < _SINGLE_POINT_WEIGHT and np.count_nonzero(weight > 1e-12) < 2:
         return None
     mean = float(weight @ u) / total
     u -= mean
-    scratch = weight * u
-    variance = max(float(scratch @ u) / total * radius**2, _MIN_VARIANCE)
-    slope = float(scratch @ y) / total * radius**2 / variance
+    weighted_u = weight * u
+    variance = max(float(weighted_u @ u) / total * radius**2, _MIN_VARIANCE)
+    slope = float(weighted_u @ y) / total * radius**2 / variance
     return float(weight @ y) / total - mean * slope
 
 
 def _tricube(v: FloatArray) -> FloatArray:
+    """Compute (1 - v^3)^3."""
     complement = 1.0 - v * v * v
     return complement * complement * complement
 
 
-_KNOTS_PER_BLOCK = 8  # knots, so that the working data stay in the cache
-_SINGLE_POINT_WEIGHT = 1 + 1e-9  # a point has weight 1; a sum of no more means a single point
-_MIN_VARIANCE = 1e-12
+_KNOTS_PER_BLOCK = 8  # few enough that the arrays of a block stay in the CPU cache
+_SINGLE_POINT_WEIGHT = 1 + 1e-9
+"""A window whose weights sum to less holds one point alone: the fitted one, which has weight 1."""
+_MIN_VARIANCE = 1e-12  # avoids a division by 0
 _MIN_RADIUS = 1e-150  # below it quotients could overflow
-_MIN_SPREAD = 1e-6  # of the points of a window; below it the difference of its sums is inexact
+_MIN_SPREAD = 1e-6  # variance of u in a window; below it, the difference E[u^2] - E[u]^2 cancels
 _DEGREE = 9
-_TRICUBE = {0: 1.0, 3: -3.0, 6: 3.0, 9: -1.0}  # (1 - v^3)^3, factors by power
+_TRICUBE = {0: 1.0, 3: -3.0, 6: 3.0, 9: -1.0}  # coefficients of (1 - v^3)^3 by power of v
 _TAYLOR = np.zeros((_DEGREE + 1, _DEGREE + 1))
-"""Row j times the powers of v is the tricube's j-th derivative at v over j!."""
+"""`_TAYLOR[j] @ [v^0 ... v^9]` is the tricube's j-th derivative at v, divided by j!."""
 for _power, _factor in _TRICUBE.items():
     for _j in range(_power + 1):
         _TAYLOR[_j, _power - _j] = _factor * math.comb(_power, _j)
@@ -201,11 +209,11 @@ for _power, _factor in _TRICUBE.items():
 def _window_lines(
     x: FloatArray, y: FloatArray, knots: FloatArray, lefts: IntArray, size: int
 ) -> FloatArray:
-    """Return the value at each knot (k,) of the line through its window left ... left + size - 1.
+    """Return the value at each knot (k,) of the line fitted to its window, x[left : left + size].
 
-    NaN where a closer look is needed to see if there is a line. Knots and the ends of windows cut
-    the points into cells. Over a cell the tricube is a polynomial, so that its weighted sums follow
-    from the cell's moments: they are exact, at a tenth of the work.
+    It is NaN where the caller must fit the line directly (`_local_line`). Knots and the ends of
+    windows cut the points into cells. Over a cell the tricube is a polynomial, so its weighted sums
+    follow from the cell's moments: exactly, with a tenth of the work.
     """
     splits = x.searchsorted(knots)
     edges = np.unique(np.concatenate([lefts, splits, lefts + size]))
@@ -215,15 +223,16 @@ def _window_lines(
     high = x[edges[1:] - 1]
     centre = (low + high) / 2
     extent = (high - low) / 2
-    # Sums over each cell of away^j and of away^j y; `away` lies between -1 and 1.
+    # `away` is a point's distance from the centre of its cell, from -1 to 1. moments[j] holds the
+    # sums over each cell of away^j and of away^j y.
     points = slice(edges[0], edges[-1])
     divisor = np.where(extent > 0, extent, 1.0)
     away = (x[points] - centre.repeat(sizes)) / divisor.repeat(sizes)
-    amounts = np.stack([np.ones_like(away), y[points]])
+    summands = np.stack([np.ones_like(away), y[points]])
     moments = np.empty((_DEGREE + 3, 2, len(cell)))
     for moment in moments:
-        np.add.reduceat(amounts, cell - edges[0], axis=1, out=moment)
-        amounts *= away
+        np.add.reduceat(summands, cell - edges[0], axis=1, out=moment)
+        summands *= away
     blocks = []
     for begin in range(0, len(knots), _KNOTS_PER_BLOCK):
         block = slice(begin, begin + _KNOTS_PER_BLOCK)
@@ -233,18 +242,26 @@ def _window_lines(
         radius = np.maximum(at - x[left], x[left + size - 1] - at)
         is_wide = radius > _MIN_RADIUS
         unit = np.where(is_wide, radius, 1.0)
-        # Sums of w, w u, w u^2, w y, w u y with u = (x - at) / radius.
-        counts = (cell >= left) & (cell < left + size)
-        middle = np.where(counts, (centre - at) / unit, 0.0)
-        reach = np.where(counts, extent / unit, 0.0)
-        terms = _expand_tricube(np.abs(middle), np.where(cell < split, -reach, reach))
-        terms *= counts
-        w = np.einsum("jkb,jyb->ykb", terms, moments[: _DEGREE + 1])
-        w_away = np.einsum("jkb,jyb->ykb", terms, moments[1 : _DEGREE + 2])
-        w_away2 = np.einsum("jkb,jyb->ykb", terms, moments[2 : _DEGREE + 3])
+        # In a window, u = (x - at) / radius runs from -1 to 1. In a cell, u is
+        # centre_u + extent_u * away.
+        is_inside = (cell >= left) & (cell < left + size)
+        centre_u = np.where(is_inside, (centre - at) / unit, 0.0)
+        extent_u = np.where(is_inside, extent / unit, 0.0)
+        # The tricube's argument is |u|, which falls as x rises if the cell is left of the knot.
+        step = np.where(cell < split, -extent_u, extent_u)
+        terms = _expand_tricube(np.abs(centre_u), step)
+        terms *= is_inside
+        # Sums over each cell of w, w away and w away^2 (w is the tricube), and of these times y.
+        # Letters: j is the power, k the knot, c the cell, y 0 for the sums without y and 1 for
+        # those times y.
+        w = np.einsum("jkc,jyc->ykc", terms, moments[: _DEGREE + 1])
+        w_away = np.einsum("jkc,jyc->ykc", terms, moments[1 : _DEGREE + 2])
+        w_away2 = np.einsum("jkc,jyc->ykc", terms, moments[2 : _DEGREE + 3])
+        # Sums over each window: `total` of w, u1 of w u, u2 of w u^2, y0 of w y, y1 of w u y.
         total, y0 = w.sum(axis=2)
-        u1, y1 = (middle * w + reach * w_away).sum(axis=2)
-        u2 = (middle * (middle * w + 2 * reach * w_away) + reach**2 * w_away2)[0].sum(axis=1)
+        u1, y1 = (centre_u * w + extent_u * w_away).sum(axis=2)
+        cross = centre_u * w + 2 * extent_u * w_away
+        u2 = (centre_u * cross + extent_u**2 * w_away2)[0].sum(axis=1)
         mean = u1 / total
         radius = radius[:, 0]
         spread = u2 / total - mean * mean
@@ -256,7 +273,7 @@ def _window_lines(
 
 
 def _expand_tricube(v: FloatArray, step: FloatArray) -> FloatArray:
-    """Return the coefficients (10, ...) of the tricube at v + step d as a polynomial in d."""
+    """Return the coefficients (10, ...) by power of d of the polynomial tricube(v + step * d)."""
     powers = _powers(v)
     terms = (_TAYLOR @ powers.reshape(len(powers), -1)).reshape(powers.shape)
     terms *= _powers(step)
@@ -275,9 +292,9 @@ def _powers(v: FloatArray) -> FloatArray:
 def _ici(y: FloatArray, p: FloatArray) -> float:
     """Compute the integrated calibration index of pairs sorted by p.
 
-    This is the mean of |lowess of y on p - p|: Austin & Steyerberg (2019); LOWESS as srs-benchmark
-    calls it. As in srs-benchmark, if two thirds of the reviews share one p, all of them are taken
-    to be recalled as the first was: for near-constant predictions the index says nothing.
+    This is the mean of |c(p) - p|, where c is the LOWESS of y on p (Austin & Steyerberg, 2019). As
+    in srs-benchmark, if two thirds of the reviews share one p, c gives them all the outcome of
+    the first one: for nearly constant predictions the index says nothing.
     """
     knots, values = compute_lowess_knots(p, y, mean_of_ties=False)
     return float(np.abs(np.interp(p, knots, values) - p).mean())
@@ -291,18 +308,21 @@ _MIN_BANDWIDTH = 0.001  # no bandwidth below this is tried
 def _smece(y: FloatArray, p: FloatArray) -> float:
     """Compute the smooth calibration error of pairs sorted by p, with its automatic bandwidth.
 
-    Residuals p - y are smoothed over p by a Gaussian kernel reflected at 0 and 1; the
-    error is the integral of the smoothed residual's absolute value. The bandwidth is
-    the smallest, to 1/1024, that the error at that bandwidth does not exceed
-    (Błasiok & Nakkiran, 2023). Grids as in relplot 1.0.3, which srs-benchmark uses.
+    Residuals p - y and the density of p are smoothed over p by a Gaussian kernel reflected at 0
+    and 1. The error is the integral of the smoothed residual's absolute value divided by that of
+    the smoothed density. The bandwidth is, to 1/1024, the smallest sigma with error(sigma) <= sigma
+    (Błasiok & Nakkiran, 2023). Grids are those of relplot 1.0.3, which srs-benchmark uses.
     """
-    amounts = np.stack([p, p - y, p * (p - y)])
-    grid = cache(partial(_transform_on_grid, amounts))
+    summands = np.stack([p, p - y, p * (p - y)])
+
+    @cache
+    def transform(points: int) -> NDArray[np.complex128]:
+        return _transform_on_grid(summands, points)
 
     @cache
     def error(sigma: float) -> float:
         points = max(2000, round(20 / sigma)) // 2 + 1
-        return _smooth_error(grid(points), points, sigma)
+        return _smooth_error(transform(points), points, sigma)
 
     high = 1.0
     low = 0.0
@@ -315,44 +335,48 @@ def _smece(y: FloatArray, p: FloatArray) -> float:
     return error(high)
 
 
-def _transform_on_grid(amounts: FloatArray, points: int) -> NDArray[np.complex128]:
-    """Transform residuals (row 0) and counts (row 1) on an even grid from 0 to 1.
+def _transform_on_grid(summands: FloatArray, points: int) -> NDArray[np.complex128]:
+    """Return the FFT of the residuals (row 0) and counts (row 1) on an even grid from 0 to 1.
 
-    `amounts` (3, n): p sorted, p - y, and their product. Each prediction is shared between the
-    grid points beside it. Reflected borders make an even extension of period 2 (points - 1), so
-    that the convolution with reflected borders is a cyclic one.
+    `summands` (3, n) holds p, sorted, the residuals p - y, and the product of both.
     """
     cells = points - 1
-    edges = amounts[0].searchsorted(np.arange(points) / cells)
-    edges[-1] = amounts.shape[1]  # p = 1 belongs to the last cell
+    edges = summands[0].searchsorted(np.arange(points) / cells)
+    edges[-1] = summands.shape[1]  # p = 1 belongs to the last cell
     count = np.diff(edges)
     filled = np.flatnonzero(count)
     sums = np.zeros((3, cells))
-    sums[:, filled] = np.add.reduceat(amounts, edges[filled], axis=1)
+    sums[:, filled] = np.add.reduceat(summands, edges[filled], axis=1)
+    # A prediction p in cell j lies between the grid points j / cells and (j + 1) / cells. The
+    # upper one gets the share cells * p - j of the prediction, the lower one gets the rest.
     cell = np.arange(cells)
     p, residual, product = sums
-    values = np.zeros((2, points))
-    for row, total, upper in (  # `upper` is the share of the upper point
-        (values[0], residual, cells * product - cell * residual),
-        (values[1], count, cells * p - cell * count),
-    ):
-        row[:-1] = total - upper
-        row[1:] += upper
-    return np.fft.rfft(np.hstack([values, values[:, -2:0:-1]]))
+    upper_residual = cells * product - cell * residual
+    upper_count = cells * p - cell * count
+    on_grid = np.zeros((2, points))
+    on_grid[0, :-1] = residual - upper_residual
+    on_grid[0, 1:] += upper_residual
+    on_grid[1, :-1] = count - upper_count
+    on_grid[1, 1:] += upper_count
+    # The mirror image makes one period of 2 * (points - 1) values, so that the FFT's cyclic
+    # convolution is the one with a kernel reflected at 0 and 1.
+    return np.fft.rfft(np.hstack([on_grid, on_grid[:, -2:0:-1]]))
 
 
-def _smooth_error(grid: NDArray[np.complex128], points: int, sigma: float) -> float:
-    """Compute the smooth calibration error at bandwidth sigma."""
+def _smooth_error(transformed: NDArray[np.complex128], points: int, sigma: float) -> float:
+    """Compute the smooth calibration error at bandwidth sigma from `_transform_on_grid`."""
     period = 2 * points - 2
+    # The kernel is centred at 0.5, half the grid from its start, so the result is shifted by half
+    # the grid: it begins at points // 2.
     kernel = np.zeros(period)
     kernel[:points] = np.exp(-((np.linspace(0, 1, points) - 0.5) ** 2) / (2 * sigma**2))
     kernel /= math.sqrt(2 * math.pi) * sigma
-    smoothed = np.fft.irfft(grid * np.fft.rfft(kernel), period)
+    smoothed = np.fft.irfft(transformed * np.fft.rfft(kernel), period)
     residual, density = smoothed[:, points // 2 : points // 2 + points]
-    # Read off at evenly spaced probabilities.
+    # Integrate by sums over evenly spaced probabilities.
     at = np.linspace(0, 1, max(round(10 / sigma), 200)) * (points - 1)
     residual_at = np.interp(at, np.arange(points), residual)
-    density_at = np.interp(at, np.arange(points), density) + 1e-4  # never quite 0
+    density_at = np.interp(at, np.arange(points), density) + 1e-4  # never quite 0, as in relplot
     return float(np.abs(residual_at).sum() / density_at.sum())
 
 
@@ -372,9 +396,9 @@ _UPSTREAM_KEYS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """Metrics of one model on one set of reviews; all are rates or nats."""
+    """Metrics of one model on one set of reviews: log loss in nats, all others as fractions."""
 
-    size: int
+    size: int  # number of reviews
     log_loss: float
     rmse: float
     rmse_bins: float
@@ -400,7 +424,7 @@ class _MetricInfo:
     """Facts about a metric for all places that show it."""
 
     field: str  # of Metrics
-    key: str  # in result files; "" if these do not have it
+    key: str  # in result files; "" if they do not have it
     name: str
     style: Literal["3", "%", "+%"]  # decimals, per cent, per cent with a sign
     better: _Direction
@@ -408,12 +432,12 @@ class _MetricInfo:
 
 
 METRIC_INFO = {  # by field, in the order of tables
-    fact.field: fact
-    for fact in (
+    info.field: info
+    for info in (
         _MetricInfo("log_loss", "LogLoss", "log loss", "3", "lower",
              "surprise per review; lower is better"),
         _MetricInfo("rmse_bins", "RMSE(bins)", "RMSE(bins)", "%", "lower",
-             "error of average recall in groups of alike reviews; "
+             "error of average recall in groups of similar reviews; "
              "lower is better, but it can be gamed"),
         _MetricInfo("auc", "AUC", "AUC", "3", "higher",
              "how well it tells forgotten from recalled; 0.5 is guessing, 1 perfect"),
@@ -422,7 +446,7 @@ METRIC_INFO = {  # by field, in the order of tables
         _MetricInfo("mbe", "MBE", "MBE", "+%", "nearer 0",
              "bias; above zero: it expects more recall than there was"),
         _MetricInfo("ici", "ICI", "ICI", "%", "lower",
-             "mean distance of its calibration curve from the truth"),
+             "mean distance of its calibration curve from perfect calibration"),
         _MetricInfo("smece", "smECE", "smECE", "%", "lower", "calibration error without bins"),
         _MetricInfo("precision_90", "precision@90", "precision@90", "%", "higher",
              "recalled, of the reviews it gave 90 % or more"),
@@ -430,25 +454,25 @@ METRIC_INFO = {  # by field, in the order of tables
              "given 90 % or more, of the reviews recalled"),
         _MetricInfo("mae", "", "MAE", "3", "lower", "mean absolute error; rewards overconfidence"),
         _MetricInfo("accuracy", "", "accuracy", "%", "higher",
-             "right more often than not, at a threshold of 50 %"),
+             "share of reviews it gets right, at a threshold of 50 %"),
     )
 }  # fmt: skip
-METRIC_BY_KEY = {fact.key: fact for fact in METRIC_INFO.values() if fact.key}
+METRIC_BY_KEY = {info.key: info for info in METRIC_INFO.values() if info.key}
 """METRIC_INFO by the keys of result files."""
 
 
 def better_direction(key: str) -> _Direction:
     """Return the direction in which a column of result files is better.
 
-    Columns that are no metrics are times, where lower is better.
+    All other columns are times, where lower is better.
     """
     return METRIC_BY_KEY[key].better if key in METRIC_BY_KEY else "lower"
 
 
 def compute_metrics(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
-    """Compute every file-level metric.
+    """Compute all metrics of one learner's reviews.
 
-    All arguments have the shape (n,); `bin_ids` come from `compute_rmse_bin_ids`.
+    All arguments have the shape (n,); `bin_ids` come from `data.trials.compute_rmse_bin_ids`.
     """
     outcome, forecast = validate_pair(y, p)
     order = argsort_ascending(forecast)
@@ -456,8 +480,8 @@ def compute_metrics(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
     p_sorted = forecast[order]
     error = forecast - outcome
     is_confident = forecast >= 0.9
-    hits = float(outcome[is_confident].sum())
-    count = int(is_confident.sum())
+    confident_hits = float(outcome[is_confident].sum())
+    confident_count = int(is_confident.sum())
     recalled = float(outcome.sum())
     return Metrics(
         size=len(outcome),
@@ -468,8 +492,8 @@ def compute_metrics(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> Metrics:
         ici=_ici(y_sorted, p_sorted),
         smece=_smece(y_sorted, p_sorted),
         mbe=float(error.mean()),
-        precision_90=hits / count if count else 0.0,
-        recall_90=hits / recalled if recalled else 0.0,
+        precision_90=confident_hits / confident_count if confident_count else 0.0,
+        recall_90=confident_hits / recalled if recalled else 0.0,
         mae=float(np.abs(error).mean()),
         accuracy=float(((forecast >= 0.5) == (outcome == 1)).mean()),
     )

@@ -76,11 +76,11 @@ event.register("numba:compile", Listener())
 """The beginning of a script that looks at what numba compiles: names of kernels in `compiled`."""
 
 
-def shared_or_skip(*parts: str) -> Path:
-    """The path of shared data; skips the test, or fails it if shared data is required."""
-    path = SHARED.joinpath(*parts)
+def shared_or_skip(*names: str) -> Path:
+    """Return the path of shared data; without it skip the test, or fail it if it is required."""
+    path = SHARED.joinpath(*names)
     if not path.exists():
-        message = f"shared data {'/'.join(parts) or 'folder'} is not here"
+        message = f"shared data {'/'.join(names) or 'folder'} is not here"
         if SHARED_REQUIRED:
             pytest.fail(message)
         pytest.skip(message)
@@ -88,24 +88,24 @@ def shared_or_skip(*parts: str) -> Path:
 
 
 def pytest_unconfigure() -> None:
-    """pytest looks for garbage five times at the end, among all that was ever imported."""
+    """Spare pytest the five searches for garbage at its end."""
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where shared data is required, a skipped test fails the run.
+    """Fail the run for a skipped test if shared data is required.
 
-    Only what the machine lacks is an excuse: such reasons begin with "needs".
+    A test may be skipped for what the machine lacks: such reasons begin with "needs".
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not SHARED_REQUIRED or reporter is None:
         return
-    skipped = [
-        f"{path}: {reason}"
-        for path, _, reason in (report.longrepr for report in reporter.stats.get("skipped", []))
-        if not reason.removeprefix("Skipped: ").startswith("needs")
-    ]
+    skipped = []
+    for report in reporter.stats.get("skipped", []):
+        path, _, reason = report.longrepr
+        if not reason.removeprefix("Skipped: ").startswith("needs"):
+            skipped.append(f"{path}: {reason}")
     if skipped:
         reporter.write_line("")
         reporter.write_line("Skipped although shared data is required:", red=True)
@@ -115,7 +115,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def write_simulated_collection(folders: pytest.TempPathFactory, seed: int, reviews: int) -> Path:
-    """A simulated learner's collection in a folder of its own."""
+    """Write the collection of a simulated learner into a new folder."""
     path = folders.mktemp("collection") / "collection.anki2"
     write_collection(simulate_learner(seed, reviews), path)
     return path
@@ -123,7 +123,7 @@ def write_simulated_collection(folders: pytest.TempPathFactory, seed: int, revie
 
 @pytest.fixture(scope="session")
 def simulated_learner() -> SimulatedLearner:
-    """20,000 reviews: the learner behind `simulated_collection`."""
+    """Simulate the learner of `simulated_collection`: 20,000 reviews."""
     return simulate_learner(seed=1)
 
 
@@ -131,14 +131,14 @@ def simulated_learner() -> SimulatedLearner:
 def simulated_collection(
     simulated_learner: SimulatedLearner, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """An Anki collection with several decks, two presets in use and about 20,000 entries."""
+    """Write a collection with several decks, two presets in use and about 20,000 entries."""
     path = tmp_path_factory.mktemp("simulated") / "collection.anki2"
     write_collection(simulated_learner, path)
     return path
 
 
 def make_simulated_users() -> dict[int, SimulatedLearner]:
-    """Small users, the odd ones too."""
+    """Simulate seven small users, several of them unusual."""
     missing = simulate_learner(6, 1000)
     random = np.random.default_rng(6)
     gone = random.random(len(missing.cards)) < 0.1
@@ -160,7 +160,7 @@ def make_simulated_users() -> dict[int, SimulatedLearner]:
 
 @pytest.fixture(scope="session")
 def simulated_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in the layout of anki-revlogs-10k with `simulated_users`."""
+    """Write the users of `make_simulated_users` in the layout of anki-revlogs-10k."""
     folder = tmp_path_factory.mktemp("dataset")
     write_dataset(make_simulated_users(), folder)
     return folder
@@ -168,7 +168,7 @@ def simulated_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def weights_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Made-up weights of RWKV, found as a person's own."""
+    """Write made-up weights of RWKV and let the environment name them."""
     from safetensors.numpy import save_file
 
     from benchmarks.rwkv import TINY, make_weights

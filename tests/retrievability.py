@@ -25,7 +25,7 @@ _FORK_SCHEMA = "; ".join(
 def make_cache(
     collection: Path, tables: Mapping[str, Iterable[Row]], schema: str = _FORK_SCHEMA
 ) -> Path:
-    """Beside a collection, with the rows of its tables: (id, p, source, time, role, fold)."""
+    """Write a cache beside a collection, with rows (id, p, source, time, role, fold) by table."""
     path = collection.with_suffix(".retrievability-cache.sqlite")
     with closing(sqlite3.connect(path)) as database:
         database.executescript(schema)

@@ -1,4 +1,4 @@
-"""The import contract, cheap start-up, and no paths of somebody's machine."""
+"""Check the imports between packages, the cheap start-up, and paths of machines."""
 
 from __future__ import annotations
 
@@ -15,42 +15,39 @@ import pytest
 
 from srs_eval.training.compile import _VIEW_PACKAGES
 from tests.conftest import PATIENCE, REPOSITORY
+from tests.helpers.packages import ORDER
 
 PACKAGE = REPOSITORY / "srs_eval"
-ORDER = (
-    *("data", "metrics", "stats", "anki_import", "training", "models", "engine", "advice"),
-    *("benchmark", "batch", "report", "tui", "app", "cli", "__main__", "__init__"),
-)
-"""The entries of the package, lowest first: each imports those before it only."""
 HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual", "matplotlib")
 
 
 def module_name(path: Path) -> str:
-    parts = path.relative_to(REPOSITORY).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    names = path.relative_to(REPOSITORY).with_suffix("").parts
+    return ".".join(names[:-1] if names[-1] == "__init__" else names)
 
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
 def imports(module: str, *, at_start: bool = False, types: bool = True) -> set[str]:
-    """What a module imports, as full names; `at_start`: only what its own import runs.
+    """Return what a module imports, as full names.
 
-    Without `types`, what is for type checkers alone is left out.
+    With `at_start`, only imports that run when it is imported; without `types`, none that are
+    for type checkers alone.
     """
     path = MODULES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    found = set()
+    names = set()
     for node in _nodes(_tree(path), at_start, types):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 up = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*up, base]).rstrip(".")
-            found |= {f"{base}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{base}.{alias.name}" for alias in node.names}
+    return names
 
 
 @cache
@@ -64,21 +61,22 @@ def _nodes(tree: ast.AST, at_start: bool, types: bool) -> Iterator[ast.AST]:
             continue
         for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         if isinstance(node, ast.If) and for_types and (at_start or not types):
-            yield from (inner for other in node.orelse for inner in ast.walk(other))
+            for branch in node.orelse:
+                yield from ast.walk(branch)
             continue
         yield node
         yield from _nodes(node, at_start, types)
 
 
 def entries(names: set[str]) -> set[str]:
-    """The entries of srs_eval among imported names: `srs_eval.models.fsrs6` is in `models`."""
+    """Return the entries of the package among names: `srs_eval.models.fsrs6` is in `models`."""
     return {
         name.split(".")[1] for name in names if name.startswith("srs_eval.") and name.count(".")
     }
 
 
 def entry_of(module: str) -> str:
-    """The package's own module is above all others: nothing in it imports the whole."""
+    """Return the entry of a module; the package's own module is the highest, `__init__`."""
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -88,21 +86,23 @@ FIGURES = {"workload"}
 """Costs: no answer to a question of the registry."""
 
 
-def test_views_see_findings_and_not_what_makes_them() -> None:
+def test_views_import_findings_and_sentences_only() -> None:
     for module in in_entry("report", "tui", "app"):
-        parts = {
+        modules = {
             name.split(".")[2] for name in imports(module) if name.startswith("srs_eval.advice.")
         }
-        assert parts <= SHOWN | FIGURES, module
+        assert modules <= SHOWN | FIGURES, module
 
 
-def test_english_about_findings_has_one_place() -> None:
-    """What computes imports nothing that words, and what words computes nothing."""
+def test_advice_modules_either_compute_or_word() -> None:
+    """Check that modules of `advice` either compute or word, but import nothing of the other."""
     words = {"shown", "sentences"}
     for module in in_entry("advice"):
         name = module.split(".")[2] if module.count(".") > 1 else ""
         used = {
-            each.split(".")[2] for each in imports(module) if each.startswith("srs_eval.advice.")
+            imported.split(".")[2]
+            for imported in imports(module)
+            if imported.startswith("srs_eval.advice.")
         }
         if name in words:
             assert used <= {*words, "findings", "model_evidence", "workload"}, module
@@ -110,8 +110,9 @@ def test_english_about_findings_has_one_place() -> None:
             assert not used & words, module
 
 
-def in_entry(*wanted: str) -> list[str]:
-    return [name for name in MODULES if entry_of(name) in wanted]
+def in_entry(*names: str) -> list[str]:
+    """Return the modules of the named entries."""
+    return [module for module in MODULES if entry_of(module) in names]
 
 
 def test_the_check_itself_sees_imports() -> None:
@@ -126,27 +127,27 @@ def test_the_order_names_every_entry() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_heavy_packages_wait(module: str) -> None:
-    """Allowed: textual in the app; numba in kernels, which are imported late."""
+def test_modules_import_heavy_packages_late(module: str) -> None:
+    """Check imports at start: the app may import textual, kernels numba."""
     allowed = set()
     if entry_of(module) in ("app", "tui"):
         allowed.add("textual")
     if entry_of(module) == "training" or module == "srs_eval.advice.workload.kernel":
         allowed.add("numba")
-    found = {name.split(".")[0] for name in imports(module, at_start=True)}
-    assert not found & (set(HEAVY) - allowed)
+    packages = {name.split(".")[0] for name in imports(module, at_start=True)}
+    assert not packages & (set(HEAVY) - allowed)
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_arrows_go_down(module: str) -> None:
-    """Also those inside functions; an import for type checkers alone is none."""
+def test_modules_import_lower_entries_only(module: str) -> None:
+    """Check imports, also inside functions, unless they are for type checkers alone."""
     above = set(ORDER[ORDER.index(entry_of(module)) + 1 :])
-    found = {
+    imports_above = {
         name
         for name in imports(module, types=False)
         if entries({name}) & above or name == "srs_eval" or name.startswith("srs_eval.__")
     }
-    assert not found
+    assert not imports_above
 
 
 CIRCLES = {
@@ -185,7 +186,8 @@ def find_circles(arrows: dict[str, set[str]]) -> set[frozenset[str]]:
     circles = set()
     for module, visited in reachable.items():
         if module in visited:
-            circles.add(frozenset(other for other in visited if module in reachable[other]))
+            circle = {neighbour for neighbour in visited if module in reachable[neighbour]}
+            circles.add(frozenset(circle))
     return circles
 
 
@@ -230,7 +232,7 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
 
 
 def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
-    """All that reads and evaluates is loaded once the screen is there; it takes as long again."""
+    """Check that reading and evaluating are loaded after the first screen has appeared."""
     script = textwrap.dedent(
         f"""
         import asyncio, sys
@@ -258,7 +260,7 @@ def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
 
 
 def test_no_paths_of_a_machine() -> None:
-    """Nothing in the project depends on, or tells about, where somebody works."""
+    """Check that no file depends on, or tells, where somebody works."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -266,11 +268,11 @@ def test_no_paths_of_a_machine() -> None:
         pytest.skip("needs a git checkout")
     folders = ("work", "root", "home/[a-z]", "farm", "Users/[a-z]")
     pattern = re.compile(r"(?<![\w.~$}*-])/(?:" + "|".join(folders) + r")[\w/.-]*")
-    found = []
+    paths = []
     for name in filter(None, listed.stdout.split("\0")):
         path = REPOSITORY / name
         if path.suffix in {".png", ".svg", ".raw"} or not path.is_file():
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        found += [f"{name}: {match[0]}" for match in pattern.finditer(text)]
-    assert not found
+        paths += [f"{name}: {match[0]}" for match in pattern.finditer(text)]
+    assert not paths

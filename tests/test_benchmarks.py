@@ -1,4 +1,4 @@
-"""The benchmark scripts: they can be imported, take their options, and their loops are right."""
+"""Check that benchmark scripts can be imported, take their options and are right."""
 
 from __future__ import annotations
 
@@ -6,36 +6,33 @@ import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from srs_eval.data.dataset_hub import _find_impossible_values
+from srs_eval.data.dataset_hub import check_users
 from srs_eval.data.datasets import open_dataset
 from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models.configurations import resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
+from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 LOOPS = (
     "HLR",
-    pytest.param("FSRS-4.5", marks=pytest.mark.slow),
-    *(
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in (
-            "DASH",
-            "DASH[MCM]",
-            "DASH[ACT-R]",
-            "ACT-R",
-            "SM2-trainable",
-            "Anki",
-            "FSRSv4",
-            "LogisticRegression",
-        )
-    ),
+    "FSRS-4.5",
+    "DASH",
+    "DASH[MCM]",
+    "DASH[ACT-R]",
+    "ACT-R",
+    "SM2-trainable",
+    "Anki",
+    "FSRSv4",
+    "LogisticRegression",
 )
 
 
@@ -83,35 +80,35 @@ def test_scripts_can_be_imported() -> None:
         assert module(name)
 
 
-def test_simulated_reviews_are_as_likely_to_be_remembered_as_is_said() -> None:
+def test_simulated_answers_follow_the_stated_recall() -> None:
     verdicts = module("verdicts")
     random = np.random.default_rng(1)
     situation = verdicts.Situation(0.0, 0.85, 0.9, (500,))
-    truth = verdicts.true_parameters(random, situation)
+    truth = verdicts.draw_true_parameters(random, situation)
     np.testing.assert_array_equal(truth[0], truth[1])
-    whole = verdicts.simulate(random, truth, 6_000, situation)
-    trials = whole.learner.trials
-    assert len(whole.recall) == len(trials) >= 6_000
-    error = np.sqrt((whole.recall * (1 - whole.recall)).sum()) / len(trials)
-    assert abs((trials.y - whole.recall).mean()) < 4 * error
+    simulation = verdicts.simulate(random, truth, 6_000, situation)
+    trials = simulation.learner.trials
+    assert len(simulation.recall) == len(trials) >= 6_000
+    error = np.sqrt((simulation.recall * (1 - simulation.recall)).sum()) / len(trials)
+    assert abs((trials.y - simulation.recall).mean()) < 4 * error
     assert np.mean(trials.partition == 0) == pytest.approx(0.85, abs=0.03)
-    early = whole.first(1_000).trials
+    early = simulation.take_first(1_000).trials
     assert len(early) == 1_000
     np.testing.assert_array_equal(early.y, trials.y[:1_000])
-    everything = np.arange(len(trials))
-    best = whole.expected_loss(whole.recall, everything)
-    assert best < whole.expected_loss(np.clip(whole.recall + 0.05, 0, 1), everything)
-    assert best < whole.expected_loss(whole.recall - 0.05, everything)
+    rows = np.arange(len(trials))
+    best = simulation.compute_expected_loss(simulation.recall, rows)
+    assert best < simulation.compute_expected_loss(np.clip(simulation.recall + 0.05, 0, 1), rows)
+    assert best < simulation.compute_expected_loss(simulation.recall - 0.05, rows)
 
 
 @pytest.mark.slow
-def test_simulated_presets_are_as_far_apart_as_is_said() -> None:
+def test_simulated_presets_differ_by_the_stated_advantage() -> None:
     verdicts = module("verdicts")
     situation = verdicts.Situation(0.01, 0.5, 0.4, (500,))
-    truth = verdicts.true_parameters(np.random.default_rng(1), situation)
+    truth = verdicts.draw_true_parameters(np.random.default_rng(1), situation)
     assert not np.allclose(truth[0], truth[1])
-    other = [verdicts._advantage(truth, situation, seed) for seed in range(3)]
-    assert np.mean(other) == pytest.approx(0.01, abs=0.003)
+    advantages = [verdicts._compute_advantage(truth, situation, seed) for seed in range(3)]
+    assert np.mean(advantages) == pytest.approx(0.01, abs=0.003)
 
 
 def test_verdicts_go_on_where_they_were_interrupted(
@@ -123,7 +120,7 @@ def test_verdicts_go_on_where_they_were_interrupted(
         verdicts.Situation(0.0, 0.5, 0.4, (300,), 2),
     ]
     monkeypatch.setattr(
-        verdicts, "make_tasks", lambda options: [(1, 0, each) for each in situations]
+        verdicts, "make_tasks", lambda options: [(1, 0, situation) for situation in situations]
     )
     monkeypatch.setattr(verdicts, "ProcessPoolExecutor", ThreadPoolExecutor)
     arguments = ["--jobs", "1", "--results", str(tmp_path / "results.jsonl")]
@@ -137,35 +134,35 @@ def test_verdicts_go_on_where_they_were_interrupted(
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 2
 
 
-def test_intervals_that_hold_the_mean_of_the_others() -> None:
+def test_compute_coverage_counts_intervals_around_the_other_mean() -> None:
     verdicts = module("verdicts")
     assert verdicts.compute_coverage([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", slow_except({"HLR"}, LOOPS))
 def test_loop_gives_our_figure(name: str, session: LearnerSession) -> None:
     pytest.importorskip("torch")
     loops = module("_torch_loops")
     (configuration,) = resolve_configurations(name)
     trials = session.trials(configuration.protocol)
     ours = session.run(configuration).metrics.log_loss
-    theirs = loops.run_loop(name, trials)
-    assert log_loss(trials.y[trials.test_index], theirs.p) == pytest.approx(ours, abs=1e-4)
-    assert theirs.cpu > 0
+    loop = loops.run_loop(name, trials)
+    assert log_loss(trials.y[trials.test_index], loop.p) == pytest.approx(ours, abs=1e-4)
+    assert loop.cpu > 0
 
 
 @pytest.mark.slow
-def test_our_time_counts_features_and_is_of_the_same_predictions(session: LearnerSession) -> None:
+def test_our_seconds_include_features_and_give_our_predictions(session: LearnerSession) -> None:
     speed = module("speed")
     (configuration,) = resolve_configurations("HLR")
     trials = session.trials(configuration.protocol)
-    seconds, p = speed.our_seconds(configuration, trials, 1)
+    seconds, p = speed.measure_ours(configuration, trials, 1)
     assert seconds > 0
     np.testing.assert_array_equal(p, session.run(configuration).p)
 
 
 @pytest.mark.slow
-def test_histories_of_several_learners_lie_side_by_side(
+def test_large_dataset_joins_histories_of_several_learners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     large = module("large")
@@ -188,7 +185,7 @@ def test_histories_of_several_learners_lie_side_by_side(
 
 
 @pytest.mark.slow
-def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
+def test_make_dataset_is_deterministic_with_published_sizes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = module("make_dataset")
@@ -206,25 +203,27 @@ def test_made_data_sets_have_the_sizes_and_are_the_same_each_time(
         pool = make.make_templates(1)
         assert make.write_user(folder, 7, 3_000, pool, 1) == 3_000
         make.write_user(folder, 8, 200, pool, 1)
-    one, two = (open_dataset(tmp_path / name) for name in ("one", "two"))
+    first, second = (open_dataset(tmp_path / name) for name in ("one", "two"))
     for user in (7, 8):
-        assert one.load(user).fingerprint() == two.load(user).fingerprint()
-    rows = one.load(7).rows
+        assert first.load(user).fingerprint() == second.load(user).fingerprint()
+    rows = first.load(7).rows
     assert rows is not None
     assert len(rows) == 3_000
-    assert _find_impossible_values(rows) == []
-    assert one.load(7).has_decks
+    (check,) = check_users(first, [7])
+    assert check.problems == []
+    assert first.load(7).has_decks
     order = np.argsort(rows.card_id, kind="stable")
-    card, day = rows.card_id[order], rows.day_offset[order]
+    card = rows.card_id[order]
+    day = rows.day_offset[order]
     again = card[1:] == card[:-1]
     np.testing.assert_array_equal(np.diff(day)[again], rows.elapsed_days[order][1:][again])
     assert (rows.elapsed_days[order][1:][~again] == -1).all()
 
 
-def test_what_many_learners_would_cost_follows_from_what_was_run(
+def test_scale_estimates_the_cost_of_many_learners(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Units that take 10 ms and 2 s a million reviews: the table says so."""
+    """Check the table for units that take 10 ms and 2 s a million reviews."""
     scale = module("scale")
     count = len(resolve_configurations(scale.CONFIGURATIONS))
     sizes = np.repeat(np.array([1_000.0, 20_000.0, 300_000.0]), count)
@@ -242,35 +241,36 @@ def test_what_many_learners_would_cost_follows_from_what_was_run(
         bytes=3_000_000,
     )
     scale.estimate(large, scale.Writing(3e-4, 4e-5, 5e-5, 5.0))
-    said = capsys.readouterr().out
-    assert "11.0 ms and 2.20 s a million" in said
+    table = capsys.readouterr().out
+    assert "11.0 ms and 2.20 s a million" in table
     hours = 9_999 * count * 1.1 * (0.010 + 2e-6 * 349_923_850 / 9_999) / 3600
-    assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in said
-    assert "10.00 GB | 0.1 GB | 0.0 min |" in said
-    assert "10,000.00 GB | 50.1 GB | 50.0 min |" in said
+    assert f"| 9,999 | {hours:,.1f} | {hours / 2:,.1f} |" in table
+    assert "10.00 GB | 0.1 GB | 0.0 min |" in table
+    assert "10,000.00 GB | 50.1 GB | 50.0 min |" in table
 
 
 def test_the_writer_alone_is_measured(tmp_path: Path) -> None:
-    found = module("scale").write_many(tmp_path, learners=20, results=200)
-    assert found.listing_seconds > 0
-    assert found.adding_seconds > 0
+    writing = module("scale").write_many(tmp_path, learners=20, results=200)
+    assert writing.listing_seconds > 0
+    assert writing.adding_seconds > 0
     assert len((tmp_path / "out" / "result" / "FSRS-6.jsonl").read_text().splitlines()) == 200
 
 
 def test_a_seed_of_soak_gives_the_same_session_again() -> None:
     plans = module("_soak_plan")
     histories = [Path("a.anki2"), Path("b.colpkg"), Path("damaged c.anki2")]
-    first, again = ([plans.make_plan(seed, histories, 5.0) for seed in range(20)] for _ in "12")
+    first = [plans.make_plan(seed, histories, 5.0) for seed in range(20)]
+    again = [plans.make_plan(seed, histories, 5.0) for seed in range(20)]
     assert first == again
     assert len({plan.steps for plan in first}) == 20
     assert [plan.kind for plan in first[:4]] == ["terminal", "pilot", "terminal", "pilot"]
-    kinds = {type(step) for plan in first for step in plan.steps}
+    kinds = set(map(type, chain.from_iterable(plan.steps for plan in first)))
     assert kinds == {*plans.Sent.__args__, plans.Resize, plans.KillWorker, plans.Pause}
 
 
 def test_soak_sends_what_a_terminal_sends() -> None:
     plans = module("_soak_plan")
-    sent = plans.sent_by_terminal
+    sent = plans.encode_for_terminal
     assert sent(plans.Click(2, 27, times=2)) == b"\x1b[<0;3;28M\x1b[<0;3;28m" * 2
     assert sent(plans.Keys(("m", "slash", "enter", "ctrl+p"))) == b"m/\r\x10"
     assert sent(plans.Drag(((0, 0), (4, 1)))) == b"\x1b[<0;1;1M\x1b[<32;5;2M\x1b[<0;5;2m"

@@ -1,4 +1,4 @@
-"""Shared data that is required must be there: the guard itself."""
+"""Check that missing shared data fails a run that requires it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_missing_shared_data(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("reason", "code"), [("no golden files", 1), ("needs a printer", 0)])
-def test_a_skip_alone_fails_unless_the_machine_lacks_something(
+def test_skipped_test_fails_the_run_unless_the_machine_lacks_it(
     tmp_path: Path, reason: str, code: int
 ) -> None:
     source = f"import pytest\n\ndef test_own_way():\n    pytest.skip({reason!r})\n"

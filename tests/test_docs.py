@@ -1,4 +1,4 @@
-"""What the documents show can be run, and what they link to is there."""
+"""Run the examples of the documents and follow their links."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from srs_eval import models
 from srs_eval.advice.questions import QUESTION_REGISTRY, findings_heading
 from srs_eval.engine.conformance import find_mistakes
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import run_in_process
 from tests.conftest import REPOSITORY
-from tests.test_architecture import ORDER
+from tests.helpers.packages import ORDER
+from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
 
 DOCUMENTS = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -49,7 +49,7 @@ EXAMPLES = ("FIRST-GRADE", "FOREST", "WORDS", "SMALL-GRU", "GROWING")
 
 @pytest.fixture
 def words(tmp_path: Path) -> Path:
-    """A table of features."""
+    """Write a table of features."""
     path = tmp_path / "words.csv"
     path.write_text("card_id,frequency\n1,3.5\n2,\n3,1.25\n", encoding="utf-8")
     return path
@@ -57,7 +57,7 @@ def words(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The guide's models as files among the models."""
+    """Add the guide's models as files to the package's models."""
     for number, example in enumerate(python_blocks(GUIDE)):
         (tmp_path / f"example_{number}.py").write_text(example, encoding="utf-8")
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
@@ -70,43 +70,45 @@ def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def test_example_models_work_as_files_of_ones_own(
     simulated_collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In workers too; what is wrong with such a file is one sentence."""
+    """Check such files in workers too; a mistake in one is reported in a sentence."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     plain, *_, recurrent = python_blocks(GUIDE)
-    mine = tmp_path / "mine.py"
-    mine.write_text(plain, encoding="utf-8")
+    model_file = tmp_path / "mine.py"
+    model_file.write_text(plain, encoding="utf-8")
     (tmp_path / "recurrent.py").write_text(recurrent, encoding="utf-8")
 
-    files = ("--model-file", str(mine), "--model-file", str(tmp_path / "recurrent.py"))
+    files = ("--model-file", str(model_file), "--model-file", str(tmp_path / "recurrent.py"))
     models = ("--models", "FIRST-GRADE,FIRST-GRADE-preset,GROWING,AVG", "--jobs", "2")
     done = run_in_process("run", str(simulated_collection), *files, *models, "--json", "-")
     assert done.returncode == 0, done.stderr
-    found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
-    assert set(found) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
-    said = run_in_process("models", "FIRST-GRADE", "--model-file", str(mine))
-    assert str(mine) in said.stdout.replace("\n", "").replace(" ", "")
+    results = {result["configuration"]: result for result in json.loads(done.stdout)["results"]}
+    assert set(results) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
+    description = run_in_process("models", "FIRST-GRADE", "--model-file", str(model_file))
+    assert str(model_file) in description.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
     assert run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
     # Of the same size and time, as bytecode would not notice.
-    before = mine.stat()
-    mine.write_text(plain.replace("4650", "36501").replace("3650", "3651"), encoding="utf-8")
-    os.utime(mine, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert mine.stat().st_size == before.st_size
+    before = model_file.stat()
+    model_file.write_text(plain.replace("4650", "36501").replace("3650", "3651"), encoding="utf-8")
+    os.utime(model_file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert model_file.stat().st_size == before.st_size
     changed = run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE")
     assert changed.returncode == 2
     assert "FIRST-GRADE had model file" in changed.stderr
 
     # What it imports from beside it is part of it.
-    beside = tmp_path / "beside.py"
-    beside.write_text("HORIZON = 4650\n")
-    mine.write_text(f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport beside\n{plain}")
+    imported_file = tmp_path / "beside.py"
+    imported_file.write_text("HORIZON = 4650\n")
+    model_file.write_text(
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport beside\n{plain}"
+    )
     second = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "second"))
     assert run_in_process(*second, *files[:2], "--models", "FIRST-GRADE").returncode == 0
     del sys.modules["beside"]
-    beside.write_text("HORIZON = 36501\n")
+    imported_file.write_text("HORIZON = 36501\n")
     changed = run_in_process(*second, *files[:2], "--models", "FIRST-GRADE")
     del sys.modules["beside"]
     assert changed.returncode == 2
@@ -163,7 +165,7 @@ def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words
         del models.all_models()[model.name]
 
 
-def test_a_recurrent_model_of_two_parameters_takes_forty_lines() -> None:
+def test_recurrent_example_has_at_most_forty_lines() -> None:
     assert len(python_blocks(GUIDE)[-1].splitlines()) <= 40
 
 
@@ -171,22 +173,23 @@ def test_the_first_example_finds_its_curve_again() -> None:
     names: dict[str, Any] = {}
     exec(compile(python_blocks(GUIDE)[0], GUIDE.name, "exec"), names)
     random = np.random.default_rng(1)
-    truth, n = [1.0, 3.0, 10.0, 30.0, 0.4], 20_000
+    truth = [1.0, 3.0, 10.0, 30.0, 0.4]
+    n = 20_000
     trials = SimpleNamespace(
         first_rating=random.integers(1, 5, n), delta_t=random.uniform(0.5, 60, n), y=np.zeros(n)
     )
-    everything = np.arange(n)
-    recall = names["predict"](trials, truth, everything, Context())
+    rows = np.arange(n)
+    recall = names["predict"](trials, truth, rows, Context())
     np.testing.assert_allclose(
         recall, (1 + trials.delta_t / np.array(truth)[trials.first_rating - 1]) ** -0.4
     )
     trials.y = (random.random(n) < recall).astype(float)
-    fitted = names["fit"](trials, everything, np.ones(n), Context())
-    found = names["predict"](trials, fitted, everything, Context())
-    np.testing.assert_allclose(found, recall, atol=0.03)
+    fitted = names["fit"](trials, rows, np.ones(n), Context())
+    predicted = names["predict"](trials, fitted, rows, Context())
+    np.testing.assert_allclose(predicted, recall, atol=0.03)
 
 
-def test_what_examples_import_is_there() -> None:
+def test_names_imported_by_examples_exist() -> None:
     for document in DOCUMENTS:
         imports = re.findall(
             r"^ *from (srs_eval[\w.]*) import (.+)$", document.read_text(encoding="utf-8"), re.M
@@ -200,21 +203,20 @@ def test_what_examples_import_is_there() -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", text):
-        there = document.parent / link if link else document
-        assert there.exists(), link
-        assert not anchor or anchor in anchors(there), (link, anchor)
+        target = document.parent / link if link else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), (link, anchor)
 
 
 def anchors(document: Path) -> set[str]:
-    """Those that GitHub makes of headings."""
+    """Return the anchors that GitHub makes of headings."""
     text = document.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
-    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_models_name_their_year() -> None:
-    """As their pages on the site do."""
-    sources = {name: each.source for name, each in models.all_models().items()}
+    sources = {name: model.source for name, model in models.all_models().items()}
     assert not [name for name in sources if not re.search(r"\b(19|20)\d\d\b", sources[name])]
 
 
@@ -226,7 +228,7 @@ def test_every_question_of_the_app_is_explained() -> None:
 
 
 def test_architecture_names_every_package() -> None:
-    """The table of packages is complete, in the order that the imports have."""
+    """Check that the table of packages is complete and in the order of imports."""
     text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([a-z_]+)(?:\.py|/)` \|", text.split("## Packages")[1], re.MULTILINE)
     assert named == [name for name in ORDER if not name.startswith("__")]

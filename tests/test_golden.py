@@ -13,9 +13,9 @@ from tests.conftest import shared_or_skip
 from tests.helpers.golden import BUNDLED, BUNDLED_USERS
 
 
-def files(*parts: str) -> list[Path]:
+def files(*folders: str) -> list[Path]:
     """Return the bundled files in a folder below tests/golden, as paths relative to it."""
-    paths = BUNDLED.joinpath(*parts).rglob("*.*")
+    paths = BUNDLED.joinpath(*folders).rglob("*.*")
     return sorted(path.relative_to(BUNDLED) for path in paths if path.is_file())
 
 

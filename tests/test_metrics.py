@@ -27,7 +27,7 @@ Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @st.composite
 def predictions(draw: st.DrawFn, least: int = 1, both: bool = False) -> Pair:
-    """Outcomes and predictions, with ties, zeros and ones; `both` classes if asked."""
+    """Draw outcomes and predictions, with ties, zeros and ones; `both` classes if asked."""
     n = draw(st.integers(max(least, 2 if both else 1), 60))
     p = draw(
         st.lists(
@@ -41,12 +41,13 @@ def predictions(draw: st.DrawFn, least: int = 1, both: bool = False) -> Pair:
     )
     y = draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=n, max_size=n))
     if both:
-        y[0], y[1] = 0.0, 1.0
+        y[0] = 0.0
+        y[1] = 1.0
     return np.array(y), np.array(p)
 
 
-def learner(seed: int, n: int, decimals: int | None = None) -> Pair:
-    """A learner whose recall is a little below what is predicted."""
+def draw_learner(seed: int, n: int, decimals: int | None = None) -> Pair:
+    """Draw a learner whose recall is a little below the predictions."""
     random = np.random.default_rng(seed)
     p = random.beta(random.uniform(0.5, 9), random.uniform(0.3, 2), n)
     if decimals is not None:
@@ -54,23 +55,24 @@ def learner(seed: int, n: int, decimals: int | None = None) -> Pair:
     return (random.random(n) < 0.05 + 0.9 * p).astype(np.float64), p
 
 
-def in_one_bin(y: Any, p: Any) -> metrics.Metrics:
-    """All metrics, reviews being in one bin."""
+def compute_in_one_bin(y: Any, p: Any) -> metrics.Metrics:
+    """Compute all metrics with every review in one bin."""
     return metrics.compute_metrics(y, p, np.zeros(len(y), np.int64))
 
 
 def curve(p: Any, y: Any) -> NDArray[np.float64]:
-    """LOWESS of y on sorted p, at each p."""
+    """Compute the LOWESS of y on sorted p, at each p."""
     knots = metrics.compute_lowess_knots(
         np.asarray(p, float), np.asarray(y, float), mean_of_ties=True
     )
     return np.interp(p, *knots)
 
 
-def sequence(kind: str) -> Pair:
-    """Without a generator, so the same for ever: what the frozen figures below are of."""
+def make_sequence(kind: str) -> Pair:
+    """Return the data of the frozen figures below, made without a random generator."""
     k = np.arange(300)
-    u, v = (k * 0.6180339887498949) % 1, (k * 0.7548776662466927) % 1
+    u = (k * 0.6180339887498949) % 1
+    v = (k * 0.7548776662466927) % 1
     p = {
         "smooth": 0.5 + 0.5 * u**0.5,
         "steps": np.round(0.6 + 0.4 * u, 1),
@@ -86,7 +88,7 @@ def sequence(kind: str) -> Pair:
 
 @settings(max_examples=20)
 @given(predictions())
-def test_log_loss_is_scikit_learns(pair: Pair) -> None:
+def test_log_loss_equals_scikit_learn(pair: Pair) -> None:
     from sklearn.metrics import log_loss
 
     y, p = pair
@@ -102,7 +104,7 @@ def test_log_loss_clips_certain_mistakes() -> None:
 
 @settings(max_examples=20)
 @given(predictions())
-def test_errors_are_those_of_scikit_learn(pair: Pair) -> None:
+def test_errors_equal_scikit_learn(pair: Pair) -> None:
     from sklearn.metrics import (
         accuracy_score,
         mean_absolute_error,
@@ -112,13 +114,14 @@ def test_errors_are_those_of_scikit_learn(pair: Pair) -> None:
     )
 
     y, p = pair
-    found, called = in_one_bin(y, p), (p >= 0.9).astype(int)
-    assert found.rmse == pytest.approx(root_mean_squared_error(y, p), abs=1e-12)
-    assert found.mae == pytest.approx(mean_absolute_error(y, p), abs=1e-12)
-    assert found.accuracy == accuracy_score(y, p >= 0.5)
-    assert found.mbe == pytest.approx(p.mean() - y.mean(), abs=1e-12)
-    assert found.precision_90 == pytest.approx(precision_score(y, called, zero_division=0))
-    assert found.recall_90 == pytest.approx(recall_score(y, called, zero_division=0))
+    computed = compute_in_one_bin(y, p)
+    called = (p >= 0.9).astype(int)
+    assert computed.rmse == pytest.approx(root_mean_squared_error(y, p), abs=1e-12)
+    assert computed.mae == pytest.approx(mean_absolute_error(y, p), abs=1e-12)
+    assert computed.accuracy == accuracy_score(y, p >= 0.5)
+    assert computed.mbe == pytest.approx(p.mean() - y.mean(), abs=1e-12)
+    assert computed.precision_90 == pytest.approx(precision_score(y, called, zero_division=0))
+    assert computed.recall_90 == pytest.approx(recall_score(y, called, zero_division=0))
 
 
 # Discrimination
@@ -130,14 +133,15 @@ def test_auc_counts_pairs(pair: Pair) -> None:
     from sklearn.metrics import roc_auc_score
 
     y, p = pair
-    recalled, forgotten = p[y == 1][:, None], p[y == 0][None, :]
+    recalled = p[y == 1][:, None]
+    forgotten = p[y == 0][None, :]
     pairs = (recalled > forgotten).mean() + (recalled == forgotten).mean() / 2
     assert metrics.auc(y, p) == pytest.approx(pairs, abs=1e-14)
     assert metrics.auc(y, p) == pytest.approx(roc_auc_score(y, p), abs=1e-12)
 
 
 @given(predictions(both=True))
-def test_auc_sees_only_the_order(pair: Pair) -> None:
+def test_auc_depends_on_the_order_only(pair: Pair) -> None:
     y, p = pair
     ranks = np.unique(p, return_inverse=True)[1] / len(p)
     assert metrics.auc(y, p) == metrics.auc(y, ranks)
@@ -148,7 +152,7 @@ def test_auc_sees_only_the_order(pair: Pair) -> None:
 def test_one_class_has_no_auc(y: list[float]) -> None:
     p = np.linspace(0.2, 0.8, len(y))
     assert metrics.auc(y, p) is None
-    in_files = in_one_bin(y, p).to_upstream()
+    in_files = compute_in_one_bin(y, p).to_upstream()
     assert in_files["AUC"] is None
     assert "NaN" not in json.dumps(in_files)
 
@@ -157,7 +161,7 @@ def test_one_class_has_no_auc(y: list[float]) -> None:
 
 
 def reference_bin(delta_t: float, i: int, lapses: int) -> tuple[float, float, float]:
-    """The label of one review's bin, written as the definition has it."""
+    """Return the label of one review's bin, written as the definition has it."""
     interval = 0.0
     if delta_t > 0:
         interval = round(2.48 * math.pow(3.62, math.floor(math.log(delta_t) / math.log(3.62))), 2)
@@ -181,7 +185,7 @@ INTERVALS = st.one_of(
         st.tuples(INTERVALS, st.integers(1, 2000), st.integers(0, 2000)), min_size=1, max_size=40
     )
 )
-def test_bins_are_the_references(rows: list[tuple[float, int, int]]) -> None:
+def test_bin_ids_equal_the_reference(rows: list[tuple[float, int, int]]) -> None:
     ids = compute_rmse_bin_ids(*(np.array(column) for column in zip(*rows, strict=True)))
     assert ids.dtype == np.int64
     labels = [reference_bin(*row) for row in rows]
@@ -189,10 +193,12 @@ def test_bins_are_the_references(rows: list[tuple[float, int, int]]) -> None:
     assert len(set(ids.tolist())) == len(set(labels))
 
 
-def test_every_usual_bin() -> None:
-    """All whole intervals of a hundred years and all counts of a long card."""
-    days, count = np.arange(36_501.0), np.arange(1, 3000)
-    one_day, once = np.ones_like(days), np.ones_like(count)
+def test_bin_ids_of_every_usual_interval_and_count() -> None:
+    """Check all whole intervals of a hundred years and all counts of a long card."""
+    days = np.arange(36_501.0)
+    count = np.arange(1, 3000)
+    one_day = np.ones_like(days)
+    once = np.ones_like(count)
     for ids, labels in (
         (
             compute_rmse_bin_ids(days, one_day, 0 * days),
@@ -209,7 +215,7 @@ def test_every_usual_bin() -> None:
         assert (np.diff(ids) != 0).tolist() == changes
 
 
-def test_bins_refuse_what_has_no_bin() -> None:
+def test_bin_ids_refuse_invalid_rows() -> None:
     assert len(compute_rmse_bin_ids([], [], [])) == 0
     for delta_t, i, lapses in [(-1, 1, 0), (math.nan, 1, 0), (1, 0, 0), (1, 1, -1)]:
         with pytest.raises(ValueError, match="bins need"):
@@ -217,25 +223,28 @@ def test_bins_refuse_what_has_no_bin() -> None:
 
 
 def test_rmse_bins_by_hand() -> None:
-    y, p = [1, 0, 1, 1], [0.9, 0.7, 0.8, 0.6]
+    y = [1, 0, 1, 1]
+    p = [0.9, 0.7, 0.8, 0.6]
     # Bin 7: mean y 0.5, mean p 0.8; bin -3: mean y 1, mean p 0.7.
     assert metrics.rmse_bins(y, p, [7, 7, -3, -3]) == pytest.approx(0.3)
 
 
 @settings(max_examples=20)
 @given(predictions(), st.data())
-def test_rmse_bins_between_bias_and_rmse(pair: Pair, data: st.DataObject) -> None:
+def test_rmse_bins_lies_between_bias_and_rmse(pair: Pair, data: st.DataObject) -> None:
     y, p = pair
     n = len(y)
     ids = np.array(data.draw(st.lists(st.integers(-3, 3), min_size=n, max_size=n)))
     value = metrics.rmse_bins(y, p, ids)
-    assert abs(in_one_bin(y, p).mbe) - 1e-12 <= value <= in_one_bin(y, p).rmse + 1e-12
-    assert metrics.rmse_bins(y, p, np.zeros(n)) == pytest.approx(abs(in_one_bin(y, p).mbe))
-    assert metrics.rmse_bins(y, p, np.arange(n)) == pytest.approx(in_one_bin(y, p).rmse)
+    assert (
+        abs(compute_in_one_bin(y, p).mbe) - 1e-12 <= value <= compute_in_one_bin(y, p).rmse + 1e-12
+    )
+    assert metrics.rmse_bins(y, p, np.zeros(n)) == pytest.approx(abs(compute_in_one_bin(y, p).mbe))
+    assert metrics.rmse_bins(y, p, np.arange(n)) == pytest.approx(compute_in_one_bin(y, p).rmse)
     assert metrics.rmse_bins(y, p, ids // 2) <= value + 1e-12  # joined bins hide errors
 
 
-def test_rmse_bins_wants_a_bin_of_each() -> None:
+def test_rmse_bins_refuses_too_few_bins() -> None:
     with pytest.raises(ValueError, match="one bin"):
         metrics.rmse_bins([1, 0], [0.5, 0.5], [0])
 
@@ -245,22 +254,31 @@ def test_rmse_bins_wants_a_bin_of_each() -> None:
 LOWESS_X = np.array([0.0, 1, 2, 2, 3, 4, 5, 7, 8, 9, 10, 10.5])
 LOWESS_Y = np.array([1.0, 3, 2, 5, 4, 6, 5, 9, 7, 8, 12, 9])
 STATSMODELS = [  # 0.15.0: lowess(y, x, it=0, delta=0.105)
-    *(1.507678494209, 2.467788752035, 3.406362920366, 3.406362920366, 4.289834879997),
-    *(5.133772304124, 6.068292952024, 7.376759246517, 8.228260518407, 8.999782846037),
-    *(9.755318645912, 10.142154754533),
+    1.507678494209,
+    2.467788752035,
+    3.406362920366,
+    3.406362920366,
+    4.289834879997,
+    5.133772304124,
+    6.068292952024,
+    7.376759246517,
+    8.228260518407,
+    8.999782846037,
+    9.755318645912,
+    10.142154754533,
 ]
 
 
-def test_lowess_frozen() -> None:
+def test_lowess_equals_frozen_statsmodels() -> None:
     np.testing.assert_allclose(curve(LOWESS_X, LOWESS_Y), STATSMODELS, atol=1e-11)
 
 
 @pytest.mark.parametrize("decimals", [None, 3, 2, 1])
 @pytest.mark.parametrize("n", [2, 3, 7, 50, 3000])
-def test_lowess_is_statsmodels(n: int, decimals: int | None) -> None:
+def test_lowess_equals_statsmodels(n: int, decimals: int | None) -> None:
     smoothers = pytest.importorskip("statsmodels.nonparametric.smoothers_lowess")
     for seed in range(4):
-        y, p = learner(seed, n, decimals)
+        y, p = draw_learner(seed, n, decimals)
         order = np.argsort(p, kind="stable")
         with np.errstate(all="ignore"):
             expected = smoothers.lowess(
@@ -273,7 +291,7 @@ def test_lowess_is_statsmodels(n: int, decimals: int | None) -> None:
                 return_sorted=False,
             )
         ici = np.abs(expected - p[order]).mean()
-        assert in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
+        assert compute_in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
         if n >= 50 and decimals is None:  # no window without a line
             np.testing.assert_allclose(curve(p[order], y[order]), expected, atol=1e-9)
 
@@ -282,15 +300,16 @@ def test_lowess_is_statsmodels(n: int, decimals: int | None) -> None:
 @example((np.eye(8)[7], np.array([0.0, 0, 0, 0, 0, 0.99999, 1, 1])), 0.5)
 @example((np.eye(22)[21], np.array([0.0] * 18 + [0.25] * 3 + [1e-5])), 0.5)
 @settings(max_examples=60)
-def test_lines_from_moments_are_those_from_points(pair: Pair, frac: float) -> None:
+def test_window_lines_equal_local_lines(pair: Pair, frac: float) -> None:
     y, p = pair
     order = np.argsort(p, kind="stable")
-    x, outcome = p[order], y[order]
+    x = p[order]
+    outcome = y[order]
     n = len(x)
     k = max(int(frac * n), min(2, n))
-    left = np.clip(np.arange(n) - k // 2, 0, n - k)
-    found = metrics._window_lines(x, outcome, x, left, k)
-    for at, begin, line in zip(x.tolist(), left.tolist(), found.tolist(), strict=True):
+    begins = np.clip(np.arange(n) - k // 2, 0, n - k)
+    lines = metrics._window_lines(x, outcome, x, begins, k)
+    for at, begin, line in zip(x.tolist(), begins.tolist(), lines.tolist(), strict=True):
         window = slice(begin, begin + k)
         direct = metrics._local_line(x[window], outcome[window], at)
         if direct is None:
@@ -300,7 +319,7 @@ def test_lines_from_moments_are_those_from_points(pair: Pair, frac: float) -> No
 
 
 @given(predictions())
-def test_order_is_stable(pair: Pair) -> None:
+def test_argsort_ascending_is_stable(pair: Pair) -> None:
     _, p = pair
     for forecast in (p, np.round(p, 1)):
         np.testing.assert_array_equal(
@@ -324,20 +343,20 @@ def test_lowess_without_a_line_is_the_mean() -> None:
         ("extreme", 0.09666660321418165, 0.09666666666666547),
     ],
 )
-def test_calibration_errors_frozen(kind: str, smece: float, ici: float) -> None:
-    y, p = sequence(kind)
-    assert in_one_bin(y, p).smece == pytest.approx(smece, abs=1e-12)
-    assert in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
+def test_calibration_errors_equal_frozen_references(kind: str, smece: float, ici: float) -> None:
+    y, p = make_sequence(kind)
+    assert compute_in_one_bin(y, p).smece == pytest.approx(smece, abs=1e-12)
+    assert compute_in_one_bin(y, p).ici == pytest.approx(ici, abs=1e-9)
 
 
 @given(predictions())
 @settings(max_examples=40)
 def test_smece_is_a_fixed_point(pair: Pair) -> None:
-    """The bandwidth is where error and bandwidth meet; the definition, summed up directly."""
+    """Compare with the definition summed up directly: at smECE, error and bandwidth are equal."""
     y, p = pair
-    assert 0 <= in_one_bin(y, p).smece <= 1
+    assert 0 <= compute_in_one_bin(y, p).smece <= 1
     p = 0.01 + 0.98 * p  # relplot's grid counts a prediction of exactly 0 or 1 half
-    value = in_one_bin(y, p).smece
+    value = compute_in_one_bin(y, p).smece
     t = np.linspace(0, 1, 2001)
 
     def error(sigma: float) -> float:
@@ -355,8 +374,8 @@ def test_smece_tells_calibrated_from_biased() -> None:
     random = np.random.default_rng(0)
     p = random.beta(5, 1, 20_000)
     y = (random.random(len(p)) < p).astype(float)
-    assert in_one_bin(y, p).smece < 0.01
-    assert in_one_bin(y, np.maximum(p - 0.1, 0)).smece == pytest.approx(0.1, abs=0.01)
+    assert compute_in_one_bin(y, p).smece < 0.01
+    assert compute_in_one_bin(y, np.maximum(p - 0.1, 0)).smece == pytest.approx(0.1, abs=0.01)
 
 
 # Calibration graph
@@ -380,14 +399,14 @@ def test_calibration_graph_holds_every_review(pair: Pair, bins: int) -> None:
     assert (graph.high[filled] >= graph.observed[filled] - 1e-12).all()
     gaps = np.abs(graph.predicted - graph.observed)[filled]
     assert graph.mae == pytest.approx(np.average(gaps, weights=graph.count[filled]))
-    assert abs(in_one_bin(y, p).mbe) <= graph.mae + 1e-12
+    assert abs(compute_in_one_bin(y, p).mbe) <= graph.mae + 1e-12
     assert (np.diff(graph.smooth_p) > 0).all()
     assert graph.smooth_p[0] == p.min()
     assert graph.smooth_p[-1] == p.max()
     assert ((graph.smooth_y >= 0) & (graph.smooth_y <= 1)).all()
 
 
-def test_edges_of_a_calibration_graph() -> None:
+def test_calibration_graph_puts_edges_into_upper_bins() -> None:
     edges = np.linspace(0, 1, 11)
     graph = compute_calibration_graph(np.ones(11), edges, bins=10)
     assert graph.count.tolist() == [1] * 9 + [2]
@@ -395,7 +414,7 @@ def test_edges_of_a_calibration_graph() -> None:
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
-def test_wilson_interval_is_scipys(recalled: int, count: int) -> None:
+def test_wilson_interval_equals_scipy(recalled: int, count: int) -> None:
     from scipy.stats import binomtest
 
     recalled = min(recalled, count)
@@ -407,15 +426,15 @@ def test_wilson_interval_is_scipys(recalled: int, count: int) -> None:
 # Summary
 
 
-def test_summary_is_its_parts() -> None:
-    y, p = learner(1, 1500)
+def test_compute_metrics_equals_its_parts() -> None:
+    y, p = draw_learner(1, 1500)
     ids = np.arange(1500) % 17
-    found = metrics.compute_metrics(y, p, ids)
-    assert found.size == 1500
-    assert found.log_loss == metrics.log_loss(y, p)
-    assert found.rmse_bins == metrics.rmse_bins(y, p, ids)
-    assert found.auc == metrics.auc(y, p)
-    line = found.to_upstream()
+    computed = metrics.compute_metrics(y, p, ids)
+    assert computed.size == 1500
+    assert computed.log_loss == metrics.log_loss(y, p)
+    assert computed.rmse_bins == metrics.rmse_bins(y, p, ids)
+    assert computed.auc == metrics.auc(y, p)
+    line = computed.to_upstream()
     assert list(line) == [
         "RMSE",
         "LogLoss",
@@ -427,7 +446,7 @@ def test_summary_is_its_parts() -> None:
         "ICI",
         "MBE",
     ]
-    assert line["LogLoss"] == round(found.log_loss, 6)
+    assert line["LogLoss"] == round(computed.log_loss, 6)
 
 
 @given(predictions())
@@ -459,6 +478,7 @@ def test_bad_input_is_refused(y: Any, p: Any, message: str) -> None:
         metrics.compute_metrics(y, p, np.zeros(len(y)))
 
 
+@pytest.mark.starts_program
 def test_summary_loads_nothing_heavy() -> None:
     code = (
         "import sys; from srs_eval.metrics import compute_metrics;"
@@ -475,50 +495,47 @@ ROUNDING = 0.5e-4  # golden predictions have four decimals
 SIX_DECIMALS = 0.51e-6
 
 
+def count_lapses(ratings: str, intervals: str) -> int:
+    """Count failures of later days in a history of ratings and intervals, each with commas."""
+    reviews = zip(ratings.split(","), intervals.split(","), strict=True)
+    return sum(rating == "1" and interval != "0" for rating, interval in reviews)
+
+
 @cache
 def golden_features(name: str) -> dict[int, dict[str, NDArray[Any]]]:
-    """By user: the evaluated rows' bins, outcomes, folds and cards; and all rows' y and fold."""
+    """Return by user: bins, y, folds and cards of evaluated rows, y and fold of all rows."""
     from pyarrow import parquet
 
     columns = ["user_id", "card_id", "i", "delta_t", "y", "fold", "r_history", "t_history"]
     table = parquet.read_table(golden_file("features", f"{name}.parquet"), columns=columns)
-    lapses = np.array(
-        [
-            sum(
-                rating == "1" and interval != "0"
-                for rating, interval in zip(r.split(","), t.split(","), strict=True)
-            )
-            for r, t in zip(
-                table["r_history"].to_pylist(), table["t_history"].to_pylist(), strict=True
-            )
-        ]
-    )
+    histories = zip(table["r_history"].to_pylist(), table["t_history"].to_pylist(), strict=True)
+    lapses = np.array([count_lapses(ratings, intervals) for ratings, intervals in histories])
     column = {name: table[name].to_numpy() for name in columns[:6]}
     ids = compute_rmse_bin_ids(column["delta_t"], column["i"], lapses)
     users = {}
     for user in np.unique(column["user_id"]).tolist():
-        own = column["user_id"] == user
-        evaluated = own & (column["fold"] > 0)
+        of_user = column["user_id"] == user
+        evaluated = of_user & (column["fold"] > 0)
         users[user] = {
             "bins": ids[evaluated],
             "y": column["y"][evaluated].astype(np.float64),
             "fold": column["fold"][evaluated],
             "card": column["card_id"][evaluated],
-            "all_y": column["y"][own].astype(np.float64),
-            "all_fold": column["fold"][own],
+            "all_y": column["y"][of_user].astype(np.float64),
+            "all_fold": column["fold"][of_user],
         }
     return users
 
 
 @cache
 def golden_partitions(kind: str, user: int) -> dict[int, int]:
-    """Deck or preset of each card of a user, -1 for none."""
+    """Return deck or preset of each card of a user, -1 for none."""
     from pyarrow import parquet
 
     def read(table: str, key: str, value: str) -> dict[int, int]:
         path = golden_file("dataset", table, f"user_id={user}", "data.parquet")
-        found = parquet.ParquetFile(path).read([key, value])
-        return dict(zip(found[key].to_pylist(), found[value].to_pylist(), strict=True))
+        columns = parquet.ParquetFile(path).read([key, value])
+        return dict(zip(columns[key].to_pylist(), columns[value].to_pylist(), strict=True))
 
     deck_of = read("cards", "card_id", "deck_id")
     if kind == "deck":
@@ -536,7 +553,7 @@ def features_name(configuration: str) -> str:
 
 
 def golden_order(configuration: str, user: int, rows: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    """Position of each prediction's row: by fold, then by partition as they appear in it."""
+    """Return the position of each prediction's row: by fold, then by partition in it."""
     kind = configuration.rpartition("-")[2]
     if kind not in ("deck", "preset"):
         return np.arange(len(rows["y"]))
@@ -549,14 +566,14 @@ def golden_order(configuration: str, user: int, rows: dict[str, NDArray[Any]]) -
     return np.array(sorted(range(len(keys)), key=keys.__getitem__))
 
 
-def close(found: float | None, expected: float | None, tolerance: float) -> bool:
+def is_close(value: float | None, expected: float | None, tolerance: float) -> bool:
     if expected is None or math.isnan(expected):  # one class: NaN in golden, None here
-        return found is None
-    return found is not None and abs(found - expected) <= tolerance
+        return value is None
+    return value is not None and abs(value - expected) <= tolerance
 
 
-def near_constant(p: NDArray[np.float64]) -> bool:
-    """Whether two thirds of the reviews share one p, so that LOWESS finds no line there."""
+def is_nearly_constant(p: NDArray[np.float64]) -> bool:
+    """Return whether two thirds of the reviews share one p, so that LOWESS finds no line there."""
     return bool(np.unique(p, return_counts=True)[1].max() >= int(2 / 3 * len(p)))
 
 
@@ -566,7 +583,7 @@ QUICK = {"AVG", "DASH-short", "FSRS-6", "FSRS-6-preset", "GRU-P", "HLR", "SM2"}
 
 @pytest.mark.parametrize("configuration", slow_except(QUICK, CONFIGURATIONS))
 def test_golden_from_rounded_predictions(configuration: str) -> None:
-    """As near as predictions of four decimals allow; bounds, not fitted tolerances."""
+    """Compare as closely as predictions of four decimals allow: bounds, not fitted tolerances."""
     from pyarrow import parquet
 
     table = parquet.read_table(golden_file("predictions", f"{configuration}.parquet")).to_pydict()
@@ -575,35 +592,38 @@ def test_golden_from_rounded_predictions(configuration: str) -> None:
     lines = golden_lines(configuration)
     assert lines
     for line in lines.values():
-        user, expected = line["user"], line["metrics"]
+        user = line["user"]
+        expected = line["metrics"]
         y = np.array(table["y"], np.float64)[user_of == user]
         p = np.array(table["p"], np.float64)[user_of == user]
         assert len(y) == line["size"]
         where = f"{configuration} of user {user}"
         # Errors move at most as far as every prediction does.
-        assert close(in_one_bin(y, p).rmse, expected["RMSE"], ROUNDING + SIX_DECIMALS), where
+        assert is_close(compute_in_one_bin(y, p).rmse, expected["RMSE"], ROUNDING + SIX_DECIMALS), (
+            where
+        )
         rows = features[user]
         if len(rows["y"]) == len(y):
             order = golden_order(configuration, user, rows)
             np.testing.assert_array_equal(rows["y"][order], y, where)
-            found = metrics.rmse_bins(y, p, rows["bins"][order])
-            assert close(found, expected["RMSE(bins)"], ROUNDING + SIX_DECIMALS), where
+            rmse_bins = metrics.rmse_bins(y, p, rows["bins"][order])
+            assert is_close(rmse_bins, expected["RMSE(bins)"], ROUNDING + SIX_DECIMALS), where
         else:  # SM2 and Ebisu leave out cards without a deck
             assert (configuration.split("-")[0], user) in {("SM2", 111), ("Ebisu", 111)}
-        # Log loss lies between those of all predictions moved to and from the outcome.
+        # Log loss lies between its values with all predictions moved to and from the outcome.
         better = metrics.log_loss(y, np.clip(p + (2 * y - 1) * ROUNDING, 0, 1))
         worse = metrics.log_loss(y, np.clip(p - (2 * y - 1) * ROUNDING, 0, 1))
         assert better - SIX_DECIMALS <= expected["LogLoss"] <= worse + SIX_DECIMALS, where
         # Rounding makes ties, each worth half a pair, and never turns an order round.
         ties = 0.0
         if 0 < y.sum() < len(y):
-            _, place = np.unique(p, return_inverse=True)
-            tied = np.bincount(place, y) * np.bincount(place, 1 - y)
+            _, value_index = np.unique(p, return_inverse=True)
+            tied = np.bincount(value_index, y) * np.bincount(value_index, 1 - y)
             ties = tied.sum() / (y.sum() * (len(y) - y.sum())) / 2
-        assert close(metrics.auc(y, p), expected["AUC"], ties + SIX_DECIMALS), where
+        assert is_close(metrics.auc(y, p), expected["AUC"], ties + SIX_DECIMALS), where
         # ICI has no such bound; LOWESS over many reviews moves little.
-        if len(y) >= 100 and not near_constant(p):
-            assert close(in_one_bin(y, p).ici, expected["ICI"], 5e-4), where
+        if len(y) >= 100 and not is_nearly_constant(p):
+            assert is_close(compute_in_one_bin(y, p).ici, expected["ICI"], 5e-4), where
 
 
 def constant_predictions(rows: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
@@ -616,16 +636,17 @@ def average_predictions(rows: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def exploiting_predictions(rows: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
-    """Recall so far, plus what was recalled and less what was predicted in the review's bin."""
+    """Predict recall so far, plus recalled and less predicted reviews in the review's bin."""
     predicted: dict[int, float] = {}
     recalled: dict[int, float] = {}
-    total, p = 0.0, []
-    for n, (place, y) in enumerate(zip(rows["bins"].tolist(), rows["y"].tolist(), strict=True)):
-        before = predicted.get(place, 0.0)
+    total = 0.0
+    p = []
+    for n, (bin_id, y) in enumerate(zip(rows["bins"].tolist(), rows["y"].tolist(), strict=True)):
+        before = predicted.get(bin_id, 0.0)
         # In this order: near 0 and 1 the rounding decides which predictions are tied.
-        p.append(min(max(recalled.get(place, 0.0) + total / n - before, 0.0), 1.0) if n else 0.5)
-        predicted[place] = before + (p[-1] if n else 0.0)
-        recalled[place] = recalled.get(place, 0.0) + y
+        p.append(min(max(recalled.get(bin_id, 0.0) + total / n - before, 0.0), 1.0) if n else 0.5)
+        predicted[bin_id] = before + (p[-1] if n else 0.0)
+        recalled[bin_id] = recalled.get(bin_id, 0.0) + y
         total += y
     return np.array(p)
 
@@ -639,27 +660,27 @@ def exploiting_predictions(rows: dict[str, NDArray[Any]]) -> NDArray[np.float64]
     ],
 )
 def test_golden_to_six_decimals(configuration: str, predict: Any) -> None:
-    """Models simple enough to know their unrounded predictions: all users, every figure."""
+    """Check every figure of all users for models whose unrounded predictions are known."""
     lines = golden_lines(configuration)
     assert lines
     without_line = 0
     for line in lines.values():
         rows = golden_features("other")[line["user"]]
         p = predict(rows)
-        found = metrics.compute_metrics(rows["y"], p, rows["bins"])
-        assert found.size == line["size"]
-        figures = found.to_upstream()
+        computed = metrics.compute_metrics(rows["y"], p, rows["bins"])
+        assert computed.size == line["size"]
+        figures = computed.to_upstream()
         for key, expected in line["metrics"].items():
-            if key == "ICI" and near_constant(p):
+            if key == "ICI" and is_nearly_constant(p):
                 # One of the tied reviews decides; the reference's unstable sort chose it.
                 without_line += 1
                 either = []
                 for sign in (-1, 1):
                     order = np.lexsort((sign * rows["y"], p))
-                    either.append(in_one_bin(rows["y"][order], p[order]).ici)
-                assert any(close(value, expected, 1e-6) for value in either), line["user"]
-                assert any(close(value, found.ici, 1e-12) for value in either), line["user"]
+                    either.append(compute_in_one_bin(rows["y"][order], p[order]).ici)
+                assert any(is_close(value, expected, 1e-6) for value in either), line["user"]
+                assert any(is_close(value, computed.ici, 1e-12) for value in either), line["user"]
             else:
-                assert close(figures[key], expected, 1e-6), (key, line["user"])
+                assert is_close(figures[key], expected, 1e-6), (key, line["user"])
     cannot_tell = {"90%", "RMSE-BINS-EXPLOIT"} if is_bundled() else {"90%"}
     assert without_line < len(lines) or configuration in cannot_tell

@@ -1,4 +1,4 @@
-"""What another system lacks or does otherwise, simulated on this one."""
+"""Simulate what other systems lack or do differently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.conftest import PATIENCE, REPOSITORY, write_simulated_collection
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No signals but three, no fcntl, no resource, no set of cores, no nice."""
+    """Take away what Windows lacks: signals, fcntl, resource, sets of cores and nice."""
     monkeypatch.setattr(sys, "platform", "win32")
     for module, names in (
         (os, ("sched_getaffinity", "nice")),
@@ -58,10 +58,11 @@ def test_memory_is_not_known_on_windows(windows: None, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("refusals", [2, 100])
-def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
+def test_write_file_waits_until_an_open_file_is_closed(
     refusals: int, windows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, waited = tmp_path / "ranking.csv", []
+    path = tmp_path / "ranking.csv"
+    waited: list[float] = []
     outputs.write_folder(tmp_path, {path.name: b"old"})
     replaces = os.replace
 
@@ -83,17 +84,17 @@ def test_a_file_that_is_open_elsewhere_is_replaced_once_it_is_closed(
 
 
 def test_a_copy_without_its_lock_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a process that is killed on Windows leaves it, where a lock goes before its folder."""
+    """Check a copy left by a process killed on Windows, where the lock goes first."""
     monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / f"{files._FOLDER_PREFIX}left"
-    left.mkdir()
-    (left / files._COLLECTION_NAME).touch()
+    abandoned = tmp_path / f"{files._FOLDER_PREFIX}left"
+    abandoned.mkdir()
+    (abandoned / files._COLLECTION_NAME).touch()
     files.sweep_abandoned_copies()
-    assert not left.exists()
+    assert not abandoned.exists()
 
 
 def test_names_that_differ_in_case_may_be_one_file(tmp_path: Path) -> None:
-    """As on Windows and macOS, on whatever file system."""
+    """Check this on every file system, as Windows and macOS need it."""
     collection = tmp_path / "Collection.anki2"
     collection.touch()
     with pytest.raises(InputError, match="is read, and is not overwritten"):
@@ -106,7 +107,7 @@ _TELLING = ("WSL_DISTRO_NAME", "WAYLAND_DISPLAY", "DISPLAY", "TERM", "WT_SESSION
 def _pretend(
     module: ModuleType, platform: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a module knows of the system is this."""
+    """Let a module see another system and other variables."""
     for name in _TELLING:
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -166,18 +167,18 @@ def test_a_program_without_signals_of_posix(
 
 
 async def test_the_app_runs_where_a_loop_takes_no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    numbers = []
 
-    def refuse(loop: asyncio.AbstractEventLoop, number: int, *given: Any) -> None:
-        asked.append(number)
-        asyncio.AbstractEventLoop.add_signal_handler(loop, number, *given)
+    def refuse(loop: asyncio.AbstractEventLoop, number: int, *arguments: Any) -> None:
+        numbers.append(number)
+        asyncio.AbstractEventLoop.add_signal_handler(loop, number, *arguments)
 
     monkeypatch.setattr(type(asyncio.get_running_loop()), "add_signal_handler", refuse)
-    shown = app.SrsEvalApp()
-    async with shown.run_test():
-        await shown.action_quit()
-    assert signal.SIGTERM in asked
-    assert shown.return_code == 0
+    tested_app = app.SrsEvalApp()
+    async with tested_app.run_test():
+        await tested_app.action_quit()
+    assert signal.SIGTERM in numbers
+    assert tested_app.return_code == 0
 
 
 CLOSED = """
@@ -212,10 +213,10 @@ socket.create_connection = socket.getaddrinfo = socket.gethostbyname = refuse
     ],
     ids=lambda words: words[0],
 )
-def test_with_sockets_closed(
+def test_commands_work_without_network(
     words: tuple[str, ...], simulated_collection: Path, simulated_dataset: Path, tmp_path: Path
 ) -> None:
-    """In worker processes, too: Python runs sitecustomize in each."""
+    """Check worker processes too: Python runs sitecustomize in each."""
     (tmp_path / "sitecustomize.py").write_text(CLOSED, encoding="utf-8")
     meant = {"FILE": simulated_collection, "DATA": simulated_dataset}
     meant |= {name: tmp_path / name.lower() for name in ("PAGE", "OUT")}

@@ -42,8 +42,8 @@ def resolve(system: str, python: str) -> tuple[bool, str]:
     if run.returncode:
         return False, run.stderr.strip()
     lines = run.stdout.splitlines()
-    shown = [line for line in lines if line.partition("==")[0] in _SHOWN]
-    return True, f"{len(lines)} packages, {', '.join(shown)}"
+    shown_lines = [line for line in lines if line.partition("==")[0] in _SHOWN]
+    return True, f"{len(lines)} packages, {', '.join(shown_lines)}"
 
 
 def main() -> int:

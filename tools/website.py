@@ -11,6 +11,7 @@ import inspect
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,13 @@ SETTINGS = {
 FIGURES = ("LogLoss", "RMSE(bins)", "AUC")
 
 
-def plain(name: str) -> str:
+def simplify(name: str) -> str:
+    """Return the letters and digits of a name, in lower case."""
     return re.sub(r"[\W_]", "", name).lower()
 
 
-def table(*rows: Any) -> str:
+def format_table(rows: Sequence[Sequence[Any]]) -> str:
+    """Format rows, of which the first is the heading, as a table of Markdown."""
     escaped_rows = []
     for row in rows:
         escaped_rows.append([re.sub(r"([|<])", r"\\\1", str(cell)) for cell in row])
@@ -58,7 +61,7 @@ def table(*rows: Any) -> str:
     return "".join(f"| {' '.join(line.split())} |\n" for line in lines) + "\n"
 
 
-def toctree(caption: str, pages: list[str]) -> str:
+def format_toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
@@ -91,7 +94,7 @@ def read_published() -> dict[str, list[tuple[str, ...]]]:
         name, later, bins, auc, _, all_reviews, *_ = line.split("|")
         name = {"GRU": "GRU-503", "LSTM": "(another network)"}.get(name, name)
         model = re.split(r" (?!v\d|Reg)|,|-short", name)[0]
-        rows_by_model.setdefault(plain(model), []).append((name, later, bins, auc, all_reviews))
+        rows_by_model.setdefault(simplify(model), []).append((name, later, bins, auc, all_reviews))
     return rows_by_model
 
 
@@ -101,23 +104,23 @@ def collect_facts(name: str, of_model: list[dict[str, Any]], year: str) -> str:
 
     first = of_model[0]
     module = import_module(first["file"].removesuffix(".py").replace("/", "."))
-    text = f"# {name}\n\n{first['note']}\n\n" + table(
+    inputs = [INPUT_MEANINGS.get(code, code) for code in first["inputs"].split(", ")]
+    configurations = [f"`{entry['configuration']}`" for entry in of_model]
+    facts = (
         ("model", name),
         ("year", year),
         ("source", first["source"]),
-        (
-            "inputs",
-            ", ".join(INPUT_MEANINGS.get(code, code) for code in first["inputs"].split(", ")),
-        ),
+        ("inputs", ", ".join(inputs)),
         ("parameters", f"{first['parameters']:,}"),
         ("evaluated on", first["evaluated_on"]),
-        ("configurations", ", ".join(f"`{entry['configuration']}`" for entry in of_model)),
+        ("configurations", ", ".join(configurations)),
         ("code", f"[{first['file']}](../{first['file']})"),
     )
-    stems = [plain(title) for title in (name, Path(first["file"]).stem, name.split("-")[0])]
+    text = f"# {name}\n\n{first['note']}\n\n" + format_table(facts)
+    stems = [simplify(title) for title in (name, Path(first["file"]).stem, name.split("-")[0])]
     notes = []
     for stem in stems:
-        notes += [note for note in NOTES if plain(note) == stem]
+        notes += [note for note in NOTES if simplify(note) == stem]
     for note in notes[:1]:
         text += f"More: [docs/models/{note}.md](../docs/models/{note}.md)\n\n"
     functions = filter(inspect.isfunction, vars(module).values())
@@ -139,45 +142,52 @@ def write_model_pages(folder: Path) -> None:
     from srs_eval.report.pictures import SMALL_SIZE, calibration_chart, render_svg
     from srs_eval.stats.intervals import compute_calibration_graph
 
-    more = [
-        each.name
-        for each in all_models().values()
-        if each.extra and not isinstance(each, ExternalModel)
+    extra = [
+        model.name
+        for model in all_models().values()
+        if model.extra and not isinstance(model, ExternalModel)
     ]
-    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *more])
+    results = srs_eval.evaluate(srs_eval.load(DEMO_FILE), models=["all", *extra])
     rows = [("model", "log loss", "year", "parameters")]
     means = read_published()
     listed = build_models_document(all_models())["models"]
     for name in all_models():
-        of_model = [each for each in listed if each["model"] == name]
+        of_model = [entry for entry in listed if entry["model"] == name]
         page = re.sub(r"[^a-z0-9.+]+", "-", name.lower().replace("%", "-percent")).strip("-")
         year = re.findall(r"\b(?:19|20)\d\d\b", of_model[0]["source"])[0]
         text = collect_facts(name, of_model, year) + "## How well it predicts\n\n"
-        names = (each["configuration"] for each in of_model)
-        done = {each: results[each] for each in names if each in results}
+        names = [entry["configuration"] for entry in of_model]
+        done = {key: results[key] for key in names if key in results}
         if done:
             text += "The demo's learner, whose memory is simulated by FSRS-6:\n\n"
-            figures = [(key, *map(p.metrics.to_upstream().get, FIGURES)) for key, p in done.items()]
-            text += table(("", *FIGURES), *figures) + f"![Recalled by predicted]({page}.svg)\n\n"
-            graphs = [
-                (each, compute_calibration_graph(p.y, p.p)) for each, p in [*done.items()][:1]
-            ]
-            drawn, _ = render_svg(Picture(page, page, calibration_chart(graphs, SMALL_SIZE)))
+            figures: list[tuple[Any, ...]] = [("", *FIGURES)]
+            for configuration, result in done.items():
+                metrics = result.metrics.to_upstream()
+                figures.append((configuration, *(metrics.get(figure) for figure in FIGURES)))
+            text += format_table(figures) + f"![Recalled by predicted]({page}.svg)\n\n"
+            first = next(iter(done))
+            graph = compute_calibration_graph(done[first].y, done[first].p)
+            chart = calibration_chart([(first, graph)], SMALL_SIZE)
+            drawn, _ = render_svg(Picture(page, page, chart))
             drawn = drawn.replace(b"<svg ", b'<svg style="background:#fff" ', 1)
             (folder / f"{page}.svg").write_bytes(drawn)
-        of_means = means.get(plain(name), [])
+        of_means = means.get(simplify(name), [])
         if of_means:
             text += "srs-benchmark, August 2026, means by users on later days, last on all reviews "
             text += "([more](../docs/fidelity.md#published-in-2026)):\n\n"
-            text += table(("", *FIGURES, "LogLoss, all"), *of_means)
+            text += format_table([("", *FIGURES, "LogLoss, all"), *of_means])
         if not done and not of_means:
             text += "It needs weights or predictions of your own.\n"
         (folder / f"{page}.md").write_text(text, "utf-8")
-        loss = {plain(each[0]): each[1] for each in of_means}.get(plain(name), "")
+        losses = {simplify(row[0]): row[1] for row in of_means}
+        loss = losses.get(simplify(name), "")
         rows.append((f"[{name}]({page}.md)", loss, year, of_model[0]["parameters"]))
-    text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n" + table(*rows)
+    text = "# Models\n\nLog loss: srs-benchmark's mean of 9,999 users, 2026.\n\n"
+    text += format_table(rows)
     pages = [path.stem for path in sorted(folder.glob("*.md"))]
-    text += toctree("Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)])
+    text += format_toctree(
+        "Models", [*pages, *(f"{name}: notes </docs/models/{name}>" for name in NOTES)]
+    )
     (folder / "index.md").write_text(text, "utf-8")
 
 
@@ -218,7 +228,7 @@ def main() -> int:
     unlisted = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in listed)
     for section, pages in SECTIONS.items():
         paths = [f"/docs/{page}".rpartition("//")[2] for page in pages or unlisted]
-        text += toctree(section, paths)
+        text += format_toctree(section, paths)
     (folder / "index.md").write_text(text, "utf-8")
     site = Sphinx(
         srcdir=str(folder),

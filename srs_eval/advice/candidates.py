@@ -243,6 +243,11 @@ class Learner:
         return selection.entry_index[self.trials.review_th - 1]
 
     @cached_property
+    def held_out_entries(self) -> IntArray:
+        """Index of each held-out review (k,), as in `entry_index`."""
+        return self.entry_index[self.trials.test_index]
+
+    @cached_property
     def time_s(self) -> FloatArray:
         """Unix time of each review (n,); the log must have entries."""
         assert self.log.entries is not None

@@ -28,7 +28,13 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.readers.predictions import make_name_unique
 from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids
-from srs_eval.engine.shared_reviews import group_by_shared_reviews
+from srs_eval.engine.shared_reviews import (
+    HeldOutPredictions,
+    find_predicted,
+    group_by_shared_reviews,
+    intersect_reviews,
+    select_held_out,
+)
 from srs_eval.metrics import auc, log_losses, rmse_bins
 from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import resolve_configurations
@@ -47,7 +53,7 @@ def assess_fit(learner: Learner) -> f.Finding:
     If the learner does not schedule with FSRS, it is compared with their current scheduler.
     """
     index = learner.trials.test_index
-    of_source = source_predictions(learner)
+    of_source = {name: source.p for name, source in source_predictions(learner).items()}
     current: str | None = None  # the scheduler in use, unless it is FSRS
     if of_source:
         current = next(iter(of_source))
@@ -281,60 +287,56 @@ _CANDIDATES = {*CONFIGURATIONS, f.CURRENT, f.SM2, f.POOLED, f.SHARED, f.SEPARATE
 def compare_models(
     learner: Learner,
     parameter_sets: Mapping[str, Sequence[float]],
-    predictions: Mapping[str, FloatArray],
+    predictions: Mapping[str, HeldOutPredictions],
 ) -> Iterator[f.Finding]:
     """Yield a finding over all reviews, or one for each set of `predictions` that share reviews.
 
     `parameter_sets` are the user's own parameters of FSRS-6 or FSRS-7, by name; `predictions` are
-    external probabilities for the held-out reviews (k,), NaN if there is none. Only reviews that
-    all models predict are evaluated.
+    external, by name. Only reviews that all models predict are evaluated.
     """
-    covered = {name: np.flatnonzero(np.isfinite(p)) for name, p in predictions.items()}
-    complete = {name for name, index in covered.items() if len(index) == len(predictions[name])}
     incomplete = {
-        name: index for name, index in covered.items() if len(index) and name not in complete
-    }
-    unused = {
-        name: external.file_count - len(covered[name])
-        for name, external in _external_sources(learner, parameter_sets).items()
-        if external.file_count is not None and name in covered
+        name: held_out.predicted
+        for name, held_out in predictions.items()
+        if held_out.missing and len(held_out.predicted)
     }
     name_sets = [names for _, names in group_by_shared_reviews(incomplete)]
     if not name_sets:
         name_sets = [[]]
     for number, members in enumerate(name_sets):
-        in_set = {name: p for name, p in predictions.items() if name in complete or name in members}
+        in_set = {
+            name: held_out
+            for name, held_out in predictions.items()
+            if not held_out.missing or name in members
+        }
         subject = f"reviews with {', '.join(members)}" if number else f.ALL_REVIEWS
-        unused_in_set = {name: count for name, count in unused.items() if count and name in in_set}
-        yield _compare_on_shared_reviews(learner, parameter_sets, in_set, subject, unused_in_set)
+        yield _compare_on_shared_reviews(learner, parameter_sets, in_set, subject)
 
 
 def _compare_on_shared_reviews(
     learner: Learner,
     parameter_sets: Mapping[str, Sequence[float]],
-    predictions: Mapping[str, FloatArray],
+    predictions: Mapping[str, HeldOutPredictions],
     subject: str,
-    unused: Mapping[str, int],
 ) -> f.Finding:
     test_index = learner.trials.test_index
-    external = {**predictions, **_predict_with_rwkv(learner)}
-    predictions = {_label_online(name): p for name, p in external.items()}
+    external = {name: held_out.p for name, held_out in predictions.items()}
+    external |= _predict_with_rwkv(learner)
+    external = {_label_online(name): p for name, p in external.items()}
     p_by_name = {}
     for name in (*learner.configurations, *learner.sm2_candidates):
         with suppress(NotEnoughData):
             p_by_name[name] = learner.held_out_predictions(name)
     for name, values in parameter_sets.items():
         p_by_name[name] = learner.predict_with_parameters(values, test_index)
-    p_by_name |= predictions
-    evaluated = np.isfinite(np.stack(list(p_by_name.values()))).all(axis=0)
-    if not evaluated.any():
+    p_by_name |= external
+    shared = intersect_reviews(map(find_predicted, p_by_name.values()))
+    if not len(shared):
         raise NotEnoughData("no held-out review has a prediction by all models")
-    index = test_index[evaluated]
-    p_by_name = {name: p[evaluated] for name, p in p_by_name.items()}
+    index = test_index[shared]
+    p_by_name = {name: p[shared] for name, p in p_by_name.items()}
     losses = {name: learner.losses(p, index) for name, p in p_by_name.items()}
-    comparison = compare_candidates(
-        learner, losses, index, tested_separately=(*OTHER_MODELS, *source_predictions(learner))
-    )
+    tested_separately = (*OTHER_MODELS, *learner.log.source_predictions)
+    comparison = compare_candidates(learner, losses, index, tested_separately=tested_separately)
     trials = learner.trials
     bins = compute_rmse_bin_ids(
         trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
@@ -350,10 +352,11 @@ def _compare_on_shared_reviews(
             verdict=comparison.verdicts.get(name),
             rmse_bins=rmse_bins(y, p, bins),
             auc=auc(y, p),
-            is_own=name in parameter_sets or name in predictions,
+            is_own=name in parameter_sets or name in external,
         )
         models.append(model)
     excluded = len(test_index) - len(index)
+    unused = {name: held_out.unused for name, held_out in predictions.items() if held_out.unused}
     evidence = f.ModelComparison(models[0].name, tuple(models), excluded, unused)
     return f.Finding("models", subject, reviews=len(index), evidence=evidence)
 
@@ -377,35 +380,26 @@ def _predict_with_rwkv(learner: Learner) -> dict[str, FloatArray]:
 
 def external_predictions(
     learner: Learner, reserved_names: Collection[str] = ()
-) -> dict[str, FloatArray]:
-    """Return external predictions for the held-out reviews by name; NaN if missing.
+) -> dict[str, HeldOutPredictions]:
+    """Return external predictions of the held-out reviews, by name.
 
     Predictors without any held-out prediction are omitted. If a name is that of a candidate or one
     of `reserved_names`, "(file)" is added to it.
     """
-    entry = learner.entry_index[learner.trials.test_index]
-    return {
-        name: external.p[entry]
-        for name, external in _external_sources(learner, reserved_names).items()
-    }
-
-
-def _external_sources(
-    learner: Learner, reserved_names: Collection[str]
-) -> dict[str, ExternalPredictions]:
-    """Return external predictors with any held-out review, named as in `external_predictions`."""
-    entry = learner.entry_index[learner.trials.test_index]
     reserved = {*_CANDIDATES, *reserved_names, *learner.log.source_predictions}
     in_file = learner.log.external_predictions
-    sources = dict[str, ExternalPredictions]()
+    predictions = dict[str, HeldOutPredictions]()
     for name, external in in_file.items():
-        if np.isfinite(external.p[entry]).any():
-            taken = {*reserved, *sources, *(in_file.keys() - {name})}
-            sources[make_name_unique(name, taken.__contains__)] = external
-    return sources
+        held_out = select_held_out(external, learner.held_out_entries)
+        if len(held_out.predicted):
+            taken = {*reserved, *predictions, *(in_file.keys() - {name})}
+            predictions[make_name_unique(name, taken.__contains__)] = held_out
+    return predictions
 
 
-def source_predictions(learner: Learner) -> dict[str, FloatArray]:
-    """Return the source's own predictions for the held-out reviews by name; NaN if missing."""
-    entry = learner.entry_index[learner.trials.test_index]
-    return {name: column[entry] for name, column in learner.log.source_predictions.items()}
+def source_predictions(learner: Learner) -> dict[str, HeldOutPredictions]:
+    """Return the source's own predictions of the held-out reviews, by name."""
+    return {
+        name: select_held_out(ExternalPredictions(column, note=""), learner.held_out_entries)
+        for name, column in learner.log.source_predictions.items()
+    }

@@ -32,7 +32,6 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.state import (
     compute_features,
-    find_group_slice,
     load_prior,
     predict_base_logits,
     run_filters,
@@ -40,6 +39,7 @@ from srs_eval.models.state import (
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.training.hyperparameters import Context
+from srs_eval.training.state_features import FeatureGroup
 
 _Side = Literal["below", "above", "no matter", "can't tell"]
 _DAYS_OF_A_MONTH = 30  # if the source has no dates
@@ -175,11 +175,11 @@ class _StateEvaluation:
     def y(self) -> FloatArray:
         return self.trials.y[self.index]
 
-    def losses_without(self, *groups: str) -> FloatArray:
+    def losses_without(self, *groups: FeatureGroup) -> FloatArray:
         """Return the losses of STATE-FSRS-6 without some groups of features."""
         features = self.features.copy()
         for group in groups:
-            features[:, slice(*find_group_slice(group))] = 0.0
+            features[:, slice(*group.columns)] = 0.0
         p = run_filters(features, self.trials.y, load_prior(STATE_MODEL)).p[self.index]
         return log_losses(self.y, p)
 
@@ -218,16 +218,26 @@ def assess_learner_state(
     """Assess how much of the prediction error is due to the learner's day. Raises NotEnoughData."""
     protocol = protocol or Protocol()
     evaluated = _evaluate_state_model(log, protocol, context or Context())
+
+    def assess(question: str, subject: str, *groups: FeatureGroup) -> f.Finding:
+        return _assess_features(evaluated, equivalence, question, subject, *groups)
+
+    hour = FeatureGroup.HOUR
+    session = FeatureGroup.SESSION
     return [
-        _assess_features(evaluated, equivalence, "day", "your reviews", "state", "session", "hour"),
+        assess("day", "your reviews", FeatureGroup.STATE, session, hour),
         _assess_last_day(_daily_states(evaluated, make_date_formatter(log, protocol))),
-        _assess_features(evaluated, equivalence, "hour", "Time of day", "hour"),
-        _assess_features(evaluated, equivalence, "session", "The length of a session", "session"),
+        assess("hour", "Time of day", hour),
+        assess("session", "The length of a session", session),
     ]
 
 
 def _assess_features(
-    evaluated: _StateEvaluation, equivalence: float, question: str, subject: str, *groups: str
+    evaluated: _StateEvaluation,
+    equivalence: float,
+    question: str,
+    subject: str,
+    *groups: FeatureGroup,
 ) -> f.Finding:
     """Assess whether groups of features make a difference for this learner."""
     if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():

@@ -13,8 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from srs_eval.advice import buttons, fsrs, over_time, population
 from srs_eval.advice import parameters as presets
 from srs_eval.advice.candidates import (
@@ -30,7 +28,7 @@ from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.engine.shared_reviews import add_predictions_file
+from srs_eval.engine.shared_reviews import add_predictions_file, select_held_out
 from srs_eval.models.configurations import find_meaning
 from srs_eval.models.own_parameters import normalize_parameters
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
@@ -98,18 +96,17 @@ class QuestionContext:
 
         Raises InputError if they cover none.
         """
-        entry = learner.entry_index[learner.trials.test_index]
         covers_all = True
         for name, external in self.log.external_predictions.items():
             if find_meaning(name):
                 continue
-            is_predicted = np.isfinite(external.p[entry])
-            if not is_predicted.any():
+            held_out = select_held_out(external, learner.held_out_entries)
+            if not len(held_out.predicted):
                 raise InputError(
-                    f'The predictions of "{name}" cover 0 of the {len(entry):,} held-out reviews '
-                    f"(--rows {learner.trials.protocol.rows}, five folds)."
+                    f'The predictions of "{name}" cover 0 of the {len(held_out.p):,} held-out '
+                    f"reviews (--rows {learner.trials.protocol.rows}, five folds)."
                 )
-            if not is_predicted.all():
+            if held_out.missing:
                 covers_all = False
         return covers_all
 
@@ -144,8 +141,11 @@ class QuestionContext:
         learner = self.default_learner
         parameter_sets = self.parameter_sets or {}
         external = fsrs.external_predictions(learner, parameter_sets)
-        predictions = fsrs.source_predictions(learner)
-        predictions |= {name: p for name, p in external.items() if np.isfinite(p).all()}
+        predictions = {name: source.p for name, source in fsrs.source_predictions(learner).items()}
+        # Presets are compared on all held-out reviews; `_answer_models` compares with the others.
+        for name, held_out in external.items():
+            if not held_out.missing:
+                predictions[name] = held_out.p
         yield from presets.find_unsupported_parameters(self.log)
         yield from presets.assess_parameters(learner, self.preset_ids, parameter_sets, predictions)
 

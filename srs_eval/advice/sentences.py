@@ -371,6 +371,7 @@ class Renderer:
     sentences: Callable[[Finding], Sequence[str]]
     line: Callable[[Sequence[Finding]], str] | None = None
     tables: Callable[[Finding], Sequence[FindingTable]] = lambda _: ()
+    clauses: Callable[[Finding], Sequence[str]] = lambda _: ()  # see `shown.clauses`
 
 
 # Panes

@@ -10,9 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from srs_eval.benchmark.file_names import (
+    FileNaming,
+    find_configuration_name,
+    interpret_file_name,
+)
 from srs_eval.benchmark.result_files import (
-    detect_naming_year,
-    find_configuration,
     find_result_files,
     parse_line,
     read_lines,
@@ -20,11 +23,9 @@ from srs_eval.benchmark.result_files import (
 )
 from srs_eval.benchmark.setup import (
     environment,
-    find_configuration_name,
     list_environments,
     merge_setup_from,
     read_setup,
-    result_file_name,
 )
 from srs_eval.benchmark.store import (
     ResultStore,
@@ -36,7 +37,6 @@ from srs_eval.benchmark.store import (
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
-from srs_eval.models.published import describe_ambiguity
 
 _ResultLine = Mapping[str, Any]  # one line of a result file
 _LinesByUser = dict[int, _ResultLine]  # by user
@@ -73,11 +73,9 @@ def check_folder(folder: Path) -> list[_ResultProblem]:
         journal = format_result_file(folder, configuration) if configuration else ""
         file_problems, results[path] = _check_file(path, configuration, journal)
         problems += file_problems
-        if not setup:
-            year = detect_naming_year(results[path].values())
-            ambiguity = describe_ambiguity(spelled_name(path), year)
-            if ambiguity:
-                problems.append(_ResultProblem(path, ambiguity, is_error=False))
+        meaning = interpret_file_name(spelled_name(path), setup, results[path].values())
+        if meaning.ambiguity:
+            problems.append(_ResultProblem(path, meaning.ambiguity, is_error=False))
     return problems + _check_sizes(folder, results, setup)
 
 
@@ -253,8 +251,8 @@ def _check_sizes(
         lambda: defaultdict(dict)
     )
     for path, lines in results.items():
-        year = detect_naming_year(lines.values())
-        configuration = find_configuration(spelled_name(path), setup, year)
+        meaning = interpret_file_name(spelled_name(path), setup, lines.values())
+        configuration = meaning.configuration
         if configuration is not None:  # the rows of an unknown model are unknown
             sizes_by_user = sizes_by_rows[configuration.protocol.row_protocol()]
             for user, line in lines.items():
@@ -286,11 +284,12 @@ def _check_sizes(
 def _find_stale_results(folder: Path, setup: Mapping[str, Any]) -> list[_ResultProblem]:
     """Find configurations whose model has changed, and results of other code."""
     problems = []
+    naming = FileNaming.of(setup)
     for name, entry in sorted(setup["configurations"].items()):
         model = all_models().get(entry["model"])
         version = entry["model_version"]
         if model is not None and model.version != version:
-            path = folder / "result" / f"{result_file_name(name, setup)}.jsonl"
+            path = folder / "result" / f"{naming.file_stem(name)}.jsonl"
             description = f"made with version {version} of the model, which is at {model.version}"
             problems.append(_ResultProblem(path, f"{description}: evaluate again"))
     current = environment()

@@ -3,7 +3,7 @@
 A folder is one of `srs-eval batch` (setup.json, result/, timing/), one of srs-benchmark, or any
 folder that holds such files: one JSON line a user with `metrics`, `user` and `size`, named after
 the configuration, `.jsonl` or `.jsonl.gz`. The spellings of 2025 and of 2026 are both known, and
-distinguished where they mean different things (`detect_naming_year`).
+distinguished where they mean different things (`benchmark.file_names`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import msgspec
 import numpy as np
 
+from srs_eval.benchmark.file_names import (
+    canonical_name,
+    find_setup_entry,
+    interpret_file_name,
+)
 from srs_eval.benchmark.setup import (
-    add_label,
     describe_settings,
-    find_configuration_name,
     read_setup,
     remove_label,
 )
@@ -36,20 +39,13 @@ from srs_eval.engine.own_models import leak_label
 from srs_eval.engine.ranking import comparison_rows
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import ExternalModel
 from srs_eval.models.configurations import (
     BASELINE,
     SUFFIX_ALIASES,
     SUFFIXES,
     Configuration,
-    NamingYear,
-    find_meaning,
-    remove_tuned,
 )
 from srs_eval.models.configurations import describe_rows as words_of_rows
-from srs_eval.models.configurations import resolve_configurations as resolved
-from srs_eval.models.given import FILE_PREDICTIONS
-from srs_eval.models.published import describe_ambiguity, from_upstream_name
 
 _RESULT_SUFFIXES = (".jsonl", ".jsonl.gz")
 _PROTOCOL_FLAGS = {field.name for field in fields(Protocol)}
@@ -233,7 +229,7 @@ def _read_folder(path: Path) -> ResultFolder:
         _, separator, predictions_name = f" {label}".rpartition(" on ")
         if not separator or file.missing_predictions:
             continue
-        if "predictions" not in _find_setup_entry(file.spelled_name, setup):
+        if "predictions" not in find_setup_entry(file.spelled_name, setup):
             continue
         if remove_label(file.name, separator + predictions_name) in names:
             files.remove(file)
@@ -259,21 +255,17 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     if not lines:
         return None
     users = sorted(lines)
-    year = detect_naming_year(lines.values())
-    entry = _find_setup_entry(file_name, setup)
+    entry = find_setup_entry(file_name, setup)
     recorded_description = entry.get("shown", {})
-    configuration = find_configuration(file_name, setup, year)
+    meaning = interpret_file_name(file_name, setup, lines.values())
+    configuration = meaning.configuration
     if configuration is not None:
-        name = configuration.name
         label = _describe_configuration(configuration)
         evaluated_rows = comparison_rows(configuration)
         description = {}
     else:
-        name = file_name
-        if find_meaning(name):
-            name += f" of {year}"  # differs from the model that has this name here
         description = recorded_description
-        label = description.get("words", name)
+        label = description.get("words", meaning.name)
         evaluated_rows = _infer_evaluated_rows(file_name)
     invalid_reason = leak_label(entry.get("check", ""))
     if invalid_reason:
@@ -281,7 +273,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     missing_counts = [line["lacks"] for line in lines.values() if "lacks" in line]
     unused_counts = [line["unused"] for line in lines.values() if "unused" in line]
     return ResultFile(
-        name=name,
+        name=meaning.name,
         label=label,
         configuration=configuration,
         evaluated_rows=evaluated_rows,
@@ -298,8 +290,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         missing_predictions=_describe_missing_predictions(missing_counts),
         unused_predictions=_describe_unused_predictions(unused_counts),
         predictions_digest=entry.get("predictions", "?") if missing_counts else "",
-        name_ambiguity=describe_ambiguity(file_name, year) if setup is None else "",
-        name_in_raw=_canonical(file_name, setup),
+        name_ambiguity=meaning.ambiguity,
+        name_in_raw=canonical_name(file_name, setup),
     )
 
 
@@ -331,56 +323,6 @@ def _describe_unused_predictions(counts: Sequence[int]) -> str:
     verb = "is" if sum(counts) == 1 else "are"
     users = format_count(len(counts), "user")
     return f"{predictions} of {users} {verb} for reviews that are not evaluated"
-
-
-def detect_naming_year(lines: Iterable[Mapping[str, Any]]) -> NamingYear:
-    """Return the naming year of a srs-benchmark file: lines have had a time since 2026."""
-    return "2026" if any("time_ms" in line for line in lines) else "2025"
-
-
-def find_configuration(
-    name: str, setup: Mapping[str, Any] | None, names: NamingYear = "2025"
-) -> Configuration | None:
-    """Return the configuration that a file's name means; None for an unknown model.
-
-    `setup` is that of a batch folder, which records how it names its files; without one, the names
-    are srs-benchmark's of a year.
-    """
-    try:
-        if setup is None:
-            return from_upstream_name(name, names)
-        entry = _find_setup_entry(name, setup)
-        label = entry.get("label", "")
-        unlabelled_name = remove_label(_canonical(name, setup), label)
-        published_name = remove_tuned(unlabelled_name)
-        if entry.get("model") == FILE_PREDICTIONS:
-            (configuration,) = resolved([FILE_PREDICTIONS])
-        else:
-            (configuration,) = resolved([published_name])
-    except InputError:
-        return None
-    if isinstance(configuration.model, ExternalModel) or published_name != unlabelled_name:
-        configuration = replace(configuration, name=unlabelled_name)
-    flags = {
-        flag: value for flag, value in entry.get("protocol", {}).items() if flag in _PROTOCOL_FLAGS
-    }
-    configuration = replace(configuration, protocol=replace(configuration.protocol, **flags))
-    return add_label(configuration, label)
-
-
-def _canonical(file_name: str, setup: Mapping[str, Any] | None) -> str:
-    """Return the configuration that a file's name stands for in a batch's set-up; else the name."""
-    if setup is None:
-        return file_name
-    return find_configuration_name(file_name, setup) or file_name
-
-
-def _find_setup_entry(file_name: str, setup: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the entry of a file's configuration in a batch's set-up; empty if there is none."""
-    if setup is None:
-        return {}
-    entry: Mapping[str, Any] = setup["configurations"].get(_canonical(file_name, setup), {})
-    return entry
 
 
 def _describe_configuration(configuration: Configuration) -> str:

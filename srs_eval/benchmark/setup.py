@@ -28,12 +28,11 @@ from srs_eval.engine.own_models import describe_mistake, find_mistake_kinds
 from srs_eval.models import OnlineModel, TrainedModel
 from srs_eval.models.configurations import (
     Configuration,
-    NamingYear,
     find_meaning,
     remove_tuned,
     resolve_configurations,
 )
-from srs_eval.models.published import to_upstream_name
+from srs_eval.models.published import NamingYear
 from srs_eval.training.compile import compute_program_digest
 from srs_eval.training.hyperparameters import Context, Value, describe_values
 from srs_eval.training.networks import describe_pretrained
@@ -366,19 +365,6 @@ def _describe_training(values: Mapping[str, Any] | None) -> str:
 def encode_json(content: Mapping[str, Any]) -> bytes:
     """Encode a document for people and programs: indented, with sorted keys, without NaN."""
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
-
-
-def result_file_name(configuration: str, setup: Mapping[str, Any] | None) -> str:
-    """Return the stem of a configuration's files in a batch folder with this set-up."""
-    return to_upstream_name(configuration, (setup or {}).get("names", "2025"))
-
-
-def find_configuration_name(file_stem: str, setup: Mapping[str, Any]) -> str:
-    """Return the configuration of a batch folder whose files have this stem; "" for none."""
-    for name in setup["configurations"]:
-        if result_file_name(name, setup) == file_stem:
-            return str(name)
-    return ""
 
 
 # --- names of configurations whose set-up is not the published one

@@ -21,6 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+from srs_eval.benchmark.file_names import FileNaming
 from srs_eval.benchmark.setup import (
     SETUP_FILE,
     encode_json,
@@ -32,8 +33,6 @@ from srs_eval.benchmark.setup import (
 from srs_eval.data.errors import InputError, is_installed
 from srs_eval.data.file_contents import write_atomically
 from srs_eval.data.outputs import JOURNAL
-from srs_eval.models.configurations import NAMING_YEARS, NamingYear
-from srs_eval.models.published import to_upstream_name
 
 Status = Literal["done", "failed", "skipped"]
 _READABLE_FOLDERS = ("result", "timing", "failed", "skipped")
@@ -106,7 +105,7 @@ class ResultStore:
 
         `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
         agree with what is stored, except that configurations may be new. `names` says how the
-        readable files are spelled (`configurations.NamingYear`); if that has changed, they are
+        readable files are spelled (`FileNaming`); if that has changed, they are
         renamed. Other keys are kept for information. Raises InputError if the set-ups disagree,
         if a file of another origin would be replaced, or if another process is at work. `fresh`
         deletes all earlier results of a batch, `redo` the earlier results of these configurations;
@@ -114,7 +113,7 @@ class ResultStore:
         """
         self._fresh_hint = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
-        self.names: NamingYear = setup.get("names", "2025")
+        self._naming = FileNaming.of(setup)
         self.damaged_line_count = 0  # incomplete journal lines
         self._journal_handles: dict[str, int] = {}
         self._dirty: set[str] = set()
@@ -249,8 +248,8 @@ class ResultStore:
     def _publish(self, configuration: str) -> None:
         if configuration in self._journal_handles:
             os.fsync(self._journal_handles[configuration])
-        files = _format_readable_files(self._load_units(configuration), self.names)
-        paths = self._readable_paths(configuration, self.names)
+        files = _format_readable_files(self._load_units(configuration), self._naming)
+        paths = self._readable_paths(configuration, self._naming)
         for path, lines in zip(paths, files.values(), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
@@ -286,20 +285,21 @@ class ResultStore:
         written_configurations = {*setup["configurations"], *journals}
         foreign: set[Path] = set()
         for configuration in written_configurations:
-            foreign.update(self._readable_paths(configuration, self.names))
+            foreign.update(self._readable_paths(configuration, self._naming))
+        stored_namings = FileNaming.possible(stored)
         for configuration in journals:
-            foreign.difference_update(self._readable_paths(configuration, *_naming_years(stored)))
+            foreign.difference_update(self._readable_paths(configuration, *stored_namings))
         for configuration in written_configurations.difference(journals):
             foreign.update(self._unit_file_paths(configuration))
         for path in sorted(foreign):
             if os.path.lexists(path):
                 raise _foreign_file_error(path)
 
-    def _readable_paths(self, configuration: str, *names: NamingYear) -> list[Path]:
-        """Return the paths of a configuration's readable files, as spelled in some years."""
+    def _readable_paths(self, configuration: str, *namings: FileNaming) -> list[Path]:
+        """Return the paths of a configuration's readable files, as spelled in some ways."""
         paths = []
-        for year in names:
-            name = to_upstream_name(configuration, year)
+        for naming in namings:
+            name = naming.file_stem(configuration)
             paths += [self.folder / folder / f"{name}.jsonl" for folder in _READABLE_FOLDERS]
         return paths
 
@@ -314,7 +314,7 @@ class ResultStore:
         self, stored: Mapping[str, Any] | None, configurations: Iterable[str]
     ) -> None:
         for configuration in configurations:
-            readable = self._readable_paths(configuration, *_naming_years(stored))
+            readable = self._readable_paths(configuration, *FileNaming.possible(stored))
             journal = _journal_path(self.folder, configuration)
             _delete([*readable, *self._unit_file_paths(configuration), journal])
 
@@ -346,23 +346,16 @@ class ResultStore:
         stored = {**stored, "configurations": remaining}
         merged_setup = merge_setups(stored, setup)
         if "names" in setup:
-            merged_setup["names"] = self.names
+            merged_setup["names"] = setup["names"]
         self._save_setup(merged_setup)
-        stored_names: NamingYear = stored.get("names", "2025")
-        if stored_names != self.names:
+        stored_naming = FileNaming.of(stored)
+        if stored_naming != self._naming:
             for configuration in self.configuration_names():
-                _delete(self._readable_paths(configuration, stored_names))
+                _delete(self._readable_paths(configuration, stored_naming))
             self.publish(everything=True)
 
     def _save_setup(self, setup: Mapping[str, Any]) -> None:
         write_atomically(self.folder / SETUP_FILE, encode_json(setup))
-
-
-def _naming_years(stored: Mapping[str, Any] | None) -> tuple[NamingYear, ...]:
-    """Return the naming years of a folder's files: both if no set-up says which."""
-    if stored is None:
-        return NAMING_YEARS
-    return (stored.get("names", "2025"),)
 
 
 def _delete(paths: Iterable[Path]) -> None:
@@ -414,21 +407,14 @@ def _unit_file_path(folder: Path, kind: str, configuration: str, user: int) -> P
     return folder / _UNIT_FILES[kind].format(configuration=configuration, user=user)
 
 
-def _format_readable_files(units: Mapping[int, Unit], names: NamingYear) -> dict[str, list[str]]:
-    """Return the lines of the readable files, by folder.
-
-    Results under names of 2026 contain the time, as srs-benchmark's have since then: readers
-    recognize the naming year of a file by it (`result_files.detect_naming_year`).
-    """
+def _format_readable_files(units: Mapping[int, Unit], naming: FileNaming) -> dict[str, list[str]]:
+    """Return the lines of the readable files, by folder."""
     files: dict[str, list[str]] = {folder: [] for folder in _READABLE_FOLDERS}
     for user, unit in sorted(units.items()):
         record = _make_record(unit)
         if unit.line is not None:
             time_ms = round(1000 * unit.seconds, 3)
-            result = dict(unit.line)
-            if names == "2026":
-                result["time_ms"] = time_ms  # upstream's key
-            files["result"].append(json.dumps(result))
+            files["result"].append(json.dumps(naming.complete_result(unit.line, time_ms)))
             timing = {"user": user, "size": unit.line["size"]}
             for key in ("seconds", "cpu_seconds", "peak_mb", "notes"):
                 if key in record:
@@ -444,8 +430,8 @@ def _format_readable_files(units: Mapping[int, Unit], names: NamingYear) -> dict
 
 def format_result_file(folder: Path, configuration: str) -> str:
     """Return the text of a configuration's result file, made from its journal."""
-    names: NamingYear = (read_setup(folder) or {}).get("names", "2025")
-    lines = _format_readable_files(read_units(folder, configuration), names)["result"]
+    naming = FileNaming.of(read_setup(folder))
+    lines = _format_readable_files(read_units(folder, configuration), naming)["result"]
     return "".join(f"{line}\n" for line in lines)
 
 

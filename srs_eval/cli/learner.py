@@ -251,7 +251,7 @@ def _rank(running: Running) -> int:
     """Evaluate models on one collection and print their ranking."""
     from srs_eval.advice.questions import QuestionContext
     from srs_eval.engine.ranking import match_fsrs_version
-    from srs_eval.report.export import build_run_document, format_run_csv, to_json
+    from srs_eval.report.export import build_run_document, format_run_csv, spell_names, to_json
 
     source = running.source
     flags = running.flags.with_ledger(running.setup, running.models)
@@ -266,12 +266,11 @@ def _rank(running: Running) -> int:
         context = QuestionContext(log, running.context, running.equivalence)
         show_panes(log, _answer_first_screen(context), console)
     evaluated_run, interruption = _evaluate_with_progress(log, configurations, flags, running)
-    document = build_run_document(
-        log, evaluated_run, flags.protocol, **source.narrowed_to, names=running.names
-    )
+    document = build_run_document(log, evaluated_run, flags.protocol, **source.narrowed_to)
     if running.json is not None:
-        write_output(running.json, to_json(document))
+        write_output(running.json, to_json(spell_names(document, running.names)))
     if running.csv is not None:
+        configurations = evaluated_run.configurations
         write_output(running.csv, format_run_csv(document, configurations, running.names))
     if "-" in (running.json, running.csv):
         show_missing(evaluated_run)

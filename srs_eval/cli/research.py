@@ -191,7 +191,7 @@ def batch(
         redo=_resolve_redo(redo or (), configurations),
         merge=merge or (),
         context=context,
-        names=names,
+        naming=names,
         session=prediction_file or LearnerSession,
     )
     failed = _run_to_end(events, flags.ledger, selected_users, out)

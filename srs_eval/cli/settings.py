@@ -19,7 +19,8 @@ from srs_eval.report.console import say
 if TYPE_CHECKING:
     from srs_eval.benchmark.setup import Ledger
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.models.configurations import Configuration, Fit, NamingYear
+    from srs_eval.models.configurations import Configuration, Fit
+    from srs_eval.models.published import NamingYear
     from srs_eval.training.hyperparameters import Context
 
 

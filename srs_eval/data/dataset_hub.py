@@ -53,8 +53,10 @@ _README_PATTERN = re.compile(r"(?:README|LICEN[CS]E)(?:\.\w+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _HubFile:
-    path: str
-    size: int
+    """A file of a data set on the hub."""
+
+    path: str  # in the repository
+    size: int  # bytes
     digest: str  # SHA-256, or git's SHA-1 of a small file
 
 
@@ -71,9 +73,9 @@ class DownloadPlan:
 class DownloadedFile:
     """A file that is now present and has the hub's hash, with the progress so far."""
 
-    was_present: bool
+    was_present: bool  # before the download
     files_done: int  # so far
-    bytes_done: int
+    bytes_done: int  # so far
 
 
 def resolve_repo(folder: Path, requested: str | None = None) -> str:
@@ -91,7 +93,7 @@ def resolve_repo(folder: Path, requested: str | None = None) -> str:
                 return dataset.repo
         return _PUBLISHED_BY_LAYOUT[layout].repo
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", requested, re.ASCII):
-        raise InputError(f'"{requested}" is no name of a data set: name one as OWNER/NAME.')
+        raise InputError(f'"{requested}" is not the name of a data set: name one as OWNER/NAME.')
     return requested
 
 
@@ -120,7 +122,7 @@ def download(
         )
     except Exception as error:
         raise _explain_hub_error(error, repo) from error
-    hub_files = [entry for entry in tree if hasattr(entry, "blob_id")]
+    hub_files = [entry for entry in tree if hasattr(entry, "blob_id")]  # not folders
     selected_users, files = _select_files(hub_files, repo, users)
     _refuse_other_layout(folder, repo, files)
     yield DownloadPlan(selected_users, len(files), sum(file.size for file in files))
@@ -142,11 +144,11 @@ def download(
 
 
 def _select_files(
-    tree: Sequence[Any], repo: str, users: str | None
+    hub_files: Sequence[Any], repo: str, users: str | None
 ) -> tuple[list[int], list[_HubFile]]:
     """Return the requested users and their files, plus the data set's README and licence."""
     files = []
-    for entry in tree:
+    for entry in hub_files:
         digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
         files.append(_HubFile(entry.path, entry.size, digest))
     files_of_user: dict[int, list[_HubFile]] = {}
@@ -192,20 +194,20 @@ def _check_space(folder: Path, files: Sequence[_HubFile]) -> None:
         raise InputError(f'"{folder}" cannot be made ({error.strerror}): name another.') from None
     if not writable:
         raise InputError(f'"{folder}" cannot be written to: name another folder.')
-    missing = 0
+    missing_bytes = 0
     for file in files:
         path = folder / file.path
         if not path.is_file() or path.stat().st_size != file.size:
-            missing += file.size
-    if missing > free:
+            missing_bytes += file.size
+    if missing_bytes > free:
         raise InputError(
-            f'"{folder}" has {free / 1e9:,.1f} GB free and {missing / 1e9:,.1f} GB are to come: '
+            f'"{folder}" has {free / 1e9:,.1f} GB free and needs {missing_bytes / 1e9:,.1f} GB: '
             "make room, choose another folder, or take fewer --users."
         )
 
 
 def _fetch_file(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFile) -> bool:
-    """Make sure that a file is there with the hub's hash; return whether it was there before."""
+    """Make sure that a file exists with the hub's hash; return whether it was complete before."""
     path = folder / file.path
     recorded_digest = _read_hub_digest(folder, path)
     is_complete = _is_complete(path, file)
@@ -215,7 +217,9 @@ def _fetch_file(api: HfApi, repo: str, revision: str, folder: Path, file: _HubFi
         raise InputError(
             f'"{path}" is not from the hub and is not overwritten: move it, or name another folder.'
         )
-    for force in (path.exists() and not is_complete, True):  # else the old file's hash is recorded
+    # Without force, the client may keep a damaged file and record the hub's hash for it.
+    is_damaged = path.exists() and not is_complete
+    for force in (is_damaged, True):
         try:
             api.hf_hub_download(
                 repo,
@@ -265,12 +269,12 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
     status = getattr(response, "status_code", None)
     if isinstance(cause, GatedRepoError) or status in (401, 403):
         return InputError(
-            f"{repo} is for those only who have accepted its conditions: accept them at "
+            f"{repo} is only for people who have accepted its conditions: accept them at "
             f"{hub_url(repo)} with your own account, then log in here with `hf auth login` (or "
             "put your token into HF_TOKEN) and run the same command again."
         )
     if isinstance(cause, RepositoryNotFoundError) or status == 404:
-        return InputError(f"The hub knows no data set {repo}: name one as OWNER/NAME.")
+        return InputError(f"The hub has no data set {repo}: name one as OWNER/NAME.")
     if status == 429:
         return InputError(f"The hub asks to wait (too many requests): later, {advice}.")
     if status is not None:
@@ -279,10 +283,10 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
         return InputError("HF_HUB_OFFLINE is set, so nothing can be downloaded: unset it.")
     if isinstance(error, InputError):
         return error
-    number = getattr(error, "errno", None)
-    if isinstance(error, OSError) and number is not None:
+    error_number = getattr(error, "errno", None)
+    if isinstance(error, OSError) and error_number is not None:
         return InputError(
-            f"{os.strerror(number)} while downloading {repo}: mend that, then {advice}."
+            f"{os.strerror(error_number)} while downloading {repo}: mend that, then {advice}."
         )
     module = type(error).__module__.partition(".")[0]
     if isinstance(error, OSError) or module.startswith(("httpx", "httpcore", "huggingface_hub")):
@@ -315,23 +319,29 @@ class DatasetDescription:
 
 def describe_dataset(dataset: Dataset) -> DatasetDescription:
     """Count users, reviews and bytes without reading any reviews."""
-    sizes = dict.fromkeys(TABLES, 0)
+    table_bytes = dict.fromkeys(TABLES, 0)
     users_without: dict[str, list[int]] = {table: [] for table in TABLES[1:]}
-    reviews = np.full(len(dataset.users), -1, np.int64)
+    review_counts = np.full(len(dataset.users), -1, np.int64)
     for index, user in enumerate(dataset.users):
         for table in TABLES:
             files = dataset.table_files(table, user)
             if not files and table in users_without:
                 users_without[table].append(user)
             with suppress(OSError):  # a broken link, which `check_users` reports
-                sizes[table] += sum(file.stat().st_size for file in files)
+                table_bytes[table] += sum(file.stat().st_size for file in files)
         with suppress(InputError):
-            reviews[index] = sum(map(count_rows, dataset.table_files("revlogs", user)))
+            review_counts[index] = sum(map(count_rows, dataset.table_files("revlogs", user)))
     ids = np.array(dataset.users, np.int64)
-    edges = np.flatnonzero(np.diff(ids) > 1)
-    gaps = [(int(ids[edge]) + 1, int(ids[edge + 1]) - 1) for edge in edges]
+    before_gaps = np.flatnonzero(np.diff(ids) > 1)
+    gaps = [(int(ids[index]) + 1, int(ids[index + 1]) - 1) for index in before_gaps]
     return DatasetDescription(
-        dataset.folder, dataset.layout, dataset.users, reviews, sizes, users_without, gaps
+        folder=dataset.folder,
+        layout=dataset.layout,
+        users=dataset.users,
+        review_counts=review_counts,
+        table_bytes=table_bytes,
+        users_without=users_without,
+        id_gaps=gaps,
     )
 
 
@@ -360,24 +370,24 @@ def _check_user(dataset: Dataset, user: int) -> _UserCheck:
     files: list[Path] = []
     for table in TABLES:
         files += dataset.table_files(table, user)
-    findings = []
-    hashes = 0
+    problems = []
+    hashed_files = 0
     for file in files:
         with suppress(InputError):  # reported once, below
             expected = _read_hub_digest(dataset.folder, file)
             if expected is not None:
-                hashes += 1
+                hashed_files += 1
                 if _compute_digest(file, reference=expected) != expected:
-                    findings.append(f"{file}: its content is not the hub's")
-    if not findings:
+                    problems.append(f"{file}: its content is not the hub's")
+    if not problems:
         try:
             log = dataset.load(user)
         except InputError as error:
-            findings.append(str(error))
+            problems.append(str(error))
         else:
             assert log.rows is not None
-            findings += [f"{files[0]}: {problem}" for problem in _find_impossible_values(log.rows)]
-    return _UserCheck(user, hashes, findings)
+            problems += [f"{files[0]}: {problem}" for problem in _find_impossible_values(log.rows)]
+    return _UserCheck(user, hashed_files, problems)
 
 
 def load_plausible(dataset: Dataset, user: int) -> ReviewLog:
@@ -394,12 +404,12 @@ def load_plausible(dataset: Dataset, user: int) -> ReviewLog:
 
 
 def _find_impossible_values(rows: Rows) -> list[str]:
-    """Describe what cannot be true of the rows: values out of their range, days that go back."""
+    """Describe what cannot be true of the rows: values out of range, and days in wrong order."""
     problems = []
     if not len(rows):
         return ["it holds no reviews"]
     ranges = (
-        ("rating", rows.rating, 0, 4),  # 0 is no answer: the protocol leaves such rows out
+        ("rating", rows.rating, 0, 4),  # 0 is not an answer: the protocol leaves such rows out
         ("state", rows.state, 0, _HIGHEST_STATE),
         ("day_offset", rows.day_offset, 0, None),
         ("duration", rows.duration_ms, 0, None),
@@ -421,7 +431,7 @@ def _find_impossible_values(rows: Rows) -> list[str]:
     return problems
 
 
-# --- hashes ----------------------------------------------------------------------
+# Hashes
 
 
 def _read_hub_digest(folder: Path, path: Path) -> str | None:

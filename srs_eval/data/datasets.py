@@ -3,8 +3,8 @@
 Two layouts are read:
 
 - parquet: `{revlogs,cards,decks}/user_id=N/*.parquet`, the layout of anki-revlogs-10k (open-spaced-
-  repetition/anki-revlogs-dataset-builder: build_parquet.py). anki-revlogs-10k-id differs in its
-  ids, which are Anki's own, and has one more column, review_time, which is not needed here;
+  repetition/anki-revlogs-dataset-builder: build_parquet.py). anki-revlogs-10k-id has the same
+  layout with Anki's own ids and one more column, review_time, which is not needed here;
 - csv: `N.csv`, in `dataset/1` and `dataset/2` of FSRS-Anki-20k (its card on the hub), without
   decks and without days.
 
@@ -56,7 +56,7 @@ _ROW_COLUMNS = (
     "elapsed_days",
     "elapsed_seconds",
 )
-_MAX_ROWS = 50_000_000
+_MAX_ROWS = 50_000_000  # of one user
 _ID_PATTERN = r"(0|[1-9][0-9]{0,14})"
 _USER_FOLDER_PATTERN = f"user_id={_ID_PATTERN}"
 _CSV_NAME_PATTERN = rf"{_ID_PATTERN}\.csv"
@@ -70,7 +70,7 @@ class PublishedDataset:
 
     name: str
     layout: Layout
-    size: str  # words
+    size: str  # in words
 
     @property
     def repo(self) -> str:
@@ -84,8 +84,8 @@ PUBLISHED_DATASETS = (
     ),
     PublishedDataset("FSRS-Anki-20k", "csv", "20,000 users, 1.7 billion reviews, about 20 GB"),
 )
-LICENCE_TERMS = "lets you use the data and forbids to pass them on"
-"""The terms of their licences, in words."""
+LICENCE_TERMS = "lets you use the data and forbids passing them on"
+"""What each of their licences does, in words."""
 
 
 def hub_url(repo: str) -> str:
@@ -221,7 +221,7 @@ def open_dataset(folder: str | Path) -> Dataset:
     if not path.is_dir():
         if not exists:
             _refuse_not_downloaded(path, str(folder))
-        raise InputError(f"{printable(path)} is no folder; give the data set's folder.")
+        raise InputError(f"{printable(path)} is not a folder; give the data set's folder.")
     dataset = Dataset(path)
     if dataset.users:
         if dataset.layout == "parquet":
@@ -230,8 +230,8 @@ def open_dataset(folder: str | Path) -> Dataset:
     if (path / "revlogs").is_dir():
         raise InputError(f"{printable(path / 'revlogs')} has no users (folders user_id=N).")
     raise InputError(
-        f"{printable(path)} is no data set: it has no folder 'revlogs' with user_id=N/data.parquet "
-        "in it, as in anki-revlogs-10k, and no N.csv, as in FSRS-Anki-20k."
+        f"{printable(path)} is not a data set: it has no folder 'revlogs' with "
+        "user_id=N/data.parquet in it, as in anki-revlogs-10k, and no N.csv, as in FSRS-Anki-20k."
     )
 
 
@@ -261,8 +261,8 @@ def is_dataset(folder: Path) -> bool:
 def count_rows(path: Path) -> int:
     """Return the number of rows of a file without parsing them.
 
-    Parquet files state it; in csv files the lines are counted. Raises InputError if the number
-    cannot be found out.
+    Parquet files state it; in csv files the lines below the header are counted. Raises InputError
+    if the number cannot be determined.
     """
     import pyarrow
     import pyarrow.parquet
@@ -291,11 +291,11 @@ def datasets_folder() -> Path:
 def _read_columns(files: list[Path], columns: tuple[str, ...]) -> tuple[IntArray, ...]:
     """Read the named columns of all files and join them (int64); empty if there is no file."""
     tables = [_read_file_columns(file, columns) for file in files]
-    none = np.empty(0, np.int64)
+    empty = np.empty(0, np.int64)  # there may be no file
     joined = []
     for position in range(len(columns)):
-        pieces = [table[position] for table in tables]
-        joined.append(np.concatenate([none, *pieces]))
+        columns_of_files = [table[position] for table in tables]
+        joined.append(np.concatenate([empty, *columns_of_files]))
     return tuple(joined)
 
 
@@ -331,19 +331,19 @@ def _read_file_columns(path: Path, columns: tuple[str, ...]) -> list[IntArray]:
 
 def _damaged_file_error(path: Path, error: Exception) -> InputError:
     return InputError(
-        f"{printable(path)} is damaged or no parquet file of integers "
+        f"{printable(path)} is damaged or not a parquet file of integers "
         f"({printable(error, 100)}); download it again."
     )
 
 
 def _load_csv(path: Path, user: int) -> ReviewLog:
-    """Load a user's csv file. It has no table of cards, so what needs decks is skipped."""
+    """Load a user's csv file. Without tables of cards and decks, what needs decks is skipped."""
     name = printable(path)
     table = read_table(path, read_start(path, START_BYTES), name, is_dataset_file=True)
     if table is None or table.rows is None:
         raise InputError(
-            f"{name} is no table of reviews as in FSRS-Anki-20k (card_id, review_th, elapsed_days, "
-            "rating ...); download it again."
+            f"{name} is not a table of reviews as in FSRS-Anki-20k (card_id, review_th, "
+            "elapsed_days, rating ...); download it again."
         )
     return ReviewLog(
         import_summary=ImportSummary(
@@ -361,7 +361,10 @@ def _load_csv(path: Path, user: int) -> ReviewLog:
 
 
 def _numbered_entries(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
-    """Yield number and path of each entry whose name matches; none if there is no such folder."""
+    """Yield number and path of each entry of a folder whose name matches; the folder may not exist.
+
+    The number is the first group of the pattern.
+    """
     with file_errors(folder):
         if not folder.is_dir():
             return
@@ -372,7 +375,7 @@ def _numbered_entries(folder: Path, pattern: str) -> Iterator[tuple[int, Path]]:
 
 
 def _refuse_non_numeric(kind: pyarrow.DataType, column: str, name: str) -> None:
-    """Raise InputError for types that a cast would turn into numbers: true, text, dates."""
+    """Raise InputError for types that a cast would turn into numbers: booleans, text, dates."""
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -441,8 +444,8 @@ def select_users(
 def select_shard(users: Sequence[int], shard: str) -> list[int]:
     """Return the users of part K of N, given as "K/N".
 
-    These are every Nth user from the Kth on, so that the parts are alike. The list is empty if
-    there are fewer than K users. Raises InputError for text that names no part.
+    These are every Nth user from the Kth on, so that the parts are similar. The list is empty if
+    there are fewer than K users. Raises InputError for text that does not name a part.
     """
     match = re.fullmatch(r"\s*(\d{1,6})\s*/\s*(\d{1,6})\s*", shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
@@ -453,8 +456,11 @@ def select_shard(users: Sequence[int], shard: str) -> list[int]:
 def find_missing_id_ranges(
     available: Sequence[int], ranges: str, max_user_id: int | None = None
 ) -> list[tuple[int, int]]:
-    """Return first and last id of each gap that the data set has in `1-1000,1005`, ascending."""
-    spans: list[tuple[int, int]] = []  # without overlaps
+    """Return the gaps between `available` ids in ranges such as `1-1000,1005`, ascending.
+
+    A gap is a pair: the first and the last missing id.
+    """
+    spans: list[tuple[int, int]] = []  # ascending, without overlaps
     for first, last in sorted(parse_id_ranges(ranges)):
         if spans and first <= spans[-1][1] + 1:
             spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
@@ -507,28 +513,30 @@ def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int
     mapping = out.with_name(f"{out.name}-mapping.csv")
     for path in (out, mapping):
         if os.path.lexists(path):
-            raise InputError(f'"{path}" is there already: name a new folder with --out.')
+            raise InputError(f'"{path}" exists already: name a new folder with --out.')
     check_outputs([mapping])
     lines: list[tuple[object, ...]] = [("user", "kind", "number", "original")]
     path_of_log = dict[str, Path]()  # by the log's fingerprint
-    reviews = 0
+    review_count = 0
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".srs-eval-") as workspace:
             dataset_folder = Path(workspace, "made")
             for user, (path, log) in enumerate(logs, start=1):
-                same = path_of_log.setdefault(log.fingerprint(), path)
-                if len(path_of_log) < user:
+                fingerprint = log.fingerprint()
+                if fingerprint in path_of_log:
+                    earlier_path = path_of_log[fingerprint]
                     raise InputError(
-                        f'"{printable(path)}" and "{printable(same)}" hold the same reviews: '
-                        "leave one of them out."
+                        f'"{printable(path)}" and "{printable(earlier_path)}" hold the same '
+                        "reviews: leave one of them out."
                     )
+                path_of_log[fingerprint] = path
                 lines.append((user, "file", None, str(path)))
-                written, original_ids = write_user(dataset_folder, user, log)
-                if not written:
+                user_review_count, original_ids = write_user(dataset_folder, user, log)
+                if not user_review_count:
                     raise InputError(
                         f'"{printable(path)}" has no review that counts: leave it out.'
                     )
-                reviews += written
+                review_count += user_review_count
                 for kind, ids in original_ids.items():
                     for number, original_id in enumerate(ids):
                         lines.append((user, kind, number, original_id))
@@ -538,7 +546,7 @@ def make_dataset(logs: Iterable[tuple[Path, ReviewLog]], out: Path) -> tuple[int
             dataset_folder.rename(out)
     except OSError as error:
         raise InputError(f'"{out}" cannot be written ({error.strerror or error}).') from None
-    return reviews, mapping
+    return review_count, mapping
 
 
 def write_user(folder: Path, user: int, log: ReviewLog) -> tuple[int, Mapping[str, list[int]]]:
@@ -561,10 +569,12 @@ def write_user(folder: Path, user: int, log: ReviewLog) -> tuple[int, Mapping[st
             decks.append((deck.id, parent, preset))
     deck_columns = np.array(decks, np.int64).reshape(-1, 3).T
     tables: dict[str, dict[str, IntArray]] = {
+        # _ROW_COLUMNS are the first fields of `Rows`, in the same order.
         "revlogs": dict(zip(_ROW_COLUMNS, vars(rows).values(), strict=False)),
         "cards": {name: getattr(log.cards, name) for name in ("card_id", "note_id", "deck_id")},
         "decks": dict(zip(("deck_id", "parent_id", "preset_id"), deck_columns, strict=True)),
     }
+    # Replace all ids of a kind by the numbers 0, 1, 2 ..., the same ones in all tables.
     original_ids = {}
     for kind in ("card", "note", "deck", "preset"):
         names = [f"{kind}_id"]

@@ -30,11 +30,11 @@ class StoredClock:
 
     rollover: int | None = None  # hour, 0-23
     utc_offset_s: int | None = None  # seconds east of UTC
-    offset_source: str = ""  # words: where the offset comes from
-    first_day_s: int | None = None  # scheduler version 1: days are counted from here
-    next_day_at_s: int | None = None  # given outright (.revlog)
-    created_s: int | None = None  # when the collection was created ...
-    created_offset_s: int | None = None  # ... and the offset there (seconds east of UTC)
+    offset_source: str = ""  # where the offset comes from, in words
+    first_day_s: int | None = None  # with scheduler version 1: days are counted from here
+    next_day_at_s: int | None = None  # stored in the file itself (.revlog)
+    created_s: int | None = None  # time of the collection's creation
+    created_offset_s: int | None = None  # offset at the place of creation, seconds east of UTC
 
 
 def compute_day_grid(
@@ -97,30 +97,33 @@ def to_study_days(time_ms: IntArray, grid: DayGrid) -> FloatArray | None:
     from zoneinfo import ZoneInfo
 
     end = datetime.fromtimestamp(grid.next_day_at_s, ZoneInfo(grid.time_zone))
-    t = time_ms / 1000
-    days_to_oldest = int((grid.next_day_at_s - t.min()) // DAY_S)
-    days_to_newest = int((grid.next_day_at_s - t.max()) // DAY_S)
+    time_s = time_ms / 1000
+    days_to_oldest = int((grid.next_day_at_s - time_s.min()) // DAY_S)
+    days_to_newest = int((grid.next_day_at_s - time_s.max()) // DAY_S)
+    # Two days more at either end, because local days are not all of 24 hours.
     days_back = range(days_to_oldest + 2, min(days_to_newest, 0) - 3, -1)
-    begins = np.array([(end - timedelta(days=days)).timestamp() for days in days_back])
-    day = np.searchsorted(begins, t, side="right") - 1
-    study_days: FloatArray = day + (t - begins[day]) / np.diff(begins)[day]
+    day_starts = np.array([(end - timedelta(days=days)).timestamp() for days in days_back])
+    day = np.searchsorted(day_starts, time_s, side="right") - 1
+    study_days: FloatArray = day + (time_s - day_starts[day]) / np.diff(day_starts)[day]
     return study_days
 
 
 def _days_since_creation(at_s: int, offset_s: int, clock: StoredClock) -> int | None:
-    """Return the number of days since the collection was created; None if that is not known.
+    """Return the number of days from the collection's creation to `at_s`; None if it is unknown.
 
-    Anki counts dates: by the offset at the place of creation for the first day, by the present
-    offset for `at_s`.
+    Anki counts from date to date: the creation's date at the offset of its place, and the date of
+    `at_s` at the present offset.
     """
     if clock.created_s is None:
         return None
-    then = offset_s if clock.created_offset_s is None else clock.created_offset_s
-    return (at_s + offset_s) // DAY_S - (clock.created_s + then) // DAY_S
+    created_offset_s = clock.created_offset_s
+    if created_offset_s is None:
+        created_offset_s = offset_s
+    return (at_s + offset_s) // DAY_S - (clock.created_s + created_offset_s) // DAY_S
 
 
 def _next_day_start(newest_ms: int, anchor_s: int) -> int:
-    """Return the first s > newest_ms / 1000 that is congruent to `anchor_s` modulo a day."""
+    """Return the first second after `newest_ms` that is whole days away from `anchor_s`."""
     newest_s = newest_ms // 1000
     return newest_s + DAY_S - (newest_s - anchor_s) % DAY_S
 
@@ -152,6 +155,7 @@ def _parse_fixed_offset(zone: str) -> re.Match[str] | None:
 
 
 def _machine_offset(at_ms: int) -> int:
+    """Return this computer's offset (seconds east of UTC) at a moment; today's if it is absurd."""
     try:
         moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
     except (ValueError, OSError, OverflowError):
@@ -160,6 +164,7 @@ def _machine_offset(at_ms: int) -> int:
 
 
 def _format_hour(seconds: int) -> str:
+    """Format seconds since midnight: "4:00"."""
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d}"
 
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-_MAX_CHARACTERS = 400
-"""Limit of a reason: a line with it and the name of a configuration has at most 500 characters."""
+_MAX_LENGTH = 400
+"""Longest message, in characters: with the name of a configuration, a line has at most 500."""
 
 
 class InputError(Exception):
@@ -47,7 +47,7 @@ def error_message(error: BaseException) -> str:
     try:
         text = str(error)
     except BaseException as failure:
-        if type(failure) is KeyboardInterrupt:  # Ctrl-C; a derived class is not
+        if type(failure) is KeyboardInterrupt:  # Ctrl-C; a derived class is the user code's own
             raise
         return "its text cannot be read"
     return shorten(text)
@@ -62,9 +62,9 @@ def describe_error(error: BaseException) -> str:
 
 def shorten(text: str) -> str:
     """Return the beginning of a text as one line without control characters."""
-    line = " ".join(text[: 10 * _MAX_CHARACTERS].split())
-    if len(line) > _MAX_CHARACTERS:
-        line = f"{line[: _MAX_CHARACTERS - 1]}…"
+    line = " ".join(text[: 10 * _MAX_LENGTH].split())  # cut first: it may have megabytes
+    if len(line) > _MAX_LENGTH:
+        line = f"{line[: _MAX_LENGTH - 1]}…"
     characters = []
     for character in line:
         characters.append(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}")
@@ -91,7 +91,7 @@ _WITHOUT_WHEEL = {
     ("torch", "win32", "ARM64"),
     ("pyarrow", "win32", "ARM64"),
 }
-"""(module, system, machine) without a published wheel, where the extra is empty."""
+"""(module, system, machine) for which no wheel is published; there, the extra installs nothing."""
 
 
 def is_installed(module: str) -> bool:
@@ -122,9 +122,9 @@ def require(module: str, needed_by: str) -> None:
 # Text from other people
 
 _CONTROL_CHARACTERS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
-    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # order, hidden marks
-    "\ud800-\udfff\U000e0000-\U000e007f]"  # bytes of a path that are no text, hidden letters
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and line feed
+    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # direction, invisible
+    "\ud800-\udfff\U000e0000-\U000e007f]"  # undecodable bytes of a path, invisible tags
 )
 """Joiners (U+200C, U+200D) stay: Persian names and emoji are written with them."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -150,7 +150,7 @@ def format_csv(rows: Iterable[Iterable[object]]) -> str:
     """Format rows as CSV, with None as an empty field.
 
     Text that a spreadsheet would take for a formula gets a ' in front. A lone "-", which stands
-    for "none", is no formula.
+    for "none", is not a formula.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -174,7 +174,7 @@ def escape_json(json: str) -> str:
 
 def _escape_character(match: re.Match[str]) -> str:
     if "\ud800" <= match[0] <= "\udfff":
-        return match[0]  # a lone surrogate is no text, and programs refuse its escape
-    units = match[0].encode("utf-16-be")
-    starts = range(0, len(units), 2)
-    return "".join(f"\\u{units[start : start + 2].hex()}" for start in starts)
+        return match[0]  # a lone surrogate is not text, and programs refuse its escape
+    utf16 = match[0].encode("utf-16-be")  # JSON escapes units of UTF-16, two bytes each
+    starts = range(0, len(utf16), 2)
+    return "".join(f"\\u{utf16[start : start + 2].hex()}" for start in starts)

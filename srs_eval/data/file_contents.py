@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-_CLOCK_TICK_S = 3.0  # seconds, longer than any file system's tick
+_CLOCK_TICK_S = 3.0  # longer than the resolution of any file system's dates
 
 
 def read_regular_file(path: Path, max_bytes: int) -> bytes:
-    """Read a small file as a whole, at most `max_bytes`.
+    """Read the whole content of a small file.
 
-    Raises OSError, also if the file is larger or no regular file: a pipe or a device is not opened,
-    because that may wait for ever.
+    Raises OSError, also if the file has more than `max_bytes`, and if it is not a regular file: a
+    pipe or a device is not opened, because that may wait for ever.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     with open(path, "rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
@@ -54,6 +54,7 @@ def file_digest(path: Path) -> str:
 
 @cache
 def _cached_file_digest(path: Path, modified_ns: int, changed_ns: int, size: int) -> str:
+    """Compute a file's digest; the other arguments make the cache forget an older content."""
     return _compute_file_digest(path)
 
 
@@ -72,7 +73,7 @@ def write_atomically(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name[:50]}.srs-eval.tmp")
-    temporary.unlink(missing_ok=True)  # of a process that was killed
+    temporary.unlink(missing_ok=True)  # left by a process that was killed
     try:
         with open(temporary, "xb", opener=_open_privately if private else None) as file:
             file.write(content)
@@ -83,7 +84,7 @@ def write_atomically(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if durable and os.name == "posix":
+    if durable and os.name == "posix":  # the folder holds the file's new name
         handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)

@@ -21,7 +21,7 @@ READING_BYTES = 160_000_000
 EVALUATING_BYTES = 800_000_000
 """Bytes of address space with the numerical libraries, their threads, and compiled kernels."""
 _IMPORT_BYTES = {"torch": 600_000_000}
-"""Bytes that are needed to import a module."""
+"""Bytes of address space that are needed to import a module."""
 _LOW_MEMORY_BYTES = 150_000_000  # with less left, this explains an error that gives no reason
 _MEGABYTE = 1_000_000
 _MEMORY_ERROR_PATTERN = re.compile(
@@ -55,7 +55,7 @@ def reserve_blas_memory() -> None:
     import scipy.linalg  # noqa: F401 - it has its own OpenBLAS
 
     square = np.ones((512, 512))
-    np.matmul(square, square)
+    np.matmul(square, square)  # makes OpenBLAS allocate its buffers
 
 
 def require_memory(module: str) -> None:
@@ -109,7 +109,7 @@ def _mentions_memory(error: BaseException) -> bool:
 
 
 def _is_unexplained(error: BaseException) -> bool:
-    """Return whether libraries raise this error without memory, but for other reasons, too."""
+    """Return whether libraries raise this error for lack of memory, but for other reasons, too."""
     if isinstance(error, SystemError | ImportError):
         return True
     return isinstance(error, RuntimeError) and "can't start new thread" in error_message(error)
@@ -126,7 +126,7 @@ def _memory_limit() -> int | None:
 
 
 def _can_allocate(size: int) -> bool:
-    """Return whether this process may take `size` more bytes; none are taken."""
+    """Return whether this process may take `size` more bytes, without keeping any."""
     reserve = getattr(mmap, "MAP_NORESERVE", 0)
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | reserve
     try:

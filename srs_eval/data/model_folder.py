@@ -31,8 +31,8 @@ from srs_eval.data.paths import cache_dir, config_dir, data_dir, state_dir
 
 MAX_ENTRIES = 1_000
 MAX_BYTES = 100_000_000
-_VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
-_LOG_SUFFIXES = (".log", ".ipynb")
+_VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
+_IGNORED_SUFFIXES = (".log", ".ipynb")
 _NOHUP_LOG = "nohup.out"
 
 _FileIdentity = tuple[int, int]
@@ -61,11 +61,16 @@ def read_model_folder(model_file: Path) -> FolderContent:
     if files is None:
         files = [*folder.glob("*.py"), *folder.glob("*/*.py")]
     counted = {path for path in files if path.is_file() and os.access(path, os.R_OK)}
-    counted.add(model_file)
-    code = tuple(sorted(path for path in counted if path.suffix == ".py" or path == model_file))
-    code_digest = _compute_digest(model_file, code)
+    counted.add(model_file)  # even if its name would be ignored
+    code_files = [path for path in sorted(counted) if path.suffix == ".py" or path == model_file]
+    code_digest = _compute_digest(model_file, code_files)
     digest = _compute_digest(model_file, sorted(counted)) if is_complete else code_digest
-    return FolderContent(digest, code_digest, code, is_complete)
+    return FolderContent(
+        digest=digest,
+        code_digest=code_digest,
+        code_files=tuple(code_files),
+        is_complete=is_complete,
+    )
 
 
 def _compute_digest(model_file: Path, paths: Iterable[Path]) -> str:
@@ -74,23 +79,23 @@ def _compute_digest(model_file: Path, paths: Iterable[Path]) -> str:
     for path in paths:
         relative_path = path.relative_to(model_file.parent).as_posix()
         try:
-            content = file_digest(path)
+            content_digest = file_digest(path)
         except OSError:
             if path == model_file:
                 raise
             continue  # deleted meanwhile
-        digest.update(f"\n{content} {relative_path}".encode("utf-8", "surrogateescape"))
+        digest.update(f"\n{content_digest} {relative_path}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
 def _files_below(folder: Path) -> list[Path] | None:
     """Return all files below a folder that count, None if there are too many."""
-    not_counted = {_file_identity(path) for path in _program_folders()} | _output_files()
+    excluded = {_file_identity(path) for path in _program_folders()} | _output_files()
     visited = set[_FileIdentity | None]()
     queue = deque([folder])
     files = list[Path]()
     entry_count = 0
-    size = 0
+    total_bytes = 0
     while queue:
         current = queue.popleft()
         identity = _file_identity(current)
@@ -102,22 +107,22 @@ def _files_below(folder: Path) -> list[Path] | None:
             return None
         entry_count += len(entries)
         names = {entry.name for entry in entries}
-        if _VIRTUAL_ENVIRONMENT in names:
+        if _VIRTUAL_ENVIRONMENT_FILE in names:
             continue
         has_results = JOURNAL in names
         for entry in entries:
             if _is_ignored(entry.name) or (has_results and entry.name in RESULT_NAMES):
                 continue
             path = Path(entry.path)
-            if _file_identity(path) in not_counted:
+            if _file_identity(path) in excluded:
                 continue
             if entry.is_dir():
                 queue.append(path)
             elif entry.is_file() and not is_written_by_srs_eval(path):
                 with suppress(OSError):
-                    size += entry.stat().st_size
+                    total_bytes += entry.stat().st_size
                 files.append(path)
-        if size > MAX_BYTES:
+        if total_bytes > MAX_BYTES:
             return None
     return files
 
@@ -135,7 +140,7 @@ def _list_entries(folder: Path, limit: int) -> list[os.DirEntry[str]] | None:
 def _is_ignored(name: str) -> bool:
     if name.startswith(".") or name == "__pycache__":
         return True
-    return name.lower().endswith(_LOG_SUFFIXES) or name == _NOHUP_LOG
+    return name.lower().endswith(_IGNORED_SUFFIXES) or name == _NOHUP_LOG
 
 
 def _program_folders() -> list[Path]:
@@ -151,7 +156,7 @@ def _output_files() -> set[_FileIdentity | None]:
     """Return the files that this process prints into, as in `srs-eval batch > progress.txt`."""
     identities = set[_FileIdentity | None]()
     for stream in (sys.__stdout__, sys.__stderr__):
-        with suppress(AttributeError, OSError, ValueError):  # closed, or none at all
+        with suppress(AttributeError, OSError, ValueError):  # the stream is closed, or None
             status = os.fstat(stream.fileno())  # type: ignore[union-attr]
             identities.add((status.st_dev, status.st_ino))
     return identities

@@ -50,9 +50,10 @@ def check_outputs(
 ) -> None:
     """Refuse, before the work, outputs that cannot be written or would cost the user a file.
 
-    `folders` come with the extension of the files that they will get; `inputs` are the files and
-    folders that the work reads. Raises InputError if a folder does not exist, if two outputs are
-    the same, if an output lies in an input, or if srs-eval did not write the file to be replaced.
+    `folders` are pairs of the extension of the files to be written and their folder; `inputs` are
+    the files and folders that will be read. Raises InputError if the folder of a file does not
+    exist, if two outputs are the same, if an output lies in an input, or if srs-eval did not write
+    the file to be replaced.
     """
     for path in files:
         if path.is_dir():
@@ -68,20 +69,23 @@ def check_outputs(
             raise InputError(
                 f'"{first}" and "{second}" are one file: name another for one of them.'
             )
-    for ending, folder in folders:
+    for extension, folder in folders:
         if folder.exists() and not folder.is_dir():
-            raise InputError(f'"{folder}" is no folder: name one for the files.')
+            raise InputError(f'"{folder}" is not a folder: name one for the files.')
         _refuse_input(folder, inputs, "folder")
         _refuse_unwritable(folder, _resolve(folder))
-        for path in list_files_with_extension(folder, ending):
+        for path in list_files_with_extension(folder, extension):
             _refuse_foreign_file(path, "folder")
         ancestors = (folder, *_resolve(folder).parents)
         for path in files:
             if any(_is_same_file(path, ancestor) for ancestor in ancestors):
-                raise InputError(f'"{path}" and "{folder}" cannot be both: name another of them.')
-            if _has_extension(path, ending) and _is_same_file(path.parent, folder):
                 raise InputError(
-                    f'"{path}" lies in the folder of the {ending} files: name another.'
+                    f'"{path}" is to be a file, so the folder "{folder}" cannot be made: '
+                    "name another for one of them."
+                )
+            if _has_extension(path, extension) and _is_same_file(path.parent, folder):
+                raise InputError(
+                    f'"{path}" lies in the folder of the {extension} files: name another.'
                 )
 
 
@@ -96,7 +100,8 @@ def refuse_nested(out: Path, data: Path) -> None:
     for inner, outer in ((out, data), (data, out)):
         if _is_inside(inner, outer):
             raise InputError(
-                f'"{out}" and the data set "{data}" lie in one another: choose another --out.'
+                f'"{inner}" lies in "{outer}", but results and data sets must not be mixed: '
+                "choose another --out."
             )
 
 
@@ -131,16 +136,17 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Write files into a folder, by name, note them in its list, and return their paths.
+    """Write files (contents by name) into a folder, note them in its list, and return their paths.
 
     Raises InputError as `write_file` does. If srs-eval did not write one of the files to be
     replaced, nothing is written.
     """
-    paths = {folder / name: content for name, content in files.items()}
-    for path in paths:
+    content_of_path = {folder / name: content for name, content in files.items()}
+    for path in content_of_path:
         _refuse_foreign_file(path, "folder")
     with _write_errors(folder):
-        # Noted first, so that each file is known if this is killed, whether old or new.
+        # The list is written first, with the hashes of the old and the new files. So each file is
+        # recognised even if this process is killed in between.
         records = set()
         for path in _find_unchanged_files(folder):
             records.add((_digest_bytes(path.read_bytes()), path.name))
@@ -149,15 +155,16 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
         by_name = sorted(records, key=lambda record: record[1])
         lines = (f"{digest}  {name}\n" for digest, name in by_name)
         write_atomically(folder / _MANIFEST_NAME, "".join(lines).encode())
-        for path, content in paths.items():
+        for path, content in content_of_path.items():
             write_atomically(path, content)
-    return list(paths)
+    return list(content_of_path)
 
 
 def _refuse_foreign_file(path: Path, kind: str, target: Path | None = None) -> None:
     """Raise InputError if a file would be replaced that srs-eval did not write.
 
-    `target` is the file that would be replaced, if it is not the path itself, which may be a link.
+    `kind` ("file" or "folder") is what the user should choose anew. `target` is the file that would
+    be replaced, if it is not the path itself, which may be a link.
     """
     replaced = target or path
     if os.path.lexists(replaced) and not is_written_by_srs_eval(replaced):
@@ -175,11 +182,12 @@ def _refuse_unwritable(path: Path, folder: Path) -> None:
 
 
 def _refuse_input(path: Path, inputs: Iterable[Path], kind: str) -> None:
+    """Raise InputError if an output is an input, lies in one, or is its journal."""
     for input_path in inputs:
         source = input_path.expanduser()
         if _is_inside(path, source):
             raise InputError(f'"{path}" lies in what is read: name a {kind} elsewhere.')
-        journals = (Path(f"{_resolve(source)}{ending}") for ending in _SQLITE_JOURNAL_SUFFIXES)
+        journals = (Path(f"{_resolve(source)}{suffix}") for suffix in _SQLITE_JOURNAL_SUFFIXES)
         if any(_is_same_file(path, read_file) for read_file in (source, *journals)):
             raise InputError(f'"{path}" is read, and is not overwritten: name another {kind}.')
 
@@ -202,14 +210,14 @@ def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _is_same_file(one: Path, other: Path) -> bool:
-    """Return whether two paths may be one file: hard links, links, names in another case."""
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths may be one file: as hard links, links, or names in another case."""
     try:
-        if one.samefile(other):
+        if first.samefile(second):
             return True
     except OSError:  # one of them does not exist
         pass
-    return _normalize_path(one) == _normalize_path(other)
+    return _normalize_path(first) == _normalize_path(second)
 
 
 def _normalize_path(path: Path) -> str:
@@ -234,9 +242,11 @@ def _read_manifest(folder: Path) -> set[tuple[str, str]]:
 
 
 def _find_unchanged_files(folder: Path) -> Iterator[Path]:
-    """Return the files of a folder's list that have not changed since they were written."""
+    """Yield the files of a folder's list that have not changed since they were written."""
     names = {name for _, name in _read_manifest(folder)}
-    return (folder / name for name in sorted(names) if is_written_by_srs_eval(folder / name))
+    for name in sorted(names):
+        if is_written_by_srs_eval(folder / name):
+            yield folder / name
 
 
 def _digest_bytes(content: bytes) -> str:
@@ -245,6 +255,7 @@ def _digest_bytes(content: bytes) -> str:
 
 @contextmanager
 def _write_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's errors into one sentence about `path`."""
     try:
         yield
     except OSError as error:

@@ -27,7 +27,7 @@ class Protocol:
     rows: _Rows = "benchmark"
     short: bool = False  # same-day reviews are part of the histories
     secs: bool = False  # intervals in fractions of a day
-    clock: _Clock = "seconds"  # FSRS-7
+    clock: _Clock = "seconds"  # for FSRS-7
     two_buttons: bool = False  # Hard and Easy count as Good
     recency: bool = False  # newer reviews weigh more in training
     partitions: _Partitions = "none"
@@ -71,23 +71,30 @@ class Protocol:
         # Equalized tests evaluate the same reviews as a protocol without `secs`.
         secs = self.secs and not self.equalize_test_with_non_secs
         # If histories do not hold same-day reviews, these are gone before folds are cut.
-        same_day = secs and self.short and not self.later_days_only
+        keeps_same_day = secs and self.short and not self.later_days_only
         return Protocol(
             rows=self.rows,
-            short=same_day,
+            short=keeps_same_day,
             secs=secs,
             train_equals_test=self.train_equals_test,
-            no_test_same_day=same_day and self.no_test_same_day,
+            no_test_same_day=keeps_same_day and self.no_test_same_day,
             n_splits=self.n_splits,
             max_seq_len=self.max_seq_len,
             known_decks_only=self.known_decks_only and not secs,
         )
 
     def without_training_flags(self) -> Protocol:
-        """Return the protocol with all flags for training alone at their defaults.
+        """Return the protocol with all flags that only affect training at their defaults.
 
         Protocols for which this is equal share their trials.
         """
-        names = ("recency", "gamma", "batch_size", "disable_short_term", "sched_penalties")
-        usual = {name: getattr(Protocol(), name) for name in (*names, "fallback_user")}
-        return replace(self, **usual)
+        defaults = Protocol()
+        return replace(
+            self,
+            recency=defaults.recency,
+            gamma=defaults.gamma,
+            batch_size=defaults.batch_size,
+            disable_short_term=defaults.disable_short_term,
+            sched_penalties=defaults.sched_penalties,
+            fallback_user=defaults.fallback_user,
+        )

@@ -27,9 +27,9 @@ from srs_eval.data.rows import select_rows
 Hashes = NDArray[np.uint32]
 
 _SKETCH_SIZE = 64
-_LEAST_SHARED = 0.5  # of the hashes that one person would have in a sketch
-_FEWEST_SHARED = 4  # two strangers may have a review or two in common
-_SHORTEST_CHAIN = 2  # intervals other than 0; shorter ones are as common as a deck's settings
+_MIN_SHARED_FRACTION = 0.5  # of the hashes that one person would have in a sketch
+_MIN_SHARED_HASHES = 4  # two strangers may have a review or two in common
+_MIN_CHAIN_INTERVALS = 2  # intervals above 0; shorter chains depend on settings that many share
 _HIGHEST_HASH = np.iinfo(np.uint32).max
 
 _hashes_of_logs: WeakKeyDictionary[ReviewLog, Hashes] = WeakKeyDictionary()
@@ -40,13 +40,13 @@ _hashes_of_logs: WeakKeyDictionary[ReviewLog, Hashes] = WeakKeyDictionary()
 
 
 def review_hashes(log: ReviewLog) -> Hashes:
-    """Compute the hashes of a person's reviews, ascending, each once, to recognise the person by.
+    """Compute the hashes of a person's reviews, ascending and without duplicates.
 
     A review is hashed by the seconds since the card's previous review, the rating and the
     milliseconds that the answer took, so that neither ids nor day numbers matter. If a source lacks
-    seconds or these milliseconds, single reviews are too much alike, and all intervals and ratings
-    of the card up to the review are hashed. A card's first review is not hashed. In entries all
-    answers count, even answers before a card was reset, which `select_rows` leaves out.
+    seconds or these milliseconds, single reviews are too similar; then all intervals and ratings of
+    the card up to the review are hashed together. A card's first review is not hashed. In entries
+    all answers count, even answers before a card was reset, which `select_rows` leaves out.
     """
     if log not in _hashes_of_logs:
         _hashes_of_logs[log] = _compute_hashes(log)
@@ -66,10 +66,10 @@ def _compute_hashes(log: ReviewLog) -> Hashes:
         rating = log.entries.rating[answers]
         duration_ms = log.entries.duration_ms[answers]
         elapsed_s = _elapsed_seconds(card_id, log.entries.time_ms[answers])
-    has_times = bool((elapsed_s[elapsed_s > 0] % DAY_S).any()) and bool(duration_ms.any())
-    if has_times:
-        later = elapsed_s >= 0
-        reviews = np.stack([elapsed_s[later], rating[later], duration_ms[later]], axis=1)
+    has_seconds = bool((elapsed_s[elapsed_s > 0] % DAY_S).any())  # else intervals are whole days
+    if has_seconds and duration_ms.any():
+        is_later = elapsed_s >= 0
+        reviews = np.stack([elapsed_s[is_later], rating[is_later], duration_ms[is_later]], axis=1)
         hashes = [_hash(review.tobytes()) for review in reviews.astype("<i8")]
     else:
         hashes = _hash_chains(card_id, elapsed_s, rating)
@@ -77,7 +77,7 @@ def _compute_hashes(log: ReviewLog) -> Hashes:
 
 
 def _find_answers(entries: Entries) -> IntArray:
-    """Return the positions of entries that `select_rows` may count: answers but no previews."""
+    """Return the positions of the answers, without previews: those that `select_rows` may keep."""
     is_answer = (entries.rating >= 1) & (entries.rating <= 4)
     is_preview = (entries.kind == FILTERED) & (entries.factor == 0)
     return np.flatnonzero(is_answer & ~is_preview)
@@ -88,24 +88,27 @@ def _elapsed_seconds(card_id: IntArray, time_ms: IntArray) -> IntArray:
     by_card = np.argsort(card_id, kind="stable")
     elapsed_s = np.diff(time_ms[by_card], prepend=0) // 1000
     elapsed_s[mark_run_starts(card_id[by_card])] = -1
-    in_order = np.empty_like(elapsed_s)
-    in_order[by_card] = elapsed_s
-    return in_order
+    in_original_order = np.empty_like(elapsed_s)
+    in_original_order[by_card] = elapsed_s
+    return in_original_order
 
 
 def _hash_chains(card_id: IntArray, elapsed_s: IntArray, rating: IntArray) -> list[int]:
-    """Hash each review together with all reviews of its card before it."""
-    chain_of = dict[int, bytes]()
-    length_of = dict[int, int]()
+    """Hash each review together with all reviews of its card before it.
+
+    Reviews whose chain has fewer than `_MIN_CHAIN_INTERVALS` intervals above 0 are left out.
+    """
+    chain_of = dict[int, bytes]()  # by card: the hash of all its reviews so far
+    interval_count_of = dict[int, int]()
     hashes = []
     columns = zip(card_id.tolist(), elapsed_s.tolist(), rating.tolist(), strict=True)
-    for card, elapsed, answer in columns:
+    for card, elapsed, card_rating in columns:
         previous_chain = chain_of.get(card, b"")
-        chain_of[card] = hashlib.sha256(previous_chain + b"%d %d" % (elapsed, answer)).digest()
-        length_of.setdefault(card, 0)
+        chain_of[card] = hashlib.sha256(previous_chain + b"%d %d" % (elapsed, card_rating)).digest()
+        interval_count_of.setdefault(card, 0)
         if elapsed > 0:
-            length_of[card] += 1
-        if length_of[card] >= _SHORTEST_CHAIN:
+            interval_count_of[card] += 1
+        if interval_count_of[card] >= _MIN_CHAIN_INTERVALS:
             hashes.append(_hash(chain_of[card]))
     return hashes
 
@@ -149,14 +152,16 @@ class Sketches(ReadOnly):
     def recognise(self, log: ReviewLog) -> bool:
         """Return whether the log belongs to one of these people.
 
-        It does if at least half of the person's sketch occurs in the log, and at least four hashes.
-        If the log has fewer hashes in the sketch's range than the sketch, because it holds a few
-        decks or an earlier export, half of these must be in the sketch.
+        It does if at least half of the hashes in a person's sketch, and at least four, occur in the
+        log. A log of a few decks or of an earlier time may have fewer hashes in the sketch's range
+        than the sketch has; then half of the log's hashes must be in the sketch.
         """
         hashes = review_hashes(log)
         is_shared = np.isin(self.hashes, hashes)
         shared = np.bincount(self.person[is_shared], minlength=len(self.highest))
         sizes = np.bincount(self.person, minlength=len(self.highest))
-        of_log = np.searchsorted(hashes, self.highest, side="right")
-        needed = np.maximum(_LEAST_SHARED * np.minimum(sizes, of_log), _FEWEST_SHARED)
+        log_counts = np.searchsorted(hashes, self.highest, side="right")  # in the sketches' ranges
+        needed = np.maximum(
+            _MIN_SHARED_FRACTION * np.minimum(sizes, log_counts), _MIN_SHARED_HASHES
+        )
         return bool((shared >= needed).any())

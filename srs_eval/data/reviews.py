@@ -33,7 +33,8 @@ T = TypeVar("T")
 LEARNING, REVIEW, RELEARNING, FILTERED, MANUAL, RESCHEDULED = range(6)
 
 MISSING = -1
-"""Partition, deck or preset id of a review whose card or deck is not in the source."""
+"""Partition, deck or preset id of a review whose card or deck is not in the source, and any other
+number that the source does not have, such as the ease before a card's first answer."""
 
 
 def find_arrays(value: object) -> Iterator[NDArray[Any]]:
@@ -66,9 +67,9 @@ def _may_hold_arrays(kind: type) -> bool:
 
 def mark_run_starts(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Mark where a run of equal values begins (shape of `values`)."""
-    begins = np.ones(len(values), np.bool_)
-    begins[1:] = values[1:] != values[:-1]
-    return begins
+    is_start = np.ones(len(values), np.bool_)
+    is_start[1:] = values[1:] != values[:-1]
+    return is_start
 
 
 def make_read_only(value: T) -> T:
@@ -98,12 +99,13 @@ class Entries(ReadOnly):
 
     time_ms: IntArray  # Unix time of the answer
     card_id: IntArray
-    rating: IntArray  # 1-4; 0 is no answer (manual, reset, rescheduled); others are kept as found
+    rating: IntArray  # 1-4; 0: not an answer (manual, reset, rescheduled); others are kept as found
     kind: IntArray  # LEARNING ... RESCHEDULED
     factor: IntArray  # SM-2 ease x 1000, FSRS difficulty, or 0
     duration_ms: IntArray
     interval: IntArray | None = None
-    """Scheduled interval before the answer, in days; 0 or below if under a day or unknown."""
+    """Scheduled interval before the answer: days, or negative seconds if it was below a day; 0 if
+    unknown."""
 
     def __len__(self) -> int:
         return len(self.time_ms)
@@ -125,7 +127,7 @@ class Rows(ReadOnly):
     elapsed_seconds: IntArray
     time_of_day_s: IntArray | None = None  # since the day's beginning; None if unknown
     elapsed_study_days: FloatArray | None = field(default=None, kw_only=True)
-    """With fractions, -1 for a first row; None if all days are taken to last 24 hours."""
+    """With fractions, -1 for a card's first row; None if the time zone of the days is unknown."""
     # Before the answer, for `Trials.columns`; None if the source lacks them.
     scheduled_interval: FloatArray | None = field(default=None, kw_only=True)
     ease: IntArray | None = field(default=None, kw_only=True)
@@ -200,8 +202,8 @@ class Preset:
     name: str
     fsrs_parameters: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     """Stored lists by FSRS version (4, 5, 6, and 7 of forks); empty lists are left out. NaN stands
-    for a value that is no finite number, and a list of one NaN for a value that is no list.
-    `own_parameters.find_fault` evaluates them."""
+    for a value that is not a finite number, and a list of one NaN for a value that is not a list.
+    `own_parameters.find_fault` checks them."""
     desired_retention: float | None = None
     historical_retention: float | None = None
     ignore_before: str | None = None  # "YYYY-MM-DD", midnight UTC
@@ -279,9 +281,9 @@ def describe_card_rules(count: int) -> str:
     """Return a sentence about the `ReviewLog.card_rule_count` rules, at least one."""
     subject = "1 rule of an add-on gives" if count == 1 else f"{count:,} rules of an add-on give"
     return (
-        f"{subject} single cards other FSRS parameters (fsrsPresetOverlay). Which cards depends on "
-        "searches in what is on cards, which srs-eval does not read: here every card has the "
-        "parameters of its deck's preset."
+        f"{subject} single cards other FSRS parameters (fsrsPresetOverlay). Which cards these are "
+        "depends on searches in the text of cards, which srs-eval does not read: here every card "
+        "has the parameters of its deck's preset."
     )
 
 
@@ -373,7 +375,7 @@ class ReviewLog(ReadOnly):
         columns = list(self.source_predictions.values())
         columns += [predictions.p for predictions in self.external_predictions.values()]
         if any(len(column) != len(self.reviews) for column in columns):
-            raise ValueError("predictions are as many as entries or rows")
+            raise ValueError("there must be a prediction for each entry or row")
         super().__post_init__()
 
     def __repr__(self) -> str:
@@ -474,10 +476,11 @@ class ReviewLog(ReadOnly):
         return features
 
     def _look_up(self, ids: IntArray, card_id: IntArray) -> IntArray:
+        """Return the `ids` (one for each of `self.cards`) of some cards; MISSING if it is gone."""
         if not len(self.cards.card_id):
             return np.full(len(card_id), MISSING, np.int64)
         position = np.searchsorted(self.cards.card_id, card_id)
-        position[position == len(self.cards.card_id)] = 0
+        position[position == len(self.cards.card_id)] = 0  # any card, as none will be equal
         return np.where(self.cards.card_id[position] == card_id, ids[position], MISSING)
 
     def preset_of(self, deck_id: IntArray) -> IntArray:

@@ -75,12 +75,14 @@ def select_rows(
 ) -> Selection:
     """Select the rows of a log; if the log already holds rows, they are returned unchanged.
 
-    The options default to the behaviour of the rule's owner. "benchmark": deleted and suspended
-    cards count, no ignore-before date. "anki": the deck-options screen's search, that is
-    existing cards that are not suspended, and each preset's ignore-before date (a card that
-    began before it is dropped as a whole). Rows are in order of time; ties keep the log's
-    order. Entries that a reader left out because the file holds them twice are counted as dropped,
-    too, unless the log is a subset. Raises ValueError for another `kind`.
+    Each option defaults to what the rule's program does. "benchmark" keeps deleted and suspended
+    cards and ignores ignore-before dates. "anki" keeps what Anki's deck-options screen searches
+    for: existing cards that are not suspended. It also applies each preset's ignore-before date,
+    which drops every card whose last learning start is before that date.
+
+    Rows are in order of time; ties keep the log's order. Entries that a reader left out because the
+    file holds them twice are counted as dropped, too, unless the log is a subset. Raises ValueError
+    for another `kind`.
     """
     if kind not in ("benchmark", "anki"):
         raise ValueError(f"unknown kind of rows: {kind!r}")
@@ -95,7 +97,7 @@ def select_rows(
     with_suspended = as_builder if include_suspended is None else include_suspended
     with_date = not as_builder if apply_ignore_before is None else apply_ignore_before
 
-    # From here on: entries by card, then time. `reasons.code[k]`: why entry k is out (0: it is in).
+    # From here on, entries are in order of card, then time.
     entries = log.entries
     order = np.argsort(entries.card_id, kind="stable")
     columns = {name: column[order] for name, column in vars(entries).items() if column is not None}
@@ -106,64 +108,71 @@ def select_rows(
         reasons.drop(_DELETED, ~exists)
     if not with_suspended:
         reasons.drop(SUSPENDED, suspended)
-    find_starts = _find_builder_starts if as_builder else _find_anki_starts
-    start_of = find_starts(by_card, reasons)
+    apply_rule = _apply_builder_rule if as_builder else _apply_anki_rule
+    start_of = apply_rule(by_card, reasons)
     if with_date:
-        begins = np.where(start_of >= 0, by_card.time_ms[np.maximum(start_of, 0)], 0)
-        reasons.drop(_IGNORED_DATE, begins < _ignore_before_ms(log, by_card.card_id))
+        start_ms = np.where(start_of >= 0, by_card.time_ms[np.maximum(start_of, 0)], 0)
+        reasons.drop(_IGNORED_DATE, start_ms < _look_up_ignore_before_ms(log, by_card.card_id))
 
-    positions = np.flatnonzero(reasons.code == 0)
-    rows = _build_rows(by_card, positions, log.day_grid, as_builder)
-    in_time = np.argsort(order[positions], kind="stable")  # entries are in order of time
+    positions = reasons.kept_positions()
+    rows = _build_rows(by_card, positions, log.day_grid, as_builder=as_builder)
+    entry_index = order[positions]
+    time_order = np.argsort(entry_index, kind="stable")  # the log's entries are in order of time
     dropped |= reasons.counts()
-    return Selection(_take_rows(rows, in_time), dropped, order[positions][in_time])
+    return Selection(_take_rows(rows, time_order), dropped, entry_index[time_order])
 
 
 class _DropReasons:
     """The first reason why each entry is dropped."""
 
     def __init__(self, size: int) -> None:
-        self.code = np.zeros(size, np.int8)
+        self.code = np.zeros(size, np.int8)  # 0: the entry is kept; k: dropped for names[k - 1]
         self.names: list[str] = []
 
     def drop(self, name: str, mask: NDArray[np.bool_]) -> None:
+        """Drop the entries of `mask` (n,), unless they are dropped already; once for each name."""
         self.names.append(name)
         self.code[mask & (self.code == 0)] = len(self.names)
 
+    def kept_positions(self) -> IntArray:
+        return np.flatnonzero(self.code == 0)
+
     def counts(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
+        """Count the entries that each reason dropped, without reasons that dropped none."""
         counts_by_code = np.bincount(self.code, minlength=len(self.names) + 1)[1:].tolist()
-        for name, count in zip(self.names, counts_by_code, strict=True):
-            if count:
-                counts[name] = counts.get(name, 0) + count
-        return counts
+        return {
+            name: count for name, count in zip(self.names, counts_by_code, strict=True) if count
+        }
 
 
 def _drop_non_reviews(entries: Entries, reasons: _DropReasons) -> None:
     reasons.drop(_NO_ANSWER, entries.rating == 0)
-    reasons.drop(_PREVIEW, (entries.kind == FILTERED) & (entries.factor == 0))
+    reasons.drop(_PREVIEW, _mark_previews(entries))
     reasons.drop(_BAD_RATING, (entries.rating < 1) | (entries.rating > 4))
 
 
-def _find_builder_starts(entries: Entries, reasons: _DropReasons) -> IntArray:
-    """Drop the builder's exclusions; return, per entry, the position of its card's start, or -1.
+def _mark_previews(entries: Entries) -> NDArray[np.bool_]:
+    return (entries.kind == FILTERED) & (entries.factor == 0)
 
-    A learn start is a learning entry whose predecessor among the card's kept entries is no
-    learning entry or does not exist; a card counts from its last learn start.
+
+def _apply_builder_rule(entries: Entries, reasons: _DropReasons) -> IntArray:
+    """Drop what the builder drops; return, for each entry, the position of its card's start or -1.
+
+    A learning start is the first entry of a run of learning entries among the card's reviews. A
+    card counts from its last learning start.
     """
     _drop_non_reviews(entries, reasons)
-    positions = np.flatnonzero(reasons.code == 0)
-    learning = entries.kind[positions] == LEARNING
-    starts = learning.copy()
-    starts[1:] &= ~learning[:-1] | mark_run_starts(entries.card_id[positions])[1:]
-    start_of = _find_last_of_card(entries.card_id, positions[starts])
+    positions = reasons.kept_positions()
+    is_learning = entries.kind[positions] == LEARNING
+    is_start = _mark_learning_starts(is_learning, entries.card_id[positions])
+    start_of = _find_last_of_card(entries.card_id, positions[is_start])
     reasons.drop(_NO_START, start_of < 0)
     reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
     return start_of
 
 
-def _find_anki_starts(entries: Entries, reasons: _DropReasons) -> IntArray:
-    """Drop Anki's exclusions; return, per entry, the position of its card's start, or -1.
+def _apply_anki_rule(entries: Entries, reasons: _DropReasons) -> IntArray:
+    """Drop what Anki drops; return, for each entry, the position of its card's start or -1.
 
     Going back from a card's last entry, previews are skipped; the start is the first of
     the last run of learning answers. Anything else ends the run: a reset, a set due date, a
@@ -171,35 +180,41 @@ def _find_anki_starts(entries: Entries, reasons: _DropReasons) -> IntArray:
     the start on every answer counts, whatever its kind: old programs gave ratings to manual
     entries too (rslib/src/revlog/mod.rs: has_rating_and_affects_scheduling).
     """
-    preview = (entries.kind == FILTERED) & (entries.factor == 0)
-    answered = (entries.rating >= 1) & (entries.rating <= 4)
-    seen = np.flatnonzero(~preview)
-    learning = ((entries.kind == LEARNING) & answered)[seen]
-    runs = learning.copy()
-    runs[1:] &= ~learning[:-1] | mark_run_starts(entries.card_id[seen])[1:]
-    start_of = _find_last_of_card(entries.card_id, seen[runs])
-    last_learning = _find_last_of_card(entries.card_id, seen[learning])
-    reset = (entries.kind == MANUAL) & (entries.factor == 0)
-    last_reset = _find_last_of_card(entries.card_id, np.flatnonzero(reset))
+    is_answer = (entries.rating >= 1) & (entries.rating <= 4)
+    positions = np.flatnonzero(~_mark_previews(entries))
+    is_learning = ((entries.kind == LEARNING) & is_answer)[positions]
+    is_start = _mark_learning_starts(is_learning, entries.card_id[positions])
+    start_of = _find_last_of_card(entries.card_id, positions[is_start])
+    last_learning = _find_last_of_card(entries.card_id, positions[is_learning])
+    is_reset = (entries.kind == MANUAL) & (entries.factor == 0)
+    last_reset = _find_last_of_card(entries.card_id, np.flatnonzero(is_reset))
     _drop_non_reviews(entries, reasons)
-    reasons.drop(_AFTER_RESET, (last_reset > last_learning) & (last_reset >= 0))
+    reasons.drop(_AFTER_RESET, last_reset > last_learning)
     reasons.drop(_NO_START, start_of < 0)
     reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
     return start_of
 
 
-def _find_last_of_card(card_id: IntArray, positions: IntArray) -> IntArray:
-    """Return the last of `positions` (ascending) on each entry's card, or -1.
+def _mark_learning_starts(is_learning: NDArray[np.bool_], card_id: IntArray) -> NDArray[np.bool_]:
+    """Mark the first entry of each run of learning entries of a card (shape of `card_id`)."""
+    follows_learning = np.zeros(len(card_id), np.bool_)
+    follows_learning[1:] = is_learning[:-1] & ~mark_run_starts(card_id)[1:]
+    return is_learning & ~follows_learning
 
-    The result has the shape of `card_id`.
+
+def _find_last_of_card(card_id: IntArray, positions: IntArray) -> IntArray:
+    """Return, for each entry, the last of `positions` that is on the entry's card, or -1.
+
+    `card_id` (n,) is sorted and `positions` ascend; the result has the shape of `card_id`.
     """
     if not len(positions) or not len(card_id):
         return np.full(len(card_id), -1, np.int64)
-    begins = np.flatnonzero(mark_run_starts(card_id))
-    ends = np.append(begins[1:], len(card_id))
-    last_index = np.searchsorted(positions, ends) - 1
-    last_positions = np.where(last_index >= 0, positions[np.maximum(last_index, 0)], -1)
-    return np.repeat(np.where(last_positions >= begins, last_positions, -1), ends - begins)
+    card_starts = np.flatnonzero(mark_run_starts(card_id))
+    card_ends = np.append(card_starts[1:], len(card_id))
+    index = np.searchsorted(positions, card_ends) - 1  # of the last position before each card's end
+    last_positions = np.where(index >= 0, positions[np.maximum(index, 0)], -1)
+    last_of_card = np.where(last_positions >= card_starts, last_positions, -1)
+    return np.repeat(last_of_card, card_ends - card_starts)
 
 
 def _look_up_card_state(
@@ -208,15 +223,14 @@ def _look_up_card_state(
     """Return whether each card still exists, and whether it is suspended."""
     cards = log.cards
     if not len(cards.card_id):
-        none = np.zeros(len(card_id), np.bool_)
-        # A source without a card table knows nothing of deleted cards.
-        return ~none, none
+        # A source without a table of cards does not tell which ones are deleted or suspended.
+        return np.ones(len(card_id), np.bool_), np.zeros(len(card_id), np.bool_)
     index = np.minimum(np.searchsorted(cards.card_id, card_id), len(cards.card_id) - 1)
     exists = cards.card_id[index] == card_id
     return exists, exists & cards.suspended[index]
 
 
-def _ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
+def _look_up_ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
     """Return each card's ignore-before date as Unix ms (midnight UTC), 0 if it has none."""
     preset_of = log.preset_of(log.deck_of(card_id))
     limits = np.zeros(len(card_id), np.int64)
@@ -227,33 +241,35 @@ def _ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
     return limits
 
 
-def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, as_builder: bool) -> Rows:
-    """Build the rows of the kept entries, by card, then time."""
+def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, *, as_builder: bool) -> Rows:
+    """Build the rows of the entries at `positions`, in order of card, then time."""
     time_ms = entries.time_ms[positions]
     card_id = entries.card_id[positions]
     next_day_at_s = grid.next_day_at_s
     study_day = to_study_days(time_ms, grid)
     if as_builder:
-        # Milliseconds, cut toward zero: day 0 is two days wide for entries in the future.
-        late = time_ms - next_day_at_s * 1000
-        day = np.sign(late) * (np.abs(late) // _DAY_MS)
+        # Truncation toward zero puts tomorrow's entries on day 0 (today), as in the builder.
+        since_next_day = time_ms - next_day_at_s * 1000
+        day = np.sign(since_next_day) * (np.abs(since_next_day) // _DAY_MS)
     else:
-        # Whole seconds; entries in the future belong to today.
+        # As in Anki, whole seconds count, and entries in the future belong to today.
         day = -np.maximum((next_day_at_s - time_ms // 1000) // DAY_S, 0)
     is_first = mark_run_starts(card_id)
     elapsed_days = np.diff(day, prepend=0)
     elapsed_seconds = np.diff(time_ms, prepend=0) // 1000
     elapsed_days[is_first] = -1
     elapsed_seconds[is_first] = -1
+    elapsed_study_days = None
     if study_day is not None:
-        study_day = np.where(is_first, -1.0, np.diff(study_day, prepend=0.0))
+        elapsed_study_days = np.where(is_first, -1.0, np.diff(study_day, prepend=0.0))
     scheduled_interval = None
     if entries.interval is not None:
-        interval = entries.interval
-        in_days = np.where(interval < 0, -interval / DAY_S, interval)
-        scheduled_interval = in_days[positions]
+        interval = entries.interval[positions]
+        # Anki stores intervals below a day as negative seconds.
+        scheduled_interval = np.where(interval < 0, -interval / DAY_S, interval)
     ease = None
     if entries.factor.any():
+        # The ease before an answer is that of the card's previous entry, even if this is dropped.
         starts_card = mark_run_starts(entries.card_id)
         previous_factor = np.where(starts_card, MISSING, np.roll(entries.factor, 1))
         ease = previous_factor[positions]
@@ -267,7 +283,7 @@ def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, as_builder
         elapsed_days=elapsed_days,
         elapsed_seconds=elapsed_seconds,
         time_of_day_s=(time_ms // 1000 - next_day_at_s) % DAY_S,
-        elapsed_study_days=study_day,
+        elapsed_study_days=elapsed_study_days,
         scheduled_interval=scheduled_interval,
         ease=ease,
     )
@@ -281,9 +297,9 @@ _CardTable = TypeVar("_CardTable", Entries, Rows, Cards, Schedule)
 def select_decks(log: ReviewLog, *names: str) -> ReviewLog:
     """Return the reviews of existing cards whose home deck is one of `names` or below it.
 
-    Case does not matter; a deck's id works, too, which is all that data sets have. Raises
-    InputError with the nearest names for an unknown deck, for a filtered deck, which is no
-    card's home, and for a deck without reviews.
+    Case does not matter. A deck's id works, too, because the decks of data sets have no names.
+    Raises InputError for an unknown deck (with the nearest names), for a filtered deck (it is not
+    the home of any card), and for decks without reviews.
     """
     decks: set[int] = set()
     for name in names:
@@ -318,7 +334,7 @@ def _find_deck_ids(log: ReviewLog, name: str) -> set[int]:
     while deck_count != len(decks):  # as many rounds as decks are deep
         deck_count = len(decks)
         decks |= {deck.id for deck in log.decks.values() if deck.parent_id in decks}
-    prefix = f"{_fold_case(name)}::"  # a deck whose parent is missing is below all the same
+    prefix = f"{_fold_case(name)}::"  # also finds subdecks whose parent deck is missing
     return decks | {
         deck.id for deck in log.decks.values() if _fold_case(deck.name).startswith(prefix)
     }
@@ -332,19 +348,23 @@ def select_presets(log: ReviewLog, *names: str) -> ReviewLog:
     presets: set[int] = set()
     for name in names:
         matching = {preset.id for preset in log.presets.values() if _has_name(preset, name)}
-        orphaned_decks = [deck.name for deck in log.decks.values() if str(deck.preset_id) == name]
-        if orphaned_decks and log.presets and not matching:
-            deck_words = ", ".join(f'"{deck}"' for deck in orphaned_decks[:3])
-            raise InputError(
-                f"The preset {name} is gone, though decks still name it, and Anki schedules these "
-                f"with its own defaults. Use --deck instead: {deck_words}."
-            )
         if not matching:
-            choices = ((preset.name, preset.id) for preset in log.presets.values())
-            raise InputError(_unknown_name_message("preset", name, choices))
+            raise InputError(_unknown_preset_message(log, name))
         presets |= matching
     decks = {deck.id for deck in log.decks.values() if deck.preset_id in presets}
     return _select_cards_in_decks(log, decks, "preset", names)
+
+
+def _unknown_preset_message(log: ReviewLog, name: str) -> str:
+    orphaned_decks = [deck.name for deck in log.decks.values() if str(deck.preset_id) == name]
+    if orphaned_decks and log.presets:
+        deck_words = ", ".join(f'"{deck}"' for deck in orphaned_decks[:3])
+        return (
+            f"The preset {name} is gone, though decks still name it, and Anki schedules these "
+            f"with its own defaults. Use --deck instead: {deck_words}."
+        )
+    choices = ((preset.name, preset.id) for preset in log.presets.values())
+    return _unknown_name_message("preset", name, choices)
 
 
 def _has_name(deck_or_preset: Deck | Preset, name: str) -> bool:
@@ -354,7 +374,7 @@ def _has_name(deck_or_preset: Deck | Preset, name: str) -> bool:
 
 
 def _fold_case(name: str) -> str:
-    """Remove case from a name, and compose it as Anki does, whatever the keyboard sends."""
+    """Case-fold a name after NFC normalization, in which Anki stores names."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
@@ -366,11 +386,12 @@ def exclude_presets(log: ReviewLog, presets: Collection[int]) -> ReviewLog:
 
 
 def _select_cards_in_decks(
-    log: ReviewLog, decks: Collection[int], kind: str, names: Sequence[str]
+    log: ReviewLog, decks: Collection[int], kind: Literal["deck", "preset"], names: Sequence[str]
 ) -> ReviewLog:
+    """Return the log of the cards in some decks (ids); `kind` and `names` are for its errors."""
     cards = log.cards.card_id[np.isin(log.cards.deck_id, sorted(decks))]
     narrowed = _select_cards(log, lambda card_id: np.isin(card_id, cards))
-    if not (narrowed.entries or narrowed.rows):
+    if not len(narrowed.reviews):
         choices: Mapping[int, Deck | Preset] = log.decks if kind == "deck" else log.presets
         name_of = {str(choice.id): choice.name for choice in choices.values() if choice.name}
         name_words = " and ".join(f'"{name_of.get(name, name)}"' for name in names)
@@ -381,7 +402,7 @@ def _select_cards_in_decks(
 
 
 def _select_cards(log: ReviewLog, is_selected: Callable[[IntArray], np.ndarray]) -> ReviewLog:
-    """Return the log of the cards whose ids (k,) `is_selected` picks, with all their data."""
+    """Keep the cards for which `is_selected(card_ids)` is True, with all their data."""
 
     def narrow(table: _CardTable | None) -> _CardTable | None:
         return None if table is None else _take_rows(table, is_selected(table.card_id))
@@ -404,16 +425,18 @@ def _select_cards(log: ReviewLog, is_selected: Callable[[IntArray], np.ndarray])
     )
 
 
-def _take_rows(table: _CardTable, mask: np.ndarray) -> _CardTable:
+def _take_rows(table: _CardTable, selector: np.ndarray) -> _CardTable:
+    """Return some rows of a table: those of a mask, or those at positions, in their order."""
     selected = {}
     for column in fields(table):
         values = getattr(table, column.name)
         if values is not None:
-            selected[column.name] = values[mask]
+            selected[column.name] = values[selector]
     return replace(table, **selected)
 
 
 def _unknown_name_message(kind: str, name: str, choices: Iterable[tuple[str, int]]) -> str:
+    """Return a message that proposes the nearest of the choices, which are pairs of name and id."""
     names: dict[str, str] = {}
     for label, key in choices:
         choice = label or str(key)
@@ -421,7 +444,10 @@ def _unknown_name_message(kind: str, name: str, choices: Iterable[tuple[str, int
     if not names:
         return f"This file says nothing of {kind}s, so --{kind} cannot be used with it."
     nearest = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.3)
-    if not nearest:
-        nearest = sorted(names)
-    suggestions = ", ".join(f'"{names[folded_name]}"' for folded_name in nearest[:3])
-    return f'There is no {kind} "{name}". Did you mean {suggestions}?'
+    proposals = nearest or sorted(names)[:3]
+    choice_words = ", ".join(f'"{names[folded_name]}"' for folded_name in proposals)
+    if nearest:
+        return f'There is no {kind} "{name}". Did you mean {choice_words}?'
+    if len(names) > len(proposals):
+        choice_words += f" and {len(names) - len(proposals):,} more"
+    return f'There is no {kind} "{name}". This file has: {choice_words}.'

@@ -63,7 +63,7 @@ class Trials(ReadOnly):
     partition: IntArray
     history_start: IntArray
     history_end: IntArray
-    bin_delta_t: FloatArray  # the three inputs of RMSE(bins)
+    bin_delta_t: FloatArray  # this and the next two: inputs of `compute_rmse_bin_ids`
     bin_i: IntArray
     bin_lapses: IntArray
 
@@ -83,6 +83,7 @@ class Trials(ReadOnly):
     rows: Rows | None = None
     """All reviews of the log that count, including reviews that no history holds."""
     _derived: dict[Callable[..., Any], Any] = field(default_factory=dict, repr=False)
+    """Results of `derived` by function; the key `Trials` has the columns that they came from."""
 
     def __post_init__(self) -> None:
         columns = [column for column in vars(self).values() if isinstance(column, np.ndarray)]
@@ -104,7 +105,7 @@ class Trials(ReadOnly):
     def source(self) -> tuple[ReviewLog, Rows]:
         """Return the log and rows that the trials were made of. Raises ValueError without them."""
         if self.log is None or self.rows is None:
-            raise ValueError("these trials do not tell what they were made of")
+            raise ValueError("these trials have no log and rows")
         return self.log, self.rows
 
     def columns(self, *names: str) -> tuple[NDArray[Any], ...]:
@@ -168,10 +169,10 @@ class Trials(ReadOnly):
         return np.concatenate([fold.test for fold in self.folds])
 
     def derived(self, compute: Callable[[Trials], T]) -> T:
-        """Return `compute(self)`, computed once per trials (tries and features shared by models).
+        """Return `compute(self)`, computed only once, so that models share tries and features.
 
-        `compute` must be a module's function: a function that is made anew for each call would
-        compute anew. No array in its result can be written to.
+        `compute` must be a module-level function, because results are found by it. No array in its
+        result can be written to.
         """
         if compute not in self._derived:
             self._derived[compute] = make_read_only(compute(self))
@@ -194,18 +195,18 @@ class _ReviewColumns:
     review_th: IntArray
     card_id: IntArray
     day: IntArray
-    rating: IntArray  # after two_buttons
-    pressed_button: IntArray  # as pressed
+    rating: IntArray  # with two_buttons, Hard and Easy are Good
+    pressed_button: IntArray  # the rating that was given
     elapsed_days: IntArray
     elapsed_seconds: IntArray
     elapsed_fraction: FloatArray  # days since the previous row, by the protocol's clock
     duration_ms: IntArray
-    time_of_day_s: IntArray  # MISSING where unknown
+    time_of_day_s: IntArray  # since the day's beginning; MISSING where unknown
     is_in_source: NDArray[np.bool_]  # card and deck are in the source
     partition: IntArray
 
-    def __getitem__(self, keep: NDArray[Any]) -> _ReviewColumns:
-        return _ReviewColumns(**{name: column[keep] for name, column in self.__dict__.items()})
+    def __getitem__(self, mask: NDArray[np.bool_]) -> _ReviewColumns:
+        return _ReviewColumns(**{name: column[mask] for name, column in self.__dict__.items()})
 
 
 def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
@@ -217,10 +218,8 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     if protocol.secs and protocol.equalize_test_with_non_secs:
         trials = _prepare_equalized_trials(log, rows, protocol)
     else:
-        columns, first_of_card, number, evaluated = _filter_columns(
-            log, rows, protocol, protocol.secs
-        )
-        trials = _assemble_trials(columns, first_of_card, number, evaluated, protocol)
+        columns, first_of_card, number, is_evaluated = _filter_columns(log, rows, protocol)
+        trials = _assemble_trials(columns, first_of_card, number, is_evaluated, protocol)
     return replace(trials, log=log, rows=rows)
 
 
@@ -243,12 +242,13 @@ def compute_recency_weights(n: int) -> FloatArray:
 
 
 def _filter_columns(
-    log: ReviewLog, rows: Rows, protocol: Protocol, secs: bool
+    log: ReviewLog, rows: Rows, protocol: Protocol
 ) -> tuple[_ReviewColumns, IntArray, IntArray, NDArray[np.bool_]]:
-    """Return the history rows, each row's card start and `i`, and a mask of rows to evaluate."""
+    """Return the history rows, and for each its card's first row, `i`, and if it is evaluated."""
     columns = _sort_columns(log, rows, protocol)
     columns = columns[(columns.pressed_button >= 1) & (columns.pressed_button <= 4)]
     if protocol.rows == "benchmark":
+        # srs-benchmark leaves out the later rows of a card.
         position_in_card = np.arange(len(columns.card_id)) - _find_card_starts(columns.card_id)
         columns = columns[position_in_card < 2 * protocol.max_seq_len]
     if not protocol.short:
@@ -256,32 +256,33 @@ def _filter_columns(
     first_of_card = _find_card_starts(columns.card_id)
     position = np.arange(len(first_of_card))
 
-    if secs and not protocol.later_days_only:
+    if protocol.secs and not protocol.later_days_only:
         later_days: IntArray = np.cumsum(columns.elapsed_days > 0, dtype=np.int64)
         number = later_days - later_days[first_of_card] + 1
-        evaluated = columns.elapsed_seconds > 0
-        return columns, first_of_card, number, evaluated & (position > first_of_card)
+        is_evaluated = (columns.elapsed_seconds > 0) & (position > first_of_card)
+        return columns, first_of_card, number, is_evaluated
 
     # A card's first row and its rows on later days are numbered.
-    numbered = (columns.elapsed_days != 0) | (position == first_of_card)
-    running: IntArray = np.cumsum(numbered, dtype=np.int64)
-    number = running - running[first_of_card] + 1
-    is_kept = numbered.copy()
-    if not secs and protocol.rows == "benchmark":
-        second = np.flatnonzero(numbered & (number == 2))
-        first_button = columns.pressed_button[first_of_card[second]]
-        is_outlier = find_first_interval_outliers(first_button, columns.elapsed_days[second])
-        is_kept[second[is_outlier]] = False
+    is_numbered = (columns.elapsed_days != 0) | (position == first_of_card)
+    numbered_so_far: IntArray = np.cumsum(is_numbered, dtype=np.int64)
+    number = numbered_so_far - numbered_so_far[first_of_card] + 1
+    is_kept = is_numbered.copy()
+    if not protocol.secs and protocol.rows == "benchmark":
+        second_rows = np.flatnonzero(is_numbered & (number == 2))
+        first_button = columns.pressed_button[first_of_card[second_rows]]
+        is_outlier = find_first_interval_outliers(first_button, columns.elapsed_days[second_rows])
+        is_kept[second_rows[is_outlier]] = False
         if protocol.known_decks_only:
             is_kept &= columns.is_in_source
         is_kept &= _mark_before_first_gap(is_kept, number, first_of_card)
-    evaluated = is_kept & (columns.elapsed_days > 0) & (position > first_of_card)
-    if secs:
-        evaluated &= columns.elapsed_seconds > 0
-    return columns, first_of_card, number, evaluated
+    is_evaluated = is_kept & (columns.elapsed_days > 0) & (position > first_of_card)
+    if protocol.secs:
+        is_evaluated &= columns.elapsed_seconds > 0
+    return columns, first_of_card, number, is_evaluated
 
 
 def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColumns:
+    """Return the columns of all rows, in order of card, then review."""
     order = np.argsort(rows.card_id, kind="stable")
     button = rows.rating[order]
     card_id = rows.card_id[order]
@@ -301,11 +302,11 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
     time_of_day = rows.time_of_day_s
-    fraction = rows.elapsed_seconds / DAY_S
+    elapsed_fraction = rows.elapsed_seconds / DAY_S
     if protocol.clock == "days":
-        fraction = rows.elapsed_days.astype(np.float64)
+        elapsed_fraction = rows.elapsed_days.astype(np.float64)
     elif protocol.clock == "study-days" and rows.elapsed_study_days is not None:
-        fraction = rows.elapsed_study_days
+        elapsed_fraction = rows.elapsed_study_days
     return _ReviewColumns(
         review_th=order + 1,
         card_id=card_id,
@@ -314,7 +315,7 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
         pressed_button=button,
         elapsed_days=rows.elapsed_days[order],
         elapsed_seconds=rows.elapsed_seconds[order],
-        elapsed_fraction=np.maximum(fraction[order], 0.0),
+        elapsed_fraction=np.maximum(elapsed_fraction[order], 0.0),
         duration_ms=rows.duration_ms[order],
         time_of_day_s=np.full(len(order), MISSING) if time_of_day is None else time_of_day[order],
         is_in_source=is_in_source,
@@ -340,23 +341,24 @@ def find_first_interval_outliers(
     only groups of fewer than 6 rows or with very long intervals. With `as_fsrs_rs`, the shortest
     are removed first among equals, and 5 % are rounded down (fsrs-rs: src/dataset.rs).
     """
-    outlier = np.zeros(len(first_rating), np.bool_)
+    is_outlier = np.zeros(len(first_rating), np.bool_)
     for rating in range(1, 5):
         rows = np.flatnonzero(first_rating == rating)
         intervals, group, counts = np.unique(delta_t[rows], return_inverse=True, return_counts=True)
-        longest = 365 if rating == 4 else 100
-        share = len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05
-        allowed = max(share, 20)
+        longest_usual = 365 if rating == 4 else 100
+        five_percent = len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05
+        max_removed = max(five_percent, 20)
         tie_order = intervals if as_fsrs_rs else -intervals
         is_removed = np.zeros(len(intervals), np.bool_)
         removed = 0
         for index in np.lexsort((tie_order, counts)).tolist():
             count = int(counts[index])
-            if removed + count < allowed or count < 6 or intervals[index] > longest:
+            is_unusual = count < 6 or intervals[index] > longest_usual
+            if removed + count < max_removed or is_unusual:
                 is_removed[index] = True
                 removed += count
-        outlier[rows] = is_removed[group]
-    return outlier
+        is_outlier[rows] = is_removed[group]
+    return is_outlier
 
 
 def _mark_before_first_gap(
@@ -367,9 +369,9 @@ def _mark_before_first_gap(
     if not len(position):
         return is_kept
     card = first_of_card[position]
-    gap = np.zeros(len(position), np.bool_)
-    gap[1:] = (np.diff(number[position]) != 1) & ~mark_run_starts(card)[1:]
-    gaps_so_far = np.cumsum(gap)
+    follows_gap = np.zeros(len(position), np.bool_)
+    follows_gap[1:] = (np.diff(number[position]) != 1) & ~mark_run_starts(card)[1:]
+    gaps_so_far = np.cumsum(follows_gap)
     starts = _find_card_starts(card)
     is_before_gap = np.zeros(len(is_kept), np.bool_)
     is_before_gap[position] = gaps_so_far == gaps_so_far[starts]
@@ -380,10 +382,11 @@ def _assemble_trials(
     columns: _ReviewColumns,
     first_of_card: IntArray,
     number: IntArray,
-    evaluated: NDArray[np.bool_],
+    is_evaluated: NDArray[np.bool_],
     protocol: Protocol,
 ) -> Trials:
-    position = np.flatnonzero(evaluated)
+    """Build the trials from history rows and the results of `_filter_columns`."""
+    position = np.flatnonzero(is_evaluated)
     position = position[np.argsort(columns.review_th[position], kind="stable")]
     n = len(position)
     if n < MIN_TRIALS:
@@ -394,7 +397,7 @@ def _assemble_trials(
         history_delta_t = columns.elapsed_fraction
         # With `secs`, upstream's bins count every Again, the first and same-day ones too, and use
         # whole days, with a separate bin for the same day.
-        may_lapse = np.ones(len(evaluated), np.bool_)
+        may_lapse = np.ones(len(is_evaluated), np.bool_)
         bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
         if protocol.later_days_only:
             may_lapse = columns.elapsed_seconds > 0
@@ -403,14 +406,14 @@ def _assemble_trials(
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
         may_lapse = columns.elapsed_days > 0
         bin_delta_t = history_delta_t
-    lapse = ((columns.rating == 1) & may_lapse).astype(np.int64)
-    lapses_before = np.cumsum(lapse) - lapse
-    lapses = lapses_before - lapses_before[first_of_card]
+    is_lapse = ((columns.rating == 1) & may_lapse).astype(np.int64)
+    lapses_of_all_cards = np.cumsum(is_lapse) - is_lapse  # before each row
+    lapses = lapses_of_all_cards - lapses_of_all_cards[first_of_card]
     elapsed_days = columns.elapsed_days[position]
 
-    def select_positions(begin: int, end: int, later_days_only: bool) -> IntArray:
+    def select_positions(begin: int, end: int, *, without_same_day: bool) -> IntArray:
         positions = np.arange(begin, end)
-        if later_days_only and protocol.secs:
+        if without_same_day and protocol.secs:
             return positions[elapsed_days[positions] > 0]
         return positions
 
@@ -419,13 +422,15 @@ def _assemble_trials(
         train_end = train.stop
         test_end = test.stop
         if protocol.train_equals_test:
-            # Upstream trains on everything and evaluates from each start on.
+            # Upstream trains on all trials and evaluates all from the fold's start on.
             train_end = n
             test_end = n
         folds.append(
             Fold(
-                train=select_positions(0, train_end, protocol.no_train_same_day),
-                test=select_positions(test.start, test_end, protocol.no_test_same_day),
+                train=select_positions(0, train_end, without_same_day=protocol.no_train_same_day),
+                test=select_positions(
+                    test.start, test_end, without_same_day=protocol.no_test_same_day
+                ),
             )
         )
     if not any(len(fold.test) for fold in folds):
@@ -465,22 +470,22 @@ def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) ->
 
     Each fold is trained on every row before its first evaluated one; bins are as without `secs`.
     """
-    in_days = prepare_trials(
-        log, rows, replace(protocol, secs=False, equalize_test_with_non_secs=False)
-    )
-    columns, first_of_card, number, evaluated = _filter_columns(log, rows, protocol, secs=True)
+    protocol_in_days = replace(protocol, secs=False, equalize_test_with_non_secs=False)
+    trials_in_days = prepare_trials(log, rows, protocol_in_days)
+    columns, first_of_card, number, is_evaluated = _filter_columns(log, rows, protocol)
     # A row that is evaluated without `secs` stays evaluated, whatever its seconds say.
-    evaluated |= np.isin(columns.review_th, in_days.review_th)
-    of_all_days = replace(protocol, no_test_same_day=False, no_train_same_day=False)
-    trials = _assemble_trials(columns, first_of_card, number, evaluated, of_all_days)
-    positions = np.searchsorted(trials.review_th, in_days.review_th)
+    is_evaluated |= np.isin(columns.review_th, trials_in_days.review_th)
+    # These folds are replaced below, so they may hold same-day trials.
+    protocol_of_all = replace(protocol, no_test_same_day=False, no_train_same_day=False)
+    trials = _assemble_trials(columns, first_of_card, number, is_evaluated, protocol_of_all)
+    positions = np.searchsorted(trials.review_th, trials_in_days.review_th)
     bins = {}
     for name in ("bin_delta_t", "bin_i", "bin_lapses"):
         column = getattr(trials, name).copy()
-        column[positions] = getattr(in_days, name)
+        column[positions] = getattr(trials_in_days, name)
         bins[name] = column
     folds = []
-    for fold in in_days.folds:
+    for fold in trials_in_days.folds:
         test = positions[fold.test]
         train = np.arange(len(trials) if protocol.train_equals_test else test.min())
         if protocol.no_train_same_day:
@@ -492,10 +497,10 @@ def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) ->
 # Bins of RMSE(bins)
 
 
-_BIN_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: a bin is floor(log_base of one)
+_BIN_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: k = floor(log(x) / log(base))
 _MIN_INTERVAL_BIN = -5
-"""Of intervals: the reference rounds labels to 0.01 days, and all below are one bin."""
-_BINS_PER_COUNT = 64  # distinct k of review counts and of lapses
+"""Lowest k of intervals: fsrs-optimizer rounds labels to 0.01 days, so shorter ones share a bin."""
+_BINS_PER_COUNT = 64  # more than there are distinct k of review counts, or of lapses
 
 
 def compute_rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) -> IntArray:
@@ -507,15 +512,14 @@ def compute_rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) ->
     reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
     Raises ValueError for values that have no bin.
     """
-    # log 0 is -inf, which is the lowest bin
     interval_base, number_base, lapse_base = _BIN_BASES
-    with np.errstate(divide="ignore", invalid="ignore"):
-        interval = np.floor(np.log(np.asarray(delta_t, np.float64)) / np.log(interval_base))
-        number = np.floor(np.log(np.asarray(i, np.float64)) / np.log(number_base))
-        failures = np.floor(np.log(np.asarray(lapses, np.float64)) / np.log(lapse_base))
-    by_interval = np.maximum(interval, _MIN_INTERVAL_BIN) - _MIN_INTERVAL_BIN
-    by_number = by_interval * _BINS_PER_COUNT + number
-    ids = by_number * _BINS_PER_COUNT + np.maximum(failures, -1) + 1
+    with np.errstate(divide="ignore", invalid="ignore"):  # log 0 is -inf, which has the lowest bin
+        interval_k = np.floor(np.log(np.asarray(delta_t, np.float64)) / np.log(interval_base))
+        number_k = np.floor(np.log(np.asarray(i, np.float64)) / np.log(number_base))
+        lapse_k = np.floor(np.log(np.asarray(lapses, np.float64)) / np.log(lapse_base))
+    interval_bin = np.maximum(interval_k, _MIN_INTERVAL_BIN) - _MIN_INTERVAL_BIN
+    lapse_bin = np.maximum(lapse_k, -1) + 1
+    ids = (interval_bin * _BINS_PER_COUNT + number_k) * _BINS_PER_COUNT + lapse_bin
     if not np.isfinite(ids).all():
         raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
     return ids.astype(np.int64)

@@ -1,13 +1,16 @@
 """Restrict results to the reviews, or the users, that all models share.
 
-External predictions, from a file or from the user's Anki, may lack reviews.
+External predictions, from a file or from the user's Anki, may lack reviews. They are evaluated on
+the held-out reviews that they predict (`select_held_out`), and whatever is compared with them is
+compared on these reviews, too: in the ranking of one learner, in a batch and in the advice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Protocol as Interface
 from typing import TypeVar
@@ -19,7 +22,7 @@ from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotInstalled, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.predictions import add_predictions
-from srs_eval.data.reviews import IntArray, ReviewLog
+from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray, ReviewLog
 from srs_eval.engine.result import Result, TestSet
 from srs_eval.models.configurations import Configuration, find_meaning, resolve_configurations
 from srs_eval.models.given import FILE_PREDICTIONS
@@ -64,6 +67,46 @@ def add_predictions_file(log: ReviewLog, path: Path | None) -> ReviewLog:
     return log if path is None else add_predictions(log, path, find_meaning)
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOutPredictions:
+    """External predictions of the k held-out reviews."""
+
+    p: FloatArray  # (k,) predicted probability of recall; NaN where there is none
+    unused: int = 0  # predictions in a file that match no held-out review
+
+    @cached_property
+    def predicted(self) -> IntArray:
+        """Positions (m,) of the held-out reviews that have a prediction, ascending."""
+        return find_predicted(self.p)
+
+    @property
+    def missing(self) -> int:
+        """Number of held-out reviews without a prediction."""
+        return len(self.p) - len(self.predicted)
+
+
+def find_predicted(p: FloatArray) -> IntArray:
+    """Return the positions (m,) of the reviews whose prediction (k,) is not NaN, ascending."""
+    return np.flatnonzero(np.isfinite(p))
+
+
+def select_held_out(external: ExternalPredictions, entry: IntArray) -> HeldOutPredictions:
+    """Select the predictions of the held-out reviews.
+
+    `entry` (k,) holds the positions of the held-out reviews among the log's entries, or among its
+    rows if it has rows.
+    """
+    held_out = HeldOutPredictions(external.p[entry])
+    if external.file_count is None:
+        return held_out
+    return replace(held_out, unused=external.file_count - len(held_out.predicted))
+
+
+def intersect_reviews(reviews: Iterable[IntArray]) -> IntArray:
+    """Return the reviews that are in each of the arrays, ascending; there is at least one array."""
+    return reduce(np.intersect1d, reviews)
+
+
 def evaluate_external(
     log: ReviewLog, configuration: Configuration, tests: TestSet, entry_index: IntArray
 ) -> Result:
@@ -79,23 +122,22 @@ def evaluate_external(
     external = log.external_predictions.get(name) or log.external_predictions.get(model.name)
     if external is None:
         raise NotInstalled(f"there is nothing beside these reviews ({model.note})")
-    p = external.p[entry_index[tests.review_th - 1]]
-    predicted = np.flatnonzero(np.isfinite(p))
-    missing = len(p) - len(predicted)
-    unused = 0 if external.file_count is None else external.file_count - len(predicted)
+    held_out = select_held_out(external, entry_index[tests.review_th - 1])
     notes = [external.note]
-    if missing:
-        notes.append(f"no prediction for {missing:,} of {len(p):,} held-out reviews")
-    if unused:
+    if held_out.missing:
+        notes.append(f"no prediction for {held_out.missing:,} of {len(tests):,} held-out reviews")
+    if held_out.unused:
         predictions = format_count(external.file_count or 0, "prediction")
         notes.append(
-            f"{unused:,} of the file's {predictions} are for reviews that are not evaluated"
+            f"{held_out.unused:,} of the file's {predictions} are for reviews that are not "
+            "evaluated"
         )
-    if not len(predicted):
+    if not len(held_out.predicted):
         raise NotInstalled("; ".join(notes))
-    if missing:
-        tests = _select_tests(tests, predicted)
-        p = p[predicted]
+    p = held_out.p
+    if held_out.missing:
+        tests = _select_tests(tests, held_out.predicted)
+        p = p[held_out.predicted]
     return Result(
         configuration=name,
         metrics=metrics.compute_metrics(tests.y, p, tests.bin),
@@ -103,8 +145,8 @@ def evaluate_external(
         parameters=None,
         p=p,
         notes=tuple(notes),
-        missing_predictions=missing,
-        unused_predictions=unused,
+        missing_predictions=held_out.missing,
+        unused_predictions=held_out.unused,
     )
 
 
@@ -123,7 +165,7 @@ def group_by_shared_reviews(reviews: Mapping[str, IntArray]) -> list[tuple[IntAr
     initial_sizes: list[int] = []
     for name in sorted(reviews, key=lambda name: (-len(reviews[name]), name)):
         for number, (shared, members) in enumerate(groups):
-            still_shared = np.intersect1d(shared, reviews[name])
+            still_shared = intersect_reviews((shared, reviews[name]))
             min_size = _MIN_SHARED_FRACTION * initial_sizes[number]
             if len(still_shared) and len(still_shared) >= min_size:
                 groups[number] = (still_shared, [*members, name])
@@ -156,7 +198,7 @@ def restrict_to_shared_reviews(
 
 def restrict_both_to_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
     """Restrict both results to their shared reviews if one lacks some and they share any."""
-    shared = np.intersect1d(left.review_th, right.review_th)
+    shared = intersect_reviews((left.review_th, right.review_th))
     if not (left.missing_predictions or right.missing_predictions) or not len(shared):
         return left, right
     return _restrict_result(left, shared), _restrict_result(right, shared)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
@@ -22,9 +22,6 @@ from srs_eval.training.hyperparameters import Hyperparameter, Value, check_value
 
 Fit = Literal["trained", "default", "S0", "own"]
 """Origin of the parameters; "own" means those stored in the learner's presets."""
-NamingYear = Literal["2025", "2026"]
-NAMING_YEARS: tuple[NamingYear, ...] = get_args(NamingYear)
-"""Years in which srs-benchmark spells names differently; the first is the canonical spelling."""
 
 
 @dataclass(frozen=True)

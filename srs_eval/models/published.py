@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, get_args
 
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
@@ -10,7 +11,6 @@ from srs_eval.models.configurations import (
     SUFFIXES,
     TUNED_SUFFIX,
     Configuration,
-    NamingYear,
     find_meaning,
     fits_partitions,
     list_suffixes,
@@ -19,6 +19,9 @@ from srs_eval.models.configurations import (
     resolve_configurations,
 )
 
+NamingYear = Literal["2025", "2026"]
+NAMING_YEARS: tuple[NamingYear, ...] = get_args(NamingYear)
+"""Years in which srs-benchmark spells names differently; the first is the canonical spelling."""
 _SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
 _FALLBACK_DEFAULT_SUFFIX = "fallback_default"
 _DURATION_SUFFIX = "duration"  # for LSTM in names of 2026: it knows answer times
@@ -26,7 +29,7 @@ _MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
 """Models that are spelled differently in names of 2026."""
 
 
-def to_upstream_name(name: str, names: NamingYear) -> str:
+def to_upstream_name(name: str, year: NamingYear) -> str:
     """Return a configuration's canonical name as srs-benchmark spells it in a year.
 
     2025 is the canonical spelling. The spelling of 2026 follows config.py at commit
@@ -37,8 +40,8 @@ def to_upstream_name(name: str, names: NamingYear) -> str:
     """
     base = remove_tuned(name)
     if base != name:
-        return f"{to_upstream_name(base, names)}-{TUNED_SUFFIX}"
-    if names == "2025" or not find_meaning(name):
+        return f"{to_upstream_name(base, year)}-{TUNED_SUFFIX}"
+    if year == "2025" or not find_meaning(name):
         return name
     (configuration,) = resolve_configurations([name])
     flags = configuration.protocol
@@ -56,7 +59,7 @@ def to_upstream_name(name: str, names: NamingYear) -> str:
     return "-".join((model, *upstream_suffixes))
 
 
-def from_upstream_name(name: str, names: NamingYear = "2025") -> Configuration | None:
+def from_upstream_name(name: str, year: NamingYear = "2025") -> Configuration | None:
     """Return the configuration in srs-benchmark's result file of this name, or None.
 
     None means that there is no such configuration here. Some spellings mean something else there. A
@@ -70,11 +73,11 @@ def from_upstream_name(name: str, names: NamingYear = "2025") -> Configuration |
     """
     base = remove_tuned(name)
     if base != name:
-        untuned = from_upstream_name(base, names)
+        untuned = from_upstream_name(base, year)
         if untuned is None:
             return None
         return replace(untuned, name=f"{untuned.name}-{TUNED_SUFFIX}")
-    if names == "2025":
+    if year == "2025":
         if name == "FSRS-rs":
             return None
         name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
@@ -99,7 +102,7 @@ def from_upstream_name(name: str, names: NamingYear = "2025") -> Configuration |
     (configuration,) = resolve_configurations([name])
     if configuration.protocol.secs and "-secs" not in name:
         return None
-    if names == "2025" and _has_secs_only(configuration, name):
+    if year == "2025" and _has_secs_only(configuration, name):
         if configuration.model.later_days_only:
             flags = Protocol(secs=True, no_test_same_day=True)
             (configuration,) = resolve_configurations([name], flags)
@@ -114,7 +117,7 @@ def _has_secs_only(configuration: Configuration, name: str) -> bool:
     return flags.secs and not flags.equalize_test_with_non_secs and "-short" not in name
 
 
-def describe_ambiguity(name: str, names: NamingYear = "2025") -> str:
+def describe_ambiguity(name: str, year: NamingYear = "2025") -> str:
     """Return what a published file's name leaves open and what is assumed, or "" for nothing.
 
     Files called `NAME-secs` that srs-benchmark published in January 2025 evaluate same-day reviews,
@@ -123,16 +126,16 @@ def describe_ambiguity(name: str, names: NamingYear = "2025") -> str:
     """
     try:
         (configuration,) = resolve_configurations([name])
-        assumed = from_upstream_name(name, names)
+        assumed = from_upstream_name(name, year)
     except InputError:
         return ""
-    if names == "2026" and configuration.model.name == "LSTM" and assumed is None:
+    if year == "2026" and configuration.model.name == "LSTM" and assumed is None:
         return (
             f"no -{_DURATION_SUFFIX} in its name: it may know no answer times, "
             "and is not taken for LSTM"
         )
     model = configuration.model
     is_settled = model.later_days_only or model.always_short
-    if names == "2026" or assumed is None or is_settled or not _has_secs_only(configuration, name):
+    if year == "2026" or assumed is None or is_settled or not _has_secs_only(configuration, name):
         return ""
     return f"no -short in its name: it may leave same-day reviews out; taken for {assumed.name}"

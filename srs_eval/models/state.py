@@ -61,6 +61,7 @@ from srs_eval.training.compile import compile_kernel
 from srs_eval.training.state_features import (
     FEATURE_COUNT,
     FEATURE_NAMES,
+    FeatureGroup,
     StateFeature,
     build_timeline,
     compute_state_features,
@@ -130,12 +131,6 @@ def _feature_names(model: str) -> tuple[str, ...]:
     return FEATURE_NAMES + names[:further_bases]
 
 
-def find_group_slice(group: str) -> tuple[int, int]:
-    """Return the index of a group's first feature and the index after its last one."""
-    indices = [k for k, name in enumerate(FEATURE_NAMES) if name.startswith(f"{group}: ")]
-    return indices[0], indices[-1] + 1
-
-
 def predict_base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
     """Return the logits of `model` (a module of `_BASE_MODELS`) for all trials (n,).
 
@@ -196,7 +191,7 @@ def run_filters(features: FloatArray, y: FloatArray, prior: WeightPrior) -> _Fil
             prior.mean,
             share * prior.deviation**2,
             drift,
-            find_group_slice("state"),
+            FeatureGroup.STATE.columns,
         )
         predictions.append(p)
         offsets.append((offset, offset_variance))

@@ -21,11 +21,10 @@ from srs_eval.metrics import METRIC_BY_KEY
 from srs_eval.models import Context, Model, OnlineModel, all_models
 from srs_eval.models.configurations import (
     Configuration,
-    NamingYear,
     list_names,
     resolve_configurations,
 )
-from srs_eval.models.published import to_upstream_name
+from srs_eval.models.published import NamingYear, to_upstream_name
 from srs_eval.report.document import Column, Document, Figure, Table
 from srs_eval.report.formats import format_ranges
 from srs_eval.report.ranking_columns import REPORT_COLUMNS
@@ -66,12 +65,8 @@ def build_run_document(
     *,
     deck: str | None = None,
     preset: str | None = None,
-    names: NamingYear = "2025",
 ) -> dict[str, Any]:
-    """Return everything about a run except the predictions, as JSON-ready values.
-
-    `names` is the year whose names configurations have.
-    """
+    """Return everything about a run except the predictions, as JSON-ready values."""
     groups = run.groups()
     return {
         **_HEADER,
@@ -88,24 +83,49 @@ def build_run_document(
             "evaluated": run.evaluated,
         },
         "protocol": _visible_flags(protocol),
-        "groups": [_format_group(group, run.reference, names) for group in groups],
+        "groups": [_format_group(group, run.reference) for group in groups],
         "results": [
-            _format_ranked(number, line, names)
+            _format_ranked(number, line)
             for number, group in enumerate(groups)
             for line in group.lines
             if line.configuration.name not in run.hidden_configurations
         ],
-        "failed": _format_unevaluated(run.failed, run, names, ("reason", "detail")),
-        "skipped": _format_unevaluated(run.skipped, run, names, ("reason",)),
+        "failed": _format_unevaluated(run.failed, run, ("reason", "detail")),
+        "skipped": _format_unevaluated(run.skipped, run, ("reason",)),
     }
 
 
+def spell_names(document: Mapping[str, Any], year: NamingYear) -> dict[str, Any]:
+    """Return a document of `build_run_document` whose configurations have the names of a year."""
+
+    def spell(name: str | None) -> str | None:
+        return None if name is None else to_upstream_name(name, year)
+
+    def spell_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+        return {**entry, "configuration": spell(entry["configuration"])}
+
+    spelled = dict(document)
+    spelled["groups"] = []
+    for group in document["groups"]:
+        baseline = group["baseline"]
+        spelled_group = {
+            **group,
+            "best": spell(group["best"]),
+            "baseline": None if baseline is None else spell_entry(baseline),
+            "reference": spell(group["reference"]),
+        }
+        spelled["groups"].append(spelled_group)
+    for key in ("results", "failed", "skipped"):
+        spelled[key] = [spell_entry(entry) for entry in document[key]]
+    return spelled
+
+
 def _format_unevaluated(
-    models: Mapping[str, ModelRun], run: Run, names: NamingYear, keys: Iterable[str]
+    models: Mapping[str, ModelRun], run: Run, keys: Iterable[str]
 ) -> list[dict[str, Any]]:
     return [
         {
-            "configuration": to_upstream_name(name, names),
+            "configuration": name,
             **{key: getattr(model, key) for key in keys},
         }
         for name, model in models.items()
@@ -113,13 +133,13 @@ def _format_unevaluated(
     ]
 
 
-def _format_group(group: RankingGroup, reference: str, names: NamingYear) -> dict[str, Any]:
+def _format_group(group: RankingGroup, reference: str) -> dict[str, Any]:
     names_in_group = {line.configuration.name for line in group.lines}
     baseline = None
     if group.baseline is not None:
         loss = group.baseline.log_loss
         baseline = {
-            "configuration": to_upstream_name(group.baseline.configuration.name, names),
+            "configuration": group.baseline.configuration.name,
             "log_loss": _round_or_none(loss.estimate),
             "half_width": _round_or_none(loss.half_width),
         }
@@ -128,14 +148,14 @@ def _format_group(group: RankingGroup, reference: str, names: NamingYear) -> dic
         "reviews": group.reviews,
         "is_online": group.is_online,
         "is_shared": group.is_on_shared_reviews,
-        "best": to_upstream_name(group.best.configuration.name, names) if group.best else None,
+        "best": group.best.configuration.name if group.best else None,
         "baseline": baseline,
-        "reference": to_upstream_name(reference, names) if reference in names_in_group else None,
+        "reference": reference if reference in names_in_group else None,
         "answer": summarize_ranking(group),
     }
 
 
-def _format_ranked(group: int, line: RankedResult, names: NamingYear) -> dict[str, Any]:
+def _format_ranked(group: int, line: RankedResult) -> dict[str, Any]:
     configuration = line.configuration
     share = line.relative_to_baseline
     training = {  # deviations from the published training and their source; usually none
@@ -145,7 +165,7 @@ def _format_ranked(group: int, line: RankedResult, names: NamingYear) -> dict[st
     return {
         "group": group,
         "place": line.rank,
-        "configuration": to_upstream_name(configuration.name, names),
+        "configuration": configuration.name,
         "words": configuration.words,
         "model": configuration.model.name,
         "parameter_count": line.parameters,
@@ -365,13 +385,13 @@ def to_json(document: Any) -> str:
 
 
 def format_run_csv(
-    document: Mapping[str, Any], configurations: Sequence[Configuration], names: NamingYear = "2025"
+    document: Mapping[str, Any], configurations: Sequence[Configuration], year: NamingYear = "2025"
 ) -> str:
-    """Return the results of `build_run_document` as CSV, with a line for each failure and skip."""
-    by_name = {
-        to_upstream_name(configuration.name, names): configuration
-        for configuration in configurations
-    }
+    """Return the results of `build_run_document` as CSV, with a line for each failure and skip.
+
+    Configurations have the names of the year.
+    """
+    by_name = {configuration.name: configuration for configuration in configurations}
     lines: list[Mapping[str, Any]] = []
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
@@ -394,7 +414,11 @@ def format_run_csv(
                     "status": status,
                 }
             )
-    return format_csv([_CSV_COLUMNS, *(map(line.get, _CSV_COLUMNS) for line in lines)])
+    rows = []
+    for cells in lines:
+        spelled = {**cells, "configuration": to_upstream_name(cells["configuration"], year)}
+        rows.append([spelled.get(column) for column in _CSV_COLUMNS])
+    return format_csv([_CSV_COLUMNS, *rows])
 
 
 def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Table:

@@ -2,12 +2,18 @@
 
 Intervals here are 95 % intervals over days, not over reviews: on a bad day everything is
 forgotten more often, so the reviews of a day (and of a week) say less than their number
-suggests. Where days matter, intervals that take reviews as independent hold the truth in
-about two cases of three. The half-width of a mean is the largest of four, each Student's
-t(0.975) times a standard error: clustered by day (Liang & Zeger, 1986, Biometrika 73), of
-daily sums with the weights of Newey & West (1987, Econometrica 55), clustered by blocks of
-seven review days, and of the slowest cosine waves of the daily sums, for good and bad times that
-last (Lazarus, Lewis, Stock & Watson, 2018, Journal of Business & Economic Statistics 36).
+suggests. Where days matter, intervals that take reviews as independent contain the truth in only
+about two cases of three.
+
+The half-width of a mean is the largest of up to four, each Student's t(0.975) times a standard
+error:
+
+- clustered by day (Liang & Zeger, 1986, Biometrika 73);
+- of daily sums with the weights of Newey & West (1987, Econometrica 55);
+- clustered by blocks of seven review days;
+- of the slowest cosine waves of the daily sums, for good and bad times that last (Lazarus, Lewis,
+  Stock & Watson, 2018, Journal of Business & Economic Statistics 36).
+
 docs/metrics.md has the formulas.
 """
 
@@ -28,7 +34,7 @@ from srs_eval.metrics import argsort_ascending, compute_lowess_knots, validate_p
 
 MIN_REVIEWS = 1_000  # with fewer, nothing is concluded
 MIN_DAYS = 20  # with fewer, nothing is concluded
-MAX_MORE_FACTOR = 20  # times as many reviews as there are: too many to wait for
+MAX_MORE_FACTOR = 20  # a need for more than 20 times the present reviews is too long to wait for
 
 BLOCK_DAYS = 7
 _MIN_BLOCKS = 9
@@ -94,21 +100,21 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
     review_days, day_index = np.unique(day, return_inverse=True)
     days = len(review_days)
     if days == 1:
-        return Interval(mean, math.nan, count, 1)
+        return Interval(mean, math.nan, reviews=count, days=1)
     daily: FloatArray = np.bincount(day_index, values - mean).astype(np.float64)
     errors = [
         (_clustered_error(daily, count), days - 1),
         (_newey_west_error(daily, count), days - 1),
     ]
-    blocks = -(-days // BLOCK_DAYS)
+    blocks = math.ceil(days / BLOCK_DAYS)
     if blocks >= _MIN_BLOCKS:
         by_block = np.add.reduceat(daily, np.arange(0, days, BLOCK_DAYS))
         errors.append((_clustered_error(by_block, count), blocks - 1))
-    waves = int(0.41 * days ** (2 / 3))
     if days >= MIN_DAYS:
+        waves = int(0.41 * days ** (2 / 3))  # the number that Lazarus et al. recommend
         errors.append((_cosine_wave_error(daily, waves, count), waves))
-    half_width = max(error * _t_quantile(freedom) for error, freedom in errors)
-    return Interval(mean, half_width, count, days, tuple(errors))
+    half_width = max(error * _t_quantile(degrees) for error, degrees in errors)
+    return Interval(mean, half_width, reviews=count, days=days, errors=tuple(errors))
 
 
 def ratio_interval(values: FloatArray, denominator: FloatArray, day: IntArray) -> Interval:
@@ -116,14 +122,14 @@ def ratio_interval(values: FloatArray, denominator: FloatArray, day: IntArray) -
 
     Both are means of the same reviews; their ratio is linearised (delta method).
     """
-    mean = float(denominator.mean())
-    share = float(values.mean()) / mean
-    interval = mean_interval((values - share * denominator) / mean, day)
+    denominator_mean = float(denominator.mean())
+    share = float(values.mean()) / denominator_mean
+    interval = mean_interval((values - share * denominator) / denominator_mean, day)
     return replace(interval, estimate=share)
 
 
 def _clustered_error(sums: FloatArray, count: int) -> float:
-    """Compute a mean's standard error over `count` values from clusters' sums of deviations."""
+    """Compute the standard error of a mean of `count` values from clusters' sums of deviations."""
     clusters = len(sums)
     return math.sqrt(float(sums @ sums) * clusters / (clusters - 1)) / count
 
@@ -156,6 +162,7 @@ def _cosine_wave_error(daily: FloatArray, waves: int, count: int) -> float:
 
 
 def _p_value(estimate: float, error: float, degrees: int) -> float:
+    """Return the two-sided p-value of an estimate with this standard error."""
     if error == 0:
         return 1.0 if estimate == 0 else 0.0
     from scipy.special import stdtr
@@ -165,7 +172,7 @@ def _p_value(estimate: float, error: float, degrees: int) -> float:
 
 @cache
 def _t_quantile(degrees: int) -> float:
-    """Return the value that |T| exceeds in 5 % of all cases."""
+    """Return the value that |t| exceeds in 5 % of all cases."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + _CONFIDENCE) / 2))
@@ -177,9 +184,9 @@ def _t_quantile(degrees: int) -> float:
 def decide_verdict(difference: Interval, *, equivalence: float = EQUIVALENCE_MARGIN) -> Verdict:
     """Decide what a paired difference in log loss says about the first model.
 
-    In this order: as good, if the interval lies within ± equivalence; better or worse, if it
-    excludes 0; otherwise, or with fewer than 1,000 reviews or 20 days, one can't tell yet.
-    The verdict is about reviews like these.
+    With fewer than 1,000 reviews or 20 days, the verdict is "can't tell yet". Otherwise it is "as
+    good" if the interval lies within ± equivalence, else "better" or "worse" if it excludes 0, else
+    "can't tell yet". A verdict holds only for reviews like these.
     """
     return decide_verdicts({"": difference}, equivalence=equivalence)[""]
 
@@ -187,11 +194,11 @@ def decide_verdict(difference: Interval, *, equivalence: float = EQUIVALENCE_MAR
 def decide_verdicts(
     differences: Mapping[str, Interval], *, equivalence: float = EQUIVALENCE_MARGIN
 ) -> dict[str, Verdict]:
-    """Decide the verdicts on all candidates of one question.
+    """Decide the verdicts on all candidates of one question, by name.
 
-    Many comparisons find a difference by chance: "better" and "worse" are controlled at 5 %
-    for all candidates together (Holm, 1979, Scandinavian Journal of Statistics 6). "As good"
-    uses the plain interval.
+    Among many comparisons some find a difference by chance. So the probability of any wrong
+    "better" or "worse" is kept at 5 % for all candidates together (Holm, 1979, Scandinavian Journal
+    of Statistics 6). "As good" uses the plain interval.
     """
     p_values = {
         name: difference.p_value
@@ -200,11 +207,12 @@ def decide_verdicts(
     }
     differing: set[str] = set()
     for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        if p_values[name] >= (1 - _CONFIDENCE) / (len(p_values) - rank):
+        hypotheses_left = len(p_values) - rank
+        if p_values[name] >= (1 - _CONFIDENCE) / hypotheses_left:
             break
         differing.add(name)
     return {
-        name: _decide(difference, name in differing, equivalence)
+        name: _decide(difference, differs=name in differing, equivalence=equivalence)
         for name, difference in differences.items()
     }
 
@@ -219,8 +227,8 @@ def classify_side(
 ) -> Literal["below", "above", "no matter", "open"]:
     """Classify the side of 0 on which an interval lies; the caller checks for enough data first.
 
-    In the order of `decide_verdict`: it does not matter within ± margin, it is below or above 0,
-    or the side is open, also without an interval. "Not distinguishable" is never "equal".
+    Returns "no matter" if the interval lies within ± margin, else "below" or "above" if it excludes
+    0, else "open". An interval without a width (nan) is "open", too.
     """
     if -margin <= difference.low and difference.high <= margin:
         return "no matter"
@@ -229,7 +237,8 @@ def classify_side(
     return "above" if difference.low > 0 else "open"
 
 
-def _decide(difference: Interval, differs: bool, equivalence: float) -> Verdict:
+def _decide(difference: Interval, *, differs: bool, equivalence: float) -> Verdict:
+    """Decide one verdict; `differs` tells whether the difference is significant."""
     if not has_enough_data(difference):
         return "can't tell yet"
     if classify_side(difference, equivalence) == "no matter":
@@ -242,20 +251,21 @@ def _decide(difference: Interval, differs: bool, equivalence: float) -> Verdict:
 def estimate_more_reviews(
     difference: Interval, *, equivalence: float = EQUIVALENCE_MARGIN
 ) -> int | None:
-    """Estimate at most about how many more reviews a verdict needs, rounded to one digit.
+    """Estimate how many more reviews a verdict needs, rounded up to one digit.
 
-    With so many, the standard error is 2.8 times smaller than the effect to be detected, which is
-    the difference itself or its distance from the equivalence margin, whichever is larger; in
-    four cases of five that is enough. None below 1,000 reviews, where the error is not known well
-    enough, if it is not reviews that are missing, and if more than 20 times as many as there are
-    would be needed.
+    With that many, the effect to be detected is 2.8 standard errors, which is enough in four cases
+    of five (1.96 for p = 0.05 plus 0.84 for a power of 80 %). The effect is the difference itself
+    or its distance from the equivalence margin, whichever is larger.
+
+    Returns None below 1,000 reviews, where the error is not known well enough, if there are enough
+    reviews already, and if more than 20 times the present reviews would be needed.
     """
     error = difference.standard_error
     if difference.reviews < MIN_REVIEWS or math.isnan(error):
         return None
     size = abs(difference.estimate)
-    needed = (2.8 * error / max(size, equivalence - size)) ** 2
-    missing_reviews = difference.reviews * (needed - 1)
+    needed_factor = (2.8 * error / max(size, equivalence - size)) ** 2
+    missing_reviews = difference.reviews * (needed_factor - 1)
     if not 1 <= missing_reviews <= MAX_MORE_FACTOR * difference.reviews:
         return None
     unit = 10 ** math.floor(math.log10(missing_reviews))
@@ -272,34 +282,34 @@ _NORMAL_QUANTILE = 1.959963984540054  # 97.5 % quantile of the standard normal d
 class CalibrationGraph:
     """Predicted against observed recall; perfect calibration is the diagonal.
 
-    Bins are in order of p; for empty bins, all but `count` and `edges` is NaN.
+    Bins are in order of p; empty bins have NaN everywhere but in `count` and `edges`.
     """
 
-    edges: FloatArray  # (bins + 1,) from 0 to 1; a bin holds its lower edge, the last both
+    edges: FloatArray  # (bins + 1,) from 0 to 1; a bin includes its lower edge, the last one both
     count: IntArray  # (bins,)
     predicted: FloatArray  # (bins,) mean p
     observed: FloatArray  # (bins,) mean y
     low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
     high: FloatArray  # (bins,)
     mae: float  # mean over reviews of their bin's |predicted - observed|
-    smooth_p: FloatArray  # (k,) rising; the curve without bins, linear between its points
-    smooth_y: FloatArray  # (k,) lowess of y on p, kept within [0, 1]
+    smooth_p: FloatArray  # (k,) ascending: p of the smooth curve, which is linear between points
+    smooth_y: FloatArray  # (k,) LOWESS of y on p at these points, limited to [0, 1]
 
 
 def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Compute the 95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
-    hits = np.asarray(recalled, np.float64)
+    successes = np.asarray(recalled, np.float64)
     n = np.asarray(count, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (hits + _NORMAL_QUANTILE**2 / 2) / (n + _NORMAL_QUANTILE**2)
+        middle = (successes + _NORMAL_QUANTILE**2 / 2) / (n + _NORMAL_QUANTILE**2)
         half = (
             _NORMAL_QUANTILE
             / (n + _NORMAL_QUANTILE**2)
-            * np.sqrt(hits * (n - hits) / n + _NORMAL_QUANTILE**2 / 4)
+            * np.sqrt(successes * (n - successes) / n + _NORMAL_QUANTILE**2 / 4)
         )
     # The bounds are exactly 0 or 1 at the ends; rounding must not change that.
-    low = np.where(hits == 0, 0.0, middle - half)
-    high = np.where(hits == n, 1.0, middle + half)
+    low = np.where(successes == 0, 0.0, middle - half)
+    high = np.where(successes == n, 1.0, middle + half)
     empty = n == 0
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 

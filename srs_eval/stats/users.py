@@ -22,9 +22,9 @@ from srs_eval.metrics import log_losses
 
 CONFIDENCE = 0.99
 RESAMPLES = 9_999
-SEED = 0  # of the resamples, so that a repeated report is the same
+SEED = 0  # of the random resamples, so that a repeated report is the same
 MIN_USERS = 8
-"""With fewer, not even a lead that all users share is surer than chance: 2 · 0.5⁷ > 1 - 0.99."""
+"""With fewer, a lead may be chance even if all users share it: 2 · 0.5⁷ > 1 - 0.99 (sign test)."""
 _RESAMPLES_PER_BLOCK = 256  # resamples that are drawn at a time
 
 
@@ -48,9 +48,10 @@ class MeanInterval:
 def mean_intervals(
     values: FloatArray, weightings: FloatArray, *, resamples: int = RESAMPLES, seed: int = SEED
 ) -> list[list[MeanInterval]]:
-    """Compute means of every column under every weighting (n, w), with BCa intervals: [w][k].
+    """Compute the mean of every column (n, k) under every weighting (n, w), with BCa intervals.
 
-    Columns that are defined for the same users share their resamples, and so do weightings.
+    Returns a list for each weighting, which holds an interval for each column. Columns that are
+    defined for the same users share their resamples, and so do weightings.
     """
     models = values.shape[1]
     undefined = MeanInterval(math.nan, math.nan, math.nan)
@@ -58,17 +59,20 @@ def mean_intervals(
     for users, columns in _group_by_users(values):
         defined = values[users][:, columns]
         weights = weightings[users]
-        drawn = resample_means(defined, weights, resamples=resamples, seed=seed)
-        for number, weighting in enumerate(weights.T):
+        resampled = resample_means(defined, weights, resamples=resamples, seed=seed)
+        for w, weighting in enumerate(weights.T):
             for position, column in enumerate(columns):
-                intervals[number][column] = compute_bca_interval(
-                    defined[:, position], weighting, drawn[number, :, position]
+                intervals[w][column] = compute_bca_interval(
+                    defined[:, position], weighting, resampled[w, :, position]
                 )
     return intervals
 
 
 def _group_by_users(values: FloatArray) -> Iterator[tuple[IntArray, list[int]]]:
-    """Yield users and the columns that are defined for exactly these; none without users."""
+    """Yield sets of users, each with the columns that are defined for exactly these users.
+
+    Columns that are not defined for any user are left out.
+    """
     groups: dict[bytes, list[int]] = {}
     defined = np.isfinite(values)
     for column in range(values.shape[1]):
@@ -88,24 +92,25 @@ def resample_means(
     weightings, so that differences of columns are paired.
     """
     users, models = values.shape
-    kinds = weightings.shape[1]
-    random = np.random.default_rng(seed)
-    sums = np.concatenate([values * weightings[:, k, None] for k in range(kinds)], axis=1)
-    columns = np.ascontiguousarray(np.concatenate([sums, weightings], axis=1))
-    drawn = np.empty((kinds, resamples, models))
-    counts = np.empty((_RESAMPLES_PER_BLOCK, users))
+    weighting_count = weightings.shape[1]
+    generator = np.random.default_rng(seed)
+    weighted = [values * weightings[:, w, None] for w in range(weighting_count)]
+    # One matrix product sums the weighted values (k columns for each weighting) and the weights.
+    columns = np.ascontiguousarray(np.concatenate([*weighted, weightings], axis=1))
+    resampled = np.empty((weighting_count, resamples, models))
+    counts = np.empty((_RESAMPLES_PER_BLOCK, users))  # how often each user is drawn
     for start in range(0, resamples, _RESAMPLES_PER_BLOCK):
         size = min(_RESAMPLES_PER_BLOCK, resamples - start)
         for row in range(size):
-            counts[row] = np.bincount(random.integers(0, users, users), minlength=users)
-        totals = counts[:size] @ columns
-        weight = totals[:, kinds * models :]
-        for k in range(kinds):
+            counts[row] = np.bincount(generator.integers(0, users, users), minlength=users)
+        sums = counts[:size] @ columns
+        weight_sums = sums[:, weighting_count * models :]
+        for w in range(weighting_count):
             with np.errstate(invalid="ignore"):  # nan if all drawn users have weight 0
-                drawn[k, start : start + size] = (
-                    totals[:, k * models : (k + 1) * models] / weight[:, k, None]
+                resampled[w, start : start + size] = (
+                    sums[:, w * models : (w + 1) * models] / weight_sums[:, w, None]
                 )
-    return drawn
+    return resampled
 
 
 def compute_bca_interval(
@@ -118,27 +123,28 @@ def compute_bca_interval(
     """
     from scipy.special import ndtr, ndtri
 
-    total = weights.sum()
-    if not total:
+    total_weight = weights.sum()
+    if not total_weight:
         return MeanInterval(math.nan, math.nan, math.nan)
-    estimate = float((values * weights).sum() / total)
+    estimate = float((values * weights).sum() / total_weight)
     resampled = resampled[np.isfinite(resampled)]
-    if len(values) < 2 or weights.max() == total:
+    if len(values) < 2 or weights.max() == total_weight:  # one user has all the weight
         return MeanInterval(estimate, math.nan, math.nan)
     if np.ptp(resampled) <= 1e-14 * max(1.0, abs(estimate)):  # all users have the same figure
         return MeanInterval(estimate, estimate, estimate)
-    below = (np.count_nonzero(resampled < estimate) + np.count_nonzero(resampled <= estimate)) / 2
-    bias = ndtri(below / len(resampled))
-    leave_one_out = (total * estimate - weights * values) / (total - weights)
+    lower = np.count_nonzero(resampled < estimate)
+    lower_or_equal = np.count_nonzero(resampled <= estimate)
+    bias = ndtri((lower + lower_or_equal) / 2 / len(resampled))
+    leave_one_out = (total_weight * estimate - weights * values) / (total_weight - weights)
     deviations = leave_one_out.mean() - leave_one_out
     acceleration = (deviations**3).sum() / (6 * (deviations**2).sum() ** 1.5)
     tail = ndtri((1 - CONFIDENCE) / 2)
-    shares = []
+    levels = []  # the quantiles of `resampled` that bound the interval
     for z in (tail, -tail):
-        shares.append(float(ndtr(bias + (bias + z) / (1 - acceleration * (bias + z)))))
-    if not all(map(math.isfinite, shares)):
+        levels.append(float(ndtr(bias + (bias + z) / (1 - acceleration * (bias + z)))))
+    if not all(map(math.isfinite, levels)):
         return MeanInterval(estimate, math.nan, math.nan)
-    low, high = np.quantile(resampled, shares)
+    low, high = np.quantile(resampled, levels)
     return MeanInterval(estimate, float(low), float(high))
 
 
@@ -166,10 +172,11 @@ _Effects = tuple[FloatArray, FloatArray]
 
 
 def wilcoxon_effects(losses: FloatArray) -> _Effects:
-    """Run Wilcoxon's signed-rank test of all pairs: r = z / √n over the n users who differ.
+    """Run Wilcoxon's signed-rank test of all pairs; the effect is r = z / √n.
 
-    Normal approximation with average ranks and without correction for continuity; pairs
-    without a difference are left out. Wilcoxon (1945), Biometrics Bulletin 1; r: Rosenthal (1991).
+    n counts the users for whom the two losses differ; the others are left out. Normal approximation
+    with average ranks and without correction for continuity. Wilcoxon (1945), Biometrics Bulletin
+    1; r: Rosenthal (1991).
     """
     from scipy.special import ndtr
     from scipy.stats import wilcoxon
@@ -200,7 +207,7 @@ def t_effects(losses: FloatArray) -> _Effects:
         if n < 2:
             return math.nan, math.nan
         spread = float(difference.std(ddof=1))
-        if spread <= 1e-14:
+        if spread <= 1e-14:  # all users have the same difference, up to rounding
             return (0.0, 1.0) if abs(difference[0]) <= 1e-14 else (math.nan, 0.0)
         return -float(difference.mean()) / spread, float(ttest_1samp(difference, 0.0).pvalue)
 
@@ -210,6 +217,7 @@ def t_effects(losses: FloatArray) -> _Effects:
 def _effects_of_pairs(
     losses: FloatArray, effect: Callable[[FloatArray], tuple[float, float]]
 ) -> _Effects:
+    """Compute `effect`, which returns effect size and p-value, for the differences of each pair."""
     models = losses.shape[1]
     effects, p_values = np.full((2, models, models), np.nan)
     for row, column, difference in _iterate_pairs(losses):
@@ -222,14 +230,17 @@ def _effects_of_pairs(
 
 
 def _iterate_pairs(losses: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
-    """Yield every two models, with the differences of the users for whom both are defined."""
-    for row, column in combinations(range(losses.shape[1]), 2):
-        difference = losses[:, column] - losses[:, row]
-        yield column, row, difference[np.isfinite(difference)]
+    """Yield the row and column of every pair of models, with the row's losses minus the column's.
+
+    Differences are those of the users for whom both losses are defined.
+    """
+    for column, row in combinations(range(losses.shape[1]), 2):
+        difference = losses[:, row] - losses[:, column]
+        yield row, column, difference[np.isfinite(difference)]
 
 
 def adjust_by_holm(p_values: FloatArray) -> FloatArray:
-    """Adjust p-values of pairs (k, k) to hold for all pairs together; nan marks no pair.
+    """Adjust p-values of pairs (k, k) to hold for all pairs together; nan stays nan.
 
     Holm (1979), A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6.
     """
@@ -255,9 +266,11 @@ def compute_confidence_set(estimates: FloatArray, drawn: FloatArray) -> FloatArr
     """Compute p-values (k,) of the model confidence set of mean losses (k,).
 
     `drawn` (b, k) are resampled means. A model is in the set of confidence c if its p-value is at
-    least 1 - c: with probability c the set contains the best model. While the remaining models
-    differ by the test of the largest standardised difference from their mean (T_max), the worst of
-    them is removed; its p-value is the largest so far, and the last model's is 1.
+    least 1 - c: with probability c the set contains the best model.
+
+    The test statistic is the largest standardised difference from the mean of the remaining models
+    (T_max). The worst model is removed until one is left, whose p-value is 1. A removed model's
+    p-value is the largest of the tests so far.
     Hansen, Lunde & Nason (2011), The model confidence set, Econometrica 79.
     """
     remaining = list(range(len(estimates)))
@@ -269,13 +282,13 @@ def compute_confidence_set(estimates: FloatArray, drawn: FloatArray) -> FloatArr
         differences = estimates_left - estimates_left.mean()
         resampled = drawn_left - drawn_left.mean(axis=1, keepdims=True) - differences
         errors = np.sqrt(np.mean(resampled**2, axis=0))
-        if not errors.any():  # models without a difference between them, or of one user
+        if not errors.any():  # the models do not differ, or there is only one user
             if not differences.any():
                 break
             worst = int(np.argmax(differences))
             p_value = 0.0
         else:
-            errors = np.maximum(errors, 1e-12 * errors.max())
+            errors = np.maximum(errors, 1e-12 * errors.max())  # avoids divisions by 0
             statistics = differences / errors
             worst = int(np.argmax(statistics))
             p_value = float(np.mean((resampled / errors).max(axis=1) >= statistics[worst]))
@@ -300,8 +313,8 @@ class Predictions:
     p: FloatArray  # (k,)
     y: FloatArray  # (k,) 1.0 recalled
     groups: Mapping[str, IntArray]
-    """(k,) ids of the users, and numbers of deck and card as far as these are known; no two users
-    share a number."""
+    """Arrays (k,) by averaging mode. "user" has the ids of users; "deck" and "card", which may be
+    missing, have numbers that no two users share."""
 
     def complete_users(self, users: IntArray, sizes: FloatArray) -> IntArray:
         """Return the users who have as many reviews here as `sizes` states for them."""
@@ -337,13 +350,16 @@ def average_over_groups(
     *,
     is_baseline: bool = False,
 ) -> Averages:
-    """Compute means of LogLoss, RMSE and AUC over groups, with equal weight for each group."""
+    """Compute means of LogLoss, RMSE and AUC over groups, with equal weight for each group.
+
+    In the mode "global", the figures are those of all reviews together.
+    """
     means: dict[str, dict[str, float]] = {}
     groups: dict[str, int] = {}
     undefined: dict[str, dict[str, int]] = {}
     for mode in modes:
         if mode == "global":
-            group = np.zeros(len(predictions.p), dtype=np.int64)
+            group = np.zeros(len(predictions.p), dtype=np.int64)  # all reviews in one group
             groups[mode] = len(predictions.p)
         elif mode in predictions.groups:
             group = np.unique(predictions.groups[mode], return_inverse=True)[1]
@@ -372,7 +388,7 @@ def _metrics_by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str
 
 
 def _auc_by_group(y: FloatArray, p: FloatArray, group: IntArray, groups: int) -> FloatArray:
-    """Compute each group's Mann-Whitney statistic over its pairs; equal p share their ranks."""
+    """Compute the AUC of each group (`groups`,): the Mann-Whitney statistic over its pairs."""
     from scipy.stats import rankdata
 
     _, p_rank = np.unique(p, return_inverse=True)
@@ -389,14 +405,14 @@ def _auc_by_group(y: FloatArray, p: FloatArray, group: IntArray, groups: int) ->
     return auc
 
 
-def compute_ranks(found: Sequence[Averages], mode: str, metric: str) -> list[int | None]:
+def compute_ranks(configurations: Sequence[Averages], mode: str, metric: str) -> list[int | None]:
     """Rank the averages by a metric's mean, from 1; equal means share a rank.
 
     None for the baseline and for averages without a mean.
     """
     sign = -1 if metric == "AUC" else 1
     losses = []
-    for averages in found:
+    for averages in configurations:
         if averages.is_baseline or mode not in averages.means:
             losses.append(np.nan)
         else:
@@ -414,9 +430,9 @@ def compute_ranks(found: Sequence[Averages], mode: str, metric: str) -> list[int
 def read_predictions(folder: Path, name: str) -> Predictions | None:
     """Read a configuration's predictions from a folder's `raw/`; None if there are none.
 
-    Parquet as `srs-eval batch --raw` writes it, or in any arrangement with `user`,
-    `configuration`, `p` and `y` and, for the other modes, `deck_id` and `card_id`; or
-    srs-benchmark's `raw/NAME.jsonl` with lists `p` and `y` by user.
+    Reads srs-benchmark's `raw/NAME.jsonl`, with lists `p` and `y` for each user, or else parquet
+    files: those of `srs-eval batch --raw`, or any with the columns `user`, `configuration`, `p` and
+    `y`. Averages by deck and by card also need the columns `deck_id` and `card_id`.
     """
     raw = folder / "raw"
     list_file = raw / f"{name}.jsonl"
@@ -462,40 +478,43 @@ def _read_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions |
 
 
 def _number_within_users(user: IntArray, group: IntArray) -> IntArray:
-    """Return group numbers that no two users share."""
-    _, inner = np.unique(group, return_inverse=True)
-    user = np.unique(user, return_inverse=True)[1]
-    return user * (int(inner.max(initial=0)) + 1) + inner
+    """Return group numbers that no two users share, even if they share ids of groups."""
+    _, user_number = np.unique(user, return_inverse=True)
+    _, group_number = np.unique(group, return_inverse=True)
+    group_count = int(group_number.max(initial=0)) + 1
+    return user_number * group_count + group_number
 
 
 def _read_jsonl(path: Path) -> Predictions:
-    of_users: dict[int, tuple[FloatArray, FloatArray]] = {}  # of repeated users the last counts
-    count = 0  # lines read
+    columns_of_user: dict[int, tuple[FloatArray, FloatArray]] = {}  # p and y
+    line_number = 0
     try:
         with open(path, encoding="utf-8") as file:
             for text in file:
-                count += 1
+                line_number += 1
                 line = json.loads(text)
                 p = np.array(line["p"], dtype=float)
                 y = np.array(line["y"], dtype=float)
                 if p.ndim != 1 or p.shape != y.shape or not isinstance(line["user"], int):
                     raise ValueError
-                of_users[line["user"]] = p, y
+                columns_of_user[line["user"]] = p, y  # a user's last line counts
     except (ValueError, KeyError, TypeError):
         raise InputError(
-            f'"{path}", line {count}: lists p and y of one length and a user are needed.'
+            f'"{path}", line {line_number}: lists p and y of one length and a user are needed.'
         ) from None
-    if not of_users:
+    if not columns_of_user:
         raise InputError(f'"{path}" is empty: take it away, or evaluate again.')
-    user = np.repeat(np.array(list(of_users)), [len(p) for p, _ in of_users.values()])
-    all_p = np.concatenate([p for p, _ in of_users.values()])
-    all_y = np.concatenate([y for _, y in of_users.values()])
+    sizes = [len(p) for p, _ in columns_of_user.values()]
+    user = np.repeat(np.array(list(columns_of_user)), sizes)
+    all_p = np.concatenate([p for p, _ in columns_of_user.values()])
+    all_y = np.concatenate([y for _, y in columns_of_user.values()])
     return Predictions(
         _check_probabilities(all_p, path), _check_probabilities(all_y, path), {"user": user}
     )
 
 
 def _check_probabilities(values: FloatArray, path: Path) -> FloatArray:
+    """Return values as floats. Raises InputError unless all lie between 0 and 1."""
     values = np.asarray(values, dtype=float)
     if not ((values >= 0) & (values <= 1)).all():
         raise InputError(f'"{path}": p and y must lie between 0 and 1.')

@@ -13,7 +13,8 @@ Card ids serve to tell cards apart, never as numbers, which would reveal cards n
 from __future__ import annotations
 
 import math
-from enum import IntEnum
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,22 @@ class StateFeature(IntEnum):
     EXPERIENCE = "card: experience"
 
 
+class FeatureGroup(StrEnum):
+    """What the features of a group describe; their labels begin with it."""
+
+    BASE = "base"
+    STATE = "state"
+    SESSION = "session"
+    HOUR = "hour"
+    CARD = "card"
+
+    @property
+    def columns(self) -> tuple[int, int]:
+        """Column of the group's first feature and the column after its last one."""
+        members = [feature for feature in StateFeature if feature.label.startswith(f"{self}: ")]
+        return int(members[0]), int(members[-1]) + 1
+
+
 FEATURE_NAMES = tuple(feature.label for feature in StateFeature)
 FEATURE_COUNT = len(StateFeature)
 
@@ -195,8 +212,8 @@ def _clip(value: float, limit: float) -> float:
     return min(max(value, -limit), limit)
 
 
-def _dtype_fields(names: str, kind: type) -> list[tuple[str, type]]:
-    return [(name, kind) for name in names.split()]
+def _make_fields(names: Iterable[str], kind: type) -> list[tuple[str, type]]:
+    return [(name, kind) for name in names]
 
 
 _FIRST_REVIEWS = 0
@@ -210,20 +227,21 @@ _SLOW = 3  # mean of more residuals
 
 _CARD_DTYPE = np.dtype(
     [
-        *_dtype_fields(
-            "seen review_days lapses hards first_rating last_rating first_day", np.int64
-        ),
-        *_dtype_fields("last_day repetitions agains", np.int64),  # on its last day, after the first
-        *_dtype_fields("last_residual r h", np.float64),
-        *_dtype_fields("last_gap last_interval last_time sum_of_times", np.float64),  # logarithms
+        *_make_fields(("seen", "review_days", "lapses", "hards"), np.int64),
+        *_make_fields(("first_rating", "last_rating", "first_day", "last_day"), np.int64),
+        *_make_fields(("repetitions", "agains"), np.int64),  # on its last day, after the first
+        *_make_fields(("last_residual", "r", "h"), np.float64),
+        # Logarithms.
+        *_make_fields(("last_gap", "last_interval", "last_time", "sum_of_times"), np.float64),
     ]
 )
 _LEARNER_DTYPE = np.dtype(
     [
-        *_dtype_fields("slow fast hard_share easy_share usual_time time_lately", np.float64),
+        *_make_fields(("slow", "fast", "hard_share", "easy_share"), np.float64),
+        *_make_fields(("usual_time", "time_lately"), np.float64),
         # Of cards' first reviews, then of same-day reviews: see _RATE and the names after it.
         ("other", np.float64, (2, 4)),
-        *_dtype_fields("run time_known", np.int64),
+        *_make_fields(("run", "time_known"), np.int64),
         ("residuals", np.float64, len(_HALF_LIVES)),
         ("offsets", np.float64, len(_OFFSET_RATES)),
         ("decayed", np.float64, (len(_DAY_DECAYS), 2)),
@@ -231,8 +249,9 @@ _LEARNER_DTYPE = np.dtype(
         ("by_interval", np.float64, INTERVAL_CLASS_COUNT),
         ("by_both", np.float64, (STATE_COUNT, INTERVAL_CLASS_COUNT)),
         # Today.
-        *_dtype_fields("today day_before evaluated answered new agains", np.int64),
-        *_dtype_fields("r h before_r before_h time_today", np.float64),
+        *_make_fields(("today", "day_before", "evaluated", "answered"), np.int64),
+        *_make_fields(("new", "agains"), np.int64),
+        *_make_fields(("r", "h", "before_r", "before_h", "time_today"), np.float64),
     ]
 )
 """`r` and `h` are sums of residuals and of their variances."""

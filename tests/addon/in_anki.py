@@ -1,4 +1,4 @@
-"""A program for `test_in_anki`: Anki is started without a screen, and the menu is used.
+"""Start Anki without a screen and use the menu of the add-on, for `test_in_anki`.
 
 python -m tests.addon.in_anki report|cancel BASE ADDON PICTURE
 """
@@ -20,7 +20,7 @@ PATIENCE = 280.0
 
 
 def wait(app: Any, until: Any) -> None:
-    """Let Qt work until something is there."""
+    """Let Qt work until a condition is true."""
     end = time.monotonic() + PATIENCE
     while not until():
         if time.monotonic() > end:
@@ -45,10 +45,10 @@ def main(way: str, base: str, package: str, picture: str) -> None:
     mw.addonManager.loadAddons()
     from srs_eval_addon import window  # as Anki imports it
 
-    told: dict[str, Any] = {"text": None}
-    told["revlog_before"] = mw.col.db.first(REVLOG)
-    told["changed_before"] = mw.col.mod
-    (action,) = [each for each in mw.form.menuTools.actions() if each.text() == "srs-eval"]
+    report: dict[str, Any] = {"text": None}
+    report["revlog_before"] = mw.col.db.first(REVLOG)
+    report["changed_before"] = mw.col.mod
+    (action,) = [entry for entry in mw.form.menuTools.actions() if entry.text() == "srs-eval"]
     action.trigger()
     (opened,) = window._open
     action.trigger()
@@ -61,8 +61,8 @@ def main(way: str, base: str, package: str, picture: str) -> None:
         wait(app, lambda: opened.web is not None)
 
         def ask() -> bool:
-            opened.web.page().toPlainText(lambda text: told.update(text=text))
-            return bool(told["text"])
+            opened.web.page().toPlainText(lambda text: report.update(text=text))
+            return bool(report["text"])
 
         wait(app, ask)
         for _ in range(50):  # until it is painted
@@ -72,9 +72,9 @@ def main(way: str, base: str, package: str, picture: str) -> None:
         opened.close()
     wait(app, lambda: not folder.exists())
     assert not window._open
-    told["revlog_after"] = mw.col.db.first(REVLOG)
-    told["changed_after"] = mw.col.mod
-    print(json.dumps(told), flush=True)
+    report["revlog_after"] = mw.col.db.first(REVLOG)
+    report["changed_after"] = mw.col.mod
+    print(json.dumps(report), flush=True)
     os._exit(0)  # Qt without a screen takes its time to end
 
 

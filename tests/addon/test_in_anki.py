@@ -1,4 +1,4 @@
-"""The add-on in Anki itself, without a screen."""
+"""Check the add-on in Anki itself, without a screen."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("way", ["report", "cancel"])
-def test_tools_srs_eval(way: str, tmp_path: Path) -> None:
-    """The report is shown, or nothing is left; reviews and the date of the collection stay."""
+def test_menu_shows_a_report_or_is_cancelled(way: str, tmp_path: Path) -> None:
+    """Check that the report is shown, or nothing left, and that the collection does not change."""
     base = tmp_path / "Anki2"
     collection = base / "User 1" / "collection.anki2"
     collection.parent.mkdir(parents=True)
@@ -34,11 +34,9 @@ def test_tools_srs_eval(way: str, tmp_path: Path) -> None:
     picture = Path(os.environ.get("SRS_EVAL_ADDON_PICTURE", tmp_path / "report.png"))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    command = [sys.executable, "-m", "tests.addon.in_anki", way, str(base)]
     done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.addon.in_anki", way, str(base)),
-            *(str(build.build(tmp_path)), str(picture)),
-        ],
+        [*command, str(build.build(tmp_path)), str(picture)],
         cwd=REPOSITORY,
         env={
             **os.environ,
@@ -52,12 +50,12 @@ def test_tools_srs_eval(way: str, tmp_path: Path) -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["revlog_before"] == told["revlog_after"]
-    assert told["changed_before"] == told["changed_after"]
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["revlog_before"] == report["revlog_after"]
+    assert report["changed_before"] == report["changed_after"]
     assert not list(temporary.glob("srs-eval-addon-*"))
     if way == "report":
-        assert "What to do" in told["text"]
+        assert "What to do" in report["text"]
         assert picture.stat().st_size > 10_000  # white is smaller
     else:
-        assert told["text"] is None
+        assert report["text"] is None

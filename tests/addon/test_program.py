@@ -1,4 +1,4 @@
-"""The part of the add-on that knows nothing of Anki: it finds the program, runs it, ends it."""
+"""Check how the add-on finds, runs and ends the program; this part does not need Anki."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def made_program(folder: Path, name: str, script: str = "") -> Path:
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without any program in it."""
+    """Make a home folder without any program in it."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setattr(program, "_USUAL", (str(tmp_path / "home" / "bin"),))
     return tmp_path
 
 
 @needs_posix
-def test_what_is_found(nowhere: Path) -> None:
+def test_find_prefers_an_installed_program(nowhere: Path) -> None:
     with pytest.raises(program.NotFound, match="is not installed: see"):
         program.find([], "wheel.whl")
     with pytest.raises(program.NotFound, match='no program "mine", which the settings name'):
@@ -107,32 +107,36 @@ def test_cancelling_ends_all_that_was_started(tmp_path: Path) -> None:
     assert ended == [False]  # the pipe is closed, so the child has ended, too
 
 
-def test_what_is_cancelled_before_does_not_start(tmp_path: Path) -> None:
+def test_cancelled_evaluation_does_not_start(tmp_path: Path) -> None:
     run = evaluation(made_program(tmp_path, "reports.py", REPORTS), tmp_path)
     run.cancel()
     assert not run.run()
     assert not run.page.exists()
 
 
-def test_on_windows_no_window_opens_and_the_tree_of_processes_ends(
+def test_windows_opens_no_window_and_ends_child_processes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[list[str]] = []
+    commands: list[list[str]] = []
     simulated = SimpleNamespace(
-        CREATE_NO_WINDOW=0x08000000, run=lambda words, **_: asked.append(words)
+        CREATE_NO_WINDOW=0x08000000, run=lambda words, **_: commands.append(words)
     )
     monkeypatch.setattr(program, "sys", SimpleNamespace(platform="win32"))
     monkeypatch.setattr(program, "subprocess", simulated)
     assert program._apart() == {"creationflags": 0x08000000}
     program._end(SimpleNamespace(pid=7))
-    assert asked == [["taskkill", "/T", "/F", "/PID", "7"]]
+    assert commands == [["taskkill", "/T", "/F", "/PID", "7"]]
 
 
-def test_the_package_is_the_same_each_time_and_has_no_settings_of_a_person(tmp_path: Path) -> None:
-    one, other = (build.build(tmp_path / each) for each in "ab")
-    assert one.read_bytes() == other.read_bytes()
-    names = set(zipfile.ZipFile(one).namelist())
+def test_addon_package_is_reproducible_without_personal_settings(tmp_path: Path) -> None:
+    first, second = (build.build(tmp_path / name) for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    names = set(zipfile.ZipFile(first).namelist())
     assert names == {
-        *("__init__.py", "program.py", "window.py"),
-        *("manifest.json", "config.json", "config.md"),
+        "__init__.py",
+        "program.py",
+        "window.py",
+        "manifest.json",
+        "config.json",
+        "config.md",
     }

@@ -33,8 +33,8 @@ def log(collection: Path) -> ReviewLog:
     return replace(
         read,
         decks={
-            key: replace(read.decks[key], preset_id=100 + place % 2)
-            for place, key in enumerate(decks)
+            key: replace(read.decks[key], preset_id=100 + position % 2)
+            for position, key in enumerate(decks)
         },
         presets=presets,
     )

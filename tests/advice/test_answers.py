@@ -1,4 +1,4 @@
-"""What is said of a preset's parameters: conclusions, sentences, the command line."""
+"""Findings on a preset's parameters: conclusions, sentences, the command line."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from srs_eval.data.rows import select_decks, select_presets
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Cancelled, Context
-from tests.advice.helpers import replace_with_hard
-from tests.cli.program import run_in_process, run_program
+from tests.helpers.advice import replace_with_hard, write_small_table
 from tests.helpers.marks import slow_except
+from tests.helpers.program import run_in_process, run_program
 from tools.simulated import simulate_learner, write_dataset
 
 # The answer
 
 
 @pytest.mark.parametrize(
-    ("estimate", "error", "reviews", "days", "says"),
+    ("estimate", "error", "reviews", "days", "message"),
     [
         (-0.02, 0.004, 900, 300, "needs 100 more reviews"),
         (-0.02, 0.004, 900, 19, "needs 100 more reviews on 1 more day"),
@@ -48,16 +48,15 @@ from tools.simulated import simulate_learner, write_dataset
         (0.001, 0.05, 5_000, 300, "more won't tell soon"),
     ],
 )
-def test_what_is_missing_for_a_verdict(
-    estimate: float, error: float, reviews: int, days: int, says: str
+def test_missing_data_is_told_in_reviews_and_days(
+    estimate: float, error: float, reviews: int, days: int, message: str
 ) -> None:
     difference = Interval(estimate, 1.97 * error, reviews, days, ((error, 299),))
-    assert format_missing_data(estimate_missing_data(difference)) == says
+    assert format_missing_data(estimate_missing_data(difference)) == message
 
 
 @pytest.mark.parametrize("question", slow_except({"often", "hard"}, ["often", "health", "hard"]))
-def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) -> None:
-    """Here all have too few reviews."""
+def test_open_verdicts_of_a_short_log_say_what_is_missing(question: str, log: ReviewLog) -> None:
     assert log.entries is not None
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
@@ -69,59 +68,66 @@ def test_every_open_verdict_says_what_is_missing(question: str, log: ReviewLog) 
             assert answer.missing is not None, answer
 
 
-def test_what_lacks_reviews_has_a_date_at_ones_own_pace(
+def test_missing_reviews_have_a_date_at_the_learners_pace(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert log.entries is not None
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.35)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}
-    now = int(columns["time_ms"].max()) / 1000 + 10
-    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now)
-    asked = QuestionContext(replace_with_hard(replace(log, entries=Entries(**columns)), 3))
+    now_s = int(columns["time_ms"].max()) / 1000 + 10
+    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now_s)
+    context = QuestionContext(replace_with_hard(replace(log, entries=Entries(**columns)), 3))
     questions = ("split", "hard", "noise", "retention", "says", "time")
-    findings = [each for name in questions for each in ask(name, asked)]
-    lacking = [each for each in findings if each.missing and each.missing.reviews]
-    assert {"split", "hard", "noise"} <= {each.question for each in lacking}
-    learner, said = asked.learner, 0
+    findings = []
+    for name in questions:
+        findings += ask(name, context)
+    lacking = [finding for finding in findings if finding.missing and finding.missing.reviews]
+    assert {"split", "hard", "noise"} <= {finding.question for finding in lacking}
+    learner = context.learner
+    dated_count = 0
     for finding in lacking:
         assert finding.missing is not None
         assert finding.missing.date is not None, finding.question
-        mine = [
-            learner.group_name(int(each)) == finding.subject for each in learner.trials.partition
-        ]
-        counted = np.array(mine) if any(mine) else np.ones(len(mine), np.bool_)
-        lately = int((counted & (learner.time_s > now - 30 * 86_400)).sum())
+        is_counted = np.array(
+            [
+                learner.group_name(int(group)) == finding.subject
+                for group in learner.trials.partition
+            ]
+        )
+        if not is_counted.any():
+            is_counted = np.ones(len(is_counted), np.bool_)
+        lately = int((is_counted & (learner.time_s > now_s - 30 * 86_400)).sum())
         assert finding.missing.reviews is not None
         wait = max(math.ceil(finding.missing.reviews * 30 / lately), finding.missing.days or 0)
-        day = date.fromtimestamp(now) + timedelta(wait)
+        day = date.fromtimestamp(now_s) + timedelta(wait)
         assert finding.missing.date == day.isoformat()
         last = shown.sentences(finding)[-1]
         if finding.probability is None or finding.probability < 0.95:
-            said += f"by about {day.day} {day:%B}" in last and "at your pace" in last
-    assert said > 2
-    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now + 90 * 86_400)
-    (later,) = ask("hard", asked)  # who has stopped has no pace
+            dated_count += f"by about {day.day} {day:%B}" in last and "at your pace" in last
+    assert dated_count > 2
+    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now_s + 90 * 86_400)
+    (later,) = ask("hard", context)  # a learner who has stopped has no pace
     assert later.missing is not None
     assert later.missing.date is None
 
 
-def test_a_single_preset_is_not_said_to_share(log: ReviewLog) -> None:
-    """One fit for all presets would be the preset's own, and pooling has nothing to draw to."""
-    one = select_presets(log, "Preset 0")
-    preset = one.presets[100]
-    never = replace(one, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
+def test_single_preset_has_no_candidates_across_presets(log: ReviewLog) -> None:
+    """Check that one preset is offered neither one fit for all presets nor pooling."""
+    preset_0 = select_presets(log, "Preset 0")
+    preset = preset_0.presets[100]
+    never = replace(preset_0, presets={100: replace(preset, fsrs_parameters={}, modified_s=None)})
     answers = compare(never, questions=["parameters"])
     assert [answer.subject for answer in answers] == ["Preset 0"]
     for table in shown.tables(answers[0]):
         names = {row["candidate"] for row in table.records()}
         assert candidate_name(OPTIMIZED) in names
-        assert names.isdisjoint({candidate_name(each) for each in ACROSS_PRESETS})
+        assert names.isdisjoint({candidate_name(candidate) for candidate in ACROSS_PRESETS})
     first = {row["candidate"] for row in shown.tables(answers[0])[0].records()}
     assert {candidate_name(RECENCY), f"{candidate_name(DEFAULTS)}, in force"} <= first
     assert "all presets" not in " ".join(shown.sentences(answers[0]))
 
 
-def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
+def test_given_parameters_are_a_row_of_the_table(log: ReviewLog) -> None:
     answers = compare(log, questions=["parameters"], parameters={"mine": fsrs6.DEFAULT})
     for answer in answers:
         figures = {row["candidate"]: row["log loss"] for row in shown.tables(answer)[-1].records()}
@@ -133,15 +139,14 @@ def test_own_parameters_are_a_line_of_the_table(log: ReviewLog) -> None:
 
 
 @pytest.mark.slow
-def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> None:
-    """What a learner asks first comes first; what is closed or cancelled computes no further."""
-    asked = ("retention", "parameters", "often")  # in any order
-    answers = answer_questions(log, questions=asked)
+def test_answers_come_in_order_and_stop_when_closed_or_cancelled(log: ReviewLog) -> None:
+    questions = ("retention", "parameters", "often")  # in any order
+    answers = answer_questions(log, questions=questions)
     first = next(answers)
     assert (first.question, first.subject) == ("parameters", "Preset 0")
     answers.close()
-    assert compare(log, questions=asked)[0] == first
-    order = [each.question for each in compare(log, questions=asked)]
+    assert compare(log, questions=questions)[0] == first
+    order = [finding.question for finding in compare(log, questions=questions)]
     assert order == sorted(order, key=COMPARE_QUESTIONS.index)
 
     ticks = 0
@@ -153,12 +158,12 @@ def test_answers_come_one_by_one_and_end_when_nobody_listens(log: ReviewLog) -> 
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        next(answer_questions(log, questions=asked, context=Context(tick=tick)))
+        next(answer_questions(log, questions=questions, context=Context(tick=tick)))
     with pytest.raises(InputError, match="no question"):
-        answer_questions(log, questions=["color"])  # before anything is asked of it
+        answer_questions(log, questions=["color"])  # before the first answer is taken
 
 
-def test_interface_for_notebooks(log: ReviewLog) -> None:
+def test_compare_and_tables_serve_notebooks(log: ReviewLog) -> None:
     answers = srs_eval.compare(log, "parameters")
     frame = srs_eval.tables(answers[0])[0].frame()
     assert {"candidate", "log loss", "log loss low", "log loss high"} <= set(frame.columns)
@@ -168,7 +173,7 @@ def test_interface_for_notebooks(log: ReviewLog) -> None:
 # Several decks and presets at once
 
 
-def test_narrowing_to_several_decks_or_presets(log: ReviewLog) -> None:
+def test_several_decks_or_presets_are_selected_together(log: ReviewLog) -> None:
     decks = [Deck(1, "A", 100), Deck(2, "B", 101), Deck(3, "C", 100)]
     cards = log.cards.card_id
     three = replace(
@@ -209,7 +214,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         (["--params", "1, 2, 3"], "17, 19 or 21 are needed"),
         (["--params", "a, b"], "no list of FSRS parameters"),
@@ -218,30 +223,27 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
         (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),
     ],
 )
-def test_what_cannot_be_compared_is_said(options: list[str], says: str, collection: Path) -> None:
+def test_compare_with_a_wrong_option_names_it(
+    options: list[str], message: str, collection: Path
+) -> None:
     done = run_in_process("compare", collection, *options)
     assert done.returncode == 2
-    assert says in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) -> None:
-    """Questions that need presets; which model predicts best can be answered all the same."""
+def test_questions_on_presets_need_a_collection(tmp_path: Path) -> None:
+    """Check that questions on presets are refused; which model predicts best is answered."""
     table = tmp_path / "reviews.csv"
-    lines = [
-        f"{card},{1_600_000_000_000 + (day * 86_400 + card) * 1000},{1 + (card + day) % 3}"
-        for day in range(6)
-        for card in range(120)
-    ]
-    table.write_text("\n".join(["card_id,review_time,review_rating", *lines]))
+    write_small_table(table)
     write_dataset({1: simulate_learner(1, 1_500), 2: simulate_learner(2, 200)}, tmp_path / "users")
-    for path, options, says in (
+    for path, options, message in (
         (table, [], "says nothing of decks and presets"),
         (tmp_path / "users", ["--user", "1"], "rows that Anki did not choose"),
     ):
         done = run_in_process("compare", path, *options, "--question", "split")
         assert done.returncode == 2
-        assert says in done.stderr
+        assert message in done.stderr
         assert "give a collection" in done.stderr
         done = run_in_process("compare", path, *options, "--details")
         assert "(--rows benchmark)" in done.stdout
@@ -249,24 +251,26 @@ def test_a_source_without_presets_or_with_chosen_rows_is_said(tmp_path: Path) ->
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert document["rows"] == "benchmark"
-        assert [each["question"] for each in document["findings"]] == [
-            *("parameters", "models", "wrong"),
+        assert [finding["question"] for finding in document["findings"]] == [
+            "parameters",
+            "models",
+            "wrong",
         ]
-    for path, user, says in (
+    for path, user, message in (
         (table, None, "says nothing of decks and presets"),
         (tmp_path / "users", 1, "rows that Anki did not choose"),
     ):
-        with pytest.raises(InputError, match=f"{says}: give a collection"):
+        with pytest.raises(InputError, match=f"{message}: give a collection"):
             srs_eval.compare(srs_eval.load(path, user=user), "split")
 
 
-def test_titles_are_not_broken_by_narrow_tables(collection: Path) -> None:
+def test_titles_stand_on_one_line_above_narrow_tables(collection: Path) -> None:
     done = run_in_process("compare", collection, "--question", "hard", "--json", "-")
-    titles = [
-        table["title"] for each in json.loads(done.stdout)["findings"] for table in each["tables"]
-    ]
+    titles = []
+    for finding in json.loads(done.stdout)["findings"]:
+        titles += [table["title"] for table in finding["tables"]]
     assert titles
-    shown = run_in_process("compare", collection, "--question", "hard").stdout.splitlines()
+    lines = run_in_process("compare", collection, "--question", "hard").stdout.splitlines()
     for title in titles:
-        (line,) = (each for each in shown if each.startswith(title))
+        (line,) = (shown_line for shown_line in lines if shown_line.startswith(title))
         assert line == title or line.endswith(": log loss, below zero is better)")

@@ -1,4 +1,4 @@
-"""What Hard is pressed for, and learning steps."""
+"""Habits with the Hard button, and learning steps."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Finding, HardButton, StepTiming, StepTimings
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog, Rows
-from tests.advice.helpers import replace_with_hard
+from tests.helpers.advice import replace_with_hard
 
 # Hard
 
 
-def test_hard_for_what_was_forgotten_is_said_from_hard_for_what_was_not(log: ReviewLog) -> None:
+def test_hard_after_forgetting_differs_from_hard_after_recall(log: ReviewLog) -> None:
     loss = {}
     for button in (1, 3):
         learner = Learner.of(replace_with_hard(log, button))
         loss[button] = buttons._compare_hard_as_again(learner)
         (hard,) = (
-            each for each in buttons.measure_recall_after_buttons(learner) if each.button == "Hard"
+            recall
+            for recall in buttons.measure_recall_after_buttons(learner)
+            if recall.button == "Hard"
         )
         assert 0 < hard.recalled < 1
         assert hard.bias.reviews > 50
@@ -32,8 +34,7 @@ def test_hard_for_what_was_forgotten_is_said_from_hard_for_what_was_not(log: Rev
     assert loss[3].low > 0
 
 
-def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
-    """Nobody presses Hard here and nothing changes."""
+def test_log_without_hard_loses_nothing_by_hard_as_again(learner: Learner) -> None:
     quiet = replace_with_hard(learner.log, 9)
     assert quiet.entries is not None
     rating = np.where(quiet.entries.rating == 2, 3, quiet.entries.rating)
@@ -48,8 +49,8 @@ def test_outcomes_of_what_ifs_are_as_they_are(learner: Learner) -> None:
 # Steps
 
 
-def _answers_after(situation: str, count: int, stability: float, seed: int = 1) -> Any:
-    """Next answers on 60 days, 1 to 60 minutes later, of a memory that forgets as FSRS has it."""
+def _draw_answers_after(situation: str, count: int, stability: float, seed: int = 1) -> Any:
+    """Return next answers on 60 days, 1 to 60 minutes later, of a memory that follows FSRS."""
     random = np.random.default_rng(seed)
     minutes = np.exp(random.uniform(0, np.log(60), count))
     recall = (1 + (0.9 ** (-1 / 0.1542) - 1) * minutes / stability) ** -0.1542
@@ -62,7 +63,7 @@ def _answers_after(situation: str, count: int, stability: float, seed: int = 1) 
     )
 
 
-def test_next_answers_of_a_day_by_what_came_before() -> None:
+def test_next_answers_of_a_day_are_sorted_by_situation() -> None:
     minute = 60
     cards = {  # (rating, state, days since, seconds since) of each answer
         1: [(1, 0, -1, -1), (3, 1, 0, minute), (3, 1, 0, 10 * minute), (1, 2, 3, 3 * 86_400)],
@@ -71,19 +72,24 @@ def test_next_answers_of_a_day_by_what_came_before() -> None:
         4: [(4, 0, -1, -1), (3, 1, 0, minute)],  # Easy leaves the steps
         5: [(3, 0, -1, -1), (1, 2, 4, 4 * 86_400), (3, 3, 0, 5 * minute), (3, 3, 0, minute)],
     }
-    lines = [(card, *answer) for card, answers in cards.items() for answer in answers]
+    lines = []
+    for card_id, answers in cards.items():
+        lines += [(card_id, *answer) for answer in answers]
     card, rating, state, days, seconds = np.array(lines, np.int64).T
-    order = np.argsort([sum(c == d for d in card[:k]) for k, c in enumerate(card)], kind="stable")
-    rows = Rows(
-        *(
-            column[order]
-            for column in (card, np.zeros_like(card), rating, state, card, days, seconds)
-        )
-    )
-    found = buttons._collect_next_answers(rows, rows.card_id)
-    names = [buttons._SITUATIONS[k] for k in found.situation]
+    review_th = [np.count_nonzero(card[:k] == card_id) for k, card_id in enumerate(card)]
+    order = np.argsort(review_th, kind="stable")
+    columns = (card, np.zeros_like(card), rating, state, card, days, seconds)
+    rows = Rows(*(column[order] for column in columns))
+    next_answers = buttons._collect_next_answers(rows, rows.card_id)
+    names = [buttons._SITUATIONS[k] for k in next_answers.situation]
     assert sorted(
-        zip(found.preset.tolist(), names, found.minutes, found.recalled, strict=True)
+        zip(
+            next_answers.preset.tolist(),
+            names,
+            next_answers.minutes,
+            next_answers.recalled,
+            strict=True,
+        )
     ) == [
         (1, "Again, then Good", 10.0, 1.0),
         (1, "first Again", 1.0, 1.0),
@@ -93,10 +99,10 @@ def test_next_answers_of_a_day_by_what_came_before() -> None:
 
 
 @pytest.mark.parametrize("stability", [3.0, 12.0, 40.0])
-def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
+def test_forgetting_curve_recovers_the_stability_of_a_day(stability: float) -> None:
     hits = 0
     for seed in range(20):
-        answers = _answers_after("lapse", 400, stability, seed)
+        answers = _draw_answers_after("lapse", 400, stability, seed)
         curve = buttons._fit_forgetting_curve(answers, 0.1542)
         assert buttons.follows_curve(curve, answers)
         estimate, low, high = curve.delay(0.9)
@@ -106,7 +112,7 @@ def test_the_curve_within_a_day_is_found_again(stability: float) -> None:
     assert hits >= 17
 
 
-def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> None:
+def test_steps_are_compared_with_the_desired_delay(learner: Learner) -> None:
     preset = replace(learner.log.presets[100], learning_steps=(1.0, 10.0), relearning_steps=(15.0,))
     assert buttons._current_delays(preset) == {
         "first Again": 1.0,
@@ -117,35 +123,34 @@ def test_a_step_is_held_against_the_delay_that_is_wanted(learner: Learner) -> No
     }
     learner = replace(learner, log=replace(learner.log, presets={100: preset}), _memo={})
 
-    def asked(answers: Any) -> tuple[Finding, StepTiming]:
-        found = buttons._assess_preset_steps(learner, 100, answers)
-        assert isinstance(found.evidence, StepTimings)
-        (step,) = found.evidence.steps
-        assert found.conclusion == step.conclusion
-        return found, step
+    def assess(answers: Any) -> tuple[Finding, StepTiming]:
+        finding = buttons._assess_preset_steps(learner, 100, answers)
+        assert isinstance(finding.evidence, StepTimings)
+        (step,) = finding.evidence.steps
+        assert finding.conclusion == step.conclusion
+        return finding, step
 
-    first, longer = asked(_answers_after("first Again", 2_000, 12.0))
+    first, longer = assess(_draw_answers_after("first Again", 2_000, 12.0))
     assert (longer.conclusion, longer.step) == ("longer", 1.0)
     assert longer.delay is not None
     assert 10 < longer.delay[0] < 20
     assert "Longer after a first Again: 90 % are recalled until about 1" in shown.line([first])
     assert "your step is 1 min." in shown.line([first])
-    assert asked(_answers_after("lapse", 2_000, 5.0))[1].conclusion == "shorter"
-    assert asked(_answers_after("lapse", 2_000, 15.0))[1].conclusion == "as it is"
-    far, beyond = asked(_answers_after("lapse", 2_000, 2_000.0))
+    assert assess(_draw_answers_after("lapse", 2_000, 5.0))[1].conclusion == "shorter"
+    assert assess(_draw_answers_after("lapse", 2_000, 15.0))[1].conclusion == "as it is"
+    far, beyond = assess(_draw_answers_after("lapse", 2_000, 2_000.0))
     assert beyond.conclusion == "longer"
     assert "the longest delays so far" in shown.line([far])
-    assert asked(_answers_after("lapse", 99, 12.0))[1].unknown_reason == "few"
-    same = _answers_after("lapse", 2_000, 12.0)
-    narrow = asked(replace(same, minutes=10 + same.minutes / 20))[1]
+    assert assess(_draw_answers_after("lapse", 99, 12.0))[1].unknown_reason == "few"
+    same = _draw_answers_after("lapse", 2_000, 12.0)
+    narrow = assess(replace(same, minutes=10 + same.minutes / 20))[1]
     assert (narrow.conclusion, narrow.unknown_reason) == ("can't tell", "alike")
-    flat = asked(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))[1]
+    flat = assess(replace(same, recalled=(np.arange(2_000) % 4 > 0).astype(np.float64)))[1]
     assert flat.unknown_reason == "no curve"
     assert flat.answers == 2_000
 
 
-def test_steps_of_a_simulated_learner(log: ReviewLog) -> None:
-    """Who has always the same steps has nothing to tell them by."""
+def test_steps_that_never_vary_cannot_be_told(log: ReviewLog) -> None:
     answers = compare(log, questions=["steps"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]
     assert all(answer.conclusion == "can't tell" for answer in answers)

@@ -19,14 +19,14 @@ from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.recurrent import SummedLoss
-from tests.advice.helpers import FIXTURES
 from tests.conftest import shared_or_skip
+from tests.helpers.advice import FIXTURES, join_sentences
 
 # Candidates
 
 
 @pytest.mark.parametrize("candidate", CONFIGURATIONS)
-def test_candidates_are_the_engines_configurations(candidate: str, learner: Learner) -> None:
+def test_candidates_predict_as_the_engines_configurations(candidate: str, learner: Learner) -> None:
     result = learner.session.run(
         resolve_configurations(CONFIGURATIONS[candidate], Protocol(rows="anki"))[0]
     )
@@ -34,24 +34,24 @@ def test_candidates_are_the_engines_configurations(candidate: str, learner: Lear
     assert np.array_equal(learner.trials.review_th[learner.trials.test_index], result.review_th)
 
 
-def test_default_settings_of_sm2_are_the_engines(learner: Learner) -> None:
+def test_sm2_candidate_uses_the_presets_settings(learner: Learner) -> None:
     result = learner.session.run(resolve_configurations("Anki-dry-run", Protocol(rows="anki"))[0])
     assert np.array_equal(learner.predict(SM2), result.p)
-    own = replace(
+    customized = replace(
         learner.log,
         presets={
             key: replace(preset, sm2_settings=(1, 4, 2.5, 1.3, 1.2, 0.5, 0.8))
             for key, preset in learner.log.presets.items()
         },
     )
-    assert (Learner.of(own).predict(SM2) != result.p).any()
+    assert (Learner.of(customized).predict(SM2) != result.p).any()
 
 
 def test_stored_defaults_are_the_candidate_defaults(learner: Learner) -> None:
     assert np.array_equal(learner.predict(CURRENT), learner.predict("defaults"))
 
 
-def test_presets_never_optimized_are_evaluated_on_all_held_out_reviews(log: ReviewLog) -> None:
+def test_never_optimized_presets_use_all_held_out_reviews(log: ReviewLog) -> None:
     never = replace(
         log,
         presets={
@@ -62,12 +62,14 @@ def test_presets_never_optimized_are_evaluated_on_all_held_out_reviews(log: Revi
     learner = Learner.of(never)
     index = learner.trials.test_index
     since = [learner.since_optimized(group) for group in (100, 101)]
-    assert all(each is not None for each in since)
-    assert set(np.concatenate([each for each in since if each is not None])) == set(index)
+    assert all(positions is not None for positions in since)
+    assert set(np.concatenate([positions for positions in since if positions is not None])) == set(
+        index
+    )
     answer = compare(never, questions=["parameters"])[0]
     assert answer.reviews == len(learner.since_optimized(100))
     assert isinstance(answer.evidence, PresetParameters)
-    figures = {each.name: each.log_loss for each in answer.evidence.candidates}
+    figures = {candidate.name: candidate.log_loss for candidate in answer.evidence.candidates}
     assert figures[CURRENT] == figures[DEFAULTS]
     names = [row["candidate"] for row in shown.tables(answer)[0].records()]
     assert [name for name in names if candidate_name(DEFAULTS) in name] == [
@@ -75,19 +77,19 @@ def test_presets_never_optimized_are_evaluated_on_all_held_out_reviews(log: Revi
     ]
 
 
-def test_parameters_that_the_source_does_not_tell_are_not_taken_for_none(log: ReviewLog) -> None:
-    """A research export has ids of presets, and nothing else of them."""
+def test_unknown_parameters_are_not_called_never_optimized(log: ReviewLog) -> None:
+    """Check a log that has ids of presets and nothing else of them, as a research export."""
     bare = replace(log, presets={key: Preset(key, "") for key in log.presets})
     answers = compare(bare, questions=["parameters", "often", "retention"])
     first = answers[0]
     stated = " ".join(shown.sentences(first))
     assert "does not say which parameters are in force: the defaults stand here" in stated
-    said = " ".join(sentence for answer in answers for sentence in shown.sentences(answer))
-    assert "never been optimized" not in said
-    assert "parameters in force (" not in said
+    text = join_sentences(answers)
+    assert "never been optimized" not in text
+    assert "parameters in force (" not in text
 
 
-def test_rivals_are_renewed_from_the_past_only(learner: Learner) -> None:
+def test_candidates_are_refitted_on_past_reviews_only(learner: Learner) -> None:
     index = learner.since_optimized(101)
     assert index is not None
     folds = learner.rolling_folds(index)
@@ -101,10 +103,10 @@ def test_rivals_are_renewed_from_the_past_only(learner: Learner) -> None:
         assert np.array_equal(learner.predict(candidate, folds)[: len(first)], first)
 
 
-def test_figures_of_compare_are_the_engines(log: ReviewLog, learner: Learner) -> None:
+def test_compare_figures_equal_the_engines(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["parameters"])
-    whole = shown.tables(answers[-1])[0].records()
-    figures = {row["candidate"]: row["log loss"] for row in whole}
+    records = shown.tables(answers[-1])[0].records()
+    figures = {row["candidate"]: row["log loss"] for row in records}
     for candidate, name in CONFIGURATIONS.items():
         result = learner.session.run(resolve_configurations(name, Protocol(rows="anki"))[0])
         assert figures[candidate_name(candidate)] == pytest.approx(
@@ -113,42 +115,43 @@ def test_figures_of_compare_are_the_engines(log: ReviewLog, learner: Learner) ->
     assert answers == compare(log, questions=["parameters"])
 
 
-def test_groups_without_a_preset_of_their_own_are_told_apart(log: ReviewLog) -> None:
-    """Of a preset that is gone, and of decks that are gone; two presets may share a name."""
-    gone = {key: each for key, each in log.presets.items() if key != 101}
+def test_groups_have_distinct_names_without_a_known_preset(log: ReviewLog) -> None:
+    """Check a preset that is gone, decks that are gone, and two presets of one name."""
+    gone = {key: preset for key, preset in log.presets.items() if key != 101}
     first = int(log.cards.deck_id[0])
     decks = {**log.decks, first: replace(log.decks[first], preset_id=None)}
     names = Learner.of(replace(log, presets=gone, decks=decks)).groups
     assert names == {-1: "no preset", 100: "Preset 0", 101: "preset 101"}
-    twins = {key: replace(each, name="Twin") for key, each in log.presets.items()}
+    twins = {key: replace(preset, name="Twin") for key, preset in log.presets.items()}
     assert Learner.of(replace(log, presets=twins)).groups == {100: "Twin (100)", 101: "Twin (101)"}
 
 
-def test_groups_of_a_collection_with_gaps_have_names_of_their_own() -> None:
+def test_groups_of_a_collection_with_gaps_have_distinct_names() -> None:
     fixture = srs_eval.load(shared_or_skip(FIXTURES) / "quirks.anki2")
     names = list(Learner.of(fixture).groups.values())
     assert len(names) == 3
     assert len(set(names)) == 3
 
 
-def test_a_review_or_two_are_spoken_of_as_such() -> None:
+def test_findings_on_one_review_use_the_singular() -> None:
     fixture = srs_eval.load(shared_or_skip(FIXTURES) / "quirks.anki2")
-    said = " ".join(sentence for each in compare(fixture) for sentence in shown.sentences(each))
-    assert "1 review " in said
+    text = join_sentences(compare(fixture))
+    assert "1 review " in text
     for wrong in (" 1 reviews", " 1 held-out reviews", " 1 days", "nan", "101."):
-        assert wrong not in said
-    assert "one day has no interval" in said
+        assert wrong not in text
+    assert "one day has no interval" in text
 
 
 # Pooling
 
 
-def test_gradient_of_the_loss(learner: Learner) -> None:
+def test_gradient_of_the_loss_is_the_numeric_one(learner: Learner) -> None:
     trials = learner.trials
     index = np.arange(0, len(trials), 3)
     summed = SummedLoss(fsrs6.make_recurrent(0.001), trials, index)
     w = np.array(fsrs6.DEFAULT)
-    loss, gradient = summed.value(w), summed.gradient(w)
+    loss = summed.value(w)
+    gradient = summed.gradient(w)
     p = fsrs6.predict(trials, w.tolist(), index, Context())
     assert loss == pytest.approx(learner.losses(p, index).sum(), rel=1e-9)
     for k in range(len(w)):
@@ -158,7 +161,7 @@ def test_gradient_of_the_loss(learner: Learner) -> None:
         assert gradient[k] == pytest.approx(numeric, rel=1e-3, abs=1e-2), k
 
 
-def test_groups_that_are_parts_of_one_memory_share_their_parameters(learner: Learner) -> None:
+def test_pooled_groups_of_one_memory_share_their_parameters(learner: Learner) -> None:
     trials = learner.trials
     halves = {half: np.flatnonzero(trials.card_id % 2 == half) for half in (0, 1)}
     pooled = pooling.fit_pooled(trials, halves)
@@ -170,9 +173,8 @@ def test_groups_that_are_parts_of_one_memory_share_their_parameters(learner: Lea
     assert again.shared == pooled.shared == pooling.fit_one_group(trials, np.arange(len(trials)))
 
 
-def test_groups_that_differ_keep_what_is_theirs(learner: Learner) -> None:
-    """A second memory with other outcomes: recall of its reviews is turned round at random."""
-    random = np.random.default_rng(1)
+def test_pooled_groups_that_differ_keep_their_own_parameters(learner: Learner) -> None:
+    random = np.random.default_rng(1)  # turns recall of the second group's reviews round
     trials = learner.trials
     halves = {half: np.flatnonzero(trials.card_id % 2 == half) for half in (0, 1)}
     y = trials.y.copy()
@@ -183,37 +185,37 @@ def test_groups_that_differ_keep_what_is_theirs(learner: Learner) -> None:
     assert not np.allclose(pooled.by_group[0], pooled.by_group[1], atol=0.05)
 
 
-def test_a_small_preset_that_differs_is_not_held_back_by_a_large_one(learner: Learner) -> None:
-    """One card of 24 is another memory's: more of its reviews fail."""
+def test_small_group_that_differs_keeps_its_distance(learner: Learner) -> None:
+    """Check a group of one card of 24, whose reviews fail more often."""
     random = np.random.default_rng(1)
     trials = learner.trials
     small = trials.card_id % 24 == 0
-    parts = {0: np.flatnonzero(~small), 1: np.flatnonzero(small)}
+    groups = {0: np.flatnonzero(~small), 1: np.flatnonzero(small)}
     y = trials.y.copy()
-    y[parts[1][random.random(len(parts[1])) < 0.1]] = 0.0
-    pooled = pooling.fit_pooled(replace(trials, y=y, _derived={}), parts)
+    y[groups[1][random.random(len(groups[1])) < 0.1]] = 0.0
+    pooled = pooling.fit_pooled(replace(trials, y=y, _derived={}), groups)
     assert pooled.taus[0] == pooled.tau < pooled.taus[1]
 
 
-def test_presets_differ_as_far_as_evidence_hardly_speaks_against() -> None:
-    """Places in TAUS: 0 where that is best, else the largest within 1 nat of the best."""
+def test_tau_is_the_largest_within_one_nat_of_the_best() -> None:
+    """Check the index in TAUS: 0 if that is best, else the largest within 1 nat of the best."""
     assert pooling._choose_tau_index(np.array([-5.0, -5.5, -5.6, -9.0, -12.0])) == 0
     assert pooling._choose_tau_index(np.array([-8.0, -5.0, -5.4, -5.9, -6.1])) == 3
     assert pooling._choose_tau_index(np.array([-8.0, -7.0, -5.0, -6.2, -6.5])) == 2
 
 
-def test_groups_that_come_later_differ_as_all_do(learner: Learner) -> None:
+def test_group_added_later_gets_the_common_tau(learner: Learner) -> None:
     trials = learner.trials
-    parts = {part: np.flatnonzero(trials.card_id % 3 == part) for part in range(3)}
+    groups = {remainder: np.flatnonzero(trials.card_id % 3 == remainder) for remainder in range(3)}
     settled = replace(
-        pooling.fit_pooled(trials, {0: parts[0], 1: parts[1]}), taus={0: 0.1, 1: 0.0}, tau=0.4
+        pooling.fit_pooled(trials, {0: groups[0], 1: groups[1]}), taus={0: 0.1, 1: 0.0}, tau=0.4
     )
-    later = pooling.fit_pooled(trials, parts, settled, groups_to_fit=(1, 2))
+    later = pooling.fit_pooled(trials, groups, settled, groups_to_fit=(1, 2))
     assert set(later.by_group) == {1, 2}
     assert later.by_group[1] == later.shared
     assert later.by_group[2] != later.shared
     assert later.taus == {0: 0.1, 1: 0.0, 2: 0.4}
 
 
-def test_pooling_without_reviews_is_the_defaults(learner: Learner) -> None:
+def test_pooling_without_reviews_gives_the_defaults(learner: Learner) -> None:
     assert pooling.fit_pooled(learner.trials, {}).shared == list(fsrs6.DEFAULT)

@@ -1,4 +1,4 @@
-"""Anything wrong: overdue cards, days without reviews, buttons, leeches."""
+"""The answer to "Anything wrong?": overdue cards, days without reviews, buttons, leeches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from scipy.stats import binom
 
 import srs_eval
 from srs_eval.advice import checks, shown
-from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.checks import merge_checks, run_checks
 from srs_eval.advice.findings import (
     Check,
@@ -28,7 +27,6 @@ from srs_eval.advice.findings import (
     StepTimings,
     get_evidence,
 )
-from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import CHECKS, QuestionContext, ask, compare
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.shown.habits import MARKS, describe_check
@@ -36,83 +34,86 @@ from srs_eval.advice.workload.today import count_overdue
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.data.rows import exclude_presets
 from srs_eval.stats.intervals import Interval
-from tests.advice.test_standing import with_first
-from tests.cli.program import run_in_process
 from tests.conftest import shared_or_skip
+from tests.helpers.advice import build_overview, keep_first_entries
+from tests.helpers.program import run_in_process
 
-OF_OTHERS = {"old cards", "steps"}  # other questions' findings tell these
-
-
-def by_name(found: Sequence[Check]) -> dict[str, Check]:
-    return {each.name: each for each in found}
+FROM_OTHER_QUESTIONS = {"old cards", "steps"}
 
 
-def checked(log: ReviewLog) -> dict[str, Check]:
+def index_by_name(checks: Sequence[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def find_checks(log: ReviewLog) -> dict[str, Check]:
     (finding,) = compare(log, questions=(CHECKS,))
-    return by_name(get_evidence(finding, Checks).checks)
+    return index_by_name(get_evidence(finding, Checks).checks)
 
 
-def seen_at(monkeypatch: pytest.MonkeyPatch, log: ReviewLog, days: int) -> dict[str, Check]:
-    """So many days after the last review."""
+def find_checks_after(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, days: int
+) -> dict[str, Check]:
+    """Run the checks as if it were `days` after the last review."""
     assert log.entries is not None
-    now = log.entries.time_ms[-1] / 1000 + days * 86_400
-    monkeypatch.setattr(time, "time", lambda: float(now))
-    return by_name(get_evidence(run_checks(log, None), Checks).checks)
+    now_s = log.entries.time_ms[-1] / 1000 + days * 86_400
+    monkeypatch.setattr(time, "time", lambda: float(now_s))
+    return index_by_name(get_evidence(run_checks(log, None), Checks).checks)
 
 
 # Cards and days
 
 
-def test_overdue_cards_are_those_of_the_workload_and_cost_minutes(
+def test_overdue_cards_are_counted_with_their_minutes(
     collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = srs_eval.load(collection)
     assert log.schedule is not None
-    seen_at(monkeypatch, log, 1)
-    found = checked(log)["overdue"]
+    find_checks_after(monkeypatch, log, 1)
+    overdue = find_checks(log)["overdue"]
     late_schedule = replace(log.schedule, due_day=log.schedule.due_day - 40_000)
-    more = checked(replace(log, schedule=late_schedule))["overdue"]
-    assert 0 <= found.count < more.count == more.total
-    assert found.minutes is not None
-    assert more.minutes is not None
-    assert 0.05 < more.minutes / more.count < 1.0
-    assert more.minutes / more.count == pytest.approx(found.minutes / max(found.count, 1)) or (
-        not found.count
-    )
-    assert (found.level, more.level) == ("fine", "look")
-    # What is due on the last day itself is not late, and a tenth of all cards is worth a look.
+    all_overdue = find_checks(replace(log, schedule=late_schedule))["overdue"]
+    assert 0 <= overdue.count < all_overdue.count == all_overdue.total
+    assert overdue.minutes is not None
+    assert all_overdue.minutes is not None
+    assert 0.05 < all_overdue.minutes / all_overdue.count < 1.0
+    assert all_overdue.minutes / all_overdue.count == pytest.approx(
+        overdue.minutes / max(overdue.count, 1)
+    ) or (not overdue.count)
+    assert (overdue.level, all_overdue.level) == ("fine", "look")
+    # Cards due on the last day itself are not late, and a tenth of all cards is worth a look.
     on_the_day = np.where(log.schedule.due_day < 0, -1, log.schedule.due_day)
-    assert (
-        checked(replace(log, schedule=replace(log.schedule, due_day=on_the_day)))["overdue"].count
-        == 0
-    )
+    due_today = replace(log, schedule=replace(log.schedule, due_day=on_the_day))
+    assert find_checks(due_today)["overdue"].count == 0
     for every, level in ((8, "fine"), (5, "look")):
         late = np.arange(len(on_the_day)) % every == 0
-        some = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
-        found = checked(replace(log, schedule=some))["overdue"]
-        assert found.count > 0.1 * found.total
-        assert found.minutes is not None
-        assert 10 < found.minutes < 60
-        assert (found.level, found.minutes > 15) == (level, level == "look")
-    assert "overdue" not in checked(replace(log, schedule=None))
+        schedule = replace(log.schedule, due_day=np.where(late, -2, on_the_day))
+        overdue = find_checks(replace(log, schedule=schedule))["overdue"]
+        assert overdue.count > 0.1 * overdue.total
+        assert overdue.minutes is not None
+        assert 10 < overdue.minutes < 60
+        assert overdue.level == level
+        assert (overdue.minutes > 15) == (level == "look")
+    assert "overdue" not in find_checks(replace(log, schedule=None))
     none = replace(log, schedule=replace(log.schedule, due_day=log.schedule.due_day + 40_000))
-    assert seen_at(monkeypatch, none, 1)["overdue"].count == 0
-    assert "overdue" not in seen_at(monkeypatch, none, 90)
-    long_ago = seen_at(monkeypatch, replace(log, schedule=late_schedule), 90)
+    assert find_checks_after(monkeypatch, none, 1)["overdue"].count == 0
+    assert "overdue" not in find_checks_after(monkeypatch, none, 90)
+    long_ago = find_checks_after(monkeypatch, replace(log, schedule=late_schedule), 90)
     assert list(long_ago)[:2] == ["gap", "overdue"]
     assert " cards overdue by then: " in describe_check(long_ago["overdue"])
 
 
-def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gap_without_reviews_is_named_with_its_date(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert log.entries is not None
-    today = seen_at(monkeypatch, log, 1)["gap"]
+    today = find_checks_after(monkeypatch, log, 1)["gap"]
     assert (today.level, today.last_review_date) == ("fine", None)
-    later = seen_at(monkeypatch, log, 90)["gap"]
+    later = find_checks_after(monkeypatch, log, 90)["gap"]
     last_day = str(np.datetime64(int(log.entries.time_ms[-1]), "ms").astype("datetime64[D]"))
     assert (later.level, later.last_review_date, later.count) == ("look", last_day, 90)
     moved = log.entries.time_ms - 50 * 86_400_000 * (np.arange(len(log.entries)) < 4_000)
     paused = replace(log, entries=replace(log.entries, time_ms=moved))
-    pause = seen_at(monkeypatch, paused, 1)["gap"]
+    pause = find_checks_after(monkeypatch, paused, 1)["gap"]
     assert pause.level == "look"
     assert 49 <= pause.count <= 55
     until = np.datetime64(int(log.entries.time_ms[4_000]), "ms").item()
@@ -121,37 +122,42 @@ def test_days_without_reviews(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -
     assert describe_check(replace(pause, gap_end_date=None)).endswith("days, in the last year")
 
 
-def test_suspended_cards(log: ReviewLog) -> None:
-    some = replace(log.cards, suspended=np.arange(len(log.cards.card_id)) % 10 == 0)
-    found = checked(replace(log, cards=some))["suspended"]
-    assert (found.level, found.count) == ("fine", int(some.suspended.sum()))
-    assert describe_check(replace(found, count=0)) == "no card is suspended"
+def test_suspended_cards_matter_only_if_all_are(log: ReviewLog) -> None:
+    partly_suspended = replace(log.cards, suspended=np.arange(len(log.cards.card_id)) % 10 == 0)
+    check = find_checks(replace(log, cards=partly_suspended))["suspended"]
+    assert (check.level, check.count) == ("fine", int(partly_suspended.suspended.sum()))
+    assert describe_check(replace(check, count=0)) == "no card is suspended"
     every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
-    found = checked(replace(log, cards=every))["suspended"]
-    assert found.level == "look"
-    assert describe_check(found) == f"all {len(log.cards.card_id):,} cards suspended"
+    check = find_checks(replace(log, cards=every))["suspended"]
+    assert check.level == "look"
+    assert describe_check(check) == f"all {len(log.cards.card_id):,} cards suspended"
 
 
 # Answers
 
 
-def test_recall_after_a_button_is_held_against_what_fsrs_expects(log: ReviewLog) -> None:
-    found = checked(log)
-    assert found["easy"].recalled is not None
-    assert sum(found[name].count for name in ("again", "hard", "easy")) < found["hard"].total
-    assert found["easy"].level != "look"
+def test_easy_pressed_for_forgotten_cards_lowers_recall(log: ReviewLog) -> None:
+    checks_by_name = find_checks(log)
+    assert checks_by_name["easy"].recalled is not None
+    assert (
+        sum(checks_by_name[name].count for name in ("again", "hard", "easy"))
+        < checks_by_name["hard"].total
+    )
+    assert checks_by_name["easy"].level != "look"
     assert log.entries is not None
-    # What was answered Easy is forgotten next time: Easy is pressed for what is not known.
+    # Every second answer after Easy becomes Again: Easy is pressed for cards that are not known.
     order = np.lexsort((log.entries.time_ms, log.entries.card_id))
     rating = log.entries.rating.copy()
-    after = order[1:][(rating[order[:-1]] == 4) & np.equal(*_pairs(log.entries.card_id[order]))]
+    after = order[1:][
+        (rating[order[:-1]] == 4) & np.equal(*_pair_neighbours(log.entries.card_id[order]))
+    ]
     rating[after[::2]] = 1
-    wrong = checked(replace(log, entries=replace(log.entries, rating=rating)))["easy"]
+    wrong = find_checks(replace(log, entries=replace(log.entries, rating=rating)))["easy"]
     assert wrong.recalled is not None
-    assert found["easy"].recalled.estimate - wrong.recalled.estimate > 0.2
+    assert checks_by_name["easy"].recalled.estimate - wrong.recalled.estimate > 0.2
 
 
-def _pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pair_neighbours(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return values[1:], values[:-1]
 
 
@@ -166,49 +172,56 @@ def _pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (0.86, 0.02, True, "not yet"),
     ],
 )
-def test_three_points_matter(recalled: float, half: float, one_sided: bool, level: str) -> None:
-    found = Interval(recalled, half, 500, 60)
-    check = checks._classify_recall(Check("old cards", "not yet"), found, 0.9, one_sided)
+def test_recall_three_points_off_is_worth_a_look(
+    recalled: float, half: float, one_sided: bool, level: str
+) -> None:
+    recall = Interval(recalled, half, 500, 60)
+    check = checks._classify_recall(Check("old cards", "not yet"), recall, 0.9, one_sided)
     assert (check.level, check.problem) == (level, "")
-    few = checks._classify_recall(Check("old cards", "not yet"), replace(found, reviews=99), 0.9)
+    few = checks._classify_recall(Check("old cards", "not yet"), replace(recall, reviews=99), 0.9)
     assert (few.level, few.problem) == ("not yet", "few")
 
 
-def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None:
-    own = tuple(ask(CHECKS, QuestionContext(log)))
+def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None:
+    findings = tuple(ask(CHECKS, QuestionContext(log)))
     none = Interval(0.0, 0.01, 500, 60)
 
     def remembered(preset: str, mature: float) -> Finding:
-        parts = (
+        groups = (
             RecallGroup("all", Interval(0.88, 0.01, 5_000, 90), 0.89),
             RecallGroup("mature cards", Interval(mature, 0.02, 900, 90), 0.9),
         )
-        evidence = Retention("not asked for", parts, None, True, none, none)
+        evidence = Retention("not asked for", groups, None, True, none, none)
         return Finding("retention", preset, evidence=evidence)
 
     step = StepTiming("first Again", "shorter", 300, 10.0, Interval(0.8, 0.02, 300, 60), 10.0)
-    others = (
-        *(remembered("A", 0.89), remembered("B", 0.8)),
+    more_findings = (
+        remembered("A", 0.89),
+        remembered("B", 0.8),
         Finding("steps", "A", evidence=StepTimings("shorter", 0.9, (step,))),
         Finding("hard", "all presets", evidence=HardButton("yes", 0.1)),
     )
-    found = merge_checks([*own, *others])
-    named = by_name(found)
-    assert len(named) == len(found)
-    assert named.keys() == by_name(get_evidence(own[0], Checks).checks).keys() | OF_OTHERS
+    merged = merge_checks([*findings, *more_findings])
+    named = index_by_name(merged)
+    assert len(named) == len(merged)
+    assert (
+        named.keys()
+        == index_by_name(get_evidence(findings[0], Checks).checks).keys() | FROM_OTHER_QUESTIONS
+    )
     assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
     assert describe_check(named["old cards"]) == "old cards forgotten twice as often as expected"
     assert describe_check(named["steps"]) == "steps should be shorter after first Again"
-    known = replace(step, delay=(288.0, 200.0, 400.0), observed_delays=(1.0, 900.0))
-    (told,) = merge_checks([replace(others[2], evidence=StepTimings("shorter", 0.9, (known,)))])
-    assert describe_check(told) == "shorter step after first Again: 4.8 h"
+    timed_step = replace(step, delay=(288.0, 200.0, 400.0), observed_delays=(1.0, 900.0))
+    steps = StepTimings("shorter", 0.9, (timed_step,))
+    (timed_check,) = merge_checks([replace(more_findings[2], evidence=steps)])
+    assert describe_check(timed_check) == "shorter step after first Again: 4.8 h"
     assert describe_check(named["hard"]) == "Hard is pressed for what you have forgotten"
     (better,) = merge_checks([remembered("A", 0.96)])
     assert (better.level, describe_check(better)) == (
         "fine",
         "old cards: remembered better than expected",
     )
-    levels = [list(MARKS).index(each.level) for each in found]
+    levels = [list(MARKS).index(check.level) for check in merged]
     assert levels == sorted(levels)
     assert merge_checks(()) == ()
 
@@ -216,10 +229,10 @@ def test_other_findings_tell_of_old_cards_steps_and_hard(log: ReviewLog) -> None
 # Leeches
 
 
-def _reviews(
+def _simulate_reviews(
     random: np.random.Generator, cards: int, bad: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of cards with 5 to 20 reviews each, of which the first `bad` are mostly forgotten."""
+    """Return cards' 5 to 20 reviews each, where the first `bad` cards are mostly forgotten."""
     card = np.repeat(np.arange(cards), random.integers(5, 21, cards))
     days = np.round(2.0 ** random.uniform(0, 8, len(card))).astype(np.int64)
     usual = 0.95 - 0.02 * np.log2(days)
@@ -228,31 +241,33 @@ def _reviews(
     return card, p, y, days
 
 
-def test_leeches_are_found_and_few_others() -> None:
-    found = others = 0
+def test_most_leeches_and_few_other_cards_are_named() -> None:
+    leech_count = 0
+    other_count = 0
     for seed in range(40):
-        named = checks._find_leeches(*_reviews(np.random.default_rng(seed), 300, 5))
-        found += sum(each.card_id < 5 for each in named)
-        others += sum(each.card_id >= 5 for each in named)
-        assert [each.chance for each in named] == sorted(each.chance for each in named)
-    assert found > 0.75 * 5 * 40
-    assert others <= 0.05 * found
+        named = checks._find_leeches(*_simulate_reviews(np.random.default_rng(seed), 300, 5))
+        leech_count += sum(leech.card_id < 5 for leech in named)
+        other_count += sum(leech.card_id >= 5 for leech in named)
+        assert [leech.chance for leech in named] == sorted(leech.chance for leech in named)
+    assert leech_count > 0.75 * 5 * 40
+    assert other_count <= 0.05 * leech_count
 
 
-def test_without_leeches_hardly_ever_one_is_named() -> None:
+def test_log_without_leeches_hardly_ever_names_one() -> None:
     named = [
-        checks._find_leeches(*_reviews(np.random.default_rng(seed), 300, 0)) for seed in range(200)
+        checks._find_leeches(*_simulate_reviews(np.random.default_rng(seed), 300, 0))
+        for seed in range(200)
     ]
     assert sum(map(bool, named)) <= 10
-    assert (
-        checks._find_leeches(*(each[:0] for each in _reviews(np.random.default_rng(1), 3, 0))) == ()
-    )
+    no_reviews = (column[:0] for column in _simulate_reviews(np.random.default_rng(1), 3, 0))
+    assert checks._find_leeches(*no_reviews) == ()
 
 
-def test_tails_are_exact() -> None:
-    place = np.repeat(np.arange(4), (6, 9, 3, 1))
-    count, lapses = np.bincount(place), np.array([2, 9, 0, 1])
-    tails = checks._lapse_tail_probabilities(np.full(len(place), 0.2), place, count, lapses)
+def test_lapse_tail_probabilities_are_exact() -> None:
+    card = np.repeat(np.arange(4), (6, 9, 3, 1))
+    count = np.bincount(card)
+    lapses = np.array([2, 9, 0, 1])
+    tails = checks._lapse_tail_probabilities(np.full(len(card), 0.2), card, count, lapses)
     assert tails == pytest.approx(binom.sf(lapses - 1, count, 0.2))
     q = np.array([0.1, 0.4, 0.7])
     at_least_two = 0.1 * 0.4 * 0.3 + 0.1 * 0.6 * 0.7 + 0.9 * 0.4 * 0.7 + 0.1 * 0.4 * 0.7
@@ -261,87 +276,90 @@ def test_tails_are_exact() -> None:
     assert tails == pytest.approx([at_least_two])
 
 
-def test_a_bad_month_is_not_the_fault_of_a_card() -> None:
-    card, p, y, days = _reviews(np.random.default_rng(3), 300, 0)
-    hopeful = 1 - (1 - p) / 4  # of what is forgotten
-    assert (
-        checks._find_leeches(card, hopeful, y, days) == checks._find_leeches(card, p, y, days) == ()
-    )
+def test_no_leech_is_named_for_too_hopeful_predictions() -> None:
+    card, p, y, days = _simulate_reviews(np.random.default_rng(3), 300, 0)
+    hopeful = 1 - (1 - p) / 4  # a quarter of the true chance of forgetting
+    assert checks._find_leeches(card, hopeful, y, days) == ()
+    assert checks._find_leeches(card, p, y, days) == ()
 
 
-def test_leeches_of_a_collection(log: ReviewLog) -> None:
-    assert checked(log)["leeches"].level == "fine"
+def test_failing_cards_of_a_collection_are_its_leeches(log: ReviewLog) -> None:
+    assert find_checks(log)["leeches"].level == "fine"
     assert log.entries is not None
     card, count = np.unique(log.entries.card_id, return_counts=True)
     bad = card[np.argsort(-count, kind="stable")[:4]]
     rating = np.where(np.isin(log.entries.card_id, bad), 1, log.entries.rating)
-    found = checked(replace(log, entries=replace(log.entries, rating=rating)))["leeches"]
-    assert found.level == "look"
-    assert found.count == len(found.leeches)
-    assert {each.card_id for each in found.leeches} == set(bad.tolist())
-    assert all(each.lapses > 2 * each.usual for each in found.leeches)
+    check = find_checks(replace(log, entries=replace(log.entries, rating=rating)))["leeches"]
+    assert check.level == "look"
+    assert check.count == len(check.leeches)
+    assert {leech.card_id for leech in check.leeches} == set(bad.tolist())
+    assert all(leech.lapses > 2 * leech.usual for leech in check.leeches)
 
 
-# Wherever it is asked
+# All logs and callers
 
 
-def test_it_is_answered_of_anything(
+def test_checks_answer_any_log_with_the_names_that_apply(
     log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen_at(monkeypatch, log, 1)
+    find_checks_after(monkeypatch, log, 1)
     every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     suspended = replace(log, cards=every)
-    five, bare = with_first(log, 5), replace(log, decks={}, presets={}, cards=Cards.empty())
-    bare = replace(bare, schedule=None)
+    five = keep_first_entries(log, 5)
+    bare = replace(log, decks={}, presets={}, cards=Cards.empty(), schedule=None)
     gone = replace(exclude_presets(log, (100, 101)), entries=log.entries)
-    for each, names in (
+    for variant, names in (
         (five, {"gap", "suspended", "again", "hard", "easy", "leeches"}),
         (suspended, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
         (bare, {"gap", "again", "hard", "easy", "leeches"}),
         (gone, {"gap", "again", "hard", "easy", "leeches"}),
     ):
-        assert checked(each).keys() == names
-    found = Overview.start(five)
-    for answers, questions in stream_answers(five):
-        found.add(answers, questions)
-    (finding,) = found.find_answers(CHECKS)
-    assert by_name(get_evidence(finding, Checks).checks)["leeches"].level == "not yet"
+        assert find_checks(variant).keys() == names
+    (finding,) = build_overview(five).find_answers(CHECKS)
+    assert index_by_name(get_evidence(finding, Checks).checks)["leeches"].level == "not yet"
     save_answers("file", SavedAnswers((finding,), "basis", 5, 0.0), tmp_path)
-    kept = load_answers("file", tmp_path)
-    assert kept is not None
-    assert kept.findings == (finding,)
+    saved = load_answers("file", tmp_path)
+    assert saved is not None
+    assert saved.findings == (finding,)
 
 
-def test_it_needs_no_fit_of_its_own(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = QuestionContext(log)
-    list(ask("fit", asked))
+def test_checks_reuse_the_fit_of_other_questions(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = QuestionContext(log)
+    list(ask("fit", context))
 
     def fitted_again(*_: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr("srs_eval.advice.candidates.fit_and_predict", fitted_again)
-    (finding,) = ask(CHECKS, asked)
-    assert by_name(get_evidence(finding, Checks).checks)["leeches"].level == "fine"
+    (finding,) = ask(CHECKS, context)
+    assert index_by_name(get_evidence(finding, Checks).checks)["leeches"].level == "fine"
 
 
-def test_old_cards_that_are_remembered_better_are_fine() -> None:
+def test_one_sided_check_of_better_recall_is_fine() -> None:
     check = Check("old cards", "not yet")
     better = checks._classify_recall(check, Interval(0.99, 0.01, 600, 90), 0.9, one_sided=True)
     worse = checks._classify_recall(check, Interval(0.81, 0.02, 600, 90), 0.9, one_sided=True)
     assert (better.level, worse.level) == ("fine", "look")
 
 
-def test_lines_fit_and_sentences_say_more() -> None:
+def test_checks_lines_fit_and_sentences_name_leeches() -> None:
     half = Interval(0.784, 0.02, 900, 90)
     of_all = [
         Check("overdue", "look", 12_339, 14_791, 7_890.0),
         Check("overdue", "look", 4_339, 4_791, 1_910.0, last_review_date="2022-09-24"),
-        *(Check("overdue", "fine", 1, 1, 0.2), Check("overdue", "fine", 0, 900, 0.0)),
-        *(Check("gap", "look", 999, last_review_date="2022-09-24"), Check("gap", "look", 300)),
-        *(Check("gap", "fine", 29), Check("gap", "fine", 0)),
-        *(Check("suspended", "look", 123_456, 234_567), Check("suspended", "fine", 0, 9)),
+        Check("overdue", "fine", 1, 1, 0.2),
+        Check("overdue", "fine", 0, 900, 0.0),
+        Check("gap", "look", 999, last_review_date="2022-09-24"),
+        Check("gap", "look", 300),
+        Check("gap", "fine", 29),
+        Check("gap", "fine", 0),
+        Check("suspended", "look", 123_456, 234_567),
+        Check("suspended", "fine", 0, 9),
         Check("leeches", "look", 1_000, 9_000, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
-        *(Check("leeches", "fine"), Check("leeches", "not yet")),
+        Check("leeches", "fine"),
+        Check("leeches", "not yet"),
         *(Check("steps", level) for level in ("fine", "not yet")),
         Check("steps", "look", 1, 5, problem="shorter", situation="Again, then Good", subject="B"),
         *(Check("old cards", level, 900, recalled=half, expected=0.85) for level in MARKS),
@@ -349,10 +367,8 @@ def test_lines_fit_and_sentences_say_more() -> None:
         *(Check("easy", level, 49, 100, recalled=half, expected=0.85) for level in MARKS),
         *(Check("again", level, 100, 100, recalled=half, expected=0.85) for level in MARKS),
         Check("hard", "look", 49, 100, problem="like Again"),
-        *(
-            Check("hard", "fine", 0, 9, problem="seldom"),
-            Check("again", "look", 40, 100, problem="too many"),
-        ),
+        Check("hard", "fine", 0, 9, problem="seldom"),
+        Check("again", "look", 40, 100, problem="too many"),
         Check("again", "not yet", problem="few"),
     ]
     for check in of_all:
@@ -360,16 +376,16 @@ def test_lines_fit_and_sentences_say_more() -> None:
     assert describe_check(of_all[0]) == "12,339 of 14,791 cards overdue: 132 hours"
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", tuple(of_all)))
     assert shown.line([finding]).startswith("12,339 of 14,791")
-    said = shown.sentences(finding)
-    assert said[0] == f"{shown.line([finding])}."
-    assert any("15 of 20 times" in each for each in said)
-    assert said[-1] == "After Again: too few to say."
-    everything, worst = shown.tables(finding)
-    assert len(everything.rows) == len(of_all)
+    stated = shown.sentences(finding)
+    assert stated[0] == f"{shown.line([finding])}."
+    assert any("15 of 20 times" in sentence for sentence in stated)
+    assert stated[-1] == "After Again: too few to say."
+    all_checks, worst = shown.tables(finding)
+    assert len(all_checks.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, 3.0, 1e-9),)
 
 
-def test_the_command(collection: Path) -> None:
+def test_compare_command_prints_the_checks_sentences(collection: Path) -> None:
     done = run_in_process("compare", collection, "--question", CHECKS)
     assert done.returncode == 0, done.stderr
     assert "Anything wrong?" in done.stdout
@@ -381,4 +397,4 @@ def test_the_command(collection: Path) -> None:
     late = count_overdue(log)
     assert late is not None
     assert late.cards > 50
-    assert "overdue" not in checked(log)  # years later that they were few tells nothing
+    assert "overdue" not in find_checks(log)  # the reviews ended years ago

@@ -1,4 +1,4 @@
-"""How much is your day: answers that follow from what was put into a learner."""
+"""Findings on a learner's state by day equal what was put into a simulated learner."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.conftest import shared_or_skip
 from tools.simulated import SimulatedLearner, simulate_learner
 
 
-def with_bad_days(learner: SimulatedLearner) -> ReviewLog:
-    """On every third day half of all reviews fail; what is forgotten has no other reason."""
+def add_bad_days(learner: SimulatedLearner) -> ReviewLog:
+    """Return a log where half of all reviews fail on every third day, for no other reason."""
     log = learner.log()
     assert log.entries is not None
     assert log.day_grid is not None
@@ -39,25 +39,25 @@ def plain() -> list[Finding]:
 
 @pytest.fixture(scope="module")
 def moody() -> list[Finding]:
-    return assess_learner_state(with_bad_days(simulate_learner(21, 6000)))
+    return assess_learner_state(add_bad_days(simulate_learner(21, 6000)))
 
 
-def conclusion(state: list[Finding], question: str) -> str:
+def find_conclusion(state: list[Finding], question: str) -> str:
     return next(answer.conclusion for answer in state if answer.question == question)
 
 
-def days_of(state: list[Finding]) -> tuple[DayState, ...]:
-    (evidence,) = (each.evidence for each in state if isinstance(each.evidence, DayStates))
+def find_days(state: list[Finding]) -> tuple[DayState, ...]:
+    (evidence,) = (finding.evidence for finding in state if isinstance(finding.evidence, DayStates))
     return evidence.days
 
 
-def test_a_learner_without_days(plain: list[Finding]) -> None:
-    assert conclusion(plain, "day") in ("hardly matters", "can't tell")
-    assert conclusion(plain, "hour") in ("hardly matters", "can't tell")
-    assert conclusion(plain, "session") in ("hardly matters", "can't tell")
+def test_learner_without_bad_days_shows_no_effect(plain: list[Finding]) -> None:
+    assert find_conclusion(plain, "day") in ("hardly matters", "can't tell")
+    assert find_conclusion(plain, "hour") in ("hardly matters", "can't tell")
+    assert find_conclusion(plain, "session") in ("hardly matters", "can't tell")
 
 
-def test_bad_days_are_found(moody: list[Finding]) -> None:
+def test_learner_with_bad_days_shows_their_effect(moody: list[Finding]) -> None:
     first = moody[0]
     assert first.conclusion == "matters"
     assert isinstance(first.evidence, DayEffect)
@@ -66,32 +66,32 @@ def test_bad_days_are_found(moody: list[Finding]) -> None:
     assert first.evidence.worth.estimate > 0.02
     assert first.interval.estimate < 0
     # The state is low on the bad days and high on the others.
-    days = days_of(moody)
-    states = [each.state.estimate for each in days]
-    assert np.corrcoef(states, [each.recalled for each in days])[0, 1] > 0.5
-    counts = [each.state.reviews for each in days]
+    days = find_days(moody)
+    states = [day.state.estimate for day in days]
+    assert np.corrcoef(states, [day.recalled for day in days])[0, 1] > 0.5
+    counts = [day.state.reviews for day in days]
     assert sum(counts) == first.reviews
     assert np.average(states, weights=counts) == pytest.approx(0, abs=1e-9)  # around its usual
 
 
-def test_days_have_their_dates() -> None:
+def test_days_are_named_by_their_dates() -> None:
     log = simulate_learner(21, 1500).log()
     rows = select_rows(log).rows
     name_of = make_date_formatter(log, Protocol())
     assert name_of(int(rows.day_offset[0])) == "2023-09-04"  # where simulated learners begin
 
 
-def test_a_source_without_a_clock(simulated_dataset: Path) -> None:
+def test_log_without_a_clock_has_numbered_days_and_no_hours(simulated_dataset: Path) -> None:
     from srs_eval.data.datasets import open_dataset
 
     state = assess_learner_state(open_dataset(simulated_dataset).load(1))
-    assert conclusion(state, "hour") == "unknown"
-    assert days_of(state)[0].name.startswith("day ")
+    assert find_conclusion(state, "hour") == "unknown"
+    assert find_days(state)[0].name.startswith("day ")
     with pytest.raises(NotEnoughData):
         assess_learner_state(open_dataset(simulated_dataset).load(7))
 
 
-def test_command(
+def test_state_command_writes_answers_and_days(
     simulated_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "state.json"
@@ -108,11 +108,11 @@ def test_command(
     assert "is not one of 'benchmark', 'anki'" in capsys.readouterr().err
 
 
-def test_real_learner() -> None:
+def test_state_of_a_real_learner_counts_their_reviews() -> None:
     from srs_eval.data.datasets import open_dataset
 
     dataset = open_dataset(shared_or_skip("golden", "dataset"))
     state = assess_learner_state(dataset.load(101))
     assert state[0].reviews == 4_940
     assert "4,940 evaluated reviews" in shown.sentences(state[0])[1]
-    assert conclusion(state, "hour") == "unknown"
+    assert find_conclusion(state, "hour") == "unknown"

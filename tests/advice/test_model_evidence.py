@@ -1,4 +1,4 @@
-"""Where a model errs: every evaluated review counts once, and a planted error is found."""
+"""Evidence on where a model errs counts each review once and shows a planted error."""
 
 from __future__ import annotations
 
@@ -41,27 +41,25 @@ def result(session: LearnerSession) -> Result:
     return session.run(CONFIGURATION, Context(), use_cache=False)
 
 
-def tables_of(session: LearnerSession, result: Result) -> dict[str, FindingTable]:
+def build_tables(session: LearnerSession, result: Result) -> dict[str, FindingTable]:
     trials = session.trials(CONFIGURATION.protocol)
-    found = error_tables(model_evidence(session.log, trials, CONFIGURATION, result))
-    return {table.title.split(",")[0].split(":")[0]: table for table in found}
+    tables = error_tables(model_evidence(session.log, trials, CONFIGURATION, result))
+    return {table.title.split(",")[0].split(":")[0]: table for table in tables}
 
 
-def test_every_review_counts_once(session: LearnerSession, result: Result) -> None:
-    tables = tables_of(session, result)
-    assert (
-        list(tables)
-        == [
-            "By days since the review before",
-            "By reviews of the card before",
-            "By lapses of the card before",
-            "By hours since the day began",
-            "By deck",
-            "Forgetting curves",
-            "Forgetting curves by stability",
-            "Parameters of the last fold",
-        ][: len(tables)]
-    )
+def test_tables_of_errors_count_every_review_once(session: LearnerSession, result: Result) -> None:
+    tables = build_tables(session, result)
+    titles = [
+        "By days since the review before",
+        "By reviews of the card before",
+        "By lapses of the card before",
+        "By hours since the day began",
+        "By deck",
+        "Forgetting curves",
+        "Forgetting curves by stability",
+        "Parameters of the last fold",
+    ]
+    assert list(tables) == titles[: len(tables)]
     for title in list(tables)[:4]:
         rows = tables[title].records()
         assert sum(row["reviews"] for row in rows) == result.size
@@ -80,18 +78,21 @@ def test_every_review_counts_once(session: LearnerSession, result: Result) -> No
     assert sum(row["reviews"] for row in of_stability) == result.size
 
 
-def test_curves_draw_what_their_table_has(session: LearnerSession, result: Result) -> None:
-    """Points of 30 reviews and more, days ascending; longer known cards are recalled more."""
-    tables = tables_of(session, result)
+def test_forgetting_curves_draw_the_rows_of_their_table(
+    session: LearnerSession, result: Result
+) -> None:
+    """Check that curves have the points of 30 reviews and more, days ascending."""
+    tables = build_tables(session, result)
     for title in ("Forgetting curves", "Forgetting curves by stability"):
         table = tables[title]
         assert isinstance(table, CurvesTable)
         enough = [row for row in table.records() if row["reviews"] >= 30]
-        points = [
-            (curve.name, interval.reviews, interval.estimate, expected)
-            for curve in table.curves
-            for interval, expected in zip(curve.recalled, curve.expected, strict=True)
-        ]
+        points = []
+        for curve in table.curves:
+            points += [
+                (curve.name, interval.reviews, interval.estimate, expected)
+                for interval, expected in zip(curve.recalled, curve.expected, strict=True)
+            ]
         by = table.columns[0]
         assert points == [
             (row[by], row["reviews"], row["recalled"], row["expected"]) for row in enough
@@ -107,13 +108,15 @@ def test_curves_draw_what_their_table_has(session: LearnerSession, result: Resul
     assert (1 + factor * days / stability) ** -decay == pytest.approx(p)
 
 
-def test_an_error_at_long_intervals_is_found_there(session: LearnerSession, result: Result) -> None:
-    """Predictions are the truth on average, but for intervals of more than 30 days."""
+def test_error_planted_at_long_intervals_is_shown_there(
+    session: LearnerSession, result: Result
+) -> None:
+    """Check predictions that are right on average but for intervals of more than 30 days."""
     trials = session.trials(CONFIGURATION.protocol)
     days = trials.elapsed_days[trials.test_index]
     rate = float(result.y.mean())
     p = np.where(days >= 30, 0.02, rate)
-    table = tables_of(session, replace(result, p=p))["By days since the review before"]
+    table = build_tables(session, replace(result, p=p))["By days since the review before"]
     for row in table.rows:
         difference = row[table.columns.index("minus expected")]
         assert isinstance(difference, Interval)
@@ -122,18 +125,20 @@ def test_an_error_at_long_intervals_is_found_there(session: LearnerSession, resu
             assert difference.estimate > 0.2
 
 
-def test_another_results_trials_are_refused(session: LearnerSession, result: Result) -> None:
+def test_evidence_of_another_results_trials_is_refused(
+    session: LearnerSession, result: Result
+) -> None:
     with pytest.raises(ValueError, match="not evaluated on these trials"):
-        tables_of(
+        build_tables(
             session, replace(result, tests=replace(result.tests, review_th=result.review_th + 1))
         )
 
 
-def test_parameters_are_named_beside_their_defaults(session: LearnerSession) -> None:
+def test_table_of_parameters_has_meanings_and_defaults(session: LearnerSession) -> None:
     (configuration,) = resolve_configurations("FSRS-6")
     trials = session.trials(configuration.protocol)
-    found = session.run(CONFIGURATION, Context(), use_cache=False)
-    fitted = replace(found, parameters={0: [0.5 + k for k in range(21)]})
+    run_result = session.run(CONFIGURATION, Context(), use_cache=False)
+    fitted = replace(run_result, parameters={0: [0.5 + k for k in range(21)]})
     table = error_tables(model_evidence(session.log, trials, configuration, fitted))[-1]
     records = table.records()
     assert [row["parameter"] for row in records] == [f"w{k}" for k in range(21)]
@@ -142,22 +147,27 @@ def test_parameters_are_named_beside_their_defaults(session: LearnerSession) -> 
     assert records[20]["default"] == pytest.approx(configuration.model.default(Context())[20])
 
 
-def test_own_parameters_are_named_by_preset_and_stored_in_anki(session: LearnerSession) -> None:
-    (own,) = resolve_configurations("FSRS-6-own")
+def test_tables_of_own_parameters_are_named_by_preset(session: LearnerSession) -> None:
+    (own_configuration,) = resolve_configurations("FSRS-6-own")
     presets = {key: replace(p, name=f"P{key}") for key, p in session.log.presets.items()}
-    stored = {key: [0.5 + place] * 21 for place, key in enumerate([*presets, 77])}
+    stored = {key: [0.5 + position] * 21 for position, key in enumerate([*presets, 77])}
     log = replace(session.log, presets=presets)
     result = session.run(CONFIGURATION, Context(), use_cache=False)
     trials = session.trials(CONFIGURATION.protocol)
-    found = error_tables(model_evidence(log, trials, own, replace(result, parameters=stored)))
-    shown = [table for table in found if table.title.startswith("Parameters")]
+    tables = error_tables(
+        model_evidence(log, trials, own_configuration, replace(result, parameters=stored))
+    )
+    parameter_tables = [table for table in tables if table.title.startswith("Parameters")]
     names = [*(f"P{key}" for key in presets), "preset 77"]
-    assert [each.title for each in shown] == [f"Parameters stored in Anki: {n}" for n in names]
-    assert [each.records()[0]["in Anki"] for each in shown] == [each[0] for each in stored.values()]
+    assert [table.title for table in parameter_tables] == [
+        f"Parameters stored in Anki: {n}" for n in names
+    ]
+    first_values = [values[0] for values in stored.values()]
+    assert [table.records()[0]["in Anki"] for table in parameter_tables] == first_values
 
 
 @pytest.mark.slow
-async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> None:
+async def test_app_shows_tables_and_curves_of_errors(path: Path, tmp_path: Path) -> None:
     app = WatchedApp(path, AppOptions(models="AVG,FSRS-6-dry-run", jobs=0), state_folder=tmp_path)
     async with app.run_test(size=(100, 40)) as pilot:
         await wait_until(pilot, lambda: app.session.log is not None)
@@ -186,7 +196,7 @@ async def test_the_app_shows_where_a_model_errs(path: Path, tmp_path: Path) -> N
         await pilot.press("l")  # with what the average expected
         await wait_until(pilot, lambda: "∘ by average" in screen_text(app))
         assert "∘ in the curves: average" in screen_text(app)
-        assert screen_text(app).count("∘") > 2  # the title and the key tell it once each
+        assert screen_text(app).count("∘") > 2  # more than in the title and in the key
         await pilot.press("l")
         await wait_until(pilot, lambda: "∘" not in screen_text(app))
     app.session.shut_down()

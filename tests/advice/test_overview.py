@@ -1,7 +1,8 @@
-"""What a learner sees first: answers in one line each, their screen, and what it copies."""
+"""A learner's overview: answers in one line each, the screens, and the parameters they copy."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
@@ -18,7 +19,7 @@ from textual.widgets import SelectionList
 
 import srs_eval
 from srs_eval.advice import shown
-from srs_eval.advice.answering import _order_for_compilation, stream_answers
+from srs_eval.advice.answering import _order_for_compilation
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.findings import (
     Finding,
@@ -60,6 +61,7 @@ from srs_eval.stats.intervals import Interval, mean_interval, ratio_interval
 from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.facts import render_table_with_intervals
 from tests.conftest import PATIENCE, shared_or_skip, write_simulated_collection
+from tests.helpers.advice import build_overview
 from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     MODELS,
@@ -74,7 +76,7 @@ from tests.tui.app_world import (
     wait_until,
 )
 
-BESIDE = {name for name, each in QUESTION_REGISTRY.items() if each.is_evidence_only}
+EVIDENCE_ONLY = {name for name, question in QUESTION_REGISTRY.items() if question.is_evidence_only}
 FILE = Path("collection.anki2")
 
 
@@ -83,16 +85,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     return srs_eval.load(write_simulated_collection(tmp_path_factory, 4, 4_000))
 
 
-def answered(log: ReviewLog) -> Overview:
-    found = Overview.start(log)
-    for answers, questions in stream_answers(log):
-        found.add(answers, questions)
-    return found
-
-
-def said_first(found: Overview) -> str:
-    """How well FSRS predicts, in a sentence."""
-    (fit,) = found.find_answers("fit")
+def first_sentence(overview: Overview) -> str:
+    """Return the sentence on how well FSRS predicts."""
+    (fit,) = overview.find_answers("fit")
     return shown.sentences(fit)[0]
 
 
@@ -100,109 +95,118 @@ def said_first(found: Overview) -> str:
 
 
 @pytest.mark.slow
-def test_an_overview_prepares_its_learner_once(
+def test_overview_prepares_its_learner_once(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All questions of presets share one; beside it the costs have one of their own."""
-    logs, of = list[ReviewLog](), Learner.of
+    """Check that all questions on presets share one learner; only the costs have their own."""
+    logs: list[ReviewLog] = []
+    make_learner = Learner.of
 
     def counted(log: ReviewLog, context: Context, *protocol: Any, **named: Any) -> Learner:
-        if not protocol:  # that of presets
+        if not protocol:  # the learner of the presets
             logs.append(log)
-        return of(log, context, *protocol, **named)
+        return make_learner(log, context, *protocol, **named)
 
     monkeypatch.setattr(Learner, "of", staticmethod(counted))
-    answered(log)
+    build_overview(log)
     assert len(logs) == 2
 
 
-def test_every_question_has_an_answer_and_a_line(log: ReviewLog) -> None:
-    found = answered(log)
-    assert found.rows == "anki"
-    assert not found.waiting
-    asked = {question for task in TASKS_WITH_PRESETS for question in task} - BESIDE
-    assert asked <= {each.question for each in found.answers}
-    said = {each.question for line in found.lines for each in line.answers}
-    assert said - BESIDE == asked - {"steps"}  # what can't be told yet is one line
-    assert all(shown.line(line.answers[-1:]) for line in found.lines)
-    presets = [line for line in found.lines if line.question == PARAMETERS]
-    assert len(presets) == 2  # those in use, of three
+def test_overview_has_an_answer_and_a_line_for_every_question(log: ReviewLog) -> None:
+    overview = build_overview(log)
+    assert overview.rows == "anki"
+    assert not overview.waiting
+    questions = set(itertools.chain.from_iterable(TASKS_WITH_PRESETS)) - EVIDENCE_ONLY
+    assert questions <= {finding.question for finding in overview.answers}
+    with_line: set[str] = set()
+    for line in overview.lines:
+        with_line |= {finding.question for finding in line.answers}
+    # All that can't be told yet is one line.
+    assert with_line - EVIDENCE_ONLY == questions - {"steps"}
+    assert all(shown.line(line.answers[-1:]) for line in overview.lines)
+    presets = [line for line in overview.lines if line.question == PARAMETERS]
+    assert len(presets) == 2  # the presets in use, of three
     assert all("of 100" in shown.line(line.answers[:1]) for line in presets)
 
 
-def test_without_presets_there_are_the_answers_that_need_none(log: ReviewLog) -> None:
-    found = answered(replace(log, decks={}, presets={}, cards=Cards.empty()))
-    assert found.rows == "benchmark"
-    assert all(line.question != "split" for line in found.lines)
-    (whole,) = (line for line in found.lines if line.question == PARAMETERS)
-    assert (whole.title, whole.answers[0].recommendation) == ("all reviews", "optimize")
-    assert whole.parameters == whole.answers[0].parameters
-    assert all(line.answers for line in found.lines)
+def test_overview_without_presets_answers_what_needs_none(log: ReviewLog) -> None:
+    overview = build_overview(replace(log, decks={}, presets={}, cards=Cards.empty()))
+    assert overview.rows == "benchmark"
+    assert all(line.question != "split" for line in overview.lines)
+    (line_of_all,) = (line for line in overview.lines if line.question == PARAMETERS)
+    assert (line_of_all.title, line_of_all.answers[0].recommendation) == ("all reviews", "optimize")
+    assert line_of_all.parameters == line_of_all.answers[0].parameters
+    assert all(line.answers for line in overview.lines)
 
 
-def test_too_few_reviews_are_said_for_each_question(log: ReviewLog) -> None:
+def test_overview_of_eight_reviews_says_too_little_data(log: ReviewLog) -> None:
     assert log.entries is not None
     few = replace(
         log, entries=replace(log.entries, **{n: c[:8] for n, c in vars(log.entries).items()})
     )
-    found = answered(few)
-    assert not found.waiting
-    assert all("too little data" in shown.line(line.answers) for line in found.lines)
+    overview = build_overview(few)
+    assert not overview.waiting
+    assert all("too little data" in shown.line(line.answers) for line in overview.lines)
 
 
-def test_an_open_question_has_a_line_too() -> None:
-    found = Overview.start(make_log())
-    assert not any(line.answers for line in found.lines)
-    found.add(make_answers()[1:2])  # a preset's; more may come
-    assert [line.title for line in found.lines[:2]] == ["Default", "FSRS for you?"]
-    (finding,) = found.lines[0].answers
+def test_open_question_has_a_line_too() -> None:
+    overview = Overview.start(make_log())
+    assert not any(line.answers for line in overview.lines)
+    overview.add(make_answers()[1:2])  # a preset's; more may come
+    assert [line.title for line in overview.lines[:2]] == ["Default", "FSRS for you?"]
+    (finding,) = overview.lines[0].answers
     assert finding.recommendation == "optimize"
     assert shown.line([finding]) == "●●●●● sure, 97 of 100"
 
 
 @pytest.mark.parametrize("missing", [True, False])
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_kernels_are_compiled_side_by_side(
+def test_costs_start_early_if_kernels_must_be_compiled(
     monkeypatch: pytest.MonkeyPatch, missing: bool, jobs: int
 ) -> None:
-    """Costs need kernels that nothing else does: beside FSRS-6's, not after all the rest."""
+    """Check that costs, whose kernels nothing else needs, come second, not last."""
     monkeypatch.setattr("srs_eval.advice.answering.must_compile", lambda configuration: missing)
     for tasks, early in ((TASKS_WITH_PRESETS, ("costs",)), (TASKS_WITHOUT_PRESETS, ("day",))):
         begun = _order_for_compilation(tasks, jobs)
         assert sorted(begun) == sorted(tasks)
         assert begun[0][0] == "fit"
         assert (begun[1] == early) == (missing and jobs > 1)
-        assert [each for each in begun if each != early] == [
-            each for each in tasks if each != early
+        assert [task for task in begun if task != early] == [
+            task for task in tasks if task != early
         ]
 
 
 @given(st.integers(0, 1_000), st.floats(0.5, 2.0))
-def test_a_share_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
+def test_ratio_interval_does_not_depend_on_the_unit(seed: int, unit: float) -> None:
     drawn = np.random.default_rng(seed)
-    whole, day = drawn.random(200) + 0.2, np.arange(200) // 5
-    part = whole * drawn.random(200)
-    one, other = ratio_interval(part, whole, day), ratio_interval(part * unit, whole * unit, day)
-    assert other.estimate == pytest.approx(one.estimate)
-    assert other.half_width == pytest.approx(one.half_width)
-    constant = ratio_interval(
-        0.3 * whole, whole, day
-    )  # every review saves the same share: no doubt
+    total = drawn.random(200) + 0.2
+    day = np.arange(200) // 5
+    saved = total * drawn.random(200)
+    ratio = ratio_interval(saved, total, day)
+    scaled = ratio_interval(saved * unit, total * unit, day)
+    assert scaled.estimate == pytest.approx(ratio.estimate)
+    assert scaled.half_width == pytest.approx(ratio.half_width)
+    # Every review saves the same share: no doubt.
+    constant = ratio_interval(0.3 * total, total, day)
     assert constant.estimate == pytest.approx(0.3)
     assert constant.half_width == pytest.approx(0.0, abs=1e-12)
-    assert one.half_width < mean_interval(part / whole.mean(), day).half_width * 5
+    assert ratio.half_width < mean_interval(saved / total.mean(), day).half_width * 5
 
 
 @pytest.mark.slow
-def test_the_fixture_is_answered() -> None:
-    found = answered(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
-    lines = {line.title: line for line in found.lines}
+def test_overview_of_the_fixture_has_evidence_for_its_lines() -> None:
+    overview = build_overview(srs_eval.load(shared_or_skip("anki", "fixtures", "collection.anki2")))
+    lines = {line.title: line for line in overview.lines}
     vocabulary = lines["Vocabulary"]
     assert vocabulary.answers[0].recommendation != "keep"
     assert vocabulary.parameters is not None
     line = format_parameters(vocabulary.parameters)
     assert parse_parameters(line) == pytest.approx(vocabulary.parameters, abs=5e-5)
-    assert [each.question for each in vocabulary.answers] == ["parameters", "buttons", "noise"]
+    assert [finding.question for finding in vocabulary.answers] == [
+        "parameters",
+        "buttons",
+        "noise",
+    ]
     _, buttons, noise = vocabulary.answers
     in_force, optimized, _ = shown.tables(buttons)
     assert [row[0] for row in in_force.rows] == [row[0] for row in optimized.rows]
@@ -210,22 +214,23 @@ def test_the_fixture_is_answered() -> None:
     assert in_force.rows != optimized.rows
     assert len(shown.tables(noise)[0].rows) == 21
     assert shown.line(lines["When FSRS says"].answers).startswith("90 %, you recall 8")
-    assert said_first(found).startswith("FSRS predicts you well: ")
+    assert first_sentence(overview).startswith("FSRS predicts you well: ")
 
 
 # The screens
 
 
 @pytest.mark.slow
-async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -> None:
-    answers, engine = FakeAnswers(hold_at="often"), FakeEngine()
+async def test_answers_appear_as_they_come_before_the_models(tmp_path: Path) -> None:
+    answers = FakeAnswers(hold_at="often")
+    engine = FakeEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(pilot, lambda: "Press Optimize for “Default”." in screen_text(app))
         await wait_until(pilot, lambda: "questions open" in screen_text(app))
         assert "Your 2 presets forget alike" in screen_text(app)
-        assert not engine.asked  # the answers come first
+        assert not engine.requests  # the answers come first
         answers.go.set()
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await wait_until(
@@ -234,7 +239,7 @@ async def test_answers_fill_as_they_come_and_the_models_follow(tmp_path: Path) -
         await pilot.press("m")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: "8 of 8 models finished" in screen_text(app))
-        assert len(engine.asked) == 1
+        assert len(engine.requests) == 1
         await pilot.press("escape", "ctrl+o")
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
 
@@ -253,7 +258,7 @@ async def test_models_of_the_file_before_are_not_counted(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
+async def test_copied_parameters_are_in_ankis_format(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
@@ -264,15 +269,15 @@ async def test_parameters_are_copied_as_anki_takes_them(tmp_path: Path) -> None:
         await pilot.press("2", "n")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
         app.copy_to_clipboard("")
-        await pilot.press("y")  # what is remembered has no parameters
-        await wait_until(pilot, lambda: "no parameters to copy" in " ".join(app.said))
+        await pilot.press("y")  # recall has no parameters
+        await wait_until(pilot, lambda: "no parameters to copy" in " ".join(app.notices))
         assert app.clipboard == ""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 180])
-async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: int) -> None:
-    """A mouse would select that, too; a line is broken between two values only."""
+async def test_parameters_stand_alone_on_their_lines(tmp_path: Path, width: int) -> None:
+    """Check that a mouse selects parameters only, and that lines break between two values."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(width, 48)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
@@ -281,70 +286,73 @@ async def test_nothing_stands_beside_the_line_to_paste(tmp_path: Path, width: in
         values = format_parameters(line.parameters).split()
         await pilot.press("enter")
         await wait_until(pilot, lambda: values[-1] in screen_text(app))
-        shown = [each.split() for each in screen_text(app).splitlines()]
-        alone = [each for each in shown if each and set(each) <= set(values)]
-        assert [value for each in alone for value in each] == values
+        lines = [line.split() for line in screen_text(app).splitlines()]
+        alone = [words for words in lines if words and set(words) <= set(values)]
+        assert list(itertools.chain.from_iterable(alone)) == values
         assert width < 180 or len(alone) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("taken", [True, False])
-async def test_copied_is_said_only_where_it_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: bool
+@pytest.mark.parametrize("is_copied", [True, False])
+async def test_copied_is_said_only_if_the_system_took_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_copied: bool
 ) -> None:
-    monkeypatch.setattr("srs_eval.tui.session.copy_to_system", lambda _: taken)
+    monkeypatch.setattr("srs_eval.tui.session.copy_to_system", lambda _: is_copied)
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("y")
-        says = "Copied." if taken else "if nothing pastes"
-        await wait_until(pilot, lambda: says in " ".join(app.said))
-        assert ("Copied." in " ".join(app.said)) is taken
+        message = "Copied." if is_copied else "if nothing pastes"
+        await wait_until(pilot, lambda: message in " ".join(app.notices))
+        assert ("Copied." in " ".join(app.notices)) is is_copied
 
 
-async def test_closing_asks_only_for_models_that_were_asked_for(tmp_path: Path) -> None:
+async def test_opening_another_file_stops_unasked_models_silently(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await wait_until(pilot, engine.holding.is_set)  # they follow the answers by themselves
+        await wait_until(pilot, engine.holding.is_set)  # models follow the answers by themselves
         await pilot.press("ctrl+o")
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         await wait_until(pilot, engine.closed.is_set)
 
 
-def test_suspended_cards_are_evaluated_all_the_same(log: ReviewLog) -> None:
-    """Anki's optimizer takes none of them; whether FSRS fits can still be told."""
+def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -> None:
+    """Check that whether FSRS fits is told though Anki's optimizer takes none of the cards."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
-    found = answered(replace(log, cards=suspended))
-    assert (found.rows, found.excluded_note[:6]) == ("benchmark", "Nearly")
-    assert said_first(found).startswith("FSRS predicts you")
-    assert {line.title for line in found.lines} >= {"FSRS for you?", "all reviews"}
+    overview = build_overview(replace(log, cards=suspended))
+    assert (overview.rows, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert first_sentence(overview).startswith("FSRS predicts you")
+    assert {line.title for line in overview.lines} >= {"FSRS for you?", "all reviews"}
     assert not Overview.start(log).excluded_note
 
 
-def test_a_collection_without_cards_is_told_so(log: ReviewLog) -> None:
-    found = Overview.start(replace(log, cards=Cards.empty()))
-    assert (found.rows, found.excluded_note) == ("benchmark", "This collection has no cards left.")
+def test_overview_of_a_collection_without_cards_says_so(log: ReviewLog) -> None:
+    overview = Overview.start(replace(log, cards=Cards.empty()))
+    assert (overview.rows, overview.excluded_note) == (
+        "benchmark",
+        "This collection has no cards left.",
+    )
     assert not Overview.start(replace(log, cards=Cards.empty(), decks={}, presets={})).excluded_note
 
 
-def test_of_two_answers_the_later_one_stands(log: ReviewLog) -> None:
-    """Also where both come at once; the decks of a preset are another question."""
+def test_overview_keeps_the_later_of_two_answers(log: ReviewLog) -> None:
+    """Check that the later answer stays, though both come at once; decks are another question."""
     first, last = (make_costs(done=done).glance_finding for done in (0, 2))
     of_presets = Finding("split", "Maps", evidence=Sharing("preset", 2))
     of_decks = Finding("split", "Maps", evidence=Sharing("deck", 2))
-    found = Overview.from_answers(log, [first, of_presets, of_decks, last])
-    assert found.answers == [last, of_presets, of_decks]
+    overview = Overview.from_answers(log, [first, of_presets, of_decks, last])
+    assert overview.answers == [last, of_presets, of_decks]
 
 
-def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
-    """Of deleted cards, too: Anki's optimizer takes none of them, the ranking all."""
+def test_inspection_counts_the_rows_that_the_overview_uses(log: ReviewLog) -> None:
+    """Check a log of deleted cards: Anki's optimizer takes none of them, the ranking all."""
     from srs_eval.report.inspection import inspect_log
 
     few = Cards(*(column[:2] for column in vars(log.cards).values()))
-    found = Overview.start(replace(log, cards=few))
-    assert (found.rows, found.excluded_note[:6]) == ("benchmark", "Nearly")
-    assert inspect_log(replace(log, cards=few)).rows[found.rows].kept > 1_000
+    overview = Overview.start(replace(log, cards=few))
+    assert (overview.rows, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert inspect_log(replace(log, cards=few)).rows[overview.rows].kept > 1_000
 
 
 @pytest.mark.parametrize(
@@ -358,7 +366,7 @@ def test_what_is_ranked_inside_is_counted_outside(log: ReviewLog) -> None:
         (-11.0, -9.0, "10.000 better (9.000 to 11.000)", ""),
     ],
 )
-def test_a_difference_says_which_side_is_better(
+def test_difference_with_range_says_which_side_is_better(
     low: float, high: float, in_short: str, in_full: str
 ) -> None:
     difference = Interval((low + high) / 2, (high - low) / 2)
@@ -367,7 +375,7 @@ def test_a_difference_says_which_side_is_better(
     assert format_difference_with_range(Interval(-0.002, math.nan)) == "0.0020 better"
 
 
-def test_how_often_to_optimize_is_said_of_all_presets_at_once() -> None:
+def test_line_of_how_often_groups_the_presets() -> None:
     answers = [
         Finding("often", "Words", "every +10 %", evidence=OptimizationFrequency("safe")),
         Finding("often", "Maps", "every +25 %", evidence=OptimizationFrequency("as good")),
@@ -380,185 +388,214 @@ def test_how_often_to_optimize_is_said_of_all_presets_at_once() -> None:
     )
 
 
-def test_too_few_reviews_for_anything_are_said_once(log: ReviewLog) -> None:
-    """What there is to evaluate and what a verdict needs: no other number of reviews is said."""
+def test_overview_of_300_reviews_names_only_what_is_missing(log: ReviewLog) -> None:
+    """Check that no numbers appear but the reviews and days that a verdict still needs."""
     assert log.entries is not None
     first = {n: c[:300] for n, c in vars(log.entries).items()}
-    found = answered(replace(log, entries=replace(log.entries, **first)))
-    evaluated = next(each.interval for each in found.find_answers("fit"))
+    overview = build_overview(replace(log, entries=replace(log.entries, **first)))
+    evaluated = next(finding.interval for finding in overview.find_answers("fit"))
     assert evaluated is not None
-    left = (INCONCLUSIVE_LINE, "costs", "often", "split", "health", CHECKS, PARAMETERS)
-    others = (line for line in found.lines if line.question not in left)
-    lines = [shown.line(line.answers) for line in others]
-    said = " ".join([said_first(found), *lines])
-    assert set(re.findall(r"[\d,]*\d", said)) == {
+    excluded_questions = (
+        INCONCLUSIVE_LINE,
+        "costs",
+        "often",
+        "split",
+        "health",
+        CHECKS,
+        PARAMETERS,
+    )
+    lines = [
+        shown.line(line.answers)
+        for line in overview.lines
+        if line.question not in excluded_questions
+    ]
+    text = " ".join([first_sentence(overview), *lines])
+    assert set(re.findall(r"[\d,]*\d", text)) == {
         f"{1_000 - evaluated.reviews:,}",
         str(20 - evaluated.days),
     }
-    (split,) = (shown.line(line.answers) for line in found.lines if line.question == "split")
+    (split,) = (shown.line(line.answers) for line in overview.lines if line.question == "split")
     assert split.startswith("Let your 2 presets share parameters for now: ")
 
 
 @pytest.mark.parametrize("reason", ["timing", "expecting"])
-def test_why_less_is_remembered_than_desired(
+def test_retention_below_desired_is_split_by_its_reason(
     monkeypatch: pytest.MonkeyPatch, log: ReviewLog, reason: str
 ) -> None:
-    """Because of when cards came, or of what is expected of them: both parts make it up."""
-    presets = {key: replace(each, desired_retention=0.97) for key, each in log.presets.items()}
+    """Check that the gaps of timing and of expectation add up to the difference."""
+    presets = {key: replace(preset, desired_retention=0.97) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
     recall = float(learner.trials.y.mean())
     expected = recall if reason == "timing" else 0.97
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
     answer = next(assess_retention(learner, list(learner.groups)))
-    found = answer.evidence
-    assert isinstance(found, Retention)
-    assert found.conclusion == "below"
-    mine = learner.trials.partition == next(iter(learner.groups))
-    off = float(learner.trials.y[mine].mean()) - 0.97
-    assert found.timing_gap.estimate + found.expectation_gap.estimate == pytest.approx(off)
-    assert found.timing_gap.estimate == pytest.approx(expected - 0.97)
+    evidence = answer.evidence
+    assert isinstance(evidence, Retention)
+    assert evidence.conclusion == "below"
+    in_first_group = learner.trials.partition == next(iter(learner.groups))
+    off = float(learner.trials.y[in_first_group].mean()) - 0.97
+    assert evidence.timing_gap.estimate + evidence.expectation_gap.estimate == pytest.approx(off)
+    assert evidence.timing_gap.estimate == pytest.approx(expected - 0.97)
     line = shown.line([answer])
-    assert any("Of the difference in points" in each for each in shown.sentences(answer))
+    assert any("Of the difference in points" in sentence for sentence in shown.sentences(answer))
     assert ("points less as cards came later" in line) == (reason == "timing")
     assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
 
 
-def _fit(
-    says: Any,
+def _make_fit_finding(
+    conclusion: Any,
     changes: bool = False,
     verdict: Any = "better",
     defaults: Any = None,
     reviews: int = 4_000,
 ) -> Finding:
-    difference, saved = Interval(-0.1, 0.02, reviews, 60), Interval(0.27, 0.08)
+    difference = Interval(-0.1, 0.02, reviews, 60)
+    saved = Interval(0.27, 0.08)
     loss = Interval(0.4, 0.02, reviews, 60)
     figures = loss, difference, verdict, saved
     average = Rival("average", "average", *figures)
     older = Rival("SM-2 as scheduled", "older scheduler", *figures)
-    against, instead = (average, older), older if changes else None
-    evidence = Fit(says, "optimized", Interval(0.73, 0.32), loss, against, True, instead, defaults)
-    lacks = None if reviews >= 1_000 else MissingData(1_000 - reviews)
+    instead = older if changes else None
+    evidence = Fit(
+        conclusion,
+        "optimized",
+        Interval(0.73, 0.32),
+        loss,
+        (average, older),
+        True,
+        instead,
+        defaults,
+    )
+    missing = None if reviews >= 1_000 else MissingData(1_000 - reviews)
     return Finding(
-        "fit", "all reviews", interval=difference, reviews=reviews, missing=lacks, evidence=evidence
+        "fit",
+        "all reviews",
+        interval=difference,
+        reviews=reviews,
+        missing=missing,
+        evidence=evidence,
     )
 
 
 @pytest.mark.parametrize("alone", ["better", "worse", "as good", "can't tell yet"])
-def test_whether_to_change_leads_to_one_act(alone: str) -> None:
-    """That the defaults would not do is why parameters are pasted, no second thought."""
-    told = shown.sentences(_fit("well", True, "better", alone))[0]
-    assert told.count(".") == 1
-    assert told.startswith("Change to FSRS? Yes, with parameters fitted to you")
-    assert ("its defaults alone" in told) == (alone != "better")
+def test_sentence_on_changing_to_fsrs_names_one_act(alone: str) -> None:
+    """Check that the defaults are named only as the reason for copying parameters."""
+    sentence = shown.sentences(_make_fit_finding("well", True, "better", alone))[0]
+    assert sentence.count(".") == 1
+    assert sentence.startswith("Change to FSRS? Yes, with parameters fitted to you")
+    assert ("its defaults alone" in sentence) == (alone != "better")
 
 
-def test_sm2_is_named_as_among_candidates() -> None:
-    finding = _fit("well")
+def test_sm2_among_rivals_is_named_as_a_candidate() -> None:
+    finding = _make_fit_finding("well")
     assert isinstance(finding.evidence, Fit)
     against = (replace(finding.evidence.rivals[1], name="sm2"),)
     (table,) = shown.tables(replace(finding, evidence=replace(finding.evidence, rivals=against)))
     assert [row[0] for row in table.rows] == ["FSRS-6, optimized", "SM-2"]
 
 
-def test_a_row_without_a_verdict_has_a_dot_of_its_own() -> None:
+def test_row_without_a_verdict_has_its_own_dot() -> None:
     columns = ("candidate", "log loss", "minus now", "verdict")
-    said = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
-    rows = tuple((name, None, Interval(-0.01, 0.004), says) for name, says in said)
-    shown = render_table_with_intervals(FindingTable("", columns, rows)).draw(120)
-    better, beside, same = shown.plain.strip().splitlines()[-3:]
+    verdicts = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
+    rows = tuple((name, None, Interval(-0.01, 0.004), verdict) for name, verdict in verdicts)
+    drawn = render_table_with_intervals(FindingTable("", columns, rows)).draw(120)
+    better, without_verdict, same = drawn.plain.strip().splitlines()[-3:]
     assert "●" in better
     assert "●" in same
-    assert "●" not in beside
-    assert "·" in beside
+    assert "●" not in without_verdict
+    assert "·" in without_verdict
 
 
-def test_one_reason_for_all_questions_has_one_line() -> None:
+def test_questions_of_one_reason_share_a_line() -> None:
     questions = ("fit", "day", "often")
-    found = Overview("anki")
-    found.add([make_unanswered(each, "too little data, no usable reviews") for each in questions])
-    (line,) = found.lines
+    overview = Overview("anki")
+    overview.add(
+        [make_unanswered(question, "too little data, no usable reviews") for question in questions]
+    )
+    (line,) = overview.lines
     assert shown.line(line.answers) == "Can't tell: too little data, no usable reviews."
-    some = Overview("anki", waiting=["day"], answers=list(found.answers))
-    assert len(some.lines) > 1
+    waiting_overview = Overview("anki", waiting=["day"], answers=list(overview.answers))
+    assert len(waiting_overview.lines) > 1
 
 
-def test_whether_to_change_to_fsrs_is_said_first(log: ReviewLog) -> None:
-    """Of who schedules with something else: the older scheduler, or SuperMemo's predictions."""
+def test_change_to_fsrs_comes_first_for_other_schedulers(log: ReviewLog) -> None:
+    """Check users of the older scheduler and of SuperMemo."""
     assert log.entries is not None
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
-    said = assess_fit(Learner.of(off))
-    assert shown.sentences(said)[0].startswith("Turn FSRS on, with parameters fitted to you (")
-    assert said.recommendation == "turn on"
-    assert "SM-2, your scheduler" in shown.sentences(said)[0]
-    assert "FSRS would predict you" in shown.sentences(said)[1]
+    finding = assess_fit(Learner.of(off))
+    assert shown.sentences(finding)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert finding.recommendation == "turn on"
+    assert "SM-2, your scheduler" in shown.sentences(finding)[0]
+    assert "FSRS would predict you" in shown.sentences(finding)[1]
     drawn = np.random.default_rng(1)
     sure = {"SuperMemo SM-15": drawn.uniform(0.1, 0.9, len(log.entries.time_ms))}
     brought = replace(log, decks={}, presets={}, cards=Cards.empty(), source_predictions=sure)
-    said = assess_fit(Learner.of(brought, protocol=ALL_REVIEWS_PROTOCOL))
-    assert shown.sentences(said)[0].startswith(
+    finding = assess_fit(Learner.of(brought, protocol=ALL_REVIEWS_PROTOCOL))
+    assert shown.sentences(finding)[0].startswith(
         "Change to FSRS? Yes, with parameters fitted to you: it would predict you "
     )
-    found = Overview("benchmark")
-    found.add([said, make_unanswered("models", "of no matter here")])
-    assert found.lines[0].title == "FSRS for you?"
+    overview = Overview("benchmark")
+    overview.add([finding, make_unanswered("models", "of no matter here")])
+    assert overview.lines[0].title == "FSRS for you?"
 
 
-def test_ones_own_parameters_are_said_before_what_a_fit_would_add(log: ReviewLog) -> None:
-    """On the same reviews, with what the presets hold; a fit comes second."""
+def test_sentence_on_fit_names_own_parameters_before_a_new_fit(log: ReviewLog) -> None:
+    """Check that the presets' parameters come first, and a new fit on the same reviews second."""
     stored = {6: (0.1, 0.5, 1.0, 3.0, *fsrs6.DEFAULT[4:])}
-    presets = {key: replace(each, fsrs_parameters=stored) for key, each in log.presets.items()}
+    presets = {key: replace(preset, fsrs_parameters=stored) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
     mean = {
         name: float(learner.held_out_losses(name).mean())
         for name in ("now", "average", "optimized")
     }
-    own, fitted = (
+    own_text, fitted = (
         f"{100 * (1 - mean[name] / mean['average']):.0f} % better" for name in ("now", "optimized")
     )
-    said = shown.sentences(assess_fit(learner))[0]
-    assert f"with your parameters {own} than guessing your average" in said
-    assert f", optimized {fitted}" in said
-    assert own != fitted  # else it is not known whose figure is whose
+    sentence = shown.sentences(assess_fit(learner))[0]
+    assert f"with your parameters {own_text} than guessing your average" in sentence
+    assert f", optimized {fitted}" in sentence
+    assert own_text != fitted  # else the two figures could not be told apart
 
 
 @pytest.mark.parametrize(
-    ("reviews", "says"),
+    ("reviews", "message"),
     [
         (44, "can't be told yet: needs 956 more reviews."),
         (4_000, "can't be told yet: optimized, 73 % better than guessing"),
     ],
 )
-def test_no_figure_of_a_few_reviews(reviews: int, says: str) -> None:
-    """It would be read as praise; and nobody saves more than all of a loss."""
-    told = shown.sentences(_fit("can't tell", reviews=reviews))[0]
-    assert says in told
-    assert ("(41 to 100 %)" in told) == (reviews == 4_000)
+def test_sentence_on_fit_of_few_reviews_has_no_figure(reviews: int, message: str) -> None:
+    """Check that few reviews have no figure, and that nobody saves more than all of a loss."""
+    sentence = shown.sentences(_make_fit_finding("can't tell", reviews=reviews))[0]
+    assert message in sentence
+    assert ("(41 to 100 %)" in sentence) == (reviews == 4_000)
 
 
-def test_the_latest_month_is_that_of_the_last_review(log: ReviewLog) -> None:
-    """It is never surer than its share of the months before makes it."""
+def test_predictability_is_of_the_last_reviews_month(log: ReviewLog) -> None:
+    """Check that the month is never surer than its share of the months before makes it."""
     answer = assess_predictability(Learner.of(log))
-    found = answer.evidence
-    assert isinstance(found, Months)
-    assert answer.subject == found.months[-1].name
+    evidence = answer.evidence
+    assert isinstance(evidence, Months)
+    assert answer.subject == evidence.months[-1].name
     assert (answer.interval is None) == (answer.missing is not None)
     if answer.interval is not None:
-        assert answer.interval.half_width >= found.months[-1].log_loss.half_width
+        assert answer.interval.half_width >= evidence.months[-1].log_loss.half_width
     assert format_month(answer.subject) in shown.sentences(answer)[0]
 
 
-def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ "This month" is said only while it lasts."""
-    found = Overview("anki", answers=make_answers())
-    titles = [line.title for line in found.lines if line.question == "time"]
+def test_line_of_the_month_is_named_this_month_while_it_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    overview = Overview("anki", answers=make_answers())
+    titles = [line.title for line in overview.lines if line.question == "time"]
     assert titles == ["May 2024"]
     monkeypatch.setattr("srs_eval.advice.overview.time.strftime", lambda _: "2024-05")
-    titles = [line.title for line in found.lines if line.question == "time"]
+    titles = [line.title for line in overview.lines if line.question == "time"]
     assert titles == ["This month"]
 
 
 @pytest.mark.parametrize(
-    ("recall", "says"),
+    ("recall", "conclusion"),
     [
         (0.93, "can't tell"),
         (0.9, "no matter"),
@@ -566,21 +603,21 @@ def test_the_months_line_is_named_by_its_month(monkeypatch: pytest.MonkeyPatch) 
         (0.99, "above"),
     ],
 )
-def test_what_cannot_be_told_apart_is_not_called_equal(
-    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, recall: float, says: str
+def test_recall_is_called_equal_only_within_three_points(
+    monkeypatch: pytest.MonkeyPatch, log: ReviewLog, recall: float, conclusion: str
 ) -> None:
-    """As equal counts an interval within three points of what was said, or desired."""
-    presets = {key: replace(each, desired_retention=0.9) for key, each in log.presets.items()}
+    """Check against predicted and desired retention: only an interval within 3 points is equal."""
+    presets = {key: replace(preset, desired_retention=0.9) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
     monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), 0.9))
     half = 0.05 if recall == 0.93 else 0.02
-    said = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
-    monkeypatch.setattr(Learner, "interval", lambda *_: replace(said, half_width=half))
-    assert assess_calibration(learner).conclusion == says
-    assert next(assess_retention(learner, list(learner.groups))).conclusion == says
+    recall_interval = replace(mean_interval(learner.trials.y, learner.trials.day), estimate=recall)
+    monkeypatch.setattr(Learner, "interval", lambda *_: replace(recall_interval, half_width=half))
+    assert assess_calibration(learner).conclusion == conclusion
+    assert next(assess_retention(learner, list(learner.groups))).conclusion == conclusion
 
 
-def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
+def test_retention_while_fsrs_is_off_is_not_asked_for(log: ReviewLog) -> None:
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     learner = Learner.of(off)
     answer = next(assess_retention(learner, list(learner.groups)))
@@ -589,11 +626,11 @@ def test_nobody_desired_a_retention_while_fsrs_was_off(log: ReviewLog) -> None:
     assert shown.line([answer]).startswith("recalled: ")
 
 
-def test_what_is_remembered_is_grouped_worst_first() -> None:
-    def answer(name: str, says: Any, recalled: float, desired: float | None) -> Finding:
-        whole = RecallGroup("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
+def test_line_of_retention_groups_presets_worst_first() -> None:
+    def answer(name: str, conclusion: Any, recalled: float, desired: float | None) -> Finding:
+        group = RecallGroup("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
         none = Interval(0.0, 0.01)
-        evidence = Retention(says, (whole,), desired, False, none, none)
+        evidence = Retention(conclusion, (group,), desired, False, none, none)
         return Finding("retention", name, evidence=evidence)
 
     answers = (
@@ -610,11 +647,12 @@ def test_what_is_remembered_is_grouped_worst_first() -> None:
     )
 
 
-def test_whether_fsrs_is_right_is_said_of_presets_together() -> None:
+def test_line_of_health_joins_the_presets() -> None:
     def answer(name: str, act: str = "", probability: float | None = None) -> Finding:
         return Finding("health", name, act, probability, evidence=Health(None, None))
 
-    words, maps = answer("Words", "keep", 0.98), answer("Maps", "keep", 0.84)
+    words = answer("Words", "keep", 0.98)
+    maps = answer("Maps", "keep", 0.84)
     assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"
     assert shown.line([words, maps, answer("New")]) == (
         "FSRS is right: Words (sure, 98 of 100) and Maps (likely, 84 of 100); too few reviews: New"
@@ -622,23 +660,24 @@ def test_whether_fsrs_is_right_is_said_of_presets_together() -> None:
 
 
 @pytest.mark.parametrize("enabled", slow_except({True}, [True, False]))
-def test_what_another_retention_costs_is_said_at_a_glance(
+def test_glance_at_costs_has_todays_schedule_and_rising_costs(
     simulated_collection: Path, enabled: bool
 ) -> None:
-    """Also of who has not turned FSRS on: it is what they would ask before they do."""
     log = srs_eval.load(simulated_collection)
     *_, answer = estimate_at_a_glance(
         replace(log, import_summary=replace(log.import_summary, fsrs_enabled=enabled))
     )
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
-    low, high = (float(str(rows[each][2]).partition(" (")[0]) for each in ("0.85", "0.90"))
+    low, high = (
+        float(str(rows[retention][2]).partition(" (")[0]) for retention in ("0.85", "0.90")
+    )
     assert 0 < low < high
     assert [row[1] for row in rows.values()].count("now") == 1
     assert ("SM-2" in rows) == (not enabled)
 
 
 @pytest.mark.slow
-async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
+async def test_opening_another_file_asks_while_questions_are_open(tmp_path: Path) -> None:
     answers = FakeAnswers(hold_at="hard")
     app = make_app(tmp_path, FILE, answer=answers)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -654,7 +693,7 @@ async def test_closing_asks_while_questions_are_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
+async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(100, 30)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
@@ -673,16 +712,16 @@ async def test_enter_shows_what_an_answer_rests_on(tmp_path: Path) -> None:
         ):
             await pilot.press("escape", key)
             await wait_until(pilot, lambda evidence=evidence: evidence in screen_text(app))
-        await pilot.press(*["escape"] * 3)  # the file stays open
+        await pilot.press("escape", "escape", "escape")  # the file stays open
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
-        await wait_until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.said))
+        await wait_until(pilot, lambda: "Ctrl-O chooses another" in " ".join(app.notices))
 
 
 @pytest.mark.slow
-async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
+async def test_chosen_preset_or_deck_is_evaluated_alone(tmp_path: Path) -> None:
     answers = FakeAnswers()
-    asked_anew = AppOptions(use_cache=False)  # else what was answered before is shown again
-    app = make_app(tmp_path, FILE, answer=answers, options=asked_anew)
+    without_cache = AppOptions(use_cache=False)  # else the answers from before are shown again
+    app = make_app(tmp_path, FILE, answer=answers, options=without_cache)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("P")
@@ -724,14 +763,15 @@ async def test_presets_and_decks_are_evaluated_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
+async def test_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None:
     async def opened(answers: FakeAnswers) -> None:
         app = make_app(tmp_path, FILE, answer=answers)
         async with app.run_test(size=(80, 24)) as pilot:
             await wait_until(pilot, lambda: "answered in" in screen_text(app))
             assert app.session.overview.answers == make_answers()
 
-    first, second = FakeAnswers(), FakeAnswers()
+    first = FakeAnswers()
+    second = FakeAnswers()
     await opened(first)
     await opened(second)
     assert first.asked
@@ -754,16 +794,17 @@ async def test_a_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-async def test_what_a_retention_costs_gets_better_known(
+async def test_costs_screen_follows_the_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, known = threading.Event(), threading.Event()
+    first = threading.Event()
+    all_draws = threading.Event()
 
     def costs() -> Any:
         yield make_costs("Default", done=0)
         assert first.wait(PATIENCE)
         yield make_costs("Default", done=1, scale=2.0)
-        assert known.wait(PATIENCE)
+        assert all_draws.wait(PATIENCE)
         yield make_costs("Default")
         raise NotEnoughData("the next preset has 3 reviews")
 
@@ -777,7 +818,7 @@ async def test_what_a_retention_costs_gets_better_known(
         first.set()
         await wait_until(pilot, lambda: "take 5.0 minutes and 40 reviews" in screen_text(app))
         assert "your reviews allow: 1 of 2" in screen_text(app)
-        known.set()
+        all_draws.set()
         await wait_until(
             pilot, lambda: "Too little data to tell what a desired" in screen_text(app)
         )
@@ -786,7 +827,7 @@ async def test_what_a_retention_costs_gets_better_known(
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
 
 
-async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
+async def test_costs_are_kept_while_the_file_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def workload(log: ReviewLog, **_: Any) -> Any:
@@ -796,41 +837,42 @@ async def test_what_a_retention_costs_is_kept_while_the_file_is_open(
     monkeypatch.setattr("srs_eval.advice.questions.workload", workload)
     app = make_app(tmp_path, FILE)
 
-    def said() -> list[bool]:
-        return [found.has_all_draws for found in app.session.costs()]
+    def has_all_draws() -> list[bool]:
+        return [estimate.has_all_draws for estimate in app.session.costs()]
 
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         begun = app.session.costs()
         assert not next(begun).has_all_draws
         begun.close()  # left before the end: nothing is kept
-        assert said() == [False, True]
-        assert said() == [True]
+        assert has_all_draws() == [False, True]
+        assert has_all_draws() == [True]
         app.session.log = make_log()  # another file
-        assert said() == [False, True]
+        assert has_all_draws() == [False, True]
 
 
-def test_damaged_answers_are_as_good_as_none(tmp_path: Path) -> None:
-    """Whatever is not as it was written: no number of it need be looked at."""
-    kept = SavedAnswers(tuple(make_answers()), "these reviews", 4_000, 1.0)
-    save_answers("file", kept, tmp_path)
-    assert load_answers("file", tmp_path) == kept
-    (place,) = (tmp_path / "answers").iterdir()
-    whole = place.read_bytes()
-    for at in random.Random(1).sample(range(len(whole)), 200):
-        place.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+def test_damaged_answers_are_not_loaded(tmp_path: Path) -> None:
+    """Check that any changed byte is noticed."""
+    saved = SavedAnswers(tuple(make_answers()), "these reviews", 4_000, 1.0)
+    save_answers("file", saved, tmp_path)
+    assert load_answers("file", tmp_path) == saved
+    (file,) = (tmp_path / "answers").iterdir()
+    content = file.read_bytes()
+    for at in random.Random(1).sample(range(len(content)), 200):
+        file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         assert load_answers("file", tmp_path) is None, at
-    for damaged in (b"", b"{", whole[:-1], whole[32:], whole + whole):
-        place.write_bytes(damaged)
+    for damaged in (b"", b"{", content[:-1], content[32:], content + content):
+        file.write_bytes(damaged)
         assert load_answers("file", tmp_path) is None
 
 
-async def test_leaving_ends_the_questions(tmp_path: Path) -> None:
-    answers, engine = FakeAnswers(hold_at="often"), FakeEngine()
+async def test_leaving_the_file_ends_the_questions(tmp_path: Path) -> None:
+    answers = FakeAnswers(hold_at="often")
+    engine = FakeEngine()
     app = make_app(tmp_path, FILE, answer=answers, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, answers.holding.is_set)
         await pilot.press("ctrl+o", "y")
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         await wait_until(pilot, lambda: not app.session.answering.is_alive)
-        assert not engine.asked
+        assert not engine.requests

@@ -1,4 +1,4 @@
-"""What others gained, joined with one's own evidence: a table of them, beliefs, a place in it."""
+"""Other people's gains joined with one's own evidence: the table, beliefs, percentiles."""
 
 from __future__ import annotations
 
@@ -33,45 +33,48 @@ sizes = st.integers(100, 100_000)
 pairs = st.sampled_from(PAIRS)
 
 
-def own(estimate: float, error: float, reviews: int) -> Interval:
+def make_difference(estimate: float, error: float, reviews: int) -> Interval:
     return Interval(estimate, 1.96 * error, reviews, 300, ((error, 299),))
 
 
-def test_the_table_is_made_of_the_published_files() -> None:
-    made = experience.build_table(shared_or_skip("published"))
+def test_population_table_equals_one_built_from_published_files() -> None:
+    table = experience.build_table(shared_or_skip("published"))
     with np.load(population.POPULATION_FILE) as shipped:
-        assert set(shipped.files) == set(made)
+        assert set(shipped.files) == set(table)
         for name in shipped.files:
-            assert np.array_equal(shipped[name], made[name]), name
+            assert np.array_equal(shipped[name], table[name]), name
 
 
 @given(pairs, differences, st.floats(0.001, 0.05), errors, sizes)
-def test_the_worse_the_own_difference_the_less_likely_a_gain(
-    pair: tuple[Published, Published], estimate: float, more: float, error: float, reviews: int
+def test_belief_falls_with_a_worse_own_difference(
+    pair: tuple[Published, Published], estimate: float, change: float, error: float, reviews: int
 ) -> None:
-    """Within what others saw: one far outside of it is an outlier, which says little."""
+    """Check differences like other people's: one far outside is an outlier, which says little."""
     prior = published_prior(*pair, reviews)
     reach = population.compute_belief(None, prior)
-    better = own(max(-reach.high, min(estimate, -reach.low)), error, reviews)
-    worse = own(min(better.estimate + more, -reach.low), error, reviews)
-    first, second = compute_belief(better, prior), compute_belief(worse, prior)
+    better = make_difference(max(-reach.high, min(estimate, -reach.low)), error, reviews)
+    worse = make_difference(min(better.estimate + change, -reach.low), error, reviews)
+    first = compute_belief(better, prior)
+    second = compute_belief(worse, prior)
     assert second.probability <= first.probability + 1e-9
 
 
 @given(pairs, differences, errors, sizes)
-def test_no_statement_is_surer_than_98_of_100(
+def test_belief_is_never_surer_than_98_percent(
     pair: tuple[Published, Published], estimate: float, error: float, reviews: int
 ) -> None:
-    found = compute_belief(own(estimate, error, reviews), published_prior(*pair, reviews))
-    assert 0.02 <= found.probability <= 0.98
-    assert found.low <= found.gain + 1e-9
-    assert found.gain - 1e-9 <= found.high
+    belief = compute_belief(
+        make_difference(estimate, error, reviews), published_prior(*pair, reviews)
+    )
+    assert 0.02 <= belief.probability <= 0.98
+    assert belief.low <= belief.gain + 1e-9
+    assert belief.gain - 1e-9 <= belief.high
 
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("reviews", [1_000, 10_000, 100_000])
 @pytest.mark.parametrize("nothing", [None, Interval(-0.05, math.nan)])
-def test_without_own_evidence_it_is_the_share_of_those_like_one(
+def test_belief_without_evidence_is_the_share_of_like_learners(
     pair: tuple[Published, Published], reviews: int, nothing: Interval | None
 ) -> None:
     with np.load(population.POPULATION_FILE) as table:
@@ -85,33 +88,35 @@ def test_without_own_evidence_it_is_the_share_of_those_like_one(
 
 
 @pytest.mark.parametrize("reviews", [1, 200, 500_000, 10**9])
-def test_sizes_that_hardly_anybody_has_rest_on_hundreds_of_users_too(reviews: int) -> None:
+def test_prior_of_a_rare_size_rests_on_over_100_users(reviews: int) -> None:
     weight = np.exp(published_prior("recency", "defaults", reviews).log_weight)
     assert weight.sum() ** 2 / (weight**2).sum() > 100
 
 
 @pytest.mark.parametrize(("estimate", "surer"), [(-0.01, np.greater), (0.01, np.less)])
-def test_more_reviews_with_the_same_difference_are_surer(estimate: float, surer: np.ufunc) -> None:
-    """The error shrinks with the root of the reviews, and so does what may differ in future."""
+def test_belief_is_surer_with_more_reviews(estimate: float, surer: np.ufunc) -> None:
+    """Check that the error and what may differ in future shrink with the root of the reviews."""
     prior = refit_prior(1.0)
-    found = [
-        compute_belief(own(estimate, 0.3 / math.sqrt(reviews), reviews), prior).probability
+    probabilities = [
+        compute_belief(
+            make_difference(estimate, 0.3 / math.sqrt(reviews), reviews), prior
+        ).probability
         for reviews in (200, 1_000, 5_000, 25_000)
     ]
-    assert surer(found[1:], found[:-1]).all()
+    assert surer(probabilities[1:], probabilities[:-1]).all()
 
 
-def test_a_refit_gains_the_more_the_more_reviews_have_grown() -> None:
+def test_refit_gains_more_with_more_new_reviews() -> None:
     growths = (0.0, 0.1, 0.5, 1.0, 4.0)
-    found = [compute_belief(None, refit_prior(growth)) for growth in growths]
-    probabilities = [each.probability for each in found]
+    beliefs = [compute_belief(None, refit_prior(growth)) for growth in growths]
+    probabilities = [belief.probability for belief in beliefs]
     assert probabilities == sorted(set(probabilities))
-    assert [each.gain for each in found] == sorted(each.gain for each in found)
+    assert [belief.gain for belief in beliefs] == sorted(belief.gain for belief in beliefs)
     assert probabilities[0] < 0.03  # nothing new has come: it cannot be better
-    assert compute_belief(None, refit_prior(None)) == found[2]
+    assert compute_belief(None, refit_prior(None)) == beliefs[2]
 
 
-def test_the_median_learner_stands_in_the_middle() -> None:
+def test_percentiles_of_the_median_learner_are_in_the_middle() -> None:
     with np.load(population.POPULATION_FILE) as table:
         columns = {name: table[name].astype(float) for name in table.files}
     near = (columns["reviews"] > 8_000) & (columns["reviews"] < 12_000)
@@ -123,11 +128,11 @@ def test_the_median_learner_stands_in_the_middle() -> None:
         "RMSE(bins)": median["rmse_bins"],
         "AUC": median["auc"],
     }
-    found = compute_percentiles(figures, median["average"], 10_000)
-    assert [each.metric for each in found] == list(figures)
-    for each in found:
-        assert each.share_worse == pytest.approx(0.5, abs=0.1), each.metric
-        assert list(each.quantiles) == sorted(each.quantiles)
+    percentiles = compute_percentiles(figures, median["average"], 10_000)
+    assert [percentile.metric for percentile in percentiles] == list(figures)
+    for percentile in percentiles:
+        assert percentile.share_worse == pytest.approx(0.5, abs=0.1), percentile.metric
+        assert list(percentile.quantiles) == sorted(percentile.quantiles)
     (better,) = compute_percentiles({"AUC": figures["AUC"] + 0.05}, median["average"], 10_000)
     assert better.share_worse > 0.6  # the higher, the better
     assert compute_percentiles({"LogLoss": None}, 0.3, 10_000) == []

@@ -1,4 +1,4 @@
-"""Predictions of one's own and of other programs, evaluated beside FSRS."""
+"""A user's own predictions and other programs' are evaluated beside FSRS."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from srs_eval.engine.shared_reviews import add_predictions_file
 from srs_eval.models import fsrs6
 from tools.simulated import simulate_learner, write_dataset
 
-# Predictions of one's own
+# A user's own predictions
 
 
-def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
-    """Those of the defaults, for all reviews in any order."""
+def _write_predictions(learner: Learner, path: Path, header: str) -> Path:
+    """Write the defaults' predictions for all reviews in any order."""
     index = np.random.default_rng(4).permutation(len(learner.trials))
     p = learner.predict_with_parameters(fsrs6.DEFAULT, index)
     time_ms = np.round(learner.time_s[index] * 1000).astype(np.int64)
@@ -42,13 +42,15 @@ def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
 
         pq.write_table(pa.table({name: columns[name] for name in names}), path)
         return path
-    rows = zip(*(columns[name] for name in names), strict=True)
-    lines = [
-        header,
-        *(",".join(repr(float(x)) if isinstance(x, float) else str(x) for x in r) for r in rows),
-    ]
+    lines = [header]
+    for row in zip(*(columns[name] for name in names), strict=True):
+        lines.append(",".join(_format_cell(cell) for cell in row))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def _format_cell(cell: Any) -> str:
+    return repr(float(cell)) if isinstance(cell, float) else str(cell)
 
 
 @pytest.mark.parametrize(
@@ -59,17 +61,17 @@ def _own_predictions(learner: Learner, path: Path, header: str) -> Path:
         ("mine.parquet", "review_id,p", "mine"),
     ],
 )
-def test_own_predictions_are_evaluated_beside_the_others(
+def test_own_predictions_are_evaluated_beside_the_models(
     file: str, header: str, model: str, log: ReviewLog, learner: Learner, tmp_path: Path
 ) -> None:
-    path = _own_predictions(learner, tmp_path / file, header)
+    path = _write_predictions(learner, tmp_path / file, header)
     answers = srs_eval.compare(log, "parameters", predictions=path)
     figures = {row["candidate"]: row["log loss"] for row in shown.tables(answers[-1])[0].records()}
     assert figures[model] == pytest.approx(figures["FSRS's defaults"], abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "holds no predictions"),
         ("review_id,p\n", "holds no predictions"),
@@ -78,28 +80,28 @@ def test_own_predictions_are_evaluated_beside_the_others(
         ("time_ms,p\n1,0.5\n", "has no column card_id"),
         ("review_id,p\n1,1.5\n", "between 0 and 1"),
         ("review_id,p\n1,nan\n", "between 0 and 1"),
-        ("review_id,p\n1,much\n", "no number"),
-        ("review_id,p\nx,0.5\n", "no whole number"),
+        ("review_id,p\n1,much\n", "not a number"),
+        ("review_id,p\nx,0.5\n", "not a whole number"),
         ("review_id,p\n1,0.5,3\n", "line 2"),
         ("review_id,p\n1,0.5\n1,0.6\n", "twice"),
         ("review_id,p\n1,0.5\n", "cover 0 of the"),
     ],
 )
-def test_predictions_that_cannot_be_evaluated(
-    text: str, says: str, log: ReviewLog, tmp_path: Path
+def test_unusable_predictions_are_refused_with_a_reason(
+    text: str, message: str, log: ReviewLog, tmp_path: Path
 ) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=message):
         srs_eval.compare(log, "parameters", predictions=path)
 
 
-def test_predictions_that_are_not_there(log: ReviewLog, tmp_path: Path) -> None:
+def test_missing_file_of_predictions_is_refused(log: ReviewLog, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         srs_eval.compare(log, "parameters", predictions=tmp_path / "none.csv")
 
 
-def test_what_a_run_predicted_can_be_compared(log: ReviewLog, tmp_path: Path) -> None:
+def test_predictions_of_a_run_are_added_to_the_log(log: ReviewLog, tmp_path: Path) -> None:
     path = tmp_path / "again.csv"
     kinds: tuple[RowKind, ...] = ("anki", "benchmark")
     for rows in kinds:
@@ -109,30 +111,30 @@ def test_what_a_run_predicted_can_be_compared(log: ReviewLog, tmp_path: Path) ->
         frame = results.predictions()
         frame = frame[frame["configuration"] == next(iter(results))].assign(model="again")
         frame.to_csv(path, index=False)  # with review_th, which is of `rows`
-        given = add_predictions(log, path, lambda name: "").external_predictions["again"].p
+        p = add_predictions(log, path, lambda name: "").external_predictions["again"].p
         assert log.entries is not None
-        there = np.isfinite(given)
-        assert log.entries.time_ms[there].tolist() == sorted(frame["review_id"])
+        is_predicted = np.isfinite(p)
+        assert log.entries.time_ms[is_predicted].tolist() == sorted(frame["review_id"])
 
 
-def test_reviews_with_times_have_no_numbers(log: ReviewLog, tmp_path: Path) -> None:
+def test_review_th_is_refused_for_reviews_with_times(log: ReviewLog, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("review_th,p\n1,0.5\n")
     with pytest.raises(InputError, match="name reviews by review_id"):
         srs_eval.compare(log, "parameters", predictions=path)
 
 
-def test_names_of_predictions_stay_apart(log: ReviewLog, tmp_path: Path) -> None:
+def test_names_of_predictions_that_collide_are_refused(log: ReviewLog, tmp_path: Path) -> None:
     assert log.entries is not None
     review = log.entries.time_ms[0]
     path = tmp_path / "mine.csv"
     for names in (("x" * 45, "x" * 46), ("AVG", "AVG (file)")):
-        path.write_text("review_id,p,model\n" + "".join(f"{review},0.5,{each}\n" for each in names))
+        path.write_text("review_id,p,model\n" + "".join(f"{review},0.5,{name}\n" for name in names))
         with pytest.raises(InputError, match="rename one of them"):
             add_predictions_file(log, path)
 
 
-def test_cards_may_share_a_time(log: ReviewLog, tmp_path: Path) -> None:
+def test_cards_that_share_a_time_need_their_card_id(log: ReviewLog, tmp_path: Path) -> None:
     assert log.entries is not None
     time_ms = log.entries.time_ms.copy()
     time_ms[1] = time_ms[0]
@@ -159,30 +161,30 @@ def test_cards_may_share_a_time(log: ReviewLog, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def supermemo(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
-    """A simulated learner's reviews as rows, and what another program is taken to have said."""
+    """Return a simulated learner's rows, with made-up predictions of another program."""
     folder = tmp_path_factory.mktemp("rows")
     write_dataset({1: simulate_learner(3, 3_000)}, folder)
     read = srs_eval.load(folder, user=1)
     assert read.rows is not None
-    said = np.random.default_rng(8).uniform(0.7, 0.99, len(read.rows))
-    said[::50] = np.nan
-    return replace(read, user=None, source_predictions={"SuperMemo SM-15": said})
+    predictions = np.random.default_rng(8).uniform(0.7, 0.99, len(read.rows))
+    predictions[::50] = np.nan
+    return replace(read, user=None, source_predictions={"SuperMemo SM-15": predictions})
 
 
-def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewLog) -> None:
+def test_other_programs_predictions_are_ranked_beside_fsrs(supermemo: ReviewLog) -> None:
     first, answer, *_ = compare(supermemo, parameters={"mine": fsrs6.DEFAULT})
     assert [first.question, answer.question] == ["parameters", "models"]
     rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
-    said = supermemo.source_predictions["SuperMemo SM-15"][result.review_th - 1]
-    both = np.isfinite(said)
+    predictions = supermemo.source_predictions["SuperMemo SM-15"][result.review_th - 1]
+    both = np.isfinite(predictions)
     assert isinstance(answer.evidence, ModelComparison)
     assert answer.evidence.excluded_reviews == np.count_nonzero(~both)
     assert (
         f"Left out: {answer.evidence.excluded_reviews} held-out reviews"
         in shown.sentences(answer)[-1]
     )
-    for name, p in (("optimized", result.p), ("SuperMemo SM-15", said)):
+    for name, p in (("optimized", result.p), ("SuperMemo SM-15", predictions)):
         likelihood = np.where(result.y == 1, p, 1 - p)[both]
         assert rows[name]["log loss"] == pytest.approx(-np.log(likelihood).mean(), abs=1e-9)
     assert rows["mine"]["log loss"] == rows["defaults"]["log loss"]
@@ -190,9 +192,7 @@ def test_other_programs_predictions_are_evaluated_beside_fsrs(supermemo: ReviewL
     assert "“SuperMemo SM-15” predicts worse than FSRS-6" in " ".join(shown.sentences(answer))
 
 
-def test_predictions_of_a_file_for_reviews_without_times(
-    supermemo: ReviewLog, tmp_path: Path
-) -> None:
+def test_review_th_is_taken_for_reviews_without_times(supermemo: ReviewLog, tmp_path: Path) -> None:
     result = srs_eval.evaluate(supermemo, models=["FSRS-6"], use_cache=False)["FSRS-6"]
     path = tmp_path / "mine.csv"
     lines = [f"{th},{p!r}" for th, p in zip(result.review_th, result.p.tolist(), strict=True)]
@@ -205,9 +205,7 @@ def test_predictions_of_a_file_for_reviews_without_times(
         compare(supermemo, predictions=path)
 
 
-def test_numbers_of_reviews_are_those_of_the_whole_file(
-    supermemo: ReviewLog, tmp_path: Path
-) -> None:
+def test_review_th_is_refused_for_a_subset_of_decks(supermemo: ReviewLog, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("review_th,p\n1,0.5\n")
     narrowed = replace(supermemo, is_subset=True)
@@ -215,7 +213,7 @@ def test_numbers_of_reviews_are_those_of_the_whole_file(
         compare(narrowed, predictions=path)
 
 
-def test_supermemo_against_fsrs_on_histories_of_people() -> None:
+def test_supermemo_against_fsrs_on_real_histories_has_a_verdict() -> None:
     folder = os.environ.get("SRS_EVAL_REAL")
     if not folder:
         pytest.skip("needs SRS_EVAL_REAL, a folder with real histories")

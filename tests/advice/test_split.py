@@ -1,7 +1,8 @@
-"""Whether presets share parameters, and how often these are optimized."""
+"""Whether presets share parameters, and how often they are optimized."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -37,14 +38,14 @@ from srs_eval.training.hyperparameters import Context
         (-0.01, 0.004, 900, "can't tell"),
     ],
 )
-def test_splitting_has_to_prove_itself(
+def test_sharing_is_kept_unless_a_split_proves_better(
     learner: Learner, estimate: float, half: float, reviews: int, decision: str
 ) -> None:
     difference = Interval(estimate, half, reviews, 300, ((half / 1.968, 299),))
     assert split._decide_sharing(learner, {"split": difference}) == {"split": decision}
 
 
-def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
+def test_presets_of_one_memory_are_not_split(log: ReviewLog) -> None:
     answer = compare(log, questions=["split"])[0]
     assert answer.recommendation in ("keep shared", "pooled")  # never: split
     assert answer.probability is not None
@@ -54,20 +55,24 @@ def test_one_memory_keeps_its_parameters_together(log: ReviewLog) -> None:
     assert [row["reviews of"] for row in rows[:2]] == ["all", "all"]
 
 
-def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) -> None:
-    """Of pooled parameters against shared ones, in both questions, and of what is copied."""
+def test_pooled_against_shared_has_the_same_figure_in_both(
+    log: ReviewLog, learner: Learner
+) -> None:
+    """Check that pooled against shared parameters are one comparison, in both questions."""
     answers = compare(log, questions=["parameters", "split"])
-    found = {each.question: each for each in answers if each.subject == "all presets"}
-    first, *_ = shown.tables(found["parameters"])
+    findings = {
+        finding.question: finding for finding in answers if finding.subject == "all presets"
+    }
+    first, *_ = shown.tables(findings["parameters"])
     loss = {row["candidate"]: row["log loss"] for row in first.records()}
-    rows = {row["parameters"]: row for row in shown.tables(found["split"])[0].records()[:2]}
+    rows = {row["parameters"]: row for row in shown.tables(findings["split"])[0].records()[:2]}
     apart = loss[candidate_name(POOLED)] - loss[candidate_name(SHARED)]
     assert apart == pytest.approx(rows["pooled"]["minus shared"])
-    assert found["split"].recommendation == "keep shared"
-    assert found["split"].parameters == pytest.approx(
+    assert findings["split"].recommendation == "keep shared"
+    assert findings["split"].parameters == pytest.approx(
         pooling.fit_one_group(learner.trials, np.arange(len(learner.trials)))
     )
-    assert "one set of parameters is enough" in " ".join(shown.sentences(found["split"]))
+    assert "one set of parameters is enough" in " ".join(shown.sentences(findings["split"]))
 
 
 @pytest.mark.parametrize(
@@ -82,10 +87,10 @@ def test_the_same_comparison_has_one_figure(log: ReviewLog, learner: Learner) ->
         (-0.020, 0.019, ("can't tell", "can't tell"), "split"),
     ],
 )
-def test_in_doubt_presets_get_pooled_parameters(
-    separate: float, error: float, decisions: tuple[split.Decision, split.Decision], act: str
+def test_choose_sharing_in_doubt_takes_pooled(
+    separate: float, error: float, decisions: tuple[str, str], act: str
 ) -> None:
-    """They cost next to nothing where one set would do."""
+    """Check that doubt leads to pooling, which costs next to nothing where one set would do."""
     overall = {
         "split": Interval(separate, 2 * error, errors=((error, 60),)),
         "pooled": Interval(-0.015, 0.004),
@@ -93,11 +98,12 @@ def test_in_doubt_presets_get_pooled_parameters(
     assert split.choose_sharing(overall, dict(zip(overall, decisions, strict=True))) == act
 
 
-def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
-    """With all cards in one preset there is no difference, whatever the training's chances."""
+def test_separate_fit_of_a_single_group_equals_the_shared(learner: Learner) -> None:
+    """Check that all cards in one preset make no difference, whatever the training's chances."""
     trials = replace(learner.trials, partition=np.full(len(learner.trials), 100))
-    one = Learner(learner.log, learner.session, trials, learner.context)
-    alone, together = one.held_out_losses(SEPARATE), one.held_out_losses(SHARED)
+    single = Learner(learner.log, learner.session, trials, learner.context)
+    alone = single.held_out_losses(SEPARATE)
+    together = single.held_out_losses(SHARED)
     np.testing.assert_array_equal(alone, together)
     overall, decisions = split.compare_over_all_presets(learner)
     change = learner.held_out_losses(SEPARATE) - learner.held_out_losses(SHARED)
@@ -105,28 +111,29 @@ def test_split_and_shared_parameters_are_fitted_alike(learner: Learner) -> None:
     assert decisions["split"] != "split"
 
 
-def test_parameters_of_one_preset_on_reviews_of_another(learner: Learner) -> None:
-    found = split._compare_across_presets(learner, [100, 101])
+def test_parameters_are_evaluated_on_the_other_presets_reviews(learner: Learner) -> None:
+    differences = split._compare_across_presets(learner, [100, 101])
     index = learner.trials.test_index
-    mine = learner.trials.partition[index] == 101
-    other = np.empty(len(learner.trials))
+    in_second = learner.trials.partition[index] == 101
+    by_first = np.empty(len(learner.trials))
     for fold in learner.trials.folds:
-        hers = fold.train[learner.trials.partition[fold.train] == 100]
-        other[fold.test] = learner.predict_with_parameters(
-            pooling.fit_one_group(learner.trials, hers), fold.test
+        first_train = fold.train[learner.trials.partition[fold.train] == 100]
+        by_first[fold.test] = learner.predict_with_parameters(
+            pooling.fit_one_group(learner.trials, first_train), fold.test
         )
-    losses = learner.losses(other[index], index)[mine]
-    own = learner.held_out_losses(SEPARATE)[mine]
-    assert found[100, 101].estimate == pytest.approx((losses - own).mean(), abs=1e-12)
-    assert set(found) == {(100, 101), (101, 100)}
+    losses = learner.losses(by_first[index], index)[in_second]
+    own_losses = learner.held_out_losses(SEPARATE)[in_second]
+    assert differences[100, 101].estimate == pytest.approx((losses - own_losses).mean(), abs=1e-12)
+    assert set(differences) == {(100, 101), (101, 100)}
 
 
 def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
     def difference(estimate: float) -> Interval:
         return Interval(estimate, 0.003, 5_000, 300, ((0.003 / 1.968, 299),))
 
-    near, far = difference(0.001), difference(0.02)
-    pairs = {(a, b): near for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
+    near = difference(0.001)
+    far = difference(0.02)
+    pairs = dict.fromkeys(itertools.permutations((1, 2, 3), 2), near)
     assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1, 2, 3]]
     pairs[1, 3] = far  # one direction is enough
     assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1, 2], [3]]
@@ -136,46 +143,50 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
     assert split._propose_groups([1, 2, 3], pairs, 0.002) == [[1], [2], [3]]
 
 
-def test_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
+def test_split_of_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     answer = compare(select_presets(log, "Preset 0"), questions=["split"])[0]
     assert answer.conclusion == "one preset"
 
 
-def test_decks_of_a_preset_are_compared_as_presets_are(log: ReviewLog) -> None:
-    """Two decks with every other card each: one memory."""
-    one = select_presets(log, "Preset 0")
+def test_decks_of_a_preset_are_compared_as_presets(log: ReviewLog) -> None:
+    """Check two decks of one memory, with every other card each."""
+    preset_0 = select_presets(log, "Preset 0")
     halves = {900 + k: Deck(900 + k, f"Half {k}", 100) for k in (0, 1)}
-    cards = replace(one.cards, deck_id=900 + one.cards.card_id % 2)
-    learner = Learner.of(replace(one, decks=halves, cards=cards))
+    cards = replace(preset_0.cards, deck_id=900 + preset_0.cards.card_id % 2)
+    learner = Learner.of(replace(preset_0, decks=halves, cards=cards))
     decks = learner.split_preset_by_deck(100)
     assert decks is not None
     assert set(decks.groups) == set(halves)
     assert learner.split_preset_by_deck(55) is None
     index = decks.trials.test_index
-    whole = np.empty(len(decks.trials))
+    by_one_set = np.empty(len(decks.trials))
     for fold in decks.trials.folds:
         w = pooling.fit_one_group(decks.trials, fold.train)
-        whole[fold.test] = decks.predict_with_parameters(w, fold.test)
-    assert decks.held_out_predictions(SHARED) == pytest.approx(whole[index], abs=1e-9)
+        by_one_set[fold.test] = decks.predict_with_parameters(w, fold.test)
+    assert decks.held_out_predictions(SHARED) == pytest.approx(by_one_set[index], abs=1e-9)
     answers = compare(learner.log, questions=["split"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 0"]
     assert answers[1].recommendation in ("", "keep shared")  # Anki has no parameters of a deck
     assert "decks" in shown.sentences(answers[1])[0]
 
 
-def test_a_search_of_its_own_is_said(log: ReviewLog) -> None:
+def test_preset_with_its_own_search_is_named(log: ReviewLog) -> None:
     preset = replace(log.presets[100], search="deck:Geography -tag:marked")
     answers = compare(replace(log, presets={**log.presets, 100: preset}), questions=["parameters"])
-    said = [each for each in answers if "a search of its own" in " ".join(shown.sentences(each))]
-    assert [each.subject for each in said] == ["Preset 0"]
-    assert "'deck:Geography -tag:marked'" in shown.sentences(said[0])[-1]
+    with_search = [
+        answer for answer in answers if "a search of its own" in " ".join(shown.sentences(answer))
+    ]
+    assert [answer.subject for answer in with_search] == ["Preset 0"]
+    assert "'deck:Geography -tag:marked'" in shown.sentences(with_search[0])[-1]
 
 
 # How often
 
 
 @given(st.integers(12, 4_000), st.sampled_from([*parameters._GROWTH_STEPS, None]))
-def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: float | None) -> None:
+def test_refit_folds_predict_every_review_once_after_training(
+    count: int, growth: float | None
+) -> None:
     index = np.arange(count) * 3
     folds = parameters._make_refit_folds(index, growth)
     assert np.array_equal(np.concatenate([fold.test for fold in folds]), index[count // 6 :])
@@ -187,11 +198,13 @@ def test_every_review_is_predicted_by_the_fit_before_it(count: int, growth: floa
     assert growth is not None or len(folds) == 1
 
 
-def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None:
+def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     assert "Held against optimizing at every +2 %" in shown.sentences(answers[0])[1]
-    (held,) = (each for each in shown.tables(answers[0])[0].columns if each.startswith("minus"))
+    (held,) = (
+        column for column in shown.tables(answers[0])[0].columns if column.startswith("minus")
+    )
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
     cost = parameters._staleness_of(learner, 100)
@@ -206,21 +219,21 @@ def test_cost_of_optimizing_less_often(log: ReviewLog, learner: Learner) -> None
     assert cost["once, then never"].estimate == pytest.approx(by_hand.mean(), abs=1e-12)
 
 
-def test_the_first_schedule_that_fails_ends_the_search(
+def test_longest_schedule_before_the_first_failure_is_chosen(
     learner: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that passes after it passes by chance."""
+    """Check that a schedule that passes after a failure is not chosen: it passes by chance."""
     sure = Interval(0.0, 0.001, 5_000, 100)
     open_ = Interval(0.003, 0.004, 5_000, 100)
     labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
     cost |= {"once, then never": open_}
     monkeypatch.setattr(parameters, "_staleness_of", lambda *_: cost)
-    (found,) = parameters.assess_optimization_frequency(learner, [100])
-    assert found.recommendation == "every +25 %"
+    (finding,) = parameters.assess_optimization_frequency(learner, [100])
+    assert finding.recommendation == "every +25 %"
 
 
-def test_too_few_reviews_to_say_how_often(log: ReviewLog) -> None:
+def test_few_reviews_get_the_safe_schedule(log: ReviewLog) -> None:
     assert log.entries is not None
     few = log.entries.time_ms < np.quantile(log.entries.time_ms, 0.3)
     columns = {name: getattr(log.entries, name)[few] for name in log.entries.__dict__}

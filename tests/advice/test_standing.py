@@ -1,7 +1,8 @@
-"""Where do I stand: one's own figures among published learners' of like size and recall."""
+"""The answer to "Where do I stand?": percentiles among published learners."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import population, shown
-from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Percentiles
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.population import MIN_EVALUATED_REVIEWS, compute_percentiles
@@ -18,34 +18,29 @@ from srs_eval.advice.questions import PERCENTILES, compare
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
-from srs_eval.report.files import _render_markdown
+from srs_eval.report.files import render_as
 from srs_eval.report.learner import build_learner_report
 from srs_eval.report.notebook import evaluate
-from tests.cli.program import run_in_process
+from tests.helpers.advice import build_overview, keep_first_entries
 from tests.helpers.marks import slow_except
+from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_collection
 
 
-def with_first(log: ReviewLog, count: int) -> ReviewLog:
-    assert log.entries is not None
-    columns = {name: column[:count] for name, column in vars(log.entries).items()}
-    return replace(log, entries=replace(log.entries, **columns))
-
-
-def test_figures_are_those_of_a_run_with_fsrs_5(log: ReviewLog) -> None:
+def test_percentiles_have_the_figures_of_an_fsrs_5_run(log: ReviewLog) -> None:
     (finding,) = compare(log, questions=(PERCENTILES,))
     run = evaluate(log, ["FSRS-5", "AVG"], use_cache=False)
-    own = run["FSRS-5"]
+    result = run["FSRS-5"]
     assert isinstance(finding.evidence, Percentiles)
-    said = {each.metric: each.figure for each in finding.evidence.metrics}
-    assert said == {
-        metric: own.metrics.to_upstream()[metric] for metric in ("LogLoss", "RMSE(bins)", "AUC")
+    figures = {percentile.metric: percentile.figure for percentile in finding.evidence.metrics}
+    assert figures == {
+        metric: result.metrics.to_upstream()[metric] for metric in ("LogLoss", "RMSE(bins)", "AUC")
     }
-    assert finding.reviews == own.size
+    assert finding.reviews == result.size
     assert (finding.recommendation, finding.probability) == ("", None)
 
 
-def test_better_figures_stand_before_more_learners() -> None:
+def test_better_figures_have_a_higher_percentile() -> None:
     users = population._load_users()
     average = float(np.median(users["average"]))
     good = {"LogLoss": average - 0.1, "RMSE(bins)": 0.02, "AUC": 0.85}
@@ -59,34 +54,31 @@ def test_better_figures_stand_before_more_learners() -> None:
         assert list(better.quantiles) == sorted(better.quantiles)
 
 
-def test_half_of_the_published_learners_stand_above_the_middle() -> None:
-    """Whoever recalls more is not told to be predicted better for it."""
+def test_half_of_the_published_learners_are_above_the_middle() -> None:
+    """Check that percentiles are uniform, and independent of how much a learner recalls."""
     from scipy.stats import spearmanr
 
     users = population._load_users()
-    places = np.flatnonzero(np.isfinite(users["auc"]) & (users["reviews"] > MIN_EVALUATED_REVIEWS))[
-        ::25
-    ]
-    columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
-    shares = np.array(
-        [
-            [
-                each.share_worse
-                for each in compute_percentiles(
-                    {metric: float(users[name][k]) for metric, name in columns.items()},
-                    float(users["average"][k]),
-                    int(users["reviews"][k]),
-                )
-            ]
-            for k in places
-        ]
-    )
+    is_counted = np.isfinite(users["auc"]) & (users["reviews"] > MIN_EVALUATED_REVIEWS)
+    user_index = np.flatnonzero(is_counted)[::25]
+    shares = np.array([compute_shares_worse(users, k) for k in user_index])
     assert abs(np.median(shares, axis=0) - 0.5).max() < 0.05
     assert abs((shares < 0.25).mean(axis=0) - 0.25).max() < 0.05
-    assert abs(spearmanr(shares[:, 0], users["average"][places])[0]) < 0.1
+    assert abs(spearmanr(shares[:, 0], users["average"][user_index])[0]) < 0.1
 
 
-def test_sentence_and_table(log: ReviewLog) -> None:
+def compute_shares_worse(users: Mapping[str, np.ndarray], k: int) -> list[float]:
+    """Compute a published learner's share of worse learners, metric by metric."""
+    columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
+    percentiles = compute_percentiles(
+        {metric: float(users[name][k]) for metric, name in columns.items()},
+        float(users["average"][k]),
+        int(users["reviews"][k]),
+    )
+    return [percentile.share_worse for percentile in percentiles]
+
+
+def test_percentiles_have_a_sentence_and_a_table(log: ReviewLog) -> None:
     (finding,) = compare(log, questions=(PERCENTILES,))
     assert isinstance(finding.evidence, Percentiles)
     share = round(100 * finding.evidence.metrics[0].share_worse)
@@ -100,13 +92,11 @@ def test_sentence_and_table(log: ReviewLog) -> None:
     assert [row[0] for row in table.rows] == ["log loss", "RMSE(bins)", "AUC"]
 
 
-def test_nothing_below_300_evaluated_reviews(log: ReviewLog, tmp_path: Path) -> None:
+def test_percentiles_need_300_evaluated_reviews(log: ReviewLog, tmp_path: Path) -> None:
     for count in (8, 450):
-        assert compare(with_first(log, count), questions=(PERCENTILES,)) == []
-    found = Overview.start(with_first(log, 450))
-    for answers, questions in stream_answers(with_first(log, 450)):
-        found.add(answers, questions)
-    assert PERCENTILES not in {line.question for line in found.lines} | set(found.waiting)
+        assert compare(keep_first_entries(log, count), questions=(PERCENTILES,)) == []
+    overview = build_overview(keep_first_entries(log, 450))
+    assert PERCENTILES not in {line.question for line in overview.lines} | set(overview.waiting)
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(3, 300), path)
     done = run_in_process("compare", path, "--question", PERCENTILES)
@@ -115,13 +105,13 @@ def test_nothing_below_300_evaluated_reviews(log: ReviewLog, tmp_path: Path) -> 
     assert "300 evaluated reviews" in done.stderr
 
 
-def test_the_command_and_the_app_say_the_same(collection: Path) -> None:
+def test_command_and_overview_have_the_same_line(collection: Path) -> None:
     done = run_in_process("compare", collection, "--question", PERCENTILES)
     assert done.returncode == 0, done.stderr
     log = srs_eval.load(collection)
-    found = Overview.start(log)
-    found.add(compare(log, questions=(PERCENTILES,)), (PERCENTILES,))
-    (line,) = (line for line in found.lines if line.question == PERCENTILES)
+    overview = Overview.start(log)
+    overview.add(compare(log, questions=(PERCENTILES,)), (PERCENTILES,))
+    (line,) = (line for line in overview.lines if line.question == PERCENTILES)
     assert line.title == "Where you stand"
     assert shown.line(line.answers) in " ".join(done.stdout.split())
     assert "Where do I stand?" in done.stdout
@@ -129,11 +119,11 @@ def test_the_command_and_the_app_say_the_same(collection: Path) -> None:
 
 
 @pytest.mark.parametrize("presets", slow_except({False}, [True, False]))
-def test_a_report_has_it(log: ReviewLog, presets: bool) -> None:
-    log = with_first(log, 2_500)
+def test_report_has_the_percentiles(log: ReviewLog, presets: bool) -> None:
+    log = keep_first_entries(log, 2_500)
     if not presets:
         log = replace(log, decks={}, presets={})
-    text = _render_markdown(build_learner_report(log, Run(), Protocol()))
+    text = render_as(build_learner_report(log, Run(), Protocol()), "md")
     (finding,) = compare(log, questions=(PERCENTILES,))
     assert "Where do I stand?" in text
     assert shown.sentences(finding)[0].rstrip(".") in text

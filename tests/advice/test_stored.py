@@ -14,11 +14,11 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import latest_possible_fit_s, normalize_as_anki
-from tests.advice.helpers import FIXTURES, ORACLE_NAMES, compute_in_sample, oracle_trials
 from tests.conftest import shared_or_skip
+from tests.helpers.advice import FIXTURES, ORACLE_NAMES, compute_in_sample, oracle_trials
 
 
-def test_lists_of_every_length_as_anki_runs_them() -> None:
+def test_lists_of_each_length_are_normalized_as_by_anki() -> None:
     assert normalize_as_anki(()) == list(fsrs6.DEFAULT)
     assert normalize_as_anki(fsrs6.DEFAULT) == list(fsrs6.DEFAULT)
     nineteen = normalize_as_anki(fsrs6.DEFAULT[:19])
@@ -33,12 +33,12 @@ def test_lists_of_every_length_as_anki_runs_them() -> None:
 
 
 @pytest.mark.parametrize("values", [(1.0,) * 18, (1.0,) * 34, (float("nan"),) * 21])
-def test_lists_that_anki_does_not_run(values: tuple[float, ...]) -> None:
+def test_lists_that_anki_does_not_run_are_refused(values: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match=r"17, 19 or 21|finite"):
         normalize_as_anki(values)
 
 
-def test_parameter_lines_are_read_as_they_are_written() -> None:
+def test_parameters_are_parsed_as_they_are_formatted() -> None:
     line = format_parameters(fsrs6.DEFAULT)
     assert parse_parameters(line) == [float(value) for value in line.split(", ")]
     assert parse_parameters(f"[{line.replace(', ', ' ')}]") == parse_parameters(line)
@@ -50,34 +50,34 @@ def test_parameter_lines_are_read_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize("name", ORACLE_NAMES)
-def test_present_parameters_in_sample_as_anki_evaluates_them(name: str) -> None:
+def test_stored_parameters_in_sample_equal_ankis_figures(name: str) -> None:
     fixtures = shared_or_skip(FIXTURES)
     fixture = srs_eval.load(fixtures / "collection.anki2")
-    preset = next(each for each in fixture.presets.values() if each.name == name)
+    preset = next(preset for preset in fixture.presets.values() if preset.name == name)
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     expected = oracle["evaluate_current_in_sample"]
-    found = compute_in_sample(
+    metrics = compute_in_sample(
         oracle_trials(fixture, name), normalize_as_anki(preset.active_parameters)
     )
-    assert found[0] == pytest.approx(expected["log_loss"], abs=1e-5)
-    assert found[1] == pytest.approx(expected["rmse_bins"], abs=1e-5)
+    assert metrics[0] == pytest.approx(expected["log_loss"], abs=1e-5)
+    assert metrics[1] == pytest.approx(expected["rmse_bins"], abs=1e-5)
 
 
-def test_every_list_in_sample_as_anki_evaluates_it() -> None:
+def test_every_list_in_sample_equals_ankis_figures() -> None:
     fixtures = shared_or_skip(FIXTURES)
     fixture = srs_eval.load(fixtures / "collection.anki2")
     oracle = json.loads((fixtures / "oracle.json").read_text())
-    asked = oracle["collection.anki2"]["fsrs"]["Sentences: same search, no ignore-before date"]
+    answers = oracle["collection.anki2"]["fsrs"]["Sentences: same search, no ignore-before date"]
     trials = oracle_trials(fixture, "Sentences")
     assert oracle["param_sets"]
     for name, values in oracle["param_sets"].items():
-        expected = asked["evaluate_params_legacy"][name]
-        found = compute_in_sample(trials, normalize_as_anki(values))
-        assert found[0] == pytest.approx(expected["log_loss"], abs=1e-5), name
-        assert found[1] == pytest.approx(expected["rmse_bins"], abs=1e-5), name
+        expected = answers["evaluate_params_legacy"][name]
+        metrics = compute_in_sample(trials, normalize_as_anki(values))
+        assert metrics[0] == pytest.approx(expected["log_loss"], abs=1e-5), name
+        assert metrics[1] == pytest.approx(expected["rmse_bins"], abs=1e-5), name
 
 
-def test_age_of_parameters_is_the_later_of_two_bounds(log: ReviewLog, learner: Learner) -> None:
+def test_latest_possible_fit_is_the_later_of_two_bounds(log: ReviewLog, learner: Learner) -> None:
     preset = log.presets[100]
     assert latest_possible_fit_s(log, preset) == preset.modified_s
     assert latest_possible_fit_s(log, replace(preset, modified_s=None)) is None

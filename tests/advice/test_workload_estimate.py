@@ -1,7 +1,8 @@
-"""What a desired retention costs: draws, sentences, the command line."""
+"""The costs of a desired retention: draws, sentences, the command line."""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -42,7 +43,7 @@ from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
 from srs_eval.models import fsrs6
-from tests.data.anki_files import make_collection, plain_history
+from tests.helpers.anki_files import make_collection, plain_history
 from tools.simulated import simulate_learner, write_collection
 
 QUICK = WorkloadQuestion(retentions=(0.75, 0.85, 0.95), days=60, new_a_day=3, draws=5, budget=3.0)
@@ -68,24 +69,25 @@ def suspended(log: ReviewLog) -> ReviewLog:
     return replace(log, cards=replace(log.cards, suspended=np.ones(len(log.cards.card_id), bool)))
 
 
-def said(found: Workload) -> str:
-    return " ".join(sentences(found.finding))
+def join_sentences(result: Workload) -> str:
+    return " ".join(sentences(result.finding))
 
 
-def test_it_gets_known_better(stages: list[Workload]) -> None:
-    assert [len(each.draws) for each in stages] == [0, 1, 2, 3, 4, 5]
-    assert [each.has_all_draws for each in stages] == [False] * 5 + [True]
-    first, last = stages[0], stages[-1]
+def test_workload_has_a_stage_for_every_draw(stages: list[Workload]) -> None:
+    assert [len(stage.draws) for stage in stages] == [0, 1, 2, 3, 4, 5]
+    assert [stage.has_all_draws for stage in stages] == [False] * 5 + [True]
+    first = stages[0]
+    last = stages[-1]
     assert np.array_equal(first.estimates, last.estimates)
     assert np.shape(last.draws) == (5, len(last.retentions), len(FIGURES))
     assert set(QUICK.retentions) < {*last.retentions, last.desired}
-    assert [each.progress for each in stages] == [(1 + done) / 6 for done in range(6)]
+    assert [stage.progress for stage in stages] == [(1 + done) / 6 for done in range(6)]
     assert stages[3].progress_text == "parameters that your reviews allow: 3 of 5"
-    for each in stages:
-        assert sentences(each.finding)  # each can be shown
+    for stage in stages:
+        assert sentences(stage.finding)  # every stage can be shown
 
 
-def test_more_retention_costs_more(stages: list[Workload]) -> None:
+def test_figures_rise_with_the_retention_within_their_band(stages: list[Workload]) -> None:
     median = stages[-1].figures
     for figure in (REVIEWS, MINUTES, KNOWN, RECALLED):
         assert (np.diff(median[:, figure]) > 0).all(), FIGURES[figure]
@@ -96,19 +98,19 @@ def test_more_retention_costs_more(stages: list[Workload]) -> None:
     assert ((median[:, OVER_BUDGET] >= 0) & (median[:, OVER_BUDGET] <= QUICK.days)).all()
 
 
-def test_the_same_question_has_the_same_answer(log: ReviewLog, stages: list[Workload]) -> None:
+def test_same_question_has_the_same_answer(log: ReviewLog, stages: list[Workload]) -> None:
     question = replace(QUICK, draws=2)
-    one, again = (list(workload(log, question=question)) for _ in range(2))
-    assert workload_document(one[-1]) == workload_document(again[-1])
-    assert np.array_equal(one[2].draws, stages[2].draws)  # the first ones of more
+    first, again = (list(workload(log, question=question)) for _ in range(2))
+    assert workload_document(first[-1]) == workload_document(again[-1])
+    assert np.array_equal(first[2].draws, stages[2].draws)  # the first ones of more
 
 
-def test_a_notebook_can_ask(log: ReviewLog, stages: list[Workload]) -> None:
+def test_workload_is_public_for_notebooks(log: ReviewLog, stages: list[Workload]) -> None:
     first = next(srs_eval.workload(log, question=QUICK))
     assert np.array_equal(first.estimates, stages[0].estimates)
 
 
-def test_it_can_be_ended_early(log: ReviewLog) -> None:
+def test_workload_can_be_closed_early(log: ReviewLog) -> None:
     events = workload(log, question=QUICK)
     first: Iterator[Workload] = events
     assert not len(next(first).draws)
@@ -117,59 +119,65 @@ def test_it_can_be_ended_early(log: ReviewLog) -> None:
         next(first)
 
 
-# The cards that there are
+# The cards of the deck
 
 
-def test_new_cards_are_those_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
-    """However many a day: more than the deck has are neither learned nor known."""
-    few, many, more = (
+def test_new_cards_are_at_most_those_of_the_deck(log: ReviewLog, stages: list[Workload]) -> None:
+    """Check that cards beyond those of the deck are neither learned nor known."""
+    few, many, most = (
         next(workload(log, question=replace(QUICK, new_a_day=pace))) for pace in (0, 500, 999)
     )
-    for found in (many, more):
-        known = found.figures[:, KNOWN]
-        assert (few.figures[:, KNOWN] < known).all()
-        assert (known <= found.learned_cards + found.unseen_cards).all()
-        assert f"and {found.unseen_cards} new ones; " in said(found)
-    assert "and 3 new ones a day until the 179 there are have" in said(
+    for result in (many, most):
+        known_cards = result.figures[:, KNOWN]
+        assert (few.figures[:, KNOWN] < known_cards).all()
+        assert (known_cards <= result.learned_cards + result.unseen_cards).all()
+        assert f"and {result.unseen_cards} new ones; " in join_sentences(result)
+    assert "and 3 new ones a day until the 179 there are have" in join_sentences(
         replace(stages[0], unseen_cards=179)
     )
-    assert "and 3 new ones a day; " in said(replace(stages[0], unseen_cards=180))
-    assert "no new ones" in said(few)
-    assert "no new ones" in said(replace(stages[0], unseen_cards=0))
+    assert "and 3 new ones a day; " in join_sentences(replace(stages[0], unseen_cards=180))
+    assert "no new ones" in join_sentences(few)
+    assert "no new ones" in join_sentences(replace(stages[0], unseen_cards=0))
 
 
 @pytest.mark.parametrize("is_off", [False, True])
-def test_todays_schedule_is_said_of_the_same_cards(
+def test_todays_schedule_is_compared_on_the_same_cards(
     log: ReviewLog, off: ReviewLog, is_off: bool
 ) -> None:
-    """Of who has not turned FSRS on, SM-2's: it is what they would ask before they do."""
+    """Check FSRS as it is, and SM-2 while FSRS is off."""
     question = replace(QUICK, draws=1, new_a_day=500, budget=None)
-    found = list(workload(off if is_off else log, question=question))[-1]
-    assert found.is_fsrs_off == is_off
-    now = found.current_figures
-    assert now is not None
-    assert found.figures[found.at(0.75), REVIEWS] < now[REVIEWS] < 2 * found.figures[-1, REVIEWS]
-    assert found.learned_cards < now[KNOWN] < found.learned_cards + found.unseen_cards
-    stated, known = f"{now[REVIEWS]:,.0f}", f"{now[KNOWN]:,.0f}"
+    result = list(workload(off if is_off else log, question=question))[-1]
+    assert result.is_fsrs_off == is_off
+    current = result.current_figures
+    assert current is not None
+    assert (
+        result.figures[result.at(0.75), REVIEWS]
+        < current[REVIEWS]
+        < 2 * result.figures[-1, REVIEWS]
+    )
+    assert result.learned_cards < current[KNOWN] < result.learned_cards + result.unseen_cards
+    stated = f"{current[REVIEWS]:,.0f}"
+    known_cards = f"{current[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
-    says = f"If {schedule} go{'es' * is_off} on, they take {now[MINUTES]:.0f} minutes and {stated}"
-    assert says in said(found)
-    assert ("on and optimized" in said(found)) == is_off
-    row = tables(found.finding)[0].rows[-1]
-    assert row[:3] == ("SM-2" if is_off else f"{found.desired:.2f}", "now", stated)
-    assert row[4:] == (known, f"{100 * now[RECALLED]:.0f} %")
-    made = workload_document(found)
-    assert made["now"]["reviews"] == now[REVIEWS]
-    assert made["schedule"] == schedule
+    verb = "goes" if is_off else "go"
+    sentence = f"If {schedule} {verb} on, they take {current[MINUTES]:.0f} minutes and {stated}"
+    assert sentence in join_sentences(result)
+    assert ("on and optimized" in join_sentences(result)) == is_off
+    row = tables(result.finding)[0].rows[-1]
+    assert row[:3] == ("SM-2" if is_off else f"{result.desired:.2f}", "now", stated)
+    assert row[4:] == (known_cards, f"{100 * current[RECALLED]:.0f} %")
+    document = workload_document(result)
+    assert document["now"]["reviews"] == current[REVIEWS]
+    assert document["schedule"] == schedule
 
 
 @pytest.mark.slow
-def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -> None:
-    """At once and once ranges are known, and whatever retentions are asked about."""
-    for each in (log, off):
-        first, glance = estimate_at_a_glance(each)
-        *_, found = workload(each, question=WorkloadQuestion(retentions=(0.7, *GLANCE_RETENTIONS)))
-        assert found.glance_finding == glance
+def test_glance_has_the_figures_of_the_workload(log: ReviewLog, off: ReviewLog) -> None:
+    """Check the glance at once and with ranges, whatever retentions are asked about."""
+    for source in (log, off):
+        first, glance = estimate_at_a_glance(source)
+        *_, last = workload(source, question=WorkloadQuestion(retentions=(0.7, *GLANCE_RETENTIONS)))
+        assert last.glance_finding == glance
         rows = {row[0]: row for row in tables(glance)[0].rows}
         begun = {row[0]: row for row in tables(first)[0].rows}
         assert {*rows} >= {"0.80", "0.85", "0.90", "0.95"}
@@ -178,29 +186,32 @@ def test_the_first_screen_has_the_same_figures(log: ReviewLog, off: ReviewLog) -
         assert "(" in str(rows["0.85"][3])
 
 
-def test_a_glance_is_kept_as_it_was(stages: list[Workload], tmp_path: Path) -> None:
-    for found in (stages[0], stages[-1]):
+def test_saved_glance_is_loaded_unchanged(stages: list[Workload], tmp_path: Path) -> None:
+    for stage in (stages[0], stages[-1]):
         save_answers(
-            "file", SavedAnswers((found.glance_finding,), "these reviews", 4_000, 1.0), tmp_path
+            "file", SavedAnswers((stage.glance_finding,), "these reviews", 4_000, 1.0), tmp_path
         )
-        kept = load_answers("file", tmp_path)
-        assert kept is not None
-        assert kept.findings == (found.glance_finding,)
+        saved = load_answers("file", tmp_path)
+        assert saved is not None
+        assert saved.findings == (stage.glance_finding,)
 
 
-def test_overdue_cards_are_said_with_what_they_cost(log: ReviewLog, stages: list[Workload]) -> None:
-    """The same cards and minutes as under "Anything wrong?"."""
+def test_sentence_on_overdue_cards_names_their_minutes(
+    log: ReviewLog, stages: list[Workload]
+) -> None:
+    """Check that cards and minutes are those under "Anything wrong?"."""
     later = next(workload(log, question=replace(QUICK, after=30)))
     assert later.overdue.cards > stages[0].overdue.cards
     assert later.learned_cards == stages[0].learned_cards
-    cards, minutes = later.overdue.cards, later.overdue.minutes
-    says = f"{cards:,} cards overdue: {minutes:.0f} minutes after 30 days without a review."
-    assert says in said(later)
+    cards = later.overdue.cards
+    minutes = later.overdue.minutes
+    sentence = f"{cards:,} cards overdue: {minutes:.0f} minutes after 30 days without a review."
+    assert sentence in join_sentences(later)
     assert workload_document(later)["overdue_minutes"] == minutes
     assert stages[0].overdue == count_overdue(log)
 
 
-def test_few_reviews_are_said_in_a_sentence(
+def test_workload_of_few_reviews_is_refused_in_a_sentence(
     log: ReviewLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "few.anki2"
@@ -222,18 +233,18 @@ def test_few_reviews_are_said_in_a_sentence(
     assert not out
 
 
-def test_suspended_cards_have_one_rule(suspended: ReviewLog) -> None:
-    """Presets are not evaluated; the models are, on the benchmark's rows, as the app does."""
+def test_suspended_cards_get_models_but_no_workload(suspended: ReviewLog) -> None:
+    """Check that models, not presets, are evaluated, on the benchmark's rows as in the app."""
     assert default_questions(suspended) == (PARAMETERS, MODELS, CHECKS)
-    assert {each.question for each in compare(suspended)} == {PARAMETERS, MODELS, CHECKS}
+    assert {finding.question for finding in compare(suspended)} == {PARAMETERS, MODELS, CHECKS}
     with pytest.raises(NotEnoughData, match="all your cards are suspended"):
         workload(suspended)
 
 
-# What is said
+# Sentences
 
 
-def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
+def test_desired_retention_has_one_figure_everywhere(stages: list[Workload]) -> None:
     last = stages[-1]
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
@@ -242,29 +253,30 @@ def test_one_setting_has_one_figure(stages: list[Workload]) -> None:
         f"take {row[3]} minutes and {row[2]} reviews a day".replace("-", " to ")
         in (sentences(stated)[0])
     )
-    figures = {f"{each.figures[last.at(0.9), MINUTES]:.1f}" for each in stages}
+    figures = {f"{stage.figures[last.at(0.9), MINUTES]:.1f}" for stage in stages}
     assert figures == {str(row[3]).split()[0]}
 
 
-def test_the_schedule_that_is_optimized_is_now(stages: list[Workload]) -> None:
+def test_optimized_schedule_in_force_is_now(stages: list[Workload]) -> None:
     same = replace(stages[-1], current_figures=None)
     assert [row[1] for row in tables(same.glance_finding)[0].rows].count("now") == 1
-    assert "go on" not in said(same)
+    assert "go on" not in join_sentences(same)
     optimized = workload_document(same)["retentions"][same.at(same.desired)]["estimate"]
     assert workload_document(same)["now"] == optimized
     assert workload_document(stages[-1])["now"] != optimized
 
 
-def test_nothing_looks_surer_than_it_is_while_draws_are_missing(stages: list[Workload]) -> None:
-    for each in stages[:5]:
-        stated = each.finding
+def test_figures_have_no_ranges_while_draws_are_missing(stages: list[Workload]) -> None:
+    for stage in stages[:5]:
+        stated = stage.finding
         assert sentences(stated)[-1].startswith("Ranges come with the last of 5 ")
         assert stated.conclusion == "see figures"
-        assert "(" not in "".join(str(cell) for row in tables(stated)[0].rows for cell in row)
+        cells = itertools.chain.from_iterable(tables(stated)[0].rows)
+        assert "(" not in "".join(map(str, cells))
     assert "(" in sentences(stages[5].finding)[0]
 
 
-def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Workload]) -> None:
+def test_pace_is_measured_over_the_days_of_the_log(log: ReviewLog, stages: list[Workload]) -> None:
     assert log.entries is not None
     assert log.day_grid is not None
     group = next(key for key in log.presets if log.presets[key].name == stages[0].presets[0][0])
@@ -276,16 +288,16 @@ def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Wor
     lately = (
         f"In the last 90 days you took {minutes:.1f} minutes and did {done_a_day:.0f} reviews a"
     )
-    assert lately in said(usual)
+    assert lately in join_sentences(usual)
     since_ms = 1000 * (log.day_grid.next_day_at_s - 30 * 86_400)
     late = log.entries.time_ms >= since_ms
-    columns = {each.name: getattr(log.entries, each.name)[late] for each in fields(log.entries)}
-    mine = log.preset_of(log.deck_of(columns["card_id"])) == group
-    begun = np.unique(columns["card_id"][mine & (columns["kind"] == LEARNING)])
-    is_done = mine & (columns["kind"] == REVIEW)
+    columns = {field.name: getattr(log.entries, field.name)[late] for field in fields(log.entries)}
+    in_preset = log.preset_of(log.deck_of(columns["card_id"])) == group
+    begun = np.unique(columns["card_id"][in_preset & (columns["kind"] == LEARNING)])
+    is_done = in_preset & (columns["kind"] == REVIEW)
     day = (columns["time_ms"][is_done] - since_ms) // 86_400_000
     done = len({*zip(columns["card_id"][is_done].tolist(), day.tolist(), strict=True)})
-    spent = columns["duration_ms"][mine & (columns["rating"] > 0)].sum() / 60_000
+    spent = columns["duration_ms"][in_preset & (columns["rating"] > 0)].sum() / 60_000
     assert round(done / 30) > 0
     assert round(len(begun) / 30) > round(len(begun) / 90)
     young = replace(log, entries=Entries(**columns), source_predictions={})
@@ -293,62 +305,69 @@ def test_the_pace_is_of_the_days_that_there_are(log: ReviewLog, stages: list[Wor
     assert round(measure_pace(young, group)[0]) == round(len(begun) / 30)
 
 
-def test_the_cards_of_all_presets_are_summed(log: ReviewLog) -> None:
-    """Each by its own settings; at the mean of what is desired each has what it desires."""
+def test_workload_of_all_presets_is_their_sum(log: ReviewLog) -> None:
+    """Check each preset with its own settings; at the mean retention each has its own."""
     question = replace(QUICK, draws=1, new_a_day=None, budget=None)
     *_, both = workload(log, question=question)
-    each = [list(workload(log, name, question))[-1] for name, _ in both.presets]
-    assert len(each) == 2
+    single_results = [list(workload(log, name, question))[-1] for name, _ in both.presets]
+    assert len(single_results) == 2
     assert both.preset == ALL_PRESETS
-    assert {part.preset: part.desired for part in each} == dict(both.presets)
-    assert both.learned_cards == sum(part.learned_cards for part in each)
-    assert both.unseen_cards == sum(part.unseen_cards for part in each)
-    assert both.overdue.cards == sum(part.overdue.cards for part in each)
+    assert {result.preset: result.desired for result in single_results} == dict(both.presets)
+    assert both.learned_cards == sum(result.learned_cards for result in single_results)
+    assert both.unseen_cards == sum(result.unseen_cards for result in single_results)
+    assert both.overdue.cards == sum(result.overdue.cards for result in single_results)
     for figure in (REVIEWS, MINUTES, KNOWN):
-        summed = sum(part.figures[part.at(0.85), figure] for part in each)
+        summed = sum(result.figures[result.at(0.85), figure] for result in single_results)
         assert both.figures[both.at(0.85), figure] == pytest.approx(summed, rel=0.02)
-        own = sum(part.figures[part.at(part.desired), figure] for part in each)
-        assert both.figures[both.at(both.desired), figure] == pytest.approx(own, rel=0.02)
-    assert said(both).startswith("All your cards take")
-    assert f"At {100 * both.desired:.0f} each preset has what you ask of it now: " in said(both)
-    assert said(each[0]).startswith(f"The cards of {each[0].preset} take")
+        own_total = sum(
+            result.figures[result.at(result.desired), figure] for result in single_results
+        )
+        assert both.figures[both.at(both.desired), figure] == pytest.approx(own_total, rel=0.02)
+    assert join_sentences(both).startswith("All your cards take")
+    assert (
+        f"At {100 * both.desired:.0f} each preset has what you ask of it now: "
+        in join_sentences(both)
+    )
+    assert join_sentences(single_results[0]).startswith(
+        f"The cards of {single_results[0].preset} take"
+    )
     named = next(workload(log, both.presets[0][0], replace(question, new_a_day=7)))
     assert named.new_a_day == 7
     few = next(workload(log, question=replace(question, new_a_day=7)))
-    assert few.new_a_day == 7  # in all, not of each
+    assert few.new_a_day == 7  # in all, not in each preset
 
 
-def test_parameters_of_ones_own_stand_in_for_those_in_force(
+def test_given_parameters_replace_those_in_force(
     log: ReviewLog, off: ReviewLog, stages: list[Workload]
 ) -> None:
     forgetful = [value / 4 if k < 4 else value for k, value in enumerate(fsrs6.DEFAULT)]
-    for each in (log, off):
-        found = next(workload(each, question=QUICK, parameters=forgetful))
-        assert found.current_figures is not None
+    for source in (log, off):
+        by_given = next(workload(source, question=QUICK, parameters=forgetful))
+        assert by_given.current_figures is not None
         assert stages[0].current_figures is not None
-        assert found.current_figures[REVIEWS] > stages[0].current_figures[REVIEWS]
-        assert "If the parameters given go on, they take" in said(found)
+        assert by_given.current_figures[REVIEWS] > stages[0].current_figures[REVIEWS]
+        assert "If the parameters given go on, they take" in join_sentences(by_given)
     with pytest.raises(InputError, match="17, 19 or 21"):
         next(workload(log, question=QUICK, parameters=forgetful[:5]))
 
 
-def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
+def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> None:
     last = stages[-1]
-    here = last.at(last.desired)
-    assert f"{last.figures[here, REVIEWS]:.0f} " in said(last)
-    assert f"{last.figures[here, MINUTES]:.1f} " in said(last)
-    assert "95 % of 5 draws" in said(last)
+    desired_index = last.at(last.desired)
+    assert f"{last.figures[desired_index, REVIEWS]:.0f} " in join_sentences(last)
+    assert f"{last.figures[desired_index, MINUTES]:.1f} " in join_sentences(last)
+    assert "95 % of 5 draws" in join_sentences(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
-    assert [row[0] for row in curve] == [f"{each:.2f}" for each in last.retentions]
+    assert [row[0] for row in curve] == [f"{retention:.2f}" for retention in last.retentions]
     # A retention that no month came near is marked as the model's guess.
     assert last.observed_retentions is not None
     low, high = last.observed_retentions
-    assert f"{100 * low:.0f} to {100 * high:.0f} % recalled" in said(last)
+    assert f"{100 * low:.0f} to {100 * high:.0f} % recalled" in join_sentences(last)
     marks = {float(str(row[0])): "?" in str(row[1]) for row in curve}
-    assert marks == {each: not low <= each <= high for each in marks}
+    assert marks == {retention: not low <= retention <= high for retention in marks}
     never = replace(last, observed_retentions=None)
-    assert f"No month had {MIN_MONTH_REVIEWS} reviews" in said(never)
+    assert f"No month had {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
 
 
 @pytest.mark.parametrize(
@@ -363,14 +382,16 @@ def test_the_words_hold_the_figures(stages: list[Workload]) -> None:
         ({"draws": 0}, "0 draws"),
     ],
 )
-def test_questions_that_make_no_sense_are_refused(
+def test_impossible_questions_are_refused(
     log: ReviewLog, changes: dict[str, object], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         workload(log, question=replace(QUICK, **changes))  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_answered_is_refused(log: ReviewLog, tmp_path: Path) -> None:
+def test_workload_without_schedule_preset_or_reviews_is_refused(
+    log: ReviewLog, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="when cards are due"):
         workload(replace(log, schedule=None), question=QUICK)
     with pytest.raises(InputError, match="Did you mean"):
@@ -380,30 +401,32 @@ def test_what_cannot_be_answered_is_refused(log: ReviewLog, tmp_path: Path) -> N
         workload(few, question=QUICK)
 
 
-# What the buttons would give
+# Intervals of the buttons
 
 
-def test_buttons_are_ankis(log: ReviewLog) -> None:
+def test_preview_of_buttons_has_ankis_intervals(log: ReviewLog) -> None:
     group = next(key for key in log.presets if (log.preset_of(log.cards.deck_id) == key).any())
     today = collect_todays_cards(log, group)
     steps = Preset(1, "P", learning_steps=(1.0, 10.0), relearning_steps=(10.0,))
 
-    def shown(preset: Preset, retention: float) -> dict[str, tuple[float, ...]]:
+    def preview(preset: Preset, retention: float) -> dict[str, tuple[float, ...]]:
         cards = preview_typical_cards(fsrs6.DEFAULT, today, preset, retention)
-        return {each.kind: each.seconds for each in cards}
+        return {card.kind: card.seconds for card in cards}
 
-    lines = shown(steps, 0.9)
+    lines = preview(steps, 0.9)
     # FSRS-6's defaults at 0.90: intervals are stabilities; Easy begins at 8.2956 days.
     assert lines["new"] == (60.0, 330.0, 600.0, 8 * 86_400.0)
     for seconds in lines.values():
         assert sorted(seconds) == list(seconds)
-    none = shown(Preset(1, "P"), 0.9)
-    days = [each / 86_400 for each in none["new"]]
+    none = preview(Preset(1, "P"), 0.9)
+    days = [interval_s / 86_400 for interval_s in none["new"]]
     assert days == [round(max(1, fsrs6.DEFAULT[k])) for k in range(4)]
-    shorter = shown(replace(steps, maximum_interval=30), 0.9)
+    shorter = preview(replace(steps, maximum_interval=30), 0.9)
     assert max(max(seconds) for seconds in shorter.values()) == 30 * 86_400
-    for some, more in zip(shown(steps, 0.8).values(), lines.values(), strict=True):
-        assert some[3] >= more[3]
+    for shorter_steps, longer_steps in zip(
+        preview(steps, 0.8).values(), lines.values(), strict=True
+    ):
+        assert shorter_steps[3] >= longer_steps[3]
 
 
 @pytest.mark.parametrize(
@@ -419,15 +442,15 @@ def test_buttons_are_ankis(log: ReviewLog) -> None:
         (86_400 * 730, "2y"),
     ],
 )
-def test_intervals_are_written_as_anki_does(seconds: float, words: str) -> None:
+def test_intervals_are_formatted_as_by_anki(seconds: float, words: str) -> None:
     assert _format_anki_interval(seconds) == words
 
 
 # The command line
 
 
-def question_with_draws(count: int) -> type[WorkloadQuestion]:
-    """The class of questions, with few draws by default."""
+def make_question_class(count: int) -> type[WorkloadQuestion]:
+    """Return the class of questions, with few draws by default."""
 
     @dataclass(frozen=True)
     class Quick(WorkloadQuestion):
@@ -436,18 +459,28 @@ def question_with_draws(count: int) -> type[WorkloadQuestion]:
     return Quick
 
 
-def test_the_command_answers(
+def test_workload_command_prints_and_writes_the_figures(
     simulated_collection: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(estimate, "WorkloadQuestion", question_with_draws(3))
+    monkeypatch.setattr(estimate, "WorkloadQuestion", make_question_class(3))
     target = tmp_path / "workload.json"
     status = main(
         [
-            *("workload", str(simulated_collection), "--retention", "80,0.9", "--days", "30"),
-            *("--new", "2", "--budget", "5", "--json", str(target)),
+            "workload",
+            str(simulated_collection),
+            "--retention",
+            "80,0.9",
+            "--days",
+            "30",
+            "--new",
+            "2",
+            "--budget",
+            "5",
+            "--json",
+            str(target),
         ]
     )
     out, error = capsys.readouterr()
@@ -455,18 +488,22 @@ def test_the_command_answers(
     assert max(map(len, out.splitlines())) <= 80
     assert "What does a desired retention cost?" in out
     assert "days > 5 min" in out
-    found = json.loads(target.read_text())
-    assert found["layout"] == 3
-    assert found["draws"] == 3
-    assert {each["desired"] for each in found["retentions"]} >= {0.8, 0.9}
-    for each in found["retentions"]:
-        assert each["low"]["reviews"] <= each["estimate"]["reviews"] <= each["high"]["reviews"]
+    document = json.loads(target.read_text())
+    assert document["layout"] == 3
+    assert document["draws"] == 3
+    assert {retention["desired"] for retention in document["retentions"]} >= {0.8, 0.9}
+    for retention in document["retentions"]:
+        assert (
+            retention["low"]["reviews"]
+            <= retention["estimate"]["reviews"]
+            <= retention["high"]["reviews"]
+        )
 
 
-def test_the_command_answers_where_fsrs_is_off(
+def test_workload_command_while_fsrs_is_off_names_sm2(
     off: ReviewLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(estimate, "WorkloadQuestion", question_with_draws(2))
+    monkeypatch.setattr(estimate, "WorkloadQuestion", make_question_class(2))
     monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -484,7 +521,7 @@ def test_the_command_answers_where_fsrs_is_off(
         (["--preset", "nowhere"], "no preset"),
     ],
 )
-def test_bad_input_is_one_sentence(
+def test_workload_command_refuses_bad_input_in_a_sentence(
     simulated_collection: Path,
     arguments: list[str],
     message: str,

@@ -1,4 +1,4 @@
-"""What the simulation starts from: today's cards, and the habits of the log."""
+"""The start of the simulation: today's cards, and the habits of the log."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.own_parameters import normalize_as_anki
 from srs_eval.training.hyperparameters import Context
-from tests.advice import anki_simulator
 from tests.conftest import shared_or_skip
-from tests.data.anki_files import DAY_MS, START_MS, make_collection, plain_history
+from tests.helpers import anki_simulator
+from tests.helpers.anki_files import DAY_MS, START_MS, make_collection, plain_history
 from tests.helpers.marks import slow_except
 
 DAY_S = 86_400
-NEXT_DAY_S = 100 * DAY_S - 3600  # no review of these tests lies on a border
+NEXT_DAY_S = 100 * DAY_S - 3600  # no review of these tests is close to the end of a day
 FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
 
 
-def log_of(
+def make_log(
     entries: list[tuple[int, int, int, int, int]], schedule: Schedule | None = None
 ) -> ReviewLog:
-    """Entries are (second, card, rating, kind, ms taken), days before `NEXT_DAY_S`."""
+    """Return a log of entries (second, card, rating, kind, ms taken), days before `NEXT_DAY_S`."""
     table = np.array(entries, np.int64).reshape(-1, 5).T
     cards = np.unique(table[1]) if schedule is None else schedule.card_id
     nothing = np.zeros(len(cards), np.int64)
@@ -83,10 +83,10 @@ def log_of(
     )
 
 
-def schedule_of(**columns: list[float]) -> Schedule:
-    """Review cards 1, 2 ..., whose columns may be given."""
+def make_schedule(**columns: list[float]) -> Schedule:
+    """Return a schedule of review cards 1, 2 ..., with some columns replaced."""
     n = len(next(iter(columns.values())))
-    whole: Mapping[str, list[float]] = {
+    all_columns: Mapping[str, list[float]] = {
         "card_id": list(range(1, n + 1)),
         "kind": [2] * n,
         "queue": [2] * n,
@@ -102,7 +102,7 @@ def schedule_of(**columns: list[float]) -> Schedule:
     return Schedule(
         **{
             name: np.array(values, np.float64 if name in floats else np.int64)
-            for name, values in whole.items()
+            for name, values in all_columns.items()
         }
     )
 
@@ -110,12 +110,12 @@ def schedule_of(**columns: list[float]) -> Schedule:
 # Habits
 
 
-def test_costs_are_drawn_to_the_defaults_by_what_was_seen() -> None:
-    """Ten cards: learned Again, then Good the same day; nine days later all are passed."""
+def test_costs_are_weighted_between_defaults_and_log() -> None:
+    """Check ten cards: learned Again, then Good the same day; nine days later all are passed."""
     learned = [(50 * DAY_S + k, k, 1, 0, 30_000) for k in range(10)]
     step = [(50 * DAY_S + 600 + k, k, 3, 0, 10_000) for k in range(10)]
     passed = [(59 * DAY_S + k, k, 4, 1, 5_000) for k in range(10)]
-    costs = estimate_costs(log_of([*learned, *step, *passed]), np.arange(10))
+    costs = estimate_costs(make_log([*learned, *step, *passed]), np.arange(10))
     usual = Costs()
     share = 10 / 60
     assert costs.first_rating[0] == pytest.approx(share + (1 - share) * usual.first_rating[0])
@@ -133,28 +133,31 @@ def test_costs_are_drawn_to_the_defaults_by_what_was_seen() -> None:
     assert costs.relearning_steps[1][1] == pytest.approx(nothing_seen)
 
 
-def test_long_answers_other_cards_and_other_days_do_not_count() -> None:
+def test_costs_ignore_long_answers_other_cards_and_other_days() -> None:
     entries = [
         (50 * DAY_S, 1, 1, 0, 1_200_000),  # twenty minutes
         (50 * DAY_S + 60, 1, 3, 0, 8_000),
         (51 * DAY_S, 1, 4, 0, 8_000),  # follows nothing on its day
         (51 * DAY_S + 1, 2, 1, 0, 9_000),
     ]
-    one, both = (estimate_costs(log_of(entries), np.array(cards)) for cards in ([1], [2, 1]))
+    single, both = (estimate_costs(make_log(entries), np.array(cards)) for cards in ([1], [2, 1]))
     usual = Costs()
-    assert one.first_rating[0] == pytest.approx((1 - 2 / 52) * usual.first_rating[0])
-    assert both.first_rating[0] > one.first_rating[0]
-    assert one.learning_steps == estimate_costs(log_of(entries[1:2]), np.array([1])).learning_steps
-    assert estimate_costs(log_of(entries), np.array([7])) == Costs()
+    assert single.first_rating[0] == pytest.approx((1 - 2 / 52) * usual.first_rating[0])
+    assert both.first_rating[0] > single.first_rating[0]
+    assert (
+        single.learning_steps
+        == estimate_costs(make_log(entries[1:2]), np.array([1])).learning_steps
+    )
+    assert estimate_costs(make_log(entries), np.array([7])) == Costs()
 
 
 # Today's cards
 
 
-def test_what_is_suspended_new_or_of_other_presets_is_not_learned() -> None:
-    log = log_of(
+def test_todays_cards_exclude_suspended_new_and_other_presets() -> None:
+    log = make_log(
         [(90 * DAY_S, 1, 3, 1, 5000)],
-        schedule_of(kind=[2, 2, 0, 0, 1], queue=[2, -1, 0, -1, 1], due_day=[5, 0, 0, 0, 0]),
+        make_schedule(kind=[2, 2, 0, 0, 1], queue=[2, -1, 0, -1, 1], due_day=[5, 0, 0, 0, 0]),
     )
     today = collect_todays_cards(log, 1)
     assert today.card_id.tolist() == [1, 5]
@@ -163,26 +166,27 @@ def test_what_is_suspended_new_or_of_other_presets_is_not_learned() -> None:
     with pytest.raises(InputError, match="no workload"):
         collect_todays_cards(log, 2)
     with pytest.raises(InputError, match="all suspended"):
-        collect_todays_cards(replace(log, schedule=schedule_of(queue=[-1])), 1)
+        collect_todays_cards(replace(log, schedule=make_schedule(queue=[-1])), 1)
     with pytest.raises(InputError, match="give a collection or a package"):
         collect_todays_cards(replace(log, schedule=None), 1)
 
 
-def test_states_by_history_are_the_models_own() -> None:
-    """A card's history step by step; a card without one has what is stored, or SM-2's guess."""
+def test_states_by_history_follow_the_model_step_by_step() -> None:
+    """Check cards with a history, with a stored state, and with neither (a guess by SM-2)."""
     entries = [
         (90 * DAY_S, 1, 3, 0, 5000),
         (90 * DAY_S + 60, 1, 3, 0, 5000),
         (93 * DAY_S, 1, 1, 1, 5000),
         (97 * DAY_S, 1, 4, 1, 5000),
     ]
-    log = log_of(
+    log = make_log(
         entries,
-        schedule_of(stability=[7.0, 8.0, math.nan], difficulty=[5.0, 6.0, math.nan]),
+        make_schedule(stability=[7.0, 8.0, math.nan], difficulty=[5.0, 6.0, math.nan]),
     )
     today = collect_todays_cards(log, 1)
     deck = make_deck(today, FSRS6, "history")
-    model, w = FSRS6.recurrent, FSRS6.values
+    model = FSRS6.recurrent
+    w = FSRS6.values
     state = model.first(3.0, w)
     assert model.same_day is not None
     state = model.same_day(state, 0.0, 3.0, w)
@@ -200,8 +204,8 @@ def test_states_by_history_are_the_models_own() -> None:
 # Memories follow histories
 
 
-def today_of(trials: Trials, index: IntArray) -> TodaysCards:
-    """A card for each trial, with the history before it, last seen as long ago as the trial has."""
+def make_todays_cards(trials: Trials, index: IntArray) -> TodaysCards:
+    """Return a card for each trial: the history before it, last seen as long ago as the trial's."""
     length = trials.sequence_length[index]
     order = np.argsort(-length, kind="stable")
     rounds = np.arange(length.max())
@@ -240,16 +244,15 @@ def today_of(trials: Trials, index: IntArray) -> TodaysCards:
         pytest.param("FSRS-7", "FSRS-7-short-secs", marks=pytest.mark.slow),
     ],
 )
-def test_a_memory_is_the_model_that_is_evaluated(
+def test_memory_recalls_as_the_engine_predicts(
     model: str, configuration: str, simulated_collection: Path
 ) -> None:
-    """Followed through a card's history, it recalls the card as the engine predicts it."""
     session = LearnerSession(load(simulated_collection))
     (resolved,) = resolve_configurations(configuration, Protocol(rows="anki"))
     trials = session.trials(resolved.protocol)
     assert resolved.model.fit is not None
-    everything = np.arange(len(trials))
-    fitted = resolved.model.fit(trials, everything, np.ones(len(trials)), Context())
+    all_index = np.arange(len(trials))
+    fitted = resolved.model.fit(trials, all_index, np.ones(len(trials)), Context())
     memory = Memory(model, tuple(fitted))
     index = np.sort(np.random.default_rng(1).choice(len(trials), 60, replace=False))
     assert len(np.unique(trials.sequence_length[index])) > 5
@@ -257,36 +260,36 @@ def test_a_memory_is_the_model_that_is_evaluated(
     assert resolved.model.predict is not None
     expected = resolved.model.predict(trials, fitted, index, Context())
     since = trials.delta_t
-    state = compute_memory_state(today_of(trials, index), memory)
+    state = compute_memory_state(make_todays_cards(trials, index), memory)
     never_due = SimulationSettings(days=1)
-    for k, place in enumerate(index.tolist()):
+    for k, position in enumerate(index.tolist()):
         deck = SimulatedDeck(
             state=np.ones((2, 1)),
-            last_day=np.array([-since[place]]),
+            last_day=np.array([-since[position]]),
             due_day=np.full(1, 9),
             memory_state=state[:, k : k + 1],
         )
-        known = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known
-        assert known == pytest.approx(expected[k], abs=2e-6), place
+        known_share = simulate(FSRS6, deck, Costs(), never_due, 1, memory).known
+        assert known_share == pytest.approx(expected[k], abs=2e-6), position
 
 
 @pytest.mark.parametrize("model", slow_except(MODELS.keys() - {"FSRS-7"}, MODELS))
-def test_a_card_without_a_history_has_a_state(model: str) -> None:
-    """What ease and interval say; as SM-2 has cards, these are all there is to them."""
-    log = log_of([(90 * DAY_S, 1, 3, 0, 5000)], schedule_of(interval=[3, 3]))
+def test_card_without_a_history_has_a_state(model: str) -> None:
+    """Check states by ease and interval, which are all that an SM-2 card has."""
+    log = make_log([(90 * DAY_S, 1, 3, 0, 5000)], make_schedule(interval=[3, 3]))
     state = compute_memory_state(collect_todays_cards(log, 1), Memory(model, MODELS[model].default))
     assert np.isfinite(state).all()
     assert np.array_equal(state[:, 0], state[:, 1]) == (model == SM2)
 
 
-def test_fsrs7_starts_from_its_own_stabilities_where_they_are_stored() -> None:
-    schedule = schedule_of(
+def test_fsrs7_starts_from_its_own_stored_stabilities() -> None:
+    schedule = make_schedule(
         stability=[50.0, 50.0, 50.0],
         difficulty=[7.0, 7.0, 7.0],
         internal_stability=[30.0, math.nan, 30.0],
         fast_stability=[20.0, 20.0, math.nan],  # the last one is FSRS-6's
     )
-    today = collect_todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    today = collect_todays_cards(make_log([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
     state = compute_memory_state(today, Memory("FSRS-7", MODELS["FSRS-7"].default), "stored")
     assert state[:, 0].tolist() == [30.0, 20.0, 7.0]
     recalled = MODELS["FSRS-7"].recall(50.0, tuple(state), MODELS["FSRS-7"].default)
@@ -296,15 +299,15 @@ def test_fsrs7_starts_from_its_own_stabilities_where_they_are_stored() -> None:
 
 
 @pytest.mark.parametrize("retention", [0.8, 0.9, 0.97])
-def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: float) -> None:
-    """Its stability is no interval: with the defaults and S = 100, R is 0.9 after 226 days."""
+def test_fsrs7_state_without_a_history_recalls_as_scheduled(retention: float) -> None:
+    """Check that stability is no interval: with the defaults and S = 100, R is 0.9 at day 226."""
     w = MODELS["FSRS-7"].default
     r = MODELS["FSRS-7"].recall(226.0, (100.0, 80.0, 5.0), w)
     assert r == pytest.approx(0.9, abs=1e-3)
-    schedule = schedule_of(
+    schedule = make_schedule(
         interval=[1, 30, 100], stability=[math.nan, math.nan, 50.0], difficulty=[0.0, 0.0, 7.0]
     )
-    today = collect_todays_cards(log_of([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
+    today = collect_todays_cards(make_log([(90 * DAY_S, 9, 3, 0, 5000)], schedule), 1)
     today = replace(today, historical_retention=retention)
     state = compute_memory_state(today, Memory("FSRS-7", w), "stored")
     t = np.array([1.0, 30.0, 50.0])
@@ -312,8 +315,8 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
     assert MODELS["FSRS-7"].recall(t, tuple(state), w) == pytest.approx(expected, abs=1e-9)
     assert state[1] == pytest.approx(0.8 * state[0])
     assert state[2].tolist() == [5.0, 5.0, 7.0]
-    own = np.array([[math.nan, math.nan, 60.0], [math.nan, math.nan, 9.0]])
-    forks = compute_memory_state(replace(today, stored_fsrs7=own), Memory("FSRS-7", w), "stored")
+    stored = np.array([[math.nan, math.nan, 60.0], [math.nan, math.nan, 9.0]])
+    forks = compute_memory_state(replace(today, stored_fsrs7=stored), Memory("FSRS-7", w), "stored")
     assert forks[:, 2].tolist() == [60.0, 9.0, 7.0]
     assert np.array_equal(forks[:, :2], state[:, :2])
 
@@ -321,7 +324,7 @@ def test_fsrs7_recalls_a_card_without_a_history_as_it_was_scheduled(retention: f
 # From files
 
 
-def test_a_collections_schedule_is_read(tmp_path: Path) -> None:
+def test_schedule_of_a_collection_is_read(tmp_path: Path) -> None:
     path = make_collection(tmp_path / "collection.anki2", entries=plain_history(6))
     ids = [entry[1] for entry in plain_history(6)[:6]]
     kinds_and_more = [
@@ -342,7 +345,8 @@ def test_a_collections_schedule_is_read(tmp_path: Path) -> None:
                 (*values, card),
             )
     log = load(path)
-    schedule, grid = log.schedule, log.day_grid
+    schedule = log.schedule
+    grid = log.day_grid
     assert schedule is not None
     assert grid is not None
     # The collection's first day is 0; the last reviews are on day 6 after it.
@@ -377,103 +381,94 @@ def test_limits_of_a_preset_are_read(tmp_path: Path) -> None:
 
 
 @cache
-def oracle() -> Any:
+def read_oracle() -> Any:
     path = shared_or_skip("anki", "fixtures", "oracle-workload.json")
-    found = json.loads(path.read_text())
-    return found.get("presets", found)
+    content = json.loads(path.read_text())
+    return content.get("presets", content)
 
 
 @cache
-def fixture_log() -> ReviewLog:
+def load_fixture() -> ReviewLog:
     return load(shared_or_skip("anki", "fixtures", "collection.anki2"))
 
 
-def fixture_preset(name: str) -> tuple[Preset, Memory, Costs, TodaysCards]:
-    log = fixture_log()
+def load_fixture_preset(name: str) -> tuple[Preset, Memory, Costs, TodaysCards]:
+    log = load_fixture()
     preset = next(preset for preset in log.presets.values() if preset.name == name)
-    mine = log.preset_of(log.deck_of(log.cards.card_id)) == preset.id
-    costs = estimate_costs(log, log.cards.card_id[mine & ~log.cards.suspended])
+    in_preset = log.preset_of(log.deck_of(log.cards.card_id)) == preset.id
+    costs = estimate_costs(log, log.cards.card_id[in_preset & ~log.cards.suspended])
     memory = Memory("FSRS-6", tuple(normalize_as_anki(preset.active_parameters)))
     return preset, memory, costs, collect_todays_cards(log, preset.id)
 
 
 @pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
-def test_states_by_history_are_those_that_anki_stored(name: str) -> None:
-    """Anki keeps four decimals of stability; it had computed them with these parameters."""
+def test_states_by_history_equal_ankis_stored_states(name: str) -> None:
+    """Check within the four decimals that Anki keeps of the states it computed."""
     shared_or_skip("anki", "fixtures", "oracle-workload.json")
-    _, memory, _, today = fixture_preset(name)
+    _, memory, _, today = load_fixture_preset(name)
     state = make_deck(today, memory, "history").state
-    known = ~np.isnan(today.stored[0])
-    assert known.mean() > 0.95
-    off = np.abs(np.log(state[0, known] / today.stored[0, known]))
+    is_stored = ~np.isnan(today.stored[0])
+    assert is_stored.mean() > 0.95
+    off = np.abs(np.log(state[0, is_stored] / today.stored[0, is_stored]))
     assert np.percentile(off, 95) < 0.01
 
 
 @pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
-def test_what_is_known_without_chance_is_what_anki_says(name: str) -> None:
-    """At the end of today, when all that is due has been seen, and in a year without reviews."""
-    wanted = oracle()[name]
-    _, memory, _, today = fixture_preset(name)
+def test_known_cards_without_chance_equal_ankis(name: str) -> None:
+    """Check the end of today, after all due reviews, and a year without reviews."""
+    answers = read_oracle()[name]
+    _, memory, _, today = load_fixture_preset(name)
     deck = make_deck(today, memory, "stored")
 
-    def known(day: int) -> FloatArray:
+    def predict_recall(day: int) -> FloatArray:
         recall = memory.recurrent.recall
         return np.asarray(recall(day - deck.last_day, deck.state, memory.values), np.float64)
 
-    at_the_end = np.where(deck.due_day <= 0, 1.0, known(0)).sum() + deck.new
-    start = wanted["review_deck_size_0_dr_0.9"]["memorized_start"]
+    at_the_end = np.where(deck.due_day <= 0, 1.0, predict_recall(0)).sum() + deck.new
+    start = answers["review_deck_size_0_dr_0.9"]["memorized_start"]
     assert at_the_end == pytest.approx(start, abs=1e-3)
-    unreviewed = wanted["workload_deck_size_0"]["reviewless_end_memorized"]
-    assert known(365).sum() == pytest.approx(unreviewed, abs=1e-3)
+    unreviewed = answers["workload_deck_size_0"]["reviewless_end_memorized"]
+    assert predict_recall(365).sum() == pytest.approx(unreviewed, abs=1e-3)
 
 
 RETENTIONS = (0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97)
 
 
 @cache
-def against_anki(name: str) -> dict[tuple[str, int, float], tuple[float, float]]:
-    """(figure, new cards, retention) -> (ours over six seeds, Anki's)."""
-    _, memory, costs, today = fixture_preset(name)
+def compare_with_anki(name: str) -> dict[tuple[str, int, float], tuple[float, float]]:
+    """Return (ours over six seeds, Anki's) by (figure, new cards, retention)."""
+    _, memory, costs, today = load_fixture_preset(name)
     deck = make_deck(today, memory, "stored")
-    found = {}
+    figures = {}
     for new in (0, 1000):
-        wanted = oracle()[name]
-        request, theirs = wanted["request"], wanted[f"workload_deck_size_{new}"]
+        expected = read_oracle()[name][f"workload_deck_size_{new}"]
         for retention in RETENTIONS:
-            settings = SimulationSettings(
-                desired_retention=retention,
-                days=request["days_to_simulate"],
-                new_a_day=request["new_limit"],
-                reviews_a_day=request["review_limit"],
-                new_ignore_review_limit=request["new_cards_ignore_review_limit"],
-                learning_steps=request["learning_step_count"],
-                relearning_steps=request["relearning_step_count"],
-            )
+            settings = make_anki_settings(name, retention)
             deck_now = replace(deck, new=today.new + new)
             runs = [simulate(memory, deck_now, costs, settings, seed) for seed in range(6)]
             key = str(round(100 * retention))
-            for figure, ours in (
+            for figure, figure_of_runs in (
                 ("review_count", np.mean([run.reviews.sum() + run.new.sum() for run in runs])),
                 ("cost", np.mean([run.seconds.sum() for run in runs])),
                 ("memorized", np.mean([run.known for run in runs])),
             ):
-                found[figure, new, retention] = float(ours), float(theirs[figure][key])
-    return found
+                pair = (float(figure_of_runs), float(expected[figure][key]))
+                figures[figure, new, retention] = pair
+    return figures
 
 
 @pytest.mark.parametrize("new", [0, 1000])
 @pytest.mark.parametrize("figure", ["review_count", "cost", "memorized"])
-def test_all_presets_together_cost_what_anki_says(figure: str, new: int) -> None:
+def test_costs_of_all_presets_are_close_to_ankis(figure: str, new: int) -> None:
     names = ("Default", "Vocabulary", "Sentences", "Older params")
     shared_or_skip("anki", "fixtures", "oracle-workload.json")
-    parts = [against_anki(name) for name in names]
-    off = [
-        math.log(
-            sum(part[figure, new, retention][0] for part in parts)
-            / sum(part[figure, new, retention][1] for part in parts)
-        )
-        for retention in RETENTIONS
-    ]
+    presets = [compare_with_anki(name) for name in names]
+    off = []
+    for retention in RETENTIONS:
+        pairs = [preset[figure, new, retention] for preset in presets]
+        ours = sum(pair[0] for pair in pairs)
+        of_anki = sum(pair[1] for pair in pairs)
+        off.append(math.log(ours / of_anki))
     # One seed of Anki's, with the same luck on the first day for all retentions, which counts
     # for most where there are no new cards.
     assert abs(float(np.mean(off))) < (0.015 if new else 0.04)
@@ -483,16 +478,16 @@ def test_all_presets_together_cost_what_anki_says(figure: str, new: int) -> None
 @pytest.mark.parametrize("new", [0, 1000])
 @pytest.mark.parametrize("figure", ["review_count", "cost", "memorized"])
 @pytest.mark.parametrize("name", ["Default", "Vocabulary"])
-def test_a_preset_costs_what_anki_says(name: str, figure: str, new: int) -> None:
+def test_costs_of_a_preset_are_close_to_ankis(name: str, figure: str, new: int) -> None:
     shared_or_skip("anki", "fixtures", "oracle-workload.json")
-    found = against_anki(name)
-    off = [math.log(np.divide(*found[figure, new, retention])) for retention in RETENTIONS]
+    figures = compare_with_anki(name)
+    off = [math.log(np.divide(*figures[figure, new, retention])) for retention in RETENTIONS]
     assert abs(float(np.mean(off))) < (0.03 if new else 0.07)
     assert max(map(abs, off)) < 0.15
 
 
-def asked_of_anki(name: str, retention: float) -> SimulationSettings:
-    request = oracle()[name]["request"]
+def make_anki_settings(name: str, retention: float) -> SimulationSettings:
+    request = read_oracle()[name]["request"]
     return SimulationSettings(
         desired_retention=retention,
         days=request["days_to_simulate"],
@@ -506,29 +501,29 @@ def asked_of_anki(name: str, retention: float) -> SimulationSettings:
 
 @pytest.mark.parametrize("name", ["Default", "Vocabulary", "Sentences", "Older params"])
 @pytest.mark.parametrize("retention", slow_except({0.8}, [0.7, 0.8]))
-def test_ankis_course_of_events_is_ours_with_its_stream_of_chance(
-    name: str, retention: float
-) -> None:
-    """By the rules of docs/workload.md, and its seed, Anki's answer comes out to the review."""
-    _, memory, costs, today = fixture_preset(name)
+def test_anki_simulator_with_ankis_seed_equals_anki(name: str, retention: float) -> None:
+    """Check to the review that docs/workload.md has Anki's rules."""
+    _, memory, costs, today = load_fixture_preset(name)
     deck = make_deck(today, memory, "stored")
-    theirs = oracle()[name]["workload_deck_size_0"]
-    settings = asked_of_anki(name, retention)
-    reviews, seconds, known = anki_simulator.simulate(memory, deck, today.interval, costs, settings)
+    expected = read_oracle()[name]["workload_deck_size_0"]
+    settings = make_anki_settings(name, retention)
+    reviews, seconds, known_cards = anki_simulator.simulate(
+        memory, deck, today.interval, costs, settings
+    )
     key = str(round(100 * retention))
-    assert reviews == theirs["review_count"][key]
-    assert seconds == pytest.approx(theirs["cost"][key], rel=1e-5)
-    assert known == pytest.approx(theirs["memorized"][key], rel=1e-3)
+    assert reviews == expected["review_count"][key]
+    assert seconds == pytest.approx(expected["cost"][key], rel=1e-5)
+    assert known_cards == pytest.approx(expected["memorized"][key], rel=1e-3)
 
 
 @pytest.mark.slow
-def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
-    """What the kernel gives on average is what Anki would give with other seeds than its one."""
+def test_simulation_over_many_seeds_equals_the_anki_simulator() -> None:
+    """Check that the kernel's average is Anki's over other seeds than its only one."""
     name = "Older params"
-    _, memory, costs, today = fixture_preset(name)
+    _, memory, costs, today = load_fixture_preset(name)
     deck = make_deck(today, memory, "stored")
-    settings = asked_of_anki(name, 0.7)
-    theirs = np.array(
+    settings = make_anki_settings(name, 0.7)
+    of_anki = np.array(
         [
             anki_simulator.simulate(memory, deck, today.interval, costs, settings, seed)
             for seed in range(12)
@@ -537,12 +532,12 @@ def test_over_many_seeds_ankis_courses_of_events_are_ours() -> None:
     late = np.minimum(deck.due_day, 0)  # recalled by Anki as if on the day when they were due
     punctual = replace(deck, last_day=deck.last_day - late, due_day=deck.due_day - late)
     runs = [simulate(memory, punctual, costs, settings, seed) for seed in range(200)]
-    ours = np.array(
+    of_runs = np.array(
         [(run.reviews.sum() + run.new.sum(), run.seconds.sum(), run.known) for run in runs]
     )
-    error = np.sqrt(theirs.var(0, ddof=1) / len(theirs) + ours.var(0, ddof=1) / len(ours))
-    assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error)
-    assert np.all(error < 0.03 * ours.mean(0))
+    error = np.sqrt(of_anki.var(0, ddof=1) / len(of_anki) + of_runs.var(0, ddof=1) / len(of_runs))
+    assert np.all(np.abs(of_runs.mean(0) - of_anki.mean(0)) < 4 * error)
+    assert np.all(error < 0.03 * of_runs.mean(0))
 
 
 ANKI_OF_TWENTY = {
@@ -582,9 +577,9 @@ of reviews, no new cards but those of the collection, which are counted once."""
 
 
 @cache
-def against_twenty_copies(name: str) -> FloatArray:
-    """log(ours / Anki's) by retention, of reviews, seconds and cards known (5, 3)."""
-    _, memory, costs, today = fixture_preset(name)
+def compare_with_twenty_copies(name: str) -> FloatArray:
+    """Return log(ours / Anki's) by retention, of reviews, seconds and cards known (5, 3)."""
+    _, memory, costs, today = load_fixture_preset(name)
     deck = make_deck(today, memory, "stored")
     # Anki takes overdue cards as if they were reviewed on the day on which they were due.
     late = np.minimum(deck.due_day, 0)
@@ -594,34 +589,34 @@ def against_twenty_copies(name: str) -> FloatArray:
         due_day=np.tile(deck.due_day - late, 20),
         new=deck.new,
     )
-    wanted = oracle()[name]["request"]
+    request = read_oracle()[name]["request"]
     off = []
-    for retention, theirs in ANKI_OF_TWENTY[name].items():
+    for retention, of_anki in ANKI_OF_TWENTY[name].items():
         settings = SimulationSettings(
             desired_retention=retention,
-            days=wanted["days_to_simulate"],
+            days=request["days_to_simulate"],
             reviews_a_day=999_999,
-            learning_steps=wanted["learning_step_count"],
-            relearning_steps=wanted["relearning_step_count"],
+            learning_steps=request["learning_step_count"],
+            relearning_steps=request["relearning_step_count"],
         )
         runs = [simulate(memory, deck, costs, settings, seed) for seed in range(3)]
-        ours = [
+        of_runs = [
             np.mean([run.reviews.sum() for run in runs]),
             np.mean([run.seconds.sum() for run in runs]),
             np.mean([run.known for run in runs]),
         ]
-        off.append(np.log(np.array(ours) / 20 / theirs))
+        off.append(np.log(np.array(of_runs) / 20 / of_anki))
     return np.array(off)
 
 
 @pytest.mark.parametrize("name", list(ANKI_OF_TWENTY))
-def test_cards_of_twenty_cost_what_anki_says(name: str) -> None:
-    off = against_twenty_copies(name)
+def test_costs_of_twenty_copies_equal_ankis(name: str) -> None:
+    off = compare_with_twenty_copies(name)
     assert np.abs(off.mean(0)).max() < 0.02
     assert np.abs(off).max() < 0.04
     assert np.abs(off[:, 2]).max() < 0.003
 
 
-def test_all_cards_of_twenty_cost_what_anki_says() -> None:
-    off = np.mean([against_twenty_copies(name) for name in ANKI_OF_TWENTY], axis=(0, 1))
+def test_mean_cost_of_twenty_copies_equals_ankis() -> None:
+    off = np.mean([compare_with_twenty_copies(name) for name in ANKI_OF_TWENTY], axis=(0, 1))
     assert np.abs(off).max() < 0.01

@@ -1,4 +1,4 @@
-"""Tuning alike: the search, what it may see, and a planted baseline that was trained badly."""
+"""Check audits: the search, the data it sees, and a planted baseline that was trained badly."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from srs_eval.training.hyperparameters import (
     epochs,
     learning_rate,
 )
-from tests.cli.program import batches_in_process, run_in_process, run_program
 from tests.conftest import PATIENCE
+from tests.helpers.program import batches_in_process, run_in_process, run_program
 from tools.simulated import simulate_learner, write_dataset
 
 # The search
 
 KEEP = Hyperparameter("keep", "best", choices=("best", "last"))
 KNOBS = (learning_rate(0.04), epochs(5), batch_size(512), KEEP, SEED)
-PUBLISHED: dict[str, Value] = {each.name: each.default for each in KNOBS}
+PUBLISHED: dict[str, Value] = {knob.name: knob.default for knob in KNOBS}
 
 
 def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
-    """A loss that is least at a learning rate and a number of epochs, with "last"."""
+    """Return a loss that is least at this learning rate and number of epochs, with "last"."""
     values = {**PUBLISHED, **setup}
     return (
         math.log(float(values["learning_rate"]) / rate) ** 2
@@ -69,13 +69,13 @@ def distance(setup: Mapping[str, Value], rate: float, passes: float) -> float:
 def searched(trials: int, seed: int, rate: float = 0.04, passes: float = 5) -> _RandomSearch:
     search = _RandomSearch(KNOBS, PUBLISHED, trials, seed)
     while setups := search.ask():
-        search.tell([distance(each, rate, passes) for each in setups])
+        search.tell([distance(setup, rate, passes) for setup in setups])
     return search
 
 
 @given(seed=st.integers(0, 1_000), orders=st.sampled_from([-2, 2]))
 def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
-    """A rate 100 times too small or too large, where the first limits are 10 times away."""
+    """Check rates 100 times too small or too large; the first limits are 10 times away."""
     search = searched(40, seed, rate=0.04 * 10.0**orders)
     best, loss = search.best
     assert search.tried[0] == ({}, distance({}, 0.04 * 10.0**orders, 5))
@@ -84,39 +84,39 @@ def test_the_search_goes_beyond_its_limits(seed: int, orders: int) -> None:
 
 
 @given(seed=st.integers(0, 1_000))
-def test_a_step_onward_names_nothing_that_nobody_moved(seed: int) -> None:
-    """A published value with more digits than are searched stays as it is."""
+def test_search_keeps_published_values_with_all_their_digits(seed: int) -> None:
+    """Check that a published value stays unchanged if it has more digits than the search uses."""
     rate = 0.0123456789
     search = _RandomSearch(
         (learning_rate(rate), epochs(5), KEEP), {**PUBLISHED, "learning_rate": rate}, 30, seed
     )
     while setups := search.ask():
-        search.tell([distance({"learning_rate": 0.04, **each}, 0.04, 60) for each in setups])
-    assert all(each.get("learning_rate") != float(f"{rate:.4g}") for each, _ in search.tried)
+        search.tell([distance({"learning_rate": 0.04, **setup}, 0.04, 60) for setup in setups])
+    assert all(setup.get("learning_rate") != float(f"{rate:.4g}") for setup, _ in search.tried)
 
 
 @given(seed=st.integers(0, 1_000), trials=st.integers(1, 40))
-def test_every_model_has_the_same_budget_and_sensible_set_ups(seed: int, trials: int) -> None:
+def test_search_gives_every_model_its_budget_of_valid_setups(seed: int, trials: int) -> None:
     search = searched(trials, seed, passes=0.01)
     assert len(search.tried) == 1 + trials
     keys = {json.dumps(setup, sort_keys=True) for setup, _ in search.tried}
     assert len(keys) == 1 + trials  # none twice
     for setup, _ in search.tried:
         assert SEED.name not in setup
-        for each in KNOBS:
-            value = setup.get(each.name, each.default)
-            assert setup.get(each.name) != each.default  # what is as published is not named
+        for knob in KNOBS:
+            value = setup.get(knob.name, knob.default)
+            assert setup.get(knob.name) != knob.default  # what is as published is not named
             if isinstance(value, str):
-                assert value in each.choices
+                assert value in knob.choices
                 continue
-            assert each.minimum <= value <= each.maximum
-            assert not each.is_integer or isinstance(value, int)
+            assert knob.minimum <= value <= knob.maximum
+            assert not knob.is_integer or isinstance(value, int)
     assert [setup for setup, _ in searched(trials, seed, passes=0.01).tried] == [
         setup for setup, _ in search.tried
     ]
 
 
-def test_an_edge_is_said_where_trials_end() -> None:
+def test_search_on_the_edge_of_its_limits_says_so() -> None:
     assert "learning_rate" in searched(6, 0, rate=400).on_edge
     assert "learning_rate" not in searched(60, 0, rate=0.05).on_edge
 
@@ -124,15 +124,15 @@ def test_an_edge_is_said_where_trials_end() -> None:
 def test_a_search_ends_where_all_is_tried() -> None:
     search = _RandomSearch((KEEP,), {"keep": "best"}, 30, 0)
     while setups := search.ask():
-        search.tell([float(each == {}) for each in setups])
+        search.tell([float(setup == {}) for setup in setups])
     assert search.best == ({"keep": "last"}, 0.0)
     assert len(search.tried) == 2
 
 
-def test_of_equals_the_published_set_up_is_best() -> None:
+def test_search_prefers_the_published_setup_among_equals() -> None:
     search = _RandomSearch(KNOBS, PUBLISHED, 12, 0)
     while setups := search.ask():
-        search.tell([math.inf if each else 1.0 for each in setups])
+        search.tell([math.inf if setup else 1.0 for setup in setups])
     assert search.best == ({}, 1.0)
 
 
@@ -142,20 +142,20 @@ def test_of_equals_the_published_set_up_is_best() -> None:
 @pytest.mark.parametrize("flags", [Protocol(), Protocol(secs=True, short=True)], ids=["days", "s"])
 def test_set_ups_are_chosen_by_training_parts_only(flags: Protocol) -> None:
     trials = LearnerSession(simulate_learner(3, 1_500).log()).trials(flags)
-    parts = _split_training_parts(trials)
-    assert len(parts) == len(trials.folds) == 5
-    for fold, part in zip(trials.folds, parts, strict=True):
-        np.testing.assert_array_equal(np.concatenate([part.train, part.test]), fold.train)
-        assert part.train.max() < part.test.min() <= part.test.max() < fold.test.min()
-        assert len(part.test) == len(fold.train) // 5
+    splits = _split_training_parts(trials)
+    assert len(splits) == len(trials.folds) == 5
+    for fold, split in zip(trials.folds, splits, strict=True):
+        np.testing.assert_array_equal(np.concatenate([split.train, split.test]), fold.train)
+        assert split.train.max() < split.test.min() <= split.test.max() < fold.test.min()
+        assert len(split.test) == len(fold.train) // 5
 
 
-def test_held_out_rows_are_of_the_kind_that_is_evaluated() -> None:
+def test_search_holds_out_rows_that_would_be_evaluated() -> None:
     protocol = Protocol(secs=True, short=True, no_test_same_day=True)
     trials = LearnerSession(simulate_learner(3, 1_500).log()).trials(protocol)
-    for part in _split_training_parts(trials):
-        assert (trials.elapsed_days[part.test] > 0).all()
-    assert (trials.elapsed_days[part.train] == 0).any()
+    for split in _split_training_parts(trials):
+        assert (trials.elapsed_days[split.test] > 0).all()
+    assert (trials.elapsed_days[split.train] == 0).any()
 
 
 # Whole audits
@@ -173,7 +173,7 @@ SMALL_BATCHES = Protocol(batch_size=64)
 
 
 def audited(dataset: Dataset, names: str, out: Path, **options: Any) -> Audit:
-    """The end of an audit, in this process."""
+    """Run an audit in this process and return its result."""
     with batches_in_process():
         configurations = resolve_configurations(names, SMALL_BATCHES)
         *_, audit = run_audit(dataset, configurations, out, evaluate=run_batch, **options)
@@ -204,26 +204,25 @@ RIVALS = "SM2-trainable-dry-run,HLR-dry-run"
 
 
 @pytest.mark.slow
-def test_a_baseline_that_was_trained_badly_gets_its_place_back(
-    dataset: Dataset, tmp_path: Path
-) -> None:
-    """FSRSv1 with a learning rate 100 times too small is the last of all."""
+def test_audit_restores_a_badly_trained_model(dataset: Dataset, tmp_path: Path) -> None:
+    """Plant FSRSv1 with a learning rate 100 times too small: it is last, and second once tuned."""
     file = tmp_path / "slow.py"
     file.write_text(SLOW)
-    out, page = tmp_path / "out", tmp_path / "audit.json"
-    command = (
-        *(
-            sys.executable,
-            "-m",
-            "srs_eval",
-            "audit",
-            str(dataset.folder),
-            "--model-file",
-            str(file),
-        ),
-        *("--models", f"SLOW,{RIVALS}", "--trials", "18", "--repeats", "1"),
-        *("--out", str(out), "--jobs", "2"),
-    )
+    out = tmp_path / "out"
+    page = tmp_path / "audit.json"
+    command = [
+        sys.executable,
+        "-m",
+        "srs_eval",
+        "audit",
+        str(dataset.folder),
+        f"--model-file={file}",
+        f"--models=SLOW,{RIVALS}",
+        "--trials=18",
+        "--repeats=1",
+        f"--out={out}",
+        "--jobs=2",
+    ]
     done = subprocess.run(
         [*command, "--json", str(page)],
         capture_output=True,
@@ -232,16 +231,17 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    places = json.loads(page.read_text())["tables"]["places-1"]["rows"]
-    planted, restored = ([row[column] for row in places] for column in ("as published", "tuned"))
+    ranking = json.loads(page.read_text())["tables"]["places-1"]["rows"]
+    planted = [row["as published"] for row in ranking]
+    restored = [row["tuned"] for row in ranking]
 
     def means(names: str) -> list[str]:
-        """Models in the order of their mean log loss, as somebody else would compute it."""
+        """Return the models in the order of their mean log loss, computed without an audit."""
         sessions = [LearnerSession(dataset.load(user)) for user in range(1, 9)]
-        losses = {
-            each.words: np.mean([session.run(each).metrics.log_loss for session in sessions])
-            for each in resolve_configurations(names)
-        }
+        losses = {}
+        for configuration in resolve_configurations(names):
+            user_losses = [session.run(configuration).metrics.log_loss for session in sessions]
+            losses[configuration.words] = np.mean(user_losses)
         return sorted(losses, key=lambda name: losses[name])
 
     right = [name.replace("FSRSv1", "SLOW") for name in means(f"AVG,FSRSv1,{RIVALS}")]
@@ -267,76 +267,80 @@ def test_a_baseline_that_was_trained_badly_gets_its_place_back(
     assert ": 0 units to evaluate" in again.stderr
 
 
-def fits(out: Path, part: str) -> list[dict[str, Any]]:
-    """The lines of an audit's journals, each with its hyperparameters."""
-    folder = out / ".journal" / part
+def fits(out: Path, stage: str) -> list[dict[str, Any]]:
+    """Return the lines of an audit's journals, each with its hyperparameters."""
+    folder = out / ".journal" / stage
     setups = json.loads((folder / "setup.json").read_text())["configurations"]
-    return [
-        {"name": path.stem, "hyperparameters": setups[path.stem].get("hyperparameters", {})}
-        | json.loads(line.partition(" ")[2])
-        for path in sorted((folder / ".journal").glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
+    records = []
+    for path in sorted((folder / ".journal").glob("*.jsonl")):
+        hyperparameters = setups[path.stem].get("hyperparameters", {})
+        for line in path.read_text().splitlines():
+            record = {"name": path.stem, "hyperparameters": hyperparameters}
+            records.append(record | json.loads(line.partition(" ")[2]))
+    return records
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """What an audit leaves for people, times apart."""
-    found = [out / "ledger.json", *out.glob("*/result/*.jsonl"), *out.glob("*/skipped/*.jsonl")]
-    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+    """Return the contents of the files that an audit writes, without times."""
+    paths = [out / "ledger.json", *out.glob("*/result/*.jsonl"), *out.glob("*/skipped/*.jsonl")]
+    return {str(path.relative_to(out)): path.read_bytes() for path in paths}
 
 
 @pytest.mark.slow
 def test_interruptions_and_jobs_change_nothing(dataset: Dataset, tmp_path: Path) -> None:
     options: Any = {"trials": 6, "repeats": 2, "users": [1, 2, 3, 11]}
     configurations = resolve_configurations("HLR,AVG", SMALL_BATCHES)
-    whole = audited(dataset, "HLR,AVG", tmp_path / "whole", **options)
-    made = 0
-    for stop, where in ((3, nullcontext()), (20, batches_in_process())):
-        with where:
+    uninterrupted = audited(dataset, "HLR,AVG", tmp_path / "whole", **options)
+    finished = 0
+    for stop, backend in ((3, nullcontext()), (20, batches_in_process())):
+        with backend:
             events = run_audit(
                 dataset, configurations, tmp_path / "parts", evaluate=run_batch, jobs=2, **options
             )
             for event in events:
                 if isinstance(event, UnitDone) and event.finished_units == stop:
-                    made += stop
+                    finished += stop
                     break
             events.close()
     searched = tmp_path / "parts" / ".journal" / "search" / ".journal"
-    assert len(fits(tmp_path / "parts", "search")) >= made
+    assert len(fits(tmp_path / "parts", "search")) >= finished
     torn = searched / "HLR.jsonl"
     torn.write_bytes(torn.read_bytes()[:-9])
     again = audited(dataset, "HLR,AVG", tmp_path / "parts", **options)
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
-    for part in ("search", "evaluated"):
-        keys = [(each["name"], each["user"]) for each in fits(tmp_path / "parts", part)]
+    for stage in ("search", "evaluated"):
+        keys = [(fit["name"], fit["user"]) for fit in fits(tmp_path / "parts", stage)]
         assert len(keys) == len(set(keys))  # nothing is done twice
-    assert again.rankings[0].tuned == whole.rankings[0].tuned
-    (hlr,) = (each for each in whole.tuned if each.configuration.name == "HLR")
+    assert again.rankings[0].tuned == uninterrupted.rankings[0].tuned
+    (hlr,) = (tuned for tuned in uninterrupted.tuned if tuned.configuration.name == "HLR")
     assert hlr.change is not None
     assert hlr.change.users == 3  # the fourth has too few reviews
     assert hlr.spread is not None
     assert min(hlr.spread) > 0
 
 
-def test_nobodys_evaluated_reviews_choose_their_set_up(dataset: Dataset, tmp_path: Path) -> None:
-    """Other people in one half of the users: their own set-up stays, the others' changes."""
-    others = tmp_path / "others"
+def test_setup_of_a_half_depends_on_the_other_half_alone(dataset: Dataset, tmp_path: Path) -> None:
+    """Exchange the users of one half: its set-up stays, that of the other half changes."""
+    changed_folder = tmp_path / "others"
     learners = {user: simulate_learner(user, 700) for user in (1, 3)}
     learners |= {user: simulate_learner(user, 900, forgets=False) for user in (2, 4)}
-    write_dataset(learners, others)
-    found = {}
-    for name, data in (("here", dataset), ("there", open_dataset(others))):
+    write_dataset(learners, changed_folder)
+    halves = {}
+    for name, data in (("here", dataset), ("there", open_dataset(changed_folder))):
         out = tmp_path / name
         audit = audited(data, "FSRSv1", out, trials=6, repeats=1, users=[1, 2, 3, 4])
-        found[name] = audit.tuned[0].halves
-    mine, others_now = found["there"]
-    assert mine == found["here"][0]
-    assert others_now.hyperparameters != found["here"][1].hyperparameters
-    assert mine.hyperparameters
+        halves[name] = audit.tuned[0].halves
+    unchanged_half, changed_half = halves["there"]
+    assert unchanged_half == halves["here"][0]
+    assert changed_half.hyperparameters != halves["here"][1].hyperparameters
+    assert unchanged_half.hyperparameters
     evaluated: dict[int, set[str]] = {}
     for record in fits(tmp_path / "there", "evaluated"):
         evaluated.setdefault(record["user"], set()).add(str(record["hyperparameters"]))
-    for users, setup in (((2, 4), mine.hyperparameters), ((1, 3), others_now.hyperparameters)):
+    for users, setup in (
+        ((2, 4), unchanged_half.hyperparameters),
+        ((1, 3), changed_half.hyperparameters),
+    ):
         assert all(evaluated[user] == {"{}", str(dict(sorted(setup.items())))} for user in users)
 
 
@@ -363,7 +367,7 @@ MODELS = (replace(HLR, name="DYING", fit=fit, hyperparameters=(RATE,)),)
 
 
 @pytest.mark.slow
-def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -> None:
+def test_search_never_chooses_a_failing_setup(dataset: Dataset, tmp_path: Path) -> None:
     file = tmp_path / "dying.py"
     file.write_text(DYING)
     load_model_file(file)
@@ -378,12 +382,12 @@ def test_a_set_up_that_fails_is_never_chosen(dataset: Dataset, tmp_path: Path) -
     assert second.hyperparameters.get("learning_rate", 1.0) <= 1  # the second user's ends above
     assert tuned.change is not None
     records = fits(tmp_path / "out", "search")
-    reasons = {each["reason"] for each in records if each["status"] == "failed"}
+    reasons = {record["reason"] for record in records if record["status"] == "failed"}
     assert any("it went too far" in reason for reason in reasons)
     assert any("SystemExit: 9" in reason for reason in reasons)
 
 
-def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> None:
+def test_run_audit_refuses_unusable_arguments(dataset: Dataset, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def audit(names: str, folder: Path = out, **options: Any) -> Generator[object, None, None]:
@@ -402,15 +406,15 @@ def test_what_cannot_be_audited_is_refused(dataset: Dataset, tmp_path: Path) -> 
     with pytest.raises(InputError, match="Another audit is writing"):
         next(audit("AVG", users=[1, 2]))
     held.close()
-    other = Protocol(n_splits=4)
+    four_folds = Protocol(n_splits=4)
     with pytest.raises(InputError, match="AVG had n_splits 5 and has 4 now"):
-        next(audit("AVG", users=[1, 2], protocol=other))
-    fresh = audit("AVG", users=[1, 2], protocol=other, fresh=True)
+        next(audit("AVG", users=[1, 2], protocol=four_folds))
+    fresh = audit("AVG", users=[1, 2], protocol=four_folds, fresh=True)
     next(fresh)
     fresh.close()
     (out / ".journal" / "evaluated" / "setup.json").write_text("{")
     with pytest.raises(InputError, match="is damaged"):
-        next(audit("AVG", users=[1, 2], protocol=other))
+        next(audit("AVG", users=[1, 2], protocol=four_folds))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="choose another --out"):
         next(audit("AVG", tmp_path / "file", users=[1, 2]))
@@ -426,7 +430,7 @@ def test_an_audit_without_any_result_says_why(tmp_path: Path) -> None:
 
 
 def main_says(*arguments: object) -> tuple[int, str]:
-    """Exit code and stderr of a command."""
+    """Run a command and return its exit code and stderr."""
     done = run_in_process(*arguments)
     return done.returncode, done.stderr
 
@@ -437,26 +441,32 @@ def lines_of(folder: Path, name: str) -> dict[int, dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
-    dataset: Dataset, tmp_path: Path
-) -> None:
-    out, results = tmp_path / "audit", tmp_path / "results"
+def test_batch_with_ledger_has_the_figures_of_the_audit(dataset: Dataset, tmp_path: Path) -> None:
+    out = tmp_path / "audit"
+    results = tmp_path / "results"
     file = tmp_path / "slow.py"
     file.write_text(SLOW)
     load_model_file(file)
     try:
         audited(dataset, "SLOW,AVG", out, trials=3, repeats=1, users=[1, 2, 3, 4])
         stated = json.loads((out / "ledger.json").read_text())["configurations"]["SLOW"]
-        half = [each["hyperparameters"] for each in stated["halves"]].index(stated["best"])
-        command: tuple[object, ...] = (
-            *("batch", "--dataset", dataset.folder, "--users", "1-4", "--batch_size", 64),
-            *("--models", "SLOW,HLR", "--model-file", file, "--out", results, "--jobs", 1),
-        )
+        tuned_values = [half["hyperparameters"] for half in stated["halves"]]
+        half = tuned_values.index(stated["best"])
+        command = [
+            "batch",
+            f"--dataset={dataset.folder}",
+            "--users=1-4",
+            "--batch_size=64",
+            "--models=SLOW,HLR",
+            f"--model-file={file}",
+            f"--out={results}",
+            "--jobs=1",
+        ]
         assert main_says(*command)[0] == 0
         code, words = main_says(*command, "--setup", out / "ledger.json")
         assert code == 0, words
         assert 'ledger.json" was tuned on 4 of 4 users here: for these, figures' in words
-        labels = {each.label for each in read_folders([results])[0].files}
+        labels = {file.label for file in read_folders([results])[0].files}
         for user, is_optimistic in ((2, True), (5, False)):
             whom = ("run", dataset.folder, "--user", user, "--batch_size", 64, "--jobs", 1)
             which = ("--models", "SLOW", "--model-file", file, "--setup", out)
@@ -478,9 +488,9 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     assert setup["SLOW-tuned-batch_size-64"]["hyperparameters"] == stated["best"]
     assert "hyperparameters" not in setup["SLOW-batch_size-64"]
     # With the same set-up in it, another ledger is another one all the same.
-    other = tmp_path / "other.json"
-    other.write_text((out / "ledger.json").read_text() + "\n")
-    code, words = main_says(*command, "--setup", other)
+    other_ledger = tmp_path / "other.json"
+    other_ledger.write_text((out / "ledger.json").read_text() + "\n")
+    code, words = main_says(*command, "--setup", other_ledger)
     assert code == 2
     assert "SLOW-tuned-batch_size-64 had ledger" in words
     # On one collection, too; the ledger is found in the audit's folder.
@@ -494,9 +504,8 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
     assert line["metrics"] == tuned[1]["metrics"]
     # The reference is the one that is named: as published, though it was not asked for, or tuned.
     for name, difference in (("SLOW", True), ("SLOW-tuned", False)):
-        code, words = main_says(
-            *(*run, "--models", "SLOW-tuned", "--setup", out, "--json", page, "--reference", name)
-        )
+        tuned_run = (*run, "--models", "SLOW-tuned", "--setup", out, "--json", page)
+        code, words = main_says(*tuned_run, "--reference", name)
         assert code == 0, words
         document = json.loads(page.read_text())
         assert document["groups"][0]["reference"] == name
@@ -508,12 +517,12 @@ def test_a_batch_set_by_the_ledger_has_the_figures_of_the_audit(
 def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     (hlr,) = resolve_configurations("HLR")
     published = {
-        each.name: each.default_under(hlr.protocol) for each in hlr.tunable_hyperparameters
+        knob.name: knob.default_under(hlr.protocol) for knob in hlr.tunable_hyperparameters
     }
     path = tmp_path / "ledger.json"
 
-    def written(name: str = "HLR", layout: int = 1, best: Any = None, **there: Any) -> None:
-        entry = {"best": best or {}, "published": {**published, **there}}
+    def written(name: str = "HLR", layout: int = 1, best: Any = None, **changes: Any) -> None:
+        entry = {"best": best or {}, "published": {**published, **changes}}
         path.write_text(json.dumps({"layout": layout, "configurations": {name: entry}}))
 
     def refusal(models: str = "HLR") -> str:
@@ -542,14 +551,16 @@ def test_a_ledger_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     assert "was made where HLR has epochs 99" in refusal()
     written()
     assert "No model of --models is in" in refusal("SM2-trainable,AVG")
-    made = ProtocolFlags(Protocol(), "trained").with_ledger(path, "HLR").resolve("HLR,AVG")
-    assert sorted(each.name for each in made) == ["AVG", "HLR-tuned"]
+    configurations = (
+        ProtocolFlags(Protocol(), "trained").with_ledger(path, "HLR").resolve("HLR,AVG")
+    )
+    assert sorted(configuration.name for configuration in configurations) == ["AVG", "HLR-tuned"]
 
 
 def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
     (hlr,) = resolve_configurations("HLR")
     published = {
-        each.name: each.default_under(hlr.protocol) for each in hlr.tunable_hyperparameters
+        knob.name: knob.default_under(hlr.protocol) for knob in hlr.tunable_hyperparameters
     }
     entry = {"best": {"epochs": 6}, "published": published}
     content = {"layout": 1, "configurations": {"HLR": entry}, "users": [1, 5], "data": "f"}
@@ -557,8 +568,8 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
     flags = ProtocolFlags(Protocol(), "trained")
     with pytest.raises(InputError, match=r"is HLR trained as .* with --setup LEDGER"):
         flags.resolve("HLR-tuned")
-    (found,) = flags.with_ledger(tmp_path, "HLR-tuned").resolve("HLR-tuned")
-    assert found.name == "HLR-tuned"
+    (configuration,) = flags.with_ledger(tmp_path, "HLR-tuned").resolve("HLR-tuned")
+    assert configuration.name == "HLR-tuned"
     with pytest.raises(InputError, match="There is no model"):
         flags.resolve("HLRX-tuned")
     with pytest.raises(InputError, match=r"^AVG is not in .* which has HLR"):
@@ -576,37 +587,37 @@ def test_a_tuned_name_asks_for_its_ledger(tmp_path: Path) -> None:
         ([5], "f", "was tuned on this user: figures"),
     ],
 )
-def test_tuned_figures_are_optimistic_on_the_users_of_the_audit(
+def test_tuned_models_warn_on_users_of_their_audit(
     users: list[int], data: str, stated: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ledger = Ledger(Path("ledger.json"), "", {}, frozenset((1, 5)), "f")
     _warn_tuned_on(ledger, users, data)
-    said = capsys.readouterr().err
-    assert stated in said
-    assert bool(said) is bool(stated)
+    message = capsys.readouterr().err
+    assert stated in message
+    assert bool(message) is bool(stated)
 
 
 def test_names_of_tuned_runs_in_both_years() -> None:
     assert to_upstream_name("FSRS-6-tuned", "2026") == "FSRS-6-short-tuned"
     for name in ("FSRS-6-tuned", "FSRS-6-short-tuned"):
-        found = from_upstream_name(name, "2026" if "short" in name else "2025")
-        assert found is not None
-        assert found.name == "FSRS-6-tuned"
-        assert found.words == "FSRS-6 tuned"
+        configuration = from_upstream_name(name, "2026" if "short" in name else "2025")
+        assert configuration is not None
+        assert configuration.name == "FSRS-6-tuned"
+        assert configuration.words == "FSRS-6 tuned"
 
 
-def test_a_batch_tells_a_tuned_run_from_a_published_one(dataset: Dataset) -> None:
+def test_setups_of_tuned_and_published_models_disagree(dataset: Dataset) -> None:
     (hlr,) = resolve_configurations("HLR")
     setups = [
         make_setup(dataset, "f", [hlr.with_hyperparameters(values)], Context(), {})
         for values in ({}, {"epochs": 6}, {"epochs": 6, "seed": 1})
     ]
     assert setups[0] == make_setup(dataset, "f", [hlr], Context(), {})
-    for one, other in itertools.permutations(setups, 2):
-        assert "HLR had hyperparameters" in find_disagreement(one, other)
+    for earlier, later in itertools.permutations(setups, 2):
+        assert "HLR had hyperparameters" in find_disagreement(earlier, later)
 
 
-def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
+def test_audit_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -> None:
     for arguments, words in (
         (("--users", "1"), "two users"),
         (("--rows", "anki"), "rows"),
@@ -622,13 +633,14 @@ def test_the_command_refuses_in_one_sentence(dataset: Dataset, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_batch_and_an_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
-    """One sentence, and nothing is touched; an audit's own folders of results are its own, too."""
-    out, results = tmp_path / "audit", tmp_path / "results"
+def test_batch_and_audit_refuse_each_others_folders(dataset: Dataset, tmp_path: Path) -> None:
+    """Check that both refuse in one sentence and change nothing, also within an audit."""
+    out = tmp_path / "audit"
+    results = tmp_path / "results"
     audited(dataset, "AVG", out, users=[1, 2], trials=1, repeats=1)
     list(run_batch(dataset, resolve_configurations("AVG"), results, users=[1, 2], jobs=1))
-    beside = tmp_path / "audit" / "beside"
-    list(run_batch(dataset, resolve_configurations("AVG"), beside, users=[1, 2], jobs=1))
+    inner = tmp_path / "audit" / "beside"
+    list(run_batch(dataset, resolve_configurations("AVG"), inner, users=[1, 2], jobs=1))
     before = contents(tmp_path)
     for folder in (out, out / "tuned", out / "published" / "result"):
         for fresh in (False, True):
@@ -651,7 +663,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def test_results_of_others_are_not_written_over(dataset: Dataset, tmp_path: Path) -> None:
-    """Neither where an audit puts its own, nor a folder of a batch; its own are, as before."""
+    """Check that an audit replaces its own results, but no foreign file and no batch."""
     out = tmp_path / "out"
     foreign = out / "published" / "result" / "AVG.jsonl"
     foreign.parent.mkdir(parents=True)
@@ -693,7 +705,7 @@ MODELS = (replace(HLR, name="MENDED", fit=fit, hyperparameters=()),)
 
 
 @pytest.mark.slow
-def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> None:
+def test_audit_tries_failed_units_again(dataset: Dataset, tmp_path: Path) -> None:
     file = tmp_path / "mended.py"
     file.write_text(MENDED)
     load_model_file(file)
@@ -716,16 +728,17 @@ def test_what_has_failed_is_tried_again(dataset: Dataset, tmp_path: Path) -> Non
     planned, *units, _, again = events
     assert isinstance(planned, Planned)
     assert (planned.units, planned.already_done, planned.retried) == (1, 1, 1)
-    assert [each.unit.status for each in units if isinstance(each, UnitDone)] == ["done"]
+    assert [event.unit.status for event in units if isinstance(event, UnitDone)] == ["done"]
     assert isinstance(again, Audit)
     assert not again.failed
     assert again.tuned[0].change is not None
     assert again.tuned[0].change.users == 2
 
 
-def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
-    """User 11 has too few reviews for anything: the other half is evaluated as published."""
-    out, page = tmp_path / "out", tmp_path / "audit.json"
+def test_audit_half_without_usable_users_has_no_figures(dataset: Dataset, tmp_path: Path) -> None:
+    """Evaluate a half as published if the other half has too few reviews to choose by."""
+    out = tmp_path / "out"
+    page = tmp_path / "audit.json"
     audit = audited(dataset, "HLR,AVG", out, users=[1, 11], trials=1, repeats=1)
     halves = json.loads((out / "ledger.json").read_text())["configurations"]["HLR"]["halves"]
     assert [half["users"] for half in halves] == [1, 0]
@@ -742,24 +755,24 @@ def test_a_half_without_users_to_choose_by_has_no_figures(dataset: Dataset, tmp_
     assert setup["published"] is None
 
 
-def test_what_is_0_as_published_is_not_searched(dataset: Dataset, tmp_path: Path) -> None:
+def test_search_leaves_out_published_values_of_0(dataset: Dataset, tmp_path: Path) -> None:
     none = replace(SMALL_BATCHES, gamma=0.0)
     (fsrs,) = resolve_configurations("FSRS-6", none)
-    published = {each.name: each.default_under(none) for each in fsrs.tunable_hyperparameters}
+    published = {knob.name: knob.default_under(none) for knob in fsrs.tunable_hyperparameters}
     search = _RandomSearch(fsrs.tunable_hyperparameters, published, 8, 0)
     while setups := search.ask():
-        search.tell([float(bool(each)) for each in setups])
+        search.tell([float(bool(setup)) for setup in setups])
     assert search.not_searched == ("gamma",)
     assert len(search.tried) == 9
     assert all("gamma" not in setup for setup, _ in search.tried)
 
 
 @given(size=st.sampled_from([1, 2, 2**21]), seed=st.integers(0, 100))
-def test_a_published_value_beyond_all_limits_can_be_searched_from(size: int, seed: int) -> None:
+def test_search_starts_from_a_published_value_beyond_its_limits(size: int, seed: int) -> None:
     knob = batch_size()
     search = _RandomSearch((knob,), {"batch_size": size}, 10, seed)
     while setups := search.ask():
-        search.tell([float(not each) for each in setups])
+        search.tell([float(not setup) for setup in setups])
     values = [setup["batch_size"] for setup, _ in search.tried if setup]
     assert values
     assert all(knob.minimum <= float(value) <= knob.maximum for value in values)

@@ -1,4 +1,4 @@
-"""Checking and merging folders of results."""
+"""Check the commands that check and merge folders of results."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def batch_folder(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made")
     list(run_batch(open_dataset(dataset), resolve_configurations(MODELS), out, jobs=1))
     return out
 
 
 @pytest.fixture
-def ours(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "ours"))
+def ours(batch_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(batch_folder, tmp_path / "ours"))
 
 
 @pytest.fixture
-def theirs(made: Path, tmp_path: Path) -> Path:
-    """srs-benchmark's layout: result files and nothing else."""
-    return Path(shutil.copytree(made / "result", tmp_path / "theirs"))
+def upstream_folder(batch_folder: Path, tmp_path: Path) -> Path:
+    """Return a folder in srs-benchmark's layout: result files and nothing else."""
+    return Path(shutil.copytree(batch_folder / "result", tmp_path / "theirs"))
 
 
 def run_again(dataset: Path, folder: Path, redo: set[str] | None = None) -> int:
@@ -73,21 +73,21 @@ def edited(path: Path, user: int, **changes: object) -> None:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def test_nothing_is_wrong_with_what_was_just_made(ours: Path, theirs: Path) -> None:
-    assert check_folder(ours) == check_folder(theirs) == []
-    assert main(["results", "check", str(ours), str(theirs)]) == 0
+def test_check_finds_nothing_wrong_with_a_new_batch(ours: Path, upstream_folder: Path) -> None:
+    assert check_folder(ours) == check_folder(upstream_folder) == []
+    assert main(["results", "check", str(ours), str(upstream_folder)]) == 0
 
 
-def test_a_name_that_decides_too_little_is_said_and_not_wrong(
-    theirs: Path, capsys: pytest.CaptureFixture[str]
+def test_check_notes_an_ambiguous_name_without_an_error(
+    upstream_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copy(theirs / "AVG.jsonl", theirs / "HLR-secs.jsonl")
+    shutil.copy(upstream_folder / "AVG.jsonl", upstream_folder / "HLR-secs.jsonl")
     stated = "no -short in its name: it may leave same-day reviews out; taken for HLR-short-secs"
-    assert main(["results", "check", str(theirs)]) == 0
+    assert main(["results", "check", str(upstream_folder)]) == 0
     out = capsys.readouterr().out
     assert f"HLR-secs.jsonl: {stated}\n" in out
-    assert f"{theirs}: nothing is wrong" in out
-    assert main(["report", str(theirs), "--md", "-"]) == 0
+    assert f"{upstream_folder}: nothing is wrong" in out
+    assert main(["report", str(upstream_folder), "--md", "-"]) == 0
     assert f"HLR-secs: {stated}" in capsys.readouterr().out
 
 
@@ -117,27 +117,30 @@ def no_json(path: Path) -> None:
         (no_json, "1 line cannot be read"),
     ],
 )
-def test_damaged_result_file_is_reported_and_written_anew_by_the_next_batch(
-    damage, words: str, dataset: Path, made: Path, ours: Path, theirs: Path
+def test_damaged_result_file_is_reported_and_batch_rewrites_it(
+    damage, words: str, dataset: Path, batch_folder: Path, ours: Path, upstream_folder: Path
 ) -> None:
-    for folder, path in ((ours, ours / "result" / "AVG.jsonl"), (theirs, theirs / "AVG.jsonl")):
+    for folder, path in (
+        (ours, ours / "result" / "AVG.jsonl"),
+        (upstream_folder, upstream_folder / "AVG.jsonl"),
+    ):
         damage(path)
         damaged = path.read_text()
         if folder == ours and words not in ("more than once (2)", "not in order"):
             with pytest.raises(InputError, match="run the same batch command again"):
                 read_folders([folder])
-        found = check_folder(folder)
-        assert words in found[0].description
-        assert {problem.path for problem in found} == {path}
-        remedies = {problem.remedy for problem in found}
-        if folder == theirs:
+        problems = check_folder(folder)
+        assert words in problems[0].description
+        assert {problem.path for problem in problems} == {path}
+        remedies = {problem.remedy for problem in problems}
+        if folder == upstream_folder:
             assert remedies == {""}
             assert path.read_text() == damaged
             continue
         assert remedies == {"run the same batch command again to write the file anew"}
         assert run_again(dataset, ours) == 0
         assert check_folder(ours) == []
-        assert texts(ours / "result") == texts(made / "result")
+        assert texts(ours / "result") == texts(batch_folder / "result")
 
 
 @pytest.mark.parametrize(
@@ -151,25 +154,31 @@ def test_damaged_result_file_is_reported_and_written_anew_by_the_next_batch(
         ({"RMSE": 0.31, "LogLoss": 12}, "LogLoss 12 where RMSE is 0.31"),
     ],
 )
-def test_impossible_metric_is_reported(metrics: dict[str, float], words: str, theirs: Path) -> None:
-    edited(theirs / "AVG.jsonl", 3, metrics=metrics)
-    (found,) = check_folder(theirs)
-    assert f"user 3: {words}" in found.description
-    assert found.remedy == ""
+def test_impossible_metric_is_reported(
+    metrics: dict[str, float], words: str, upstream_folder: Path
+) -> None:
+    edited(upstream_folder / "AVG.jsonl", 3, metrics=metrics)
+    (problem,) = check_folder(upstream_folder)
+    assert f"user 3: {words}" in problem.description
+    assert problem.remedy == ""
     possible = {"LogLoss": 0.3, "AUC": float("nan"), "RMSE": 0.2, "RMSE(bins)": 0.2}
-    edited(theirs / "AVG.jsonl", 3, metrics=possible)
-    assert check_folder(theirs) == []  # an AUC that is undefined may be
+    edited(upstream_folder / "AVG.jsonl", 3, metrics=possible)
+    assert check_folder(upstream_folder) == []  # an AUC that is undefined may be
 
 
 @pytest.mark.slow
-def test_a_size_unlike_the_others_is_found_and_evaluated_again(
-    dataset: Path, made: Path, ours: Path, theirs: Path, capsys: pytest.CaptureFixture[str]
+def test_deviating_size_is_found_and_evaluated_again(
+    dataset: Path,
+    batch_folder: Path,
+    ours: Path,
+    upstream_folder: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    edited(theirs / "90%.jsonl", 2, size=17)
-    (found,) = check_folder(theirs)
-    assert found.path.name == "90%.jsonl"
-    assert found.description.startswith("1 user with another number of reviews")
-    assert "17 where the others have" in found.description
+    edited(upstream_folder / "90%.jsonl", 2, size=17)
+    (problem,) = check_folder(upstream_folder)
+    assert problem.path.name == "90%.jsonl"
+    assert problem.description.startswith("1 user with another number of reviews")
+    assert "17 where the others have" in problem.description
     # In a folder of ours the journal decides: there it is wrong, too.
     line = json.loads((ours / "result" / "90%.jsonl").read_text().splitlines()[1])
     setup = read_setup(ours)
@@ -182,48 +191,46 @@ def test_a_size_unlike_the_others_is_found_and_evaluated_again(
     assert run_again(dataset, ours) == 0  # the journal is whole: nothing seems to be missing
     assert main(["results", "check", str(ours)]) == 1
     assert run_again(dataset, ours, redo={"90%"}) == USERS
-    assert texts(ours / "result") == texts(made / "result")
+    assert texts(ours / "result") == texts(batch_folder / "result")
     assert check_folder(ours) == []
 
 
-def test_changed_file_is_written_anew_by_a_merge_without_the_data_set(
-    made: Path, ours: Path
-) -> None:
+def test_merge_without_data_set_rewrites_a_changed_file(batch_folder: Path, ours: Path) -> None:
     edited(ours / "result" / "AVG.jsonl", 2, metrics={"LogLoss": -1.0}, size=17)
-    (found,) = check_folder(ours)
-    assert "not what its journal says" in found.description
+    (problem,) = check_folder(ours)
+    assert "not what its journal says" in problem.description
     assert merge_folders([ours], ours) == (0, "")
     assert check_folder(ours) == []
-    assert texts(ours / "result") == texts(made / "result")
+    assert texts(ours / "result") == texts(batch_folder / "result")
     assert not (ours / "failed").exists()
 
 
-def test_a_file_without_a_journal_is_anothers(dataset: Path, ours: Path) -> None:
-    mine = ours / "result" / "Mine.jsonl"
-    mine.write_text((ours / "result" / "AVG.jsonl").read_text())
+def test_file_without_a_journal_is_foreign(dataset: Path, ours: Path) -> None:
+    foreign = ours / "result" / "Mine.jsonl"
+    foreign.write_text((ours / "result" / "AVG.jsonl").read_text())
     assert check_folder(ours) == []
-    edited(mine, 2, metrics={"RMSE": 7})
-    (found,) = check_folder(ours)
-    assert "cannot be true" in found.description
-    assert found.remedy == ""
-    unsorted(mine)
-    changed = mine.read_text()
+    edited(foreign, 2, metrics={"RMSE": 7})
+    (changed_metric,) = check_folder(ours)
+    assert "cannot be true" in changed_metric.description
+    assert changed_metric.remedy == ""
+    unsorted(foreign)
+    changed = foreign.read_text()
     assert {problem.remedy for problem in check_folder(ours)} == {""}
     assert run_again(dataset, ours) == 0
-    assert mine.read_text() == changed
+    assert foreign.read_text() == changed
 
 
-def test_a_whole_last_line_is_kept(theirs: Path) -> None:
-    path = theirs / "AVG.jsonl"
+def test_a_whole_last_line_is_kept(upstream_folder: Path) -> None:
+    path = upstream_folder / "AVG.jsonl"
     path.write_text(path.read_text().rstrip("\n"))
-    assert check_folder(theirs) == []
+    assert check_folder(upstream_folder) == []
 
 
-@pytest.mark.parametrize("where", ["ours", "theirs"])
-def test_packed_files_that_cannot_be_unpacked_are_said(
-    where: str, ours: Path, theirs: Path
+@pytest.mark.parametrize("layout", ["ours", "upstream"])
+def test_check_reports_packed_files_that_cannot_be_unpacked(
+    layout: str, ours: Path, upstream_folder: Path
 ) -> None:
-    home = ours / "result" if where == "ours" else theirs
+    home = ours / "result" if layout == "ours" else upstream_folder
     packed = gzip.compress((home / "AVG.jsonl").read_bytes())
     damaged = bytearray(packed)
     damaged[20:60] = bytes(40)
@@ -234,9 +241,13 @@ def test_packed_files_that_cannot_be_unpacked_are_said(
         ("Sound.jsonl.gz", packed, None),
     ):
         (home / name).write_bytes(content)
-        found = check_folder(home.parent if where == "ours" else home)
-        assert [words in each.description for each in found] == [True] * (words is not None)
-        assert not any(each.remedy for each in found)
+        problems = check_folder(home.parent if layout == "ours" else home)
+        if words is None:
+            assert problems == []
+        else:
+            (problem,) = problems
+            assert words in problem.description
+            assert not problem.remedy
         (home / name).unlink()
 
 
@@ -258,17 +269,17 @@ def test_packed_files_that_cannot_be_unpacked_are_said(
         {"parameters": [float("nan")]},
     ],
 )
-def test_check_and_report_agree_on_what_is_a_line(
-    changes: dict[str, object], theirs: Path, capsys: pytest.CaptureFixture[str]
+def test_check_and_report_refuse_the_same_lines(
+    changes: dict[str, object], upstream_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = theirs / "AVG.jsonl"
+    path = upstream_folder / "AVG.jsonl"
     first, *rest = path.read_text().splitlines(keepends=True)
     path.write_text("".join([json.dumps({**json.loads(first), **changes}) + "\n", *rest]))
-    (found,) = check_folder(theirs)
-    assert "1 line cannot be read as results" in found.description
-    assert main(["report", str(theirs)]) == 2
+    (problem,) = check_folder(upstream_folder)
+    assert "1 line cannot be read as results" in problem.description
+    assert main(["report", str(upstream_folder)]) == 2
     assert f'"{path}", line 1: not a result' in capsys.readouterr().err
-    assert found.remedy == ""
+    assert problem.remedy == ""
 
 
 def test_stale_results_are_said(ours: Path) -> None:
@@ -276,14 +287,14 @@ def test_stale_results_are_said(ours: Path) -> None:
     setup["configurations"]["AVG"]["model_version"] -= 1
     setup["environment"]["code"] = "0" * 16
     (ours / SETUP_FILE).write_text(json.dumps(setup))
-    stale, other = check_folder(ours)
+    stale, changed = check_folder(ours)
     assert "version 0 of the model" in stale.description
     assert stale.path.name == "AVG.jsonl"
-    assert "another state of srs-eval" in other.description
+    assert "another state of srs-eval" in changed.description
 
 
-def test_damaged_journal_line_is_reported_and_evaluated_by_the_next_batch(
-    dataset: Path, made: Path, ours: Path
+def test_damaged_journal_line_is_reported_and_evaluated_again(
+    dataset: Path, batch_folder: Path, ours: Path
 ) -> None:
     journal = ours / ".journal" / "AVG.jsonl"
     content = bytearray(journal.read_bytes())
@@ -294,60 +305,61 @@ def test_damaged_journal_line_is_reported_and_evaluated_by_the_next_batch(
     assert remedies["1 line damaged"] == remedy
     assert run_again(dataset, ours) == 1
     assert check_folder(ours) == []
-    assert texts(ours / "result") == texts(made / "result")
+    assert texts(ours / "result") == texts(batch_folder / "result")
 
 
-def test_packed_files_are_checked(theirs: Path) -> None:
-    path = theirs / "AVG.jsonl"
-    packed = theirs / "AVG.jsonl.gz"
+def test_packed_files_are_checked(upstream_folder: Path) -> None:
+    path = upstream_folder / "AVG.jsonl"
+    packed = upstream_folder / "AVG.jsonl.gz"
     unsorted(path)
     packed.write_bytes(gzip.compress(path.read_bytes()))
     path.unlink()
-    (found,) = check_folder(theirs)
-    assert "not in order" in found.description
-    assert found.remedy == ""
+    (problem,) = check_folder(upstream_folder)
+    assert "not in order" in problem.description
+    assert problem.remedy == ""
 
 
-def test_merging(dataset: Path, made: Path, tmp_path: Path) -> None:
-    parts = []
+def test_merge_of_parts_gives_the_whole(dataset: Path, batch_folder: Path, tmp_path: Path) -> None:
+    folders = []
     for k, users in enumerate(([1, 3], [2, 4])):
-        part = tmp_path / f"part-{k}"
+        folder = tmp_path / f"part-{k}"
         list(
             run_batch(
-                open_dataset(dataset), resolve_configurations(MODELS), part, users=users, jobs=1
+                open_dataset(dataset), resolve_configurations(MODELS), folder, users=users, jobs=1
             )
         )
-        parts.append(part)
-    assert merge_folders(parts, tmp_path / "whole") == (USERS * 3, "")
-    assert texts(tmp_path / "whole" / "result") == texts(made / "result")
-    assert main(["results", "merge", str(parts[0])]) == 2  # where to?
+        folders.append(folder)
+    assert merge_folders(folders, tmp_path / "whole") == (USERS * 3, "")
+    assert texts(tmp_path / "whole" / "result") == texts(batch_folder / "result")
+    assert main(["results", "merge", str(folders[0])]) == 2  # where to?
     # A part that the others are added to becomes the whole.
-    assert merge_folders(parts, parts[1]) == (2 * 3, "")
-    assert texts(parts[1] / "result") == texts(made / "result")
+    assert merge_folders(folders, folders[1]) == (2 * 3, "")
+    assert texts(folders[1] / "result") == texts(batch_folder / "result")
 
 
 def test_a_refused_merge_leaves_nothing_behind(
-    dataset: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dataset: Path, batch_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As of the two folders of an audit: evaluated as published, and as its halves have chosen."""
-    setup = json.loads((made / "setup.json").read_text())
+    """Merge the two folders of an audit: as published, and as its halves have chosen."""
+    setup = json.loads((batch_folder / "setup.json").read_text())
     chosen = {f"half {half}": {"epochs": 6 + half} for half in (1, 2)}
     name = next(iter(setup["configurations"]))
     setup["configurations"][name]["hyperparameters"] = chosen
-    tuned, out = tmp_path / "tuned", tmp_path / "out"
+    tuned = tmp_path / "tuned"
+    out = tmp_path / "out"
     tuned.mkdir()
     (tuned / "setup.json").write_text(json.dumps(setup))
-    assert main(["results", "merge", str(made), str(tuned), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"{name} had hyperparameters none and has those that" in said
-    assert "{" not in said
+    assert main(["results", "merge", str(batch_folder), str(tuned), "--out", str(out)]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert f"{name} had hyperparameters none and has those that" in message
+    assert "{" not in message
     assert not out.exists()
     for key in ("check", "label", "predictions"):
         wrong = {**setup["configurations"][name], key: ["x"]}
         damaged = {**setup, "configurations": {**setup["configurations"], name: wrong}}
         (tuned / "setup.json").write_text(json.dumps(damaged))
-        assert main(["results", "merge", str(made), str(tuned), "--out", str(out)]) == 2
+        assert main(["results", "merge", str(batch_folder), str(tuned), "--out", str(out)]) == 2
         assert 'setup.json" is damaged' in capsys.readouterr().err
     for content, words in (
         (json.dumps(setup), "cannot be merged"),
@@ -355,20 +367,20 @@ def test_a_refused_merge_leaves_nothing_behind(
         (None, "is not from a batch in this folder: choose another --out."),
     ):
         shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(made, out)
+        shutil.copytree(batch_folder, out)
         (out / "setup.json").unlink()
         if content is not None:
             (out / "setup.json").write_text(content)
         before = texts(out / "result")
-        assert main(["results", "merge", str(made), "--out", str(out)]) == 2
-        said = capsys.readouterr().err
-        assert words in said
-        assert "--fresh" not in said  # which merge has not
+        assert main(["results", "merge", str(batch_folder), "--out", str(out)]) == 2
+        message = capsys.readouterr().err
+        assert words in message
+        assert "--fresh" not in message  # which merge has not
         assert texts(out / "result") == before
 
 
-def test_damaged_units_are_not_left_out_of_a_merge_unasked(
-    made: Path, ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_merge_omits_damaged_units_only_on_request(
+    batch_folder: Path, ours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, units in (("AVG", 2), ("90%", 1)):
         journal = ours / ".journal" / f"{name}.jsonl"
@@ -380,24 +392,24 @@ def test_damaged_units_are_not_left_out_of_a_merge_unasked(
     with pytest.raises(DamagedJournals, match="3 lines"):
         merge_folders([ours], out)
     assert main(merging) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f'3 lines of "{ours}" (90% 1, AVG 2)' in said
-    assert "--take-what-is-whole" in said
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert f'3 lines of "{ours}" (90% 1, AVG 2)' in message
+    assert "--take-what-is-whole" in message
     assert not out.exists()
-    before = {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
-    assert main(["results", "merge", str(ours), "--out", str(made)]) == 1
-    assert before == {path: path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in batch_folder.rglob("*") if path.is_file()}
+    assert main(["results", "merge", str(ours), "--out", str(batch_folder)]) == 1
+    assert before == {path: path.read_bytes() for path in batch_folder.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert main([*merging, "--take-what-is-whole"]) == 0
-    said = capsys.readouterr().err
-    assert "9 units taken over" in said
-    assert f'left out: 3 lines of "{ours}" (90% 1, AVG 2)' in said
+    message = capsys.readouterr().err
+    assert "9 units taken over" in message
+    assert f'left out: 3 lines of "{ours}" (90% 1, AVG 2)' in message
     assert len(texts(out / "result")["AVG.jsonl"].splitlines()) == USERS - 2
     assert main(["results", "check", str(ours), "--take-what-is-whole"]) == 2
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_check_and_merge_refuse_folders_without_results(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no result files"):
         check_folder(tmp_path)
     with pytest.raises(InputError, match="holds no results"):
@@ -409,5 +421,5 @@ def test_refusals(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "folder", ["golden/expected", pytest.param("published", marks=pytest.mark.slow)]
 )
-def test_nothing_is_wrong_with_the_reference(folder: str) -> None:
+def test_check_finds_nothing_wrong_with_the_reference(folder: str) -> None:
     assert check_folder(shared_or_skip(folder)) == []

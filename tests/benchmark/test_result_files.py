@@ -1,4 +1,4 @@
-"""Result files as they are read: names, lines, damage."""
+"""Check how result files are read: names, lines, damage."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
 from srs_eval.report.dataset import build_results_report
-from srs_eval.report.files import _render_markdown
-from tests.report.helpers import many_lines, result_line, write_results
+from srs_eval.report.files import render_as
+from tests.helpers.reports import many_lines, result_line, write_results
 
 
 def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
@@ -28,47 +28,49 @@ def test_spellings_of_both_years_are_one(tmp_path: Path) -> None:
         ".jsonl.gz",
     )
     first, second = read_folders([old, new])
-    names = {each.name: each for each in first.files}
+    old_files = {file.name: file for file in first.files}
     of_fsrs = {"FSRS-6", "FSRS-6-dry-run", "FSRS-6-pretrain", "FSRS-6-binary", "FSRS-rs"}
-    assert set(names) == of_fsrs | {"RWKV-Instant"}
-    others = {each.name: each for each in second.files}
-    assert set(others) == {*names} - {"FSRS-rs"} | {"LSTM-short-secs-equalize_test_with_non_secs"}
-    assert names["FSRS-6"].label == "FSRS-6 (old)"
-    assert others["FSRS-6"].label == "FSRS-6 (new)"
-    assert names["FSRS-rs"].label == "FSRS-rs"
-    assert names["FSRS-6-pretrain"].parameter_count == 4
-    assert others["RWKV-Instant"].inputs == "FIL, G, SR, AT"
+    assert set(old_files) == of_fsrs | {"RWKV-Instant"}
+    new_files = {file.name: file for file in second.files}
+    assert set(new_files) == {*old_files} - {"FSRS-rs"} | {
+        "LSTM-short-secs-equalize_test_with_non_secs"
+    }
+    assert old_files["FSRS-6"].label == "FSRS-6 (old)"
+    assert new_files["FSRS-6"].label == "FSRS-6 (new)"
+    assert old_files["FSRS-rs"].label == "FSRS-rs"
+    assert old_files["FSRS-6-pretrain"].parameter_count == 4
+    assert new_files["RWKV-Instant"].inputs == "FIL, G, SR, AT"
 
 
-def test_what_a_name_means_depends_on_the_year(tmp_path: Path) -> None:
-    """Results of 2026 tell times; `-preset` and FSRS without `-short` changed their meaning."""
+def test_meaning_of_a_name_depends_on_the_year(tmp_path: Path) -> None:
+    """Tell years apart by times; `-preset` and FSRS without `-short` changed their meaning."""
     files = ["FSRS-6", "FSRS-6-short", "FSRS-6-short-preset", "FSRS-6-default-short", "AVG"]
     old = write_results(tmp_path / "old", {name: many_lines(0.3) for name in files})
     new = write_results(tmp_path / "new", {name: many_lines(0.3, time_ms=12.5) for name in files})
     first, second = read_folders([old, new])
-    assert {each.spelled_name: each.name for each in first.files} == {
+    assert {file.spelled_name: file.name for file in first.files} == {
         "FSRS-6": "FSRS-6",
         "FSRS-6-short": "FSRS-6",
         "FSRS-6-short-preset": "FSRS-6-preset",
         "FSRS-6-default-short": "FSRS-6-dry-run",
         "AVG": "AVG",
     }
-    assert {each.spelled_name: each.name for each in second.files} == {
+    assert {file.spelled_name: file.name for file in second.files} == {
         "FSRS-6": "FSRS-6 of 2026",
         "FSRS-6-short": "FSRS-6",
         "FSRS-6-short-preset": "FSRS-6-preset-fallback_user",
         "FSRS-6-default-short": "FSRS-6-dry-run",
         "AVG": "AVG",
     }
-    known = {each.spelled_name: each.configuration for each in second.files}
-    assert known["FSRS-6"] is None  # without same-day reviews: not here
-    assert known["FSRS-6-short"] is not None
-    text = _render_markdown(build_results_report([old, new]))
+    configurations = {file.spelled_name: file.configuration for file in second.files}
+    assert configurations["FSRS-6"] is None  # without same-day reviews: not here
+    assert configurations["FSRS-6-short"] is not None
+    text = render_as(build_results_report([old, new]), "md")
     for label in ("FSRS-6 per preset", "FSRS-6 per preset else all together", "FSRS-6 defaults"):
         assert label in text
 
 
-def test_what_lines_may_hold(tmp_path: Path) -> None:
+def test_read_folders_accepts_optional_fields_of_lines(tmp_path: Path) -> None:
     folder = write_results(
         tmp_path,
         {
@@ -81,8 +83,8 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
             "AVG": [],
         },
     )
-    (found,) = read_folders([folder])
-    files = {each.name: each for each in found.files}
+    (results,) = read_folders([folder])
+    files = {file.name: file for file in results.files}
     fsrs = files["FSRS-5"]
     assert fsrs.users.tolist() == [1, 2]
     assert fsrs.metrics["LogLoss"].tolist() == [0.2, 0.4]
@@ -92,7 +94,7 @@ def test_what_lines_may_hold(tmp_path: Path) -> None:
     assert fsrs.parameters.tolist() == [[5, 6]]
     assert files["MINE-short-secs"].evaluated_rows.secs
     assert "same-day" in files["MINE-short-secs"].rows_description
-    assert found.unread_files == ("AVG.jsonl is empty",)
+    assert results.unread_files == ("AVG.jsonl is empty",)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def test_a_damaged_file_is_said(tmp_path: Path, content: bytes, words: str) -> N
 
 
 def test_a_cut_off_archive_is_said(tmp_path: Path) -> None:
-    whole = gzip.compress("".join(f"{each}\n" for each in many_lines(0.3)).encode())
-    (tmp_path / "AVG.jsonl.gz").write_bytes(whole[:-30])
+    archive = gzip.compress("".join(f"{line}\n" for line in many_lines(0.3)).encode())
+    (tmp_path / "AVG.jsonl.gz").write_bytes(archive[:-30])
     with pytest.raises(InputError, match=r"cannot be read|not a result"):
         read_folders([tmp_path])
 

@@ -1,4 +1,4 @@
-"""The result store: whole units only, whatever happens to the process or the disk."""
+"""Check that the result store keeps whole units, whatever happens to process and disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from srs_eval.benchmark.setup import (
 from srs_eval.benchmark.store import ResultStore, Unit, count_damaged_lines
 from srs_eval.data.errors import InputError
 from srs_eval.data.file_contents import write_atomically
-from tests.cli.program import read_results
+from tests.helpers.program import read_results
 
 SETUP: dict[str, Any] = {
     "srs_eval": "1",
@@ -49,11 +49,11 @@ def unit(user: int, status: Any = "done", configuration: str = "AVG") -> Unit:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for kind in ("result", "timing", "failed", "skipped")
-        for path in sorted((folder / kind).glob("*"))
-    }
+    contents = {}
+    for kind in ("result", "timing", "failed", "skipped"):
+        for path in sorted((folder / kind).glob("*")):
+            contents[f"{kind}/{path.name}"] = path.read_bytes()
+    return contents
 
 
 def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
@@ -67,13 +67,15 @@ def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
     before = files(tmp_path)
     with ResultStore(tmp_path, {**old, "names": "2026"}):
         pass
-    renamed = {name.replace("6-dry-run", "6-default-short"): each for name, each in before.items()}
-    said = {
-        name: each.replace(b"}\n", b', "time_ms": 1500.0}\n')
-        for name, each in renamed.items()
+    renamed = {
+        name.replace("6-dry-run", "6-default-short"): content for name, content in before.items()
+    }
+    timed = {
+        name: content.replace(b"}\n", b', "time_ms": 1500.0}\n')
+        for name, content in renamed.items()
         if name.startswith("result/")
     }
-    assert files(tmp_path) == {**renamed, **said}
+    assert files(tmp_path) == {**renamed, **timed}
     assert check_folder(tmp_path) == []
     assert list(read_results(tmp_path, "FSRS-6-dry-run")) == [1]
     with ResultStore(tmp_path, old) as store:
@@ -87,20 +89,21 @@ def test_files_of_2026_mean_the_same_outside_their_folder(tmp_path: Path) -> Non
     names = ["FSRS-6", "FSRS-6-preset", "FSRS-6-preset-fallback_user", "FSRS-5-disable_short_term"]
     entry = SETUP["configurations"]["AVG"]
     setup = {**SETUP, "names": "2026", "configurations": dict.fromkeys(names, entry)}
-    batch, alone = tmp_path / "batch", tmp_path / "alone"
+    batch = tmp_path / "batch"
+    alone = tmp_path / "alone"
     with ResultStore(batch, setup) as store:
         for name in names:
             store.append(unit(1, configuration=name))
         store.publish()
     shutil.copytree(batch / "result", alone)
     (folder,) = read_folders([alone])
-    assert {each.name for each in folder.files} == set(names)
+    assert {file.name for file in folder.files} == set(names)
 
 
-def test_files_are_sorted_by_user_and_hold_upstreams_lines(tmp_path: Path) -> None:
+def test_files_have_upstreams_lines_sorted_by_user(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
-        for each in (unit(3), unit(1), unit(2, "skipped"), unit(4, "failed")):
-            store.append(each)
+        for result in (unit(3), unit(1), unit(2, "skipped"), unit(4, "failed")):
+            store.append(result)
         store.publish()
     assert files(tmp_path) == {
         "result/AVG.jsonl": b'{"metrics": {"LogLoss": 0.14285714285714285}, '
@@ -126,7 +129,7 @@ def test_a_unit_survives_without_publishing_or_closing(tmp_path: Path) -> None:
         assert store.statuses("AVG") == {7: "done"}
 
 
-def test_the_last_word_counts_and_an_empty_file_goes(tmp_path: Path) -> None:
+def test_later_record_replaces_and_empty_file_is_removed(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
         store.append(unit(1, "failed"))
         store.publish()
@@ -148,10 +151,10 @@ def test_a_torn_line_is_ignored_and_written_over(
     journal = folder / ".journal" / "AVG.jsonl"
     content = journal.read_bytes()[:-cut]
     journal.write_bytes(content)
-    whole = content.count(b"\n")
+    intact = content.count(b"\n")
     with ResultStore(folder, SETUP) as store:
-        assert sorted(store.statuses("AVG")) == list(range(1, whole + 1))
-        for user in range(whole + 1, 4):
+        assert sorted(store.statuses("AVG")) == list(range(1, intact + 1))
+        for user in range(intact + 1, 4):
             store.append(unit(user))
         store.publish()
         assert sorted(store.statuses("AVG")) == [1, 2, 3]
@@ -159,9 +162,9 @@ def test_a_torn_line_is_ignored_and_written_over(
     assert b"\n" not in journal.read_bytes().replace(b"}\n", b"")
 
 
-@given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
+@given(position=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_a_flipped_bit_costs_its_unit_only(
-    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int
+    tmp_path_factory: pytest.TempPathFactory, position: int, bit: int
 ) -> None:
     folder = tmp_path_factory.mktemp("flipped")
     with ResultStore(folder, SETUP) as store:
@@ -169,13 +172,13 @@ def test_a_flipped_bit_costs_its_unit_only(
             store.append(unit(user))
     journal = folder / ".journal" / "AVG.jsonl"
     content = bytearray(journal.read_bytes())
-    content[place % len(content)] ^= 1 << bit
+    content[position % len(content)] ^= 1 << bit
     journal.write_bytes(content)
     with ResultStore(folder, SETUP) as store:
-        left = store.statuses("AVG")
+        statuses = store.statuses("AVG")
         assert store.damaged_line_count
         # A damaged line end joins two lines.
-        assert 3 <= len(left) <= 4
+        assert 3 <= len(statuses) <= 4
 
 
 def test_another_process_is_kept_out(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ def test_another_set_up_is_refused(
     assert files(tmp_path) == {}
 
 
-def test_what_a_set_up_has_no_longer_is_another(tmp_path: Path) -> None:
+def test_setup_without_former_hyperparameters_is_refused(tmp_path: Path) -> None:
     tuned = copy.deepcopy(SETUP)
     tuned["configurations"]["AVG"]["hyperparameters"] = {"epochs": 3}
     ResultStore(tmp_path, tuned).close()
@@ -228,22 +231,22 @@ def test_what_a_set_up_has_no_longer_is_another(tmp_path: Path) -> None:
         ResultStore(tmp_path, SETUP)
 
 
-def test_new_configurations_and_libraries_are_no_other_set_up(tmp_path: Path) -> None:
+def test_new_configurations_and_libraries_extend_the_setup(tmp_path: Path) -> None:
     ResultStore(tmp_path, SETUP).close()
-    more = copy.deepcopy(SETUP)
-    more["configurations"] = {"90%": SETUP["configurations"]["AVG"]}
-    more["environment"] = {"python": "4"}
-    ResultStore(tmp_path, more).close()
+    extended = copy.deepcopy(SETUP)
+    extended["configurations"] = {"90%": SETUP["configurations"]["AVG"]}
+    extended["environment"] = {"python": "4"}
+    ResultStore(tmp_path, extended).close()
     stored = json.loads((tmp_path / "setup.json").read_text())
     assert set(stored["configurations"]) == {"AVG", "90%"}
     assert find_disagreement(stored, SETUP) == ""
     assert list_environments(stored) == [{"python": "3"}, {"python": "4"}]
     assert describe_environment_differences(stored) == ["python 3 and 4"]
-    ResultStore(tmp_path, more).close()
+    ResultStore(tmp_path, extended).close()
     assert list_environments(read_setup(tmp_path) or {}) == list_environments(stored)
 
 
-def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
+def test_merge_keeps_all_environments(tmp_path: Path) -> None:
     for name, python in (("a", "3"), ("b", "4"), ("c", "3"), ("d", "5")):
         with ResultStore(tmp_path / name, {**SETUP, "environment": {"python": python}}) as store:
             store.append(unit(ord(name)))
@@ -251,16 +254,16 @@ def test_a_merge_keeps_what_every_part_was_made_with(tmp_path: Path) -> None:
         for name in "abcd":
             store.merge_from(tmp_path / name)
     setup = read_setup(tmp_path / "all") or {}
-    assert [each["python"] for each in list_environments(setup)] == ["3", "4", "5"]
+    assert [environment["python"] for environment in list_environments(setup)] == ["3", "4", "5"]
     assert describe_environment_differences(setup) == ["python 3 and 4 and 5"]
     assert describe_environment_differences(SETUP) == []
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_a_refused_write_is_said_and_costs_nothing_else(
+def test_refused_write_is_reported_and_loses_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Half a line is written, then nothing: what is written later is not glued to it."""
+    """Write half a line, then nothing: later lines are not appended to the half."""
     written = os.write
     room = [0]
 
@@ -301,24 +304,20 @@ def test_results_of_other_origin_are_not_overwritten(tmp_path: Path) -> None:
     assert foreign.read_text() == "{}\n"
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"[]", b"{", b'{"srs_eval": "1"}', b"\x00", b"\xff\xfe"),
-        *(
-            json.dumps({**SETUP, **changes}).encode()
-            for changes in (
-                {"configurations": []},
-                {"configurations": {"AVG": {}}},
-                {"configurations": {"AVG": 1}},
-                {"data": {}},
-                {"options": []},
-                {"srs_eval": None},
-                {"environment": []},
-            )
-        ),
-    ],
-)
+WRONG_VALUES: list[dict[str, Any]] = [
+    {"configurations": []},
+    {"configurations": {"AVG": {}}},
+    {"configurations": {"AVG": 1}},
+    {"data": {}},
+    {"options": []},
+    {"srs_eval": None},
+    {"environment": []},
+]
+DAMAGED_SETUPS = [b"", b"[]", b"{", b'{"srs_eval": "1"}', b"\x00", b"\xff\xfe"]
+DAMAGED_SETUPS += [json.dumps({**SETUP, **values}).encode() for values in WRONG_VALUES]
+
+
+@pytest.mark.parametrize("content", DAMAGED_SETUPS)
 def test_a_damaged_set_up_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "setup.json").write_bytes(content)
     with pytest.raises(InputError, match="damaged"):
@@ -335,52 +334,58 @@ def test_fresh_leaves_what_is_not_ours(tmp_path: Path) -> None:
 
 
 def test_merging_takes_over_what_is_missing(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    with ResultStore(here, SETUP) as store:
+    target = tmp_path / "here"
+    source = tmp_path / "there"
+    with ResultStore(target, SETUP) as store:
         store.append(unit(1))
         store.append(unit(2, "failed"))
-    with ResultStore(there, SETUP) as store:
-        for each in (unit(1), unit(2), unit(3, "skipped")):
-            store.append(each)
-    with ResultStore(here, SETUP) as store:
-        assert store.merge_from(there) == 2
+    with ResultStore(source, SETUP) as store:
+        for result in (unit(1), unit(2), unit(3, "skipped")):
+            store.append(result)
+    with ResultStore(target, SETUP) as store:
+        assert store.merge_from(source) == 2
         assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
-    other = {**SETUP, "srs_eval": "2"}
-    with ResultStore(here, other, fresh=True) as store, pytest.raises(InputError, match="merged"):
-        store.merge_from(there)
+    later_version = {**SETUP, "srs_eval": "2"}
+    with (
+        ResultStore(target, later_version, fresh=True) as store,
+        pytest.raises(InputError, match="merged"),
+    ):
+        store.merge_from(source)
 
 
-def test_merging_takes_over_predictions_that_only_the_other_has(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder, kept in ((here, {}), (there, {"raw": b"predictions"})):
+def test_merge_takes_over_predictions_missing_in_the_target(tmp_path: Path) -> None:
+    target = tmp_path / "here"
+    source = tmp_path / "there"
+    for folder, contents in ((target, {}), (source, {"raw": b"predictions"})):
         with ResultStore(folder, SETUP) as store:
-            store.append(dataclasses.replace(unit(1), files=kept))
-    with ResultStore(here, SETUP) as store:
-        assert store.merge_from(there) == 1
+            store.append(dataclasses.replace(unit(1), files=contents))
+    with ResultStore(target, SETUP) as store:
+        assert store.merge_from(source) == 1
         assert store.has_file("raw", "AVG", 1)
-        assert store.merge_from(there) == 0
-    with ResultStore(there, SETUP) as store:
-        (here / "raw" / "AVG" / "user_id=1.parquet").unlink()
-        assert store.merge_from(here) == 0
+        assert store.merge_from(source) == 0
+    with ResultStore(source, SETUP) as store:
+        (target / "raw" / "AVG" / "user_id=1.parquet").unlink()
+        assert store.merge_from(target) == 0
 
 
-def test_what_was_not_installed_is_missing_once_it_is(tmp_path: Path) -> None:
-    """Units that lack a module count as skipped until it is there, and where others made them."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    with ResultStore(here, SETUP) as store:
+def test_skipped_unit_is_missing_once_its_module_is_installed(tmp_path: Path) -> None:
+    """Check that units without a module count as skipped until it is installed or merged."""
+    target = tmp_path / "here"
+    source = tmp_path / "there"
+    with ResultStore(target, SETUP) as store:
         store.append(dataclasses.replace(unit(1, "skipped"), lacked="json"))  # is there
         store.append(dataclasses.replace(unit(2, "skipped"), lacked="no_such_module"))
         store.append(unit(3, "skipped"))
-    with ResultStore(there, SETUP) as store:
+    with ResultStore(source, SETUP) as store:
         for user in (1, 2, 3):
             store.append(unit(user))
-    with ResultStore(here, SETUP) as store:
+    with ResultStore(target, SETUP) as store:
         assert store.statuses("AVG") == {2: "skipped", 3: "skipped"}
-        assert store.merge_from(there) == 2
+        assert store.merge_from(source) == 2
         assert store.statuses("AVG") == {1: "done", 2: "done", 3: "skipped"}
 
 
-def test_a_damaged_line_is_said_until_its_user_has_a_later_record(tmp_path: Path) -> None:
+def test_damaged_line_counts_until_its_user_has_a_later_record(tmp_path: Path) -> None:
     with ResultStore(tmp_path, SETUP) as store:
         for user in (1, 2):
             store.append(unit(user))
@@ -395,7 +400,7 @@ def test_a_damaged_line_is_said_until_its_user_has_a_later_record(tmp_path: Path
     assert count_damaged_lines(tmp_path) == {}
 
 
-def test_a_folder_that_cannot_be_is_said(tmp_path: Path) -> None:
+def test_store_in_an_impossible_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
         ResultStore(tmp_path / "file" / "out", SETUP)
@@ -414,4 +419,4 @@ def test_a_failed_replacement_leaves_the_old_file(
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["a.jsonl"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.jsonl"]

@@ -1,4 +1,4 @@
-"""The command line as a person or a script meets it."""
+"""Check the command line as a person or a script meets it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve_configurations
 from srs_eval.report.console import make_console, show_run
-from tests.cli.program import run_in_process, run_program
 from tests.conftest import PATIENCE, write_simulated_collection
+from tests.helpers.batches import PROGRAM
+from tests.helpers.program import run_in_process, run_program
 from tools.simulated import simulate_learner, write_dataset
 
 MODELS = "AVG,90%,SM2-short"
@@ -53,7 +55,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
-    """So that these answer at once; nor what only commands need."""
+    """Check that the fastest answers load neither heavy packages nor those of other commands."""
     code = (
         f"import sys; from srs_eval.cli.main import main; main({arguments})\n"
         "heavy = 'numpy torch numba pandas pyarrow scipy textual matplotlib'.split()\n"
@@ -86,8 +88,8 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         (["run", "FILE", "--json", "-", "--csv", "-"], "stdout can carry one document"),
         (["run", "FILE", "--models", "AVG", "--json", "/"], "is a folder"),
         (["run", "FILE", "--models", "AVG", "--json", "/nowhere/at/all"], "cannot be written"),
-        (["run", "FILE", "--deck", "Nothing"], "Did you mean"),
-        (["run", "FILE", "--preset", "Nothing"], "Did you mean"),
+        (["run", "FILE", "--deck", "Nothing"], "This file has"),
+        (["run", "FILE", "--preset", "Nothing"], "This file has"),
         (["run", "FILE", "--timezone", "Atlantis"], "Atlantis"),
         (["run", "FILE", "--rollover", "25"], "25"),
         (["run", "FILE", "FILE"], "extra argument"),
@@ -100,7 +102,7 @@ def test_help_imports_nothing_heavy(arguments: list[str], words: str) -> None:
         ([""], ""),
     ],
 )
-def test_one_sentence_and_code_2(
+def test_bad_usage_is_one_sentence_and_code_2(
     arguments: list[str],
     words: str,
     collection: Path,
@@ -110,14 +112,14 @@ def test_one_sentence_and_code_2(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    code = main([str(collection) if each == "FILE" else each for each in arguments])
+    code = main([str(collection) if argument == "FILE" else argument for argument in arguments])
     out, err = capsys.readouterr()
     assert code == 2
     assert out == ""
-    said = [line for line in err.splitlines() if "reviews," not in line]
-    assert len(said) == 1
-    assert said[0].startswith("srs-eval: ")
-    assert words in said[0]
+    sentences = [line for line in err.splitlines() if "reviews," not in line]
+    assert len(sentences) == 1
+    assert sentences[0].startswith("srs-eval: ")
+    assert words in sentences[0]
     assert "\x1b" not in err
     assert not list(tmp_path.iterdir())
 
@@ -133,15 +135,15 @@ def test_without_a_profile_the_folders_are_named(
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("ANKI_BASE", str(tmp_path / "elsewhere"))
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert "No Anki profile was found in" in said
+    message = capsys.readouterr().err
+    assert "No Anki profile was found in" in message
     for folder in ("elsewhere", "Documents/Anki"):
-        assert f'"{tmp_path / folder}"' in said
-    assert "srs-eval demo" in said
+        assert f'"{tmp_path / folder}"' in message
+    assert "srs-eval demo" in message
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         (["--two-buttons"], {"two_buttons": True}),
         (["--binary", "--dry"], {"two_buttons": True, "default": True}),
@@ -156,12 +158,12 @@ def test_without_a_profile_the_folders_are_named(
         (["a_b"], {"path": Path("a_b")}),
     ],
 )
-def test_spellings_of_options(given: list[str], expected: dict[str, object]) -> None:
+def test_spellings_of_options(arguments: list[str], expected: dict[str, object]) -> None:
     group = typer.main.get_group(app)
     parent = group.make_context("srs-eval", ["run"])
     command = group.commands["run"]
     usual = command.make_context("run", [], parent=parent).params
-    parsed = command.make_context("run", _insert_stdout(given), parent=parent).params
+    parsed = command.make_context("run", _insert_stdout(arguments), parent=parent).params
     assert parsed == {**usual, **expected}
 
 
@@ -210,30 +212,30 @@ def test_json_on_stdout_is_data_only(collection: Path) -> None:
     assert document["layout"] == 2
     assert document["source"]["path"] == str(collection)
     assert document["source"]["evaluated"] > 100
-    assert {each["configuration"] for each in document["results"]} == set(MODELS.split(","))
-    losses = [each["metrics"]["LogLoss"] for each in document["results"]]
+    assert {result["configuration"] for result in document["results"]} == set(MODELS.split(","))
+    losses = [result["metrics"]["LogLoss"] for result in document["results"]]
     assert losses == sorted(losses)
     (group,) = document["groups"]
-    places = {each["configuration"]: each["place"] for each in document["results"]}
-    assert places["AVG"] is None
-    assert sorted(filter(None, places.values())) == [1, 2]
-    assert places[group["best"]] == 1
-    average = next(each for each in document["results"] if each["configuration"] == "AVG")
+    place_by_name = {result["configuration"]: result["place"] for result in document["results"]}
+    assert place_by_name["AVG"] is None
+    assert sorted(filter(None, place_by_name.values())) == [1, 2]
+    assert place_by_name[group["best"]] == 1
+    average = next(result for result in document["results"] if result["configuration"] == "AVG")
     assert (
         average["to_baseline"] is average["standing"] is average["against_baseline_percent"] is None
     )
     assert group["baseline"]["log_loss"] == average["metrics"]["LogLoss"]
     assert group["baseline"]["half_width"] == average["log_loss_half_width"] > 0
-    for each in document["results"]:
-        loss = each["metrics"]["LogLoss"]
-        if each is not average:
+    for result in document["results"]:
+        loss = result["metrics"]["LogLoss"]
+        if result is not average:
             difference = loss - average["metrics"]["LogLoss"]
-            assert each["to_baseline"]["difference"] == pytest.approx(difference, abs=2e-6)
+            assert result["to_baseline"]["difference"] == pytest.approx(difference, abs=2e-6)
             percent = 100 * difference / average["metrics"]["LogLoss"]
-            assert each["against_baseline_percent"] == pytest.approx(percent, abs=0.01)
+            assert result["against_baseline_percent"] == pytest.approx(percent, abs=0.01)
 
 
-def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_path: Path) -> None:
+def test_run_is_equal_for_any_jobs_and_spelling_of_flags(collection: Path, tmp_path: Path) -> None:
     documents = []
     for number, flags in enumerate(
         (["--two_buttons", "--jobs", "2", "--no-cache"], ["--binary", "--jobs", "0"])
@@ -248,7 +250,7 @@ def test_workers_and_flags_spelled_any_way_give_the_same(collection: Path, tmp_p
     assert documents[0]["protocol"]["two_buttons"] is True
 
 
-def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_writes_csv_with_places(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(collection), "--models", MODELS, "--csv", "-", "--jobs", "0"]) == 0
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [line["configuration"] for line in lines if line["place"] == ""] == ["AVG"]
@@ -263,21 +265,21 @@ def test_csv(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_documents_can_have_names_of_2026(
     collection: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = ("--models", "FSRS-6-dry-run,AVG", "--jobs", "0", "--reference", "FSRS-6-default")
+    options = ("--models", "FSRS-6-dry-run,AVG", "--jobs", "0", "--reference", "FSRS-6-default")
     for names, name in (("2025", "FSRS-6-dry-run"), ("2026", "FSRS-6-default-short")):
-        assert main(["run", str(collection), *wanted, "--names", names, "--csv", "-"]) == 0
+        assert main(["run", str(collection), *options, "--names", names, "--csv", "-"]) == 0
         lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
         assert {line["configuration"] for line in lines} == {"AVG", name}
-        assert main(["run", str(collection), *wanted, "--names", names, "--json", "-"]) == 0
+        assert main(["run", str(collection), *options, "--names", names, "--json", "-"]) == 0
         document = json.loads(capsys.readouterr().out)
-        assert {each["configuration"] for each in document["results"]} == {"AVG", name}
+        assert {result["configuration"] for result in document["results"]} == {"AVG", name}
         assert document["groups"][0]["reference"] == name
         assert document["groups"][0]["baseline"]["configuration"] == "AVG"
-    assert main(["run", str(collection), *wanted, "--names", "2027"]) == 2
+    assert main(["run", str(collection), *options, "--names", "2027"]) == 2
     assert "is not one of '2025', '2026'" in capsys.readouterr().err
 
 
-def test_table_without_a_terminal_is_plain_and_of_fixed_width(
+def test_table_without_a_terminal_is_plain_with_fixed_width(
     collection: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -295,7 +297,7 @@ def test_table_without_a_terminal_is_plain_and_of_fixed_width(
     assert max(map(len, output.splitlines())) <= 80
 
 
-def test_average_is_the_measure_but_only_what_was_asked_is_written(
+def test_run_compares_with_average_but_writes_requested_models(
     collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "out.json"
@@ -330,7 +332,9 @@ def test_one_group_is_evaluated_on_the_same_reviews(
         assert result["against_baseline_percent"] is not None, result["configuration"]
 
 
-def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_deck_option_includes_subdecks(
+    collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from srs_eval.anki_import import load_log
     from srs_eval.data.rows import select_decks, select_presets
 
@@ -338,16 +342,16 @@ def test_deck_with_its_subdecks(collection: Path, capsys: pytest.CaptureFixture[
     with_children = next(
         deck.name.split("::")[0] for deck in log.decks.values() if "::" in deck.name
     )
-    part = select_decks(log, with_children.upper())
-    assert part.entries is not None
+    deck_log = select_decks(log, with_children.upper())
+    assert deck_log.entries is not None
     inside = {d.id for d in log.decks.values() if d.name.split("::")[0] == with_children}
     assert len(inside) > 1
-    assert set(part.deck_of(part.entries.card_id).tolist()) <= inside
+    assert set(deck_log.deck_of(deck_log.entries.card_id).tolist()) <= inside
     assert log.entries is not None
     expected = sum(deck in inside for deck in log.deck_of(log.entries.card_id).tolist())
-    assert len(part.entries) == expected
+    assert len(deck_log.entries) == expected
     used = set(log.preset_of(log.cards.deck_id).tolist())
-    preset = next(each for each in log.presets.values() if each.id in used)
+    preset = next(preset for preset in log.presets.values() if preset.id in used)
     of_preset = select_presets(log, preset.name)
     assert of_preset.entries is not None
     decks = of_preset.deck_of(of_preset.entries.card_id)
@@ -371,12 +375,12 @@ def test_one_user_of_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_what_networks_need_is_expected_where_they_can_run(
+def test_jobs_count_the_loading_of_installed_networks(
     installed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srs_eval.data.errors.is_installed", lambda module: installed)
     chosen = resolve_configurations("LSTM,LSTM-fixed")
-    assert sum(each.model.cost.seconds_besides for each in chosen) > 1
+    assert sum(configuration.model.cost.seconds_besides for configuration in chosen) > 1
     assert (_choose_job_count(chosen, 0) > 0) == installed
 
 
@@ -401,13 +405,18 @@ def test_a_closed_pipe_is_no_error(collection: Path) -> None:
 def test_interrupting_a_run(tmp_path: Path) -> None:
     import signal
 
-    script = Path(__file__).parents[1] / "batch_with_test_models.py"
     write_dataset({1: simulate_learner(1, 800)}, tmp_path / "data")
     target = tmp_path / "out.json"
     process = subprocess.Popen(
         [
-            *(sys.executable, script, "run", tmp_path / "data", "--user", "1"),
-            *("--models", "AVG,STUCK,STUCK-short", "--jobs", "2", "--json", target),
+            sys.executable,
+            PROGRAM,
+            "run",
+            tmp_path / "data",
+            "--user=1",
+            "--models=AVG,STUCK,STUCK-short",
+            "--jobs=2",
+            f"--json={target}",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -427,14 +436,15 @@ def test_interrupting_a_run(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "must not reach stdout" not in out
     assert "2 configurations not finished" in err
-    assert [each["configuration"] for each in json.loads(target.read_text())["results"]] == ["AVG"]
+    results = json.loads(target.read_text())["results"]
+    assert [result["configuration"] for result in results] == ["AVG"]
     with pytest.raises(ProcessLookupError):
         _until_gone(process.pid)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_interrupted_while_it_is_imported(tmp_path: Path) -> None:
-    """However early the interrupt comes: silence, and 130."""
+    """Check that an early interrupt ends silently with code 130."""
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal, sys\n"
         "class Interrupts:\n"
@@ -459,40 +469,42 @@ def test_a_log_too_small_for_every_model(
     assert main(["run", str(log), "--models", "AVG,FSRS-6", "--json", str(target)]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    said = err.splitlines()[-1]
-    assert said == (
+    sentence = err.splitlines()[-1]
+    assert sentence == (
         "srs-eval: Nothing can be evaluated: no usable reviews; there are 2 so far, "
         "and most answers need 1,000 reviews on 20 days."
     )
     assert not target.exists()
 
 
-def test_why_presets_cannot_be_evaluated_is_one_sentence(
+def test_presets_without_usable_reviews_are_one_sentence(
     collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where all cards are suspended, that is the reason, and the models are compared, as in the
-    app; else too few are Anki's to take."""
+    """Check a collection with all cards suspended, then one with too few reviews.
+
+    In the first, models are compared all the same, as in the app.
+    """
     path = tmp_path / "collection.anki2"
     path.write_bytes(collection.read_bytes())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = -1")
     assert main(["compare", str(path), "--details"]) == 0
-    out, said = capsys.readouterr()
+    out, message = capsys.readouterr()
     assert "Which model predicts best?" in out
-    assert len(said.splitlines()) == 1
+    assert len(message.splitlines()) == 1
     for command in (["compare", "--question", "split"], ["workload"]):
-        assert "all your cards are suspended" in said
-        assert said.count("Anki's optimizer") == 1
+        assert "all your cards are suspended" in message
+        assert message.count("Anki's optimizer") == 1
         assert main([command[0], str(path), *command[1:]]) == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-    assert "all your cards are suspended" in said
+        message = capsys.readouterr().err.splitlines()[-1]
+    assert "all your cards are suspended" in message
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("update cards set queue = 2")
         connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
     assert main(["compare", str(path)]) == 2
-    out, said = capsys.readouterr()
+    out, message = capsys.readouterr()
     assert all(f"─ {number} " in out for number in range(1, 6))
-    assert said.splitlines()[-1] == (
+    assert message.splitlines()[-1] == (
         "srs-eval: Too little data: no usable reviews among those that Anki's optimizer takes; "
         "there are 3 so far, and most answers need 1,000 reviews on 20 days."
     )
@@ -507,7 +519,9 @@ def _until_gone(group: int) -> None:
 # --- inspect, models, demo -----------------------------------------------------
 
 
-def test_inspect(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_the_figures_of_its_json(
+    collection: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["inspect", str(collection)]) == 0
     table = capsys.readouterr().out
     assert main(["inspect", str(collection), "--json", "-"]) == 0
@@ -516,31 +530,32 @@ def test_inspect(collection: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{inspection['entries_read']:,}" in table
 
 
-def test_models(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_lists_every_configuration(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--json"]) == 0
-    listed = {each["configuration"]: each for each in json.loads(capsys.readouterr().out)["models"]}
+    models = json.loads(capsys.readouterr().out)["models"]
+    listed = {model["configuration"]: model for model in models}
     assert listed["AVG"]["parameters"] == 0
     assert listed["AVG"]["trained"] is False
     assert listed["FSRS-6"]["parameters"] == 21
     assert listed["FSRS-6"]["trained"] is True
     assert listed["FSRS-6-dry-run"]["trained"] is False
-    assert all(each["source"] and each["seconds_per_10k"] >= 0 for each in listed.values())
+    assert all(model["source"] and model["seconds_per_10k"] >= 0 for model in listed.values())
     assert listed["FSRS-6-dry-run"]["title"] == "FSRS-6 defaults (FSRS-6-dry-run)"
     repository = Path(__file__).resolve().parents[2]
-    assert all((repository / each["file"]).is_file() for each in listed.values())
+    assert all((repository / model["file"]).is_file() for model in listed.values())
     assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
     assert main(["models"]) == 0
-    shown = capsys.readouterr()
-    assert f"groups too: {', '.join(GROUPS)}" in shown.err
-    assert "sm2 is the group" in shown.err
+    printed = capsys.readouterr()
+    assert f"groups too: {', '.join(GROUPS)}" in printed.err
+    assert "sm2 is the group" in printed.err
     assert len(resolve_configurations("SM2")) == 1 < len(resolve_configurations("sm2"))
-    lines = shown.out.splitlines()
+    lines = printed.out.splitlines()
     assert max(map(len, lines)) <= 80
     named = [line.split()[0] for line in lines[2:]]
-    assert named == list(dict.fromkeys(each["model"] for each in listed.values()))
+    assert named == list(dict.fromkeys(model["model"] for model in listed.values()))
 
 
-def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_describes_named_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "fsrs-6-default", "moving-avg"]) == 0
     story = capsys.readouterr().out
     for word in ("fsrs-optimizer", "21", "FSRS-6 defaults (FSRS-6-dry-run)", "fsrs6.py"):
@@ -553,7 +568,7 @@ def test_the_story_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean" in capsys.readouterr().err
 
 
-def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_evaluates_a_simulated_learner(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--models", "baseline", "--json"]) == 0
     out, err = capsys.readouterr()
     document = json.loads(out)
@@ -574,14 +589,13 @@ def test_layouts_are_documented(
     header = next(csv.reader(target.open()))
     assert main(["models", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    written = {
-        *document,
-        *document["source"],
-        *(key for group in document["groups"] for key in (*group, *(group["baseline"] or ()))),
-        *(key for result in document["results"] for key in (*result, *result["metrics"])),
-        *listed,
-        *(key for model in listed["models"] for key in model),
-    }
+    written = {*document, *document["source"], *listed}
+    for group in document["groups"]:
+        written |= {*group, *(group["baseline"] or ())}
+    for result in document["results"]:
+        written |= {*result, *result["metrics"]}
+    for model in listed["models"]:
+        written |= {*model}
     assert written <= documented
     assert set(header) <= documented
     assert "parameters" in next(r for r in document["results"] if r["model"] == "FSRS-6")
@@ -594,11 +608,11 @@ def run() -> Run:
 
 def run_of(models: str) -> Run:
     configurations = resolve_configurations(models)
-    made = Run.from_configurations(configurations)
+    run = Run.from_configurations(configurations)
     log = simulate_learner(5, 2_500).log()
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
-        made.apply(event)
-    return made
+        run.apply(event)
+    return run
 
 
 @pytest.mark.parametrize("width", [20, 36, 50, 64, 67, 79, 80, 100, 110])
@@ -614,13 +628,15 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
         console.print(_render_ranking(group, width))
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    shown = f"{run.results_by_name()['AVG'].metrics.log_loss:.4f}"
-    assert any((shown if width >= 30 else shown[:4]) in line for line in lines)
+    loss = f"{run.results_by_name()['AVG'].metrics.log_loss:.4f}"
+    assert any((loss if width >= 30 else loss[:4]) in line for line in lines)
     if width >= 50:
-        verdicts = [describe_standing(line) for group in run.groups() for line in group.lines]
+        ranked = chain.from_iterable(group.lines for group in run.groups())
+        verdicts = list(map(describe_standing, ranked))
         assert "below the baseline" in verdicts
         ends = [line.strip() for line in lines]
-        assert all(any(end.endswith(f" {each}") for end in ends) for each in verdicts)
+        for verdict in verdicts:
+            assert any(end.endswith(f" {verdict}") for end in ends)
 
 
 def test_no_name_is_broken_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -636,15 +652,16 @@ def test_no_name_is_broken_in_80_columns(capsys: pytest.CaptureFixture[str]) -> 
 def test_no_option_overwrites_a_collection(
     command: str, name: str, collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, other = tmp_path / "own", tmp_path / "other"
-    for path in (own, other):
+    source = tmp_path / "own"
+    second_collection = tmp_path / "other"
+    for path in (source, second_collection):
         path.write_bytes(collection.read_bytes())
-    (tmp_path / "link").symlink_to(own)
+    (tmp_path / "link").symlink_to(source)
     (tmp_path / "own-wal").write_bytes(b"")
     target = tmp_path / ("own-wal" if name == "journal" else name)
     before = target.read_bytes()
     models = ["--models", "AVG"] if command == "run" else []
-    assert main([command, str(own), *models, "--json", str(target)]) == 2
+    assert main([command, str(source), *models, "--json", str(target)]) == 2
     assert "not overwritten" in capsys.readouterr().err
     assert target.read_bytes() == before
     assert (tmp_path / "link").is_symlink()
@@ -658,7 +675,7 @@ def test_a_csv_is_not_overwritten_by_its_results(tmp_path: Path) -> None:
     assert log.read_bytes() == before
 
 
-def test_targets_are_looked_at_before_the_work(
+def test_targets_are_checked_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", str(tmp_path / "missing"), "--json", str(tmp_path / "no" / "x")]) == 2
@@ -683,7 +700,7 @@ def test_results_go_through_a_link(collection: Path, tmp_path: Path) -> None:
         (["inspect"], "out.json"),
     ],
 )
-def test_a_path_that_is_no_text(
+def test_path_that_is_not_unicode_is_read(
     command: list[str], target: str, collection: Path, tmp_path: Path
 ) -> None:
     path = os.fsencode(tmp_path) + b"/b\xff.anki2"
@@ -706,7 +723,7 @@ def test_a_path_that_is_no_text(
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="closed by the shell")
 @pytest.mark.parametrize("closed", [pytest.param("2>&-", marks=pytest.mark.slow), ">&- 2>&- <&-"])
-def test_closed_streams(closed: str, collection: Path) -> None:
+def test_run_works_with_closed_streams(closed: str, collection: Path) -> None:
     command = f'"$0" -m srs_eval run "$1" --models AVG --no-cache --jobs 1 {closed}'
     done = subprocess.run(
         ["/bin/sh", "-c", command, sys.executable, str(collection)],
@@ -720,7 +737,7 @@ def test_closed_streams(closed: str, collection: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [["--timezone", "UTC"], ["--rollover", "3"], ["--rows", "anki"]])
-def test_flags_that_mean_nothing_for_a_data_set(
+def test_data_set_refuses_flags_of_collections(
     flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dataset({3: simulate_learner(3, 300)}, tmp_path)
@@ -739,13 +756,13 @@ def test_a_ranking_is_folded_below_the_five_questions(
         assert main(run) == 0
         folded = capsys.readouterr().out
         assert main([*run, "--all-models"]) == 0
-        whole = capsys.readouterr().out
+        unfolded = capsys.readouterr().out
     for title in ("1 What to do", "5 Anything wrong?"):
         assert folded.index(title) < folded.index("Evaluated on")
     assert "1 more: --all-models" in folded
     assert "y copies" not in folded
-    assert "--all-models" not in whole
-    assert len(whole.splitlines()) == len(folded.splitlines())
+    assert "--all-models" not in unfolded
+    assert len(unfolded.splitlines()) == len(folded.splitlines())
 
 
 @pytest.mark.slow
@@ -763,30 +780,30 @@ def test_a_report_is_opened_and_told_in_short(
     assert "add --html FILE" in capsys.readouterr().err
     page = tmp_path / "report.html"
     assert main([*export, "--html", str(page), "--open", "--short"]) == 0
-    short, told = capsys.readouterr()
+    short, messages = capsys.readouterr()
     assert opened == [page.as_uri()]
-    assert f'open "{page}" yourself' in told  # no browser took it
+    assert f'open "{page}" yourself' in messages  # no browser took it
     lines = short.splitlines()
     assert 10 <= len(lines) <= 15
     assert "●)" in lines[2] or "○)" in lines[2]
     assert lines[2].startswith("- **What to do**: ")
-    first, _, others = page.read_text("utf-8").partition("<h2>Your presets")
+    first, _, remainder = page.read_text("utf-8").partition("<h2>Your presets")
     assert first.count('class="card"') == 5
     assert "AVG" not in first
-    assert "average" in others
+    assert "average" in remainder
 
 
 @pytest.mark.slow
-def test_short_of_export_is_a_form_and_no_flag_of_the_protocol(
+def test_export_short_changes_the_form_and_not_the_results(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     documents = []
-    for number, more in enumerate(([], ["--short"])):
+    for number, flags in enumerate(([], ["--short"])):
         path = tmp_path / f"{number}.json"
-        done = run_in_process("export", collection, "--models", "AVG,SM2", "--json", path, *more)
+        done = run_in_process("export", collection, "--models", "AVG,SM2", "--json", path, *flags)
         assert done.returncode == 0, done.stderr
-        assert ("**What to do**" in done.stdout) == bool(more)
+        assert ("**What to do**" in done.stdout) == bool(flags)
         documents.append(json.loads(path.read_text("utf-8")))
     assert documents[0] == documents[1]
 
@@ -799,13 +816,14 @@ def test_forms_of_reports_have_names_that_no_flag_has() -> None:
 # --- the same review twice
 
 
-def test_overlapping_exports_are_ranked_as_one_and_said(collection: Path, tmp_path: Path) -> None:
-    """Two exports that overlap, put together: the figures are those of the whole history."""
+def test_overlapping_exports_are_ranked_once_and_counted(collection: Path, tmp_path: Path) -> None:
+    """Check that the results of two overlapping exports are those of the whole history."""
     with closing(sqlite3.connect(collection)) as database:
         entries = database.execute("select cid, ease, id from revlog where ease > 0").fetchall()
-    lines = [",".join(map(str, each)) for each in entries]
+    lines = [",".join(map(str, entry)) for entry in entries]
     half = len(lines) // 2
-    documents, said = [], []
+    documents = []
+    messages = []
     for name, rows in {
         "once.csv": lines,
         "twice.csv": lines[: half + 200] + lines[half - 100 :],
@@ -817,16 +835,15 @@ def test_overlapping_exports_are_ranked_as_one_and_said(collection: Path, tmp_pa
         )
         assert done.returncode == 0
         documents.append(json.loads(done.stdout))
-        said.append(done.stderr)
+        messages.append(done.stderr)
     once, twice = documents
-    assert [each["metrics"] for each in twice["results"]] == [
-        each["metrics"] for each in once["results"]
-    ]
+    once_metrics = [result["metrics"] for result in once["results"]]
+    assert [result["metrics"] for result in twice["results"]] == once_metrics
     assert twice["source"]["reviews"] == once["source"]["reviews"]
     assert (once["source"]["repeated"], twice["source"]["repeated"]) == (0, 300)
     sentence = "300 entries are in the file a second time; they were left out."
-    assert sentence in said[1]
-    assert "second time" not in said[0]
+    assert sentence in messages[1]
+    assert "second time" not in messages[0]
     inspected = run_in_process("inspect", tmp_path / "twice.csv")
     assert sentence in " ".join(inspected.stdout.split())
     assert "second time" not in inspected.stderr

@@ -1,4 +1,4 @@
-"""`srs-eval doctor`: all that a report about a mistake needs, and nobody's name."""
+"""Check that `srs-eval doctor` prints what a bug report needs, and nobody's name."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tools.simulated import simulate_learner, write_collection
 
 
 @pytest.mark.slow
-def test_it_tells_what_is_there_but_no_names_and_compiles(tmp_path: Path) -> None:
+def test_doctor_prints_versions_without_names_and_compiles(tmp_path: Path) -> None:
     home = tmp_path / "Anna Lena"
     base = home / "Anki2"
     (base / "Annas Profil").mkdir(parents=True)
     write_collection(simulate_learner(1, 20), base / "Annas Profil" / "collection.anki2")
-    own = {f"SRS_EVAL_{name}_DIR": str(home / name.lower()) for name in ("CACHE", "CONFIG")}
+    folders = {f"SRS_EVAL_{name}_DIR": str(home / name.lower()) for name in ("CACHE", "CONFIG")}
     done = subprocess.run(
         [sys.executable, "-m", "srs_eval", "doctor"],
-        env={**os.environ, **own, "HOME": str(home), "ANKI_BASE": str(base), "TERM": "xterm"},
+        env={**os.environ, **folders, "HOME": str(home), "ANKI_BASE": str(base), "TERM": "xterm"},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -42,13 +42,13 @@ def test_it_tells_what_is_there_but_no_names_and_compiles(tmp_path: Path) -> Non
     assert "anna" not in (done.stdout + done.stderr).lower()
 
 
-def test_what_does_not_compile_is_said_without_names(
+def test_doctor_reports_a_failed_compilation_without_names(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/people/anna"))
 
-    said = "OSError: no LLVM in /people/anna/.local/lib, nor in /media/anna/lib\n"
-    failed = SimpleNamespace(returncode=1, stdout="", stderr=said)
+    message = "OSError: no LLVM in /people/anna/.local/lib, nor in /media/anna/lib\n"
+    failed = SimpleNamespace(returncode=1, stdout="", stderr=message)
     monkeypatch.setattr(doctor.subprocess, "run", lambda *_, **__: failed)
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out

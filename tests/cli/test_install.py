@@ -1,4 +1,4 @@
-"""The wheel, installed where PyTorch and what else it can do without are not."""
+"""Check the wheel where neither PyTorch nor other optional packages are installed."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
     command += ["--no-build-isolation", "--wheel-dir", str(out), str(REPOSITORY)]
     subprocess.run(command, check=True, timeout=PATIENCE)
-    (made,) = out.glob("*.whl")
-    return made
+    (path,) = out.glob("*.whl")
+    return path
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel and all that is installed here, but what only extras bring."""
+    """Make an environment with the wheel and the packages installed here, without the extras."""
     home = tmp_path_factory.mktemp("without-extras") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     paths = sysconfig.get_paths(vars={"base": str(home), "platbase": str(home)})
@@ -61,10 +61,10 @@ def srs_eval(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    here = REPOSITORY / "srs_eval"
+    package = REPOSITORY / "srs_eval"
     sources = {
         path.relative_to(REPOSITORY).as_posix()
-        for path in here.rglob("*")
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert sources <= names
@@ -72,7 +72,7 @@ def test_the_wheel_has_all_it_needs_and_no_tests(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_extras_all_but_what_needs_it_works(python: Path, tmp_path: Path) -> None:
+def test_wheel_without_extras_runs_models_that_need_none(python: Path, tmp_path: Path) -> None:
     assert srs_eval(python, "--version").stdout.startswith(f"srs-eval {VERSION}, Python 3.")
     collection = tmp_path / "collection.anki2"
     write_collection(simulate_learner(seed=3, reviews=1500), collection)
@@ -81,12 +81,12 @@ def test_without_extras_all_but_what_needs_it_works(python: Path, tmp_path: Path
     assert "average" in run.stdout
     assert run.stderr.count("needs PyTorch: pip install 'srs-eval[networks]'") == 2
     listed = json.loads(srs_eval(python, "models", "--json", "-").stdout)["models"]
-    needy = {each["model"] for each in listed if "networks" in each["needs"]}
+    needy = {model["model"] for model in listed if "networks" in model["needs"]}
     assert needy == {"LSTM", "LSTM-fixed", "Transformer"}
     assert "pip install 'srs-eval[networks]'" in srs_eval(python, "models", "lstm").stdout
     page = tmp_path / "report.html"
-    made = srs_eval(python, "export", str(collection), "--models", "fast", "--html", str(page))
-    assert (made.returncode, page.is_file()) == (0, True), made.stderr
+    report = srs_eval(python, "export", str(collection), "--models", "fast", "--html", str(page))
+    assert (report.returncode, page.is_file()) == (0, True), report.stderr
     write_dataset({1: simulate_learner(3, 300)}, tmp_path / "data")
     read = srs_eval(python, "inspect", str(tmp_path / "data"))
     assert (read.returncode, "pip install 'srs-eval[parquet]'" in read.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The anki-revlogs-10k layout: golden's twelve users, and made folders that are not right."""
+"""The layout of anki-revlogs-10k: the golden users, and made folders with faults."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.reviews import MISSING
 from srs_eval.report.inspection import inspect_log
 from srs_eval.report.notebook import Results
-from tests.cli.program import run_in_process
 from tests.helpers.golden import golden_folder, golden_users
+from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
 
 COLUMNS = ("card_id", "day_offset", "rating", "state", "duration", "elapsed_days")
 
 
-def write(folder: Path, table: str, user: int, part: str = "data", **columns: list) -> Path:
-    path = folder / table / f"user_id={user}" / f"{part}.parquet"
+def write_table(folder: Path, table: str, user: int, stem: str = "data", **columns: list) -> Path:
+    path = folder / table / f"user_id={user}" / f"{stem}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
     return path
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def data_folder(tmp_path: Path) -> Path:
     for user in (10, 2):
         rows = {name: [1, 2, 1] for name in COLUMNS}
-        write(tmp_path, "revlogs", user, **rows, elapsed_seconds=[-1, -1, 100])
-        write(tmp_path, "cards", user, card_id=[2, 1], note_id=[7, 8], deck_id=[5, 6])
-        write(tmp_path, "decks", user, deck_id=[5, 6], parent_id=[-1, 5], preset_id=[1, 3])
+        write_table(tmp_path, "revlogs", user, **rows, elapsed_seconds=[-1, -1, 100])
+        write_table(tmp_path, "cards", user, card_id=[2, 1], note_id=[7, 8], deck_id=[5, 6])
+        write_table(tmp_path, "decks", user, deck_id=[5, 6], parent_id=[-1, 5], preset_id=[1, 3])
     (tmp_path / "revlogs" / "notes.txt").write_text("not a user")
     return tmp_path
 
 
-def test_golden_users() -> None:
+def test_golden_users_have_the_rows_of_their_files() -> None:
     folder = golden_folder() / "dataset"
     dataset = open_dataset(folder)
     assert dataset.users == golden_users()
@@ -61,22 +61,24 @@ def test_golden_users() -> None:
         assert log.rows is not None
         assert log.user == user
         assert log.rows.time_of_day_s is None
-        for ours, theirs in zip(vars(log.rows), (*COLUMNS, "elapsed_seconds"), strict=False):
-            column = getattr(log.rows, ours)
+        for attribute, column_name in zip(
+            vars(log.rows), (*COLUMNS, "elapsed_seconds"), strict=False
+        ):
+            column = getattr(log.rows, attribute)
             assert column.dtype == np.int64
-            np.testing.assert_array_equal(column, table.column(theirs).to_numpy())
+            np.testing.assert_array_equal(column, table.column(column_name).to_numpy())
         assert inspect_log(log).rows["benchmark"].kept == len(table)
-    odd = dataset.load(111)  # some cards and one deck are missing
-    assert odd.rows is not None
-    decks = odd.deck_of(odd.rows.card_id)
+    incomplete = dataset.load(111)  # some cards and one deck are missing
+    assert incomplete.rows is not None
+    decks = incomplete.deck_of(incomplete.rows.card_id)
     assert (decks == MISSING).any()
-    presets = odd.preset_of(decks)
+    presets = incomplete.preset_of(decks)
     assert (presets[decks == MISSING] == MISSING).all()
-    assert (presets[(decks != MISSING) & ~np.isin(decks, list(odd.decks))] == MISSING).all()
+    assert (presets[(decks != MISSING) & ~np.isin(decks, list(incomplete.decks))] == MISSING).all()
 
 
-def test_made(made: Path) -> None:
-    dataset = open_dataset(made)
+def test_open_dataset_reads_users_cards_decks_and_presets(data_folder: Path) -> None:
+    dataset = open_dataset(data_folder)
     assert dataset.users == [2, 10]
     log = dataset.load(10)
     assert log.cards.card_id.tolist() == [1, 2]
@@ -88,38 +90,40 @@ def test_made(made: Path) -> None:
     assert log.fingerprint() == dataset.load(2).fingerprint()  # the same reviews
 
 
-def test_parts_are_joined_in_order(made: Path) -> None:
-    write(made, "revlogs", 2, "more", **{n: [9] for n in COLUMNS}, elapsed_seconds=[9])
-    log = open_dataset(made).load(2)
+def test_files_of_one_user_are_joined_in_order_of_name(data_folder: Path) -> None:
+    write_table(data_folder, "revlogs", 2, "more", **{n: [9] for n in COLUMNS}, elapsed_seconds=[9])
+    log = open_dataset(data_folder).load(2)
     assert log.rows is not None
     assert log.rows.card_id.tolist() == [1, 2, 1, 9]
 
 
-def test_paths_that_name_a_user(made: Path) -> None:
-    wanted = open_dataset(made).load(10).fingerprint()
-    folder = made / "revlogs" / "user_id=10"
-    assert load_log(made, user=10).fingerprint() == wanted
+def test_load_log_accepts_a_users_folder_or_file(data_folder: Path) -> None:
+    fingerprint = open_dataset(data_folder).load(10).fingerprint()
+    folder = data_folder / "revlogs" / "user_id=10"
+    assert load_log(data_folder, user=10).fingerprint() == fingerprint
     assert load_log(folder).user == 10
-    assert load_log(folder / "data.parquet").fingerprint() == wanted
+    assert load_log(folder / "data.parquet").fingerprint() == fingerprint
     with pytest.raises(InputError, match="2 users"):
-        load_log(made)
+        load_log(data_folder)
     with pytest.raises(InputError, match="not user 3"):
         load_log(folder, user=3)
-    alone = made / "alone.parquet"
+    alone = data_folder / "alone.parquet"
     alone.write_bytes((folder / "data.parquet").read_bytes())
     with pytest.raises(InputError, match="outside a data set"):
         load_log(alone)
 
 
-def test_name_in_the_data_folder(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_dataset_finds_names_in_the_data_folder(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import srs_eval.data.datasets
 
-    monkeypatch.setattr(srs_eval.data.datasets, "datasets_folder", lambda: made.parent)
-    monkeypatch.chdir(made)
-    assert open_dataset(made.name).users == [2, 10]
+    monkeypatch.setattr(srs_eval.data.datasets, "datasets_folder", lambda: data_folder.parent)
+    monkeypatch.chdir(data_folder)
+    assert open_dataset(data_folder.name).users == [2, 10]
     with pytest.raises(InputError, match="There is no data set nothing-here"):
         open_dataset("nothing-here")
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="not a folder"):
         open_dataset("../no/such/folder")
 
 
@@ -130,30 +134,30 @@ def test_name_in_the_data_folder(made: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("FSRS-Anki-20k", "20,000 users, 1.7 billion reviews, about 20 GB"),
     ],
 )
-def test_published_data_set_that_is_not_here_names_the_way(
+def test_missing_published_data_set_names_the_download_command(
     name: str, size: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its command, size and licence, and what can be tried meanwhile, which works as it stands."""
+    """Check that the message has command, size and licence, and that its examples run."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as refusal:
         open_dataset(name)
-    said = str(refusal.value)
-    assert f"`srs-eval dataset download {name}`" in said
-    assert size in said
-    assert "forbids to pass them on" in said
-    assert f"https://huggingface.co/datasets/open-spaced-repetition/{name}" in said
-    commands = re.findall(r"`srs-eval ([^`]+)`", said)[1:]
-    made, evaluated = map(shlex.split, commands)
-    assert run_in_process(*made).returncode == 0
-    assert run_in_process(*evaluated, "--models", "AVG").returncode == 0
+    message = str(refusal.value)
+    assert f"`srs-eval dataset download {name}`" in message
+    assert size in message
+    assert "forbids passing them on" in message
+    assert f"https://huggingface.co/datasets/open-spaced-repetition/{name}" in message
+    commands = re.findall(r"`srs-eval ([^`]+)`", message)[1:]
+    make_command, batch_command = map(shlex.split, commands)
+    assert run_in_process(*make_command).returncode == 0
+    assert run_in_process(*batch_command, "--models", "AVG").returncode == 0
     with pytest.raises(InputError, match=f"`srs-eval dataset download .*nowhere.*{name}"):
         open_dataset(tmp_path / "nowhere" / name)
 
 
-def test_users_without_cards_or_decks(made: Path) -> None:
+def test_users_without_cards_or_decks_are_loaded_with_a_note(data_folder: Path) -> None:
     rows = {name: [1] for name in COLUMNS}
-    write(made, "revlogs", 3, **rows, elapsed_seconds=[-1])
-    dataset = open_dataset(made)
+    write_table(data_folder, "revlogs", 3, **rows, elapsed_seconds=[-1])
+    dataset = open_dataset(data_folder)
     log = dataset.load(3)
     assert len(log.cards.card_id) == 0
     assert [note.partition(" for")[0] for note in log.import_summary.notes] == [
@@ -163,8 +167,8 @@ def test_users_without_cards_or_decks(made: Path) -> None:
     assert not log.has_decks
     assert dataset.load(2).has_decks
     assert dataset.missing_tables == ()
-    shutil.rmtree(made / "decks")
-    assert open_dataset(made).missing_tables == ("decks",)
+    shutil.rmtree(data_folder / "decks")
+    assert open_dataset(data_folder).missing_tables == ("decks",)
     log = dataset.load(2)
     assert len(log.cards.card_id) == 2
     assert not log.has_decks
@@ -172,8 +176,7 @@ def test_users_without_cards_or_decks(made: Path) -> None:
 
 
 @pytest.mark.parametrize("table", [pytest.param("cards", marks=pytest.mark.slow), "decks"])
-def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> None:
-    """Neither a partition that is none, nor a model that vanishes without a word."""
+def test_models_that_need_decks_are_skipped_with_a_reason(table: str, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     write_dataset({1: simulate_learner(1, 400), 2: simulate_learner(2, 400)}, folder)
     shutil.rmtree(folder / table / "user_id=2")
@@ -199,38 +202,40 @@ def test_what_rests_on_decks_is_skipped_by_name(table: str, tmp_path: Path) -> N
     assert f"no folder {table}: leave --partitions preset out" in refused.stderr
 
 
-def test_folder_of_a_user_that_is_empty(made: Path) -> None:
-    (made / "revlogs" / "user_id=5").mkdir()
+def test_empty_folder_of_a_user_is_refused(data_folder: Path) -> None:
+    (data_folder / "revlogs" / "user_id=5").mkdir()
     with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
-        open_dataset(made).load(5)
+        open_dataset(data_folder).load(5)
     with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
-        load_log(made / "revlogs" / "user_id=5")
+        load_log(data_folder / "revlogs" / "user_id=5")
     with pytest.raises(InputError, match=r"user_id=5 holds no parquet file"):
-        load_log(made, user=5)
+        load_log(data_folder, user=5)
 
 
-def test_refusals(made: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    dataset = open_dataset(made)
+def test_missing_or_damaged_files_are_input_errors(
+    data_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    dataset = open_dataset(data_folder)
     with pytest.raises(InputError, match="no user 7"):
         dataset.load(7)
     empty = tmp_path_factory.mktemp("empty")
-    with pytest.raises(InputError, match="no data set"):
+    with pytest.raises(InputError, match="not a data set"):
         open_dataset(empty)
     (empty / "revlogs").mkdir()
     with pytest.raises(InputError, match="no users"):
         open_dataset(empty)
     rows: dict[str, list] = {name: [1, 2] for name in COLUMNS}
-    path = write(made, "revlogs", 4, **rows)
+    path = write_table(data_folder, "revlogs", 4, **rows)
     with pytest.raises(InputError, match="elapsed_seconds"):
         dataset.load(4)
     for bad in ([1, None], [1.5, 2.0], ["a", "b"], pa.array([2**64 - 1, 0], pa.uint64())):
-        write(made, "revlogs", 4, **rows, elapsed_seconds=bad)
+        write_table(data_folder, "revlogs", 4, **rows, elapsed_seconds=bad)
         with pytest.raises(InputError, match="user_id=4"):
             dataset.load(4)
-    sound = made / "revlogs" / "user_id=2" / "data.parquet"
+    sound = data_folder / "revlogs" / "user_id=2" / "data.parquet"
     content = sound.read_bytes()
-    for part in (0, 3, 4, 50, len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:part])
+    for size in (0, 3, 4, 50, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
         with pytest.raises(InputError, match="user_id=4"):
             dataset.load(4)
     rng = np.random.default_rng(5)
@@ -238,12 +243,12 @@ def test_refusals(made: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
         changed = bytearray(content)
         changed[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         path.write_bytes(bytes(changed))
-        with contextlib.suppress(InputError):  # a changed value may be read, nothing else happens
+        with contextlib.suppress(InputError):  # a changed value may be read as well
             dataset.load(4)
 
 
-def write_tables(dataset: Path, target: Path, columns: dict[str, str]) -> None:
-    """The reviews of a parquet data set in the layout of FSRS-Anki-20k, by card as there."""
+def write_csv_dataset(dataset: Path, target: Path, columns: dict[str, str]) -> None:
+    """Write the reviews of a parquet data set in the layout of FSRS-Anki-20k, card by card."""
     for user in open_dataset(dataset).users:
         frame = pandas.read_parquet(dataset / "revlogs" / f"user_id={user}" / "data.parquet")
         frame["review_th"] = range(1, len(frame) + 1)
@@ -255,18 +260,22 @@ def write_tables(dataset: Path, target: Path, columns: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("columns", [{}, {"elapsed_days": "delta_t"}], ids=["2024", "2023"])
-def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
-    """FSRS-Anki-20k: the same reviews as in parquet, and all that its columns tell of them."""
+def test_csv_data_set_has_the_rows_of_the_parquet_one(
+    columns: dict[str, str], tmp_path: Path
+) -> None:
+    """Check all columns of FSRS-Anki-20k against the same reviews in parquet."""
     learners = {7: simulate_learner(7, 500), 8: simulate_learner(8, 400)}
     write_dataset(learners, tmp_path / "parquet")
-    write_tables(tmp_path / "parquet", tmp_path / "csv", columns)
+    write_csv_dataset(tmp_path / "parquet", tmp_path / "csv", columns)
     (tmp_path / "csv" / "revlogs" / "1").mkdir(parents=True)  # the raw files of that data set
-    ours, theirs = open_dataset(tmp_path / "csv"), open_dataset(tmp_path / "parquet")
-    assert (ours.layout, theirs.layout) == ("csv", "parquet")
-    assert ours.users == theirs.users == [7, 8]
-    assert ours.missing_tables == ("cards", "decks")
-    for user in ours.users:
-        log, expected = ours.load(user), theirs.load(user).rows
+    csv_dataset = open_dataset(tmp_path / "csv")
+    parquet_dataset = open_dataset(tmp_path / "parquet")
+    assert (csv_dataset.layout, parquet_dataset.layout) == ("csv", "parquet")
+    assert csv_dataset.users == parquet_dataset.users == [7, 8]
+    assert csv_dataset.missing_tables == ("cards", "decks")
+    for user in csv_dataset.users:
+        log = csv_dataset.load(user)
+        expected = parquet_dataset.load(user).rows
         assert log.rows is not None
         assert expected is not None
         for name in ("card_id", "rating", "elapsed_days"):
@@ -275,9 +284,9 @@ def test_csv_data_set(columns: dict[str, str], tmp_path: Path) -> None:
             for name in ("state", "duration_ms", "elapsed_seconds"):
                 np.testing.assert_array_equal(getattr(log.rows, name), getattr(expected, name))
         assert (np.diff(log.rows.day_offset) >= 0).all()
-        assert (log.rows.day_offset <= expected.day_offset).all()  # the earliest days
-        assert count_rows(ours.table_files("revlogs", user)[0]) == len(log.rows)
-        assert count_rows(theirs.table_files("revlogs", user)[0]) == len(log.rows)
+        assert (log.rows.day_offset <= expected.day_offset).all()  # the earliest possible days
+        assert count_rows(csv_dataset.table_files("revlogs", user)[0]) == len(log.rows)
+        assert count_rows(parquet_dataset.table_files("revlogs", user)[0]) == len(log.rows)
         assert not log.has_decks
     assert load_log(tmp_path / "csv", user=8).user == 8
     out = tmp_path / "out"
@@ -296,7 +305,7 @@ def test_rows_without_a_final_newline_are_counted(tmp_path: Path) -> None:
         assert count_rows(path) == rows
 
 
-def test_csv_data_set_refuses(tmp_path: Path) -> None:
+def test_csv_data_set_with_duplicate_or_bad_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "dataset" / "1").mkdir(parents=True)
     twice = tmp_path / "dataset" / "1" / "5.csv"
     twice.write_text("card_id,review_th,delta_t,rating\n1,1,-1,3\n")
@@ -310,26 +319,28 @@ def test_csv_data_set_refuses(tmp_path: Path) -> None:
             open_dataset(tmp_path).load(5)
 
 
-def test_real_ids(tmp_path: Path) -> None:
-    """anki-revlogs-10k-id: Anki's own ids, the moment of each review, 0 for no parent."""
-    now = 1_700_000_000_000
-    rows = {name: [1, 2, 1] for name in COLUMNS} | {"card_id": [now, now + 1, now]}
-    moments = {"review_time": [now, now + 5, now + 9]}
-    write(tmp_path, "revlogs", 1, **rows, elapsed_seconds=[-1, -1, 100], **moments)
-    write(tmp_path, "cards", 1, card_id=[now], note_id=[now + 2], deck_id=[now + 3])
-    write(tmp_path, "decks", 1, deck_id=[now + 3], parent_id=[0], preset_id=[1])
+def test_ids_of_anki_are_read_and_parent_0_is_no_parent(tmp_path: Path) -> None:
+    """Check the layout of anki-revlogs-10k-id, which has the time of each review, too."""
+    start_ms = 1_700_000_000_000
+    rows = {name: [1, 2, 1] for name in COLUMNS} | {"card_id": [start_ms, start_ms + 1, start_ms]}
+    moments = {"review_time": [start_ms, start_ms + 5, start_ms + 9]}
+    write_table(tmp_path, "revlogs", 1, **rows, elapsed_seconds=[-1, -1, 100], **moments)
+    write_table(
+        tmp_path, "cards", 1, card_id=[start_ms], note_id=[start_ms + 2], deck_id=[start_ms + 3]
+    )
+    write_table(tmp_path, "decks", 1, deck_id=[start_ms + 3], parent_id=[0], preset_id=[1])
     log = open_dataset(tmp_path).load(1)
     assert log.rows is not None
     assert log.rows.card_id.tolist() == rows["card_id"]
-    assert log.deck_of(np.array([now, now + 1])).tolist() == [now + 3, MISSING]
-    assert log.preset_of(np.array([now + 3])).tolist() == [1]
+    assert log.deck_of(np.array([start_ms, start_ms + 1])).tolist() == [start_ms + 3, MISSING]
+    assert log.preset_of(np.array([start_ms + 3])).tolist() == [1]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's memory use")
-def test_too_little_memory_is_said_as_that(tmp_path: Path) -> None:
-    """A user with many reviews, read with little more memory than the libraries take."""
+def test_too_little_memory_for_a_user_is_an_input_error(tmp_path: Path) -> None:
+    """Read a user with many reviews in little more memory than the libraries take."""
     rows = {name: np.zeros(2_000_000, np.int64) for name in (*COLUMNS, "elapsed_seconds")}
-    write(tmp_path, "revlogs", 1, **rows)
+    write_table(tmp_path, "revlogs", 1, **rows)
     script = (
         "import resource, sys\n"
         "import pyarrow.parquet\n"
@@ -352,17 +363,17 @@ def test_too_little_memory_is_said_as_that(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "machine", "says"),
+    ("system", "machine", "reason"),
     [
         ("linux", "x86_64", r"pip install 'srs-eval\[parquet\]'"),
         ("win32", "ARM64", "not published for this kind of machine"),
     ],
 )
-def test_without_pyarrow(
+def test_missing_pyarrow_names_the_package_to_install(
     system: str,
     machine: str,
-    says: str,
-    made: Path,
+    reason: str,
+    data_folder: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
@@ -370,14 +381,16 @@ def test_without_pyarrow(
     monkeypatch.setattr(errors, "is_installed", lambda module: module != "pyarrow")
     monkeypatch.setattr(errors, "sys", SimpleNamespace(platform=system))
     monkeypatch.setattr(errors, "platform", SimpleNamespace(machine=lambda: machine))
-    with pytest.raises(NotInstalled, match=says):
-        open_dataset(made)
-    assert main(["batch", "--dataset", str(made), "--raw", "--out", str(tmp_path / "out")]) == 2
-    assert re.search(f"--raw needs pyarrow.*{says}", capsys.readouterr().err)
+    with pytest.raises(NotInstalled, match=reason):
+        open_dataset(data_folder)
+    assert (
+        main(["batch", "--dataset", str(data_folder), "--raw", "--out", str(tmp_path / "out")]) == 2
+    )
+    assert re.search(f"--raw needs pyarrow.*{reason}", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
 
 
-def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pandas_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "is_installed", lambda module: module != "pandas")
     with pytest.raises(
         NotInstalled, match=r"A frame needs pandas: pip install 'srs-eval\[notebook"

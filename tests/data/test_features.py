@@ -17,8 +17,8 @@ from srs_eval.data.readers.features import add_features, read_features
 from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import all_models, load_model_file
-from tests.cli.program import run_in_process
 from tests.helpers.marks import slow_except
+from tests.helpers.program import run_in_process
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection, write_dataset
 
 MODEL = """
@@ -40,7 +40,7 @@ def learner() -> SimulatedLearner:
 
 
 @pytest.mark.parametrize("by", ["card_id", "note_id"])
-def test_a_table_is_joined_and_what_it_lacks_is_counted(
+def test_table_is_joined_by_id_and_missing_cards_are_counted(
     by: str, learner: SimulatedLearner, tmp_path: Path
 ) -> None:
     log = learner.log()
@@ -55,37 +55,37 @@ def test_a_table_is_joined_and_what_it_lacks_is_counted(
     np.testing.assert_array_equal(half, np.where(np.isin(row, ids), row / 2, np.nan))
     assert trials.features.shape == (len(trials), 2)
     np.testing.assert_array_equal(trials.features[:, 0], half[trials.history_end])
-    assert half.base is trials.columns("n")[0].base  # the whole table is gathered once
-    found = trials.source[0].features
-    assert found is not None
-    assert found.note.startswith("words.parquet: ")
-    assert found.note.endswith("cards have no row")
+    assert half.base is trials.columns("n")[0].base  # the table is gathered once for all columns
+    features = trials.source[0].features
+    assert features is not None
+    assert features.note.startswith("words.parquet: ")
+    assert features.note.endswith("cards have no row")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ("card,n\n1,2\n", "no column card_id or note_id"),
         ("card_id,word\n1,a\n", "no column of numbers"),
         ("card_id,n\n", "has no rows"),
-        ("card_id,n\n1.5,2\n", "a card_id is no whole number"),
+        ("card_id,n\n1.5,2\n", "a card_id is not a whole number"),
         ("card_id,n\n1,2\n1,3\n", "names a card_id twice"),
-        ("card_id,n\n1\n", "line 2 has not as many fields"),
+        ("card_id,n\n1\n", "line 2 has more or fewer fields"),
         ("", "has no rows"),
         (None, "No such file"),
     ],
 )
-def test_what_is_no_table_is_refused(
-    content: str | None, said: str, learner: SimulatedLearner, tmp_path: Path
+def test_unusable_table_is_refused(
+    content: str | None, reason: str, learner: SimulatedLearner, tmp_path: Path
 ) -> None:
     path = tmp_path / "words.csv"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=reason):
         add_features(learner.log(), path)
 
 
-def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
+def test_csv_and_parquet_give_the_same_features(tmp_path: Path) -> None:
     table = pa.table({
         "user_id": [1, 2, 2, 2], "card_id": [7, 9, 8, 7], "n": [1.0, 2.0, None, np.inf]
     })  # fmt: skip
@@ -94,9 +94,13 @@ def test_csv_and_parquet_tell_the_same_of_a_user(tmp_path: Path) -> None:
         "user_id,card_id,n\n1,7,1\n2,9,2\n2,8,\n2,7,inf\n", encoding="utf-8"
     )
     for name in ("words.parquet", "words.csv"):
-        found = read_features(tmp_path / name, 2)
-        assert (found.id_column, found.names, found.ids.tolist()) == ("card_id", ("n",), [7, 8, 9])
-        np.testing.assert_array_equal(found.values[:, 0], [np.nan, np.nan, 2.0])
+        features = read_features(tmp_path / name, 2)
+        assert (features.id_column, features.names, features.ids.tolist()) == (
+            "card_id",
+            ("n",),
+            [7, 8, 9],
+        )
+        np.testing.assert_array_equal(features.values[:, 0], [np.nan, np.nan, 2.0])
         assert len(read_features(tmp_path / name, 3).ids) == 0
 
 
@@ -107,35 +111,38 @@ def test_csv_is_read_in_utf_16_and_with_any_line_end(
 ) -> None:
     path = tmp_path / "words.csv"
     path.write_bytes(end.join(["card_id,note,half", "5,ö,0.5", "4,x,1.5"]).encode(encoding))
-    found = read_features(path, None)
-    assert (found.ids.tolist(), found.names) == ([4, 5], ("half",))
-    assert found.values.tolist() == [[1.5], [0.5]]
+    features = read_features(path, None)
+    assert (features.ids.tolist(), features.names) == ([4, 5], ("half",))
+    assert features.values.tolist() == [[1.5], [0.5]]
 
 
-def test_a_category_that_is_unknown_is_none(tmp_path: Path) -> None:
+def test_missing_value_of_a_category_column_is_nan(tmp_path: Path) -> None:
     n = pa.array(["0.5", None, "2.5"]).dictionary_encode()
     pq.write_table(pa.table({"card_id": [1, 2, 3], "n": n}), tmp_path / "words.parquet")
-    found = read_features(tmp_path / "words.parquet", None)
-    np.testing.assert_array_equal(found.values[:, 0], [0.5, np.nan, 2.5])
+    features = read_features(tmp_path / "words.parquet", None)
+    np.testing.assert_array_equal(features.values[:, 0], [0.5, np.nan, 2.5])
 
 
-def test_ids_of_64_bits_stay_apart(tmp_path: Path) -> None:
+def test_ids_above_2_to_the_53_stay_distinct(tmp_path: Path) -> None:
     table = pa.table({"card_id": [2**60 + 3, 2**60 + 1, 2**60 + 2], "n": [3.0, 1.0, 2.0]})
     pq.write_table(table, tmp_path / "words.parquet")
     pyarrow.csv.write_csv(table, tmp_path / "words.csv")
     for name in ("words.parquet", "words.csv"):
-        found = read_features(tmp_path / name, None)
-        assert found.ids.tolist() == [2**60 + 1, 2**60 + 2, 2**60 + 3]
-        assert found.values[:, 0].tolist() == [1.0, 2.0, 3.0]
+        features = read_features(tmp_path / name, None)
+        assert features.ids.tolist() == [2**60 + 1, 2**60 + 2, 2**60 + 3]
+        assert features.values[:, 0].tolist() == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.slow
-def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
+def test_batch_continues_only_with_the_same_table(tmp_path: Path) -> None:
     users = {user: simulate_learner(user, 400) for user in (1, 2)}
     write_dataset(users, tmp_path / "data")
-    table, model = tmp_path / "words.csv", tmp_path / "table.py"
+    table = tmp_path / "words.csv"
+    model = tmp_path / "table.py"
     model.write_text(MODEL, encoding="utf-8")
-    rows = [f"{user},{card},{card % 10}" for user in users for card in range(50 * user)]
+    rows = []
+    for user in users:
+        rows += [f"{user},{card},{card % 10}" for card in range(50 * user)]
     table.write_text("\n".join(["user_id,card_id,n", *rows]), encoding="utf-8")
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--models", "TABLE", "--jobs", "0")
     batch += ("--out", str(tmp_path / "out"), "--model-file", str(model), "--features", str(table))
@@ -145,23 +152,23 @@ def test_a_batch_goes_on_with_the_same_table_only(tmp_path: Path) -> None:
     assert len(setup["options"]["features"]) == 64
     assert "not checked" not in done.stderr
     assert run_in_process(*batch).returncode == 0
-    for other, said in ((table, "features was"), (None, "features was")):
+    without_table = batch[:-2]
+    for command in (batch, without_table):
         table.write_text(table.read_text("utf-8") + "\n2,9999,1", encoding="utf-8")
-        changed = run_in_process(*(batch if other else batch[:-2]))
+        changed = run_in_process(*command)
         assert changed.returncode == 2
-        assert said in changed.stderr
+        assert "features was" in changed.stderr
     table.write_text("card_id,n\n1,2\n", encoding="utf-8")
     assert "words.csv has no column user_id" in run_in_process(*batch).stderr
-    found = read_features(table, None)
-    assert found.names == ("n",)
+    features = read_features(table, None)
+    assert features.names == ("n",)
 
 
 @pytest.mark.slow
-def test_a_ranking_says_how_many_cards_lack_a_row(
-    learner: SimulatedLearner, tmp_path: Path
-) -> None:
+def test_run_reports_how_many_cards_lack_a_row(learner: SimulatedLearner, tmp_path: Path) -> None:
     write_collection(learner, tmp_path / "collection.anki2")
-    table, model = tmp_path / "words.csv", tmp_path / "table.py"
+    table = tmp_path / "words.csv"
+    model = tmp_path / "table.py"
     model.write_text(MODEL, encoding="utf-8")
     table.write_text("card_id,n\n1,2\n", encoding="utf-8")
     run = ("run", str(tmp_path / "collection.anki2"), "--models", "TABLE", "--jobs", "0")
@@ -174,14 +181,18 @@ def test_a_ranking_says_how_many_cards_lack_a_row(
 
 
 @pytest.mark.parametrize("end", slow_except({"csv"}, ["csv", "parquet"]))
-def test_a_model_that_uses_a_table_is_checked_with_it(end: str, tmp_path: Path) -> None:
-    table, model = tmp_path / f"words.{end}", tmp_path / "table.py"
+def test_model_check_uses_the_table_of_features(end: str, tmp_path: Path) -> None:
+    table = tmp_path / f"words.{end}"
+    model = tmp_path / "table.py"
     content = pa.table({"card_id": np.arange(2000), "n": np.arange(2000) % 10})
-    (pyarrow.csv.write_csv if end == "csv" else pq.write_table)(content, table)
-    for right, kind in ((True, ""), (False, "own outcome")):
-        wrong = "np.where(trials.features[index, 0] > 5, 0.8, 0.6) * (0.5 + trials.y[index] / 4)"
-        honest = "np.where(trials.features[index, 0] > 5, 0.8, 0.6)"
-        model.write_text(MODEL.replace(honest, honest if right else wrong), encoding="utf-8")
+    if end == "csv":
+        pyarrow.csv.write_csv(content, table)
+    else:
+        pq.write_table(content, table)
+    honest = "np.where(trials.features[index, 0] > 5, 0.8, 0.6)"
+    leaking = f"{honest} * (0.5 + trials.y[index] / 4)"
+    for prediction, kind in ((honest, ""), (leaking, "own outcome")):
+        model.write_text(MODEL.replace(honest, prediction), encoding="utf-8")
         (loaded,) = load_model_file(model)
         assert find_mistake_kind(loaded, table) == kind
         all_models().pop("TABLE")

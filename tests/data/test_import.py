@@ -1,4 +1,4 @@
-"""The importer on the fixtures that the real Anki wrote, against what Anki says of them."""
+"""The importer on files that Anki wrote, against the figures that Anki gives for them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import Deck, ReviewLog
 from srs_eval.data.rows import select_rows
 from tests.conftest import PATIENCE, SHARED, shared_or_skip
-from tests.data.anki_files import folder_state
+from tests.helpers.anki_files import folder_state
 from tests.helpers.marks import slow_except
 
 FIXTURES = SHARED / "anki" / "fixtures"
 BROKEN = sorted(path.name for path in (FIXTURES / "broken").glob("*"))
-# Anki and we read these as sound: the last of two members, nothing but the chosen member.
+# Files that Anki and we read: the last of two members counts, other members do not.
 READ_ANYWAY = {"two-collections.colpkg": 12_862}
 
 COLLECTIONS = [
@@ -59,15 +59,15 @@ def oracle(fixtures: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Private folders are made here; nothing may be left in it."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(place))
-    yield place
-    assert list(place.iterdir()) == []
+    """Check that no private file is left in the temporary folder."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert list(folder.iterdir()) == []
 
 
-def anki_items(log: ReviewLog, **options: bool) -> int:
+def count_anki_items(log: ReviewLog, **options: bool) -> int:
     return int((select_rows(log, "anki", **options).rows.elapsed_days > 0).sum())
 
 
@@ -82,7 +82,8 @@ def test_counts_equal_ankis(
     expected = expected_of(oracle, name)
     log = load_log(fixtures / name)
     assert log.entries is not None
-    entries, cards = log.entries, log.cards
+    entries = log.entries
+    cards = log.cards
     assert log.import_summary.entries_read == len(entries) == expected["revlog_count"]
     assert Counter(entries.kind.tolist()) == Counter(
         {int(kind): count for kind, count in expected["revlog_by_type"].items()}
@@ -102,8 +103,10 @@ def test_counts_equal_ankis(
     assert len(cards.card_id) == expected["cards"]
     assert len(np.unique(cards.note_id)) == expected["notes"]
     assert int(cards.suspended.sum()) == expected["suspended_cards"]
-    said = expected["config"]["fsrs"]  # what Anki takes for off where it is missing
-    assert log.import_summary.fsrs_enabled == (said if name.endswith(".apkg") else bool(said))
+    fsrs_enabled = expected["config"]["fsrs"]  # Anki takes a missing value for off
+    assert log.import_summary.fsrs_enabled == (
+        fsrs_enabled if name.endswith(".apkg") else bool(fsrs_enabled)
+    )
     assert log.day_grid is not None
     assert (log.day_grid.next_day_at_s - expected["timing"]["next_day_at"]) % DAY_S == 0
 
@@ -111,9 +114,14 @@ def test_counts_equal_ankis(
         expected.get("fsrs_brief")
         or oracle["day_boundary_depends_on_time_zone"]["by_zone"]["America/Los_Angeles"]
     )
-    whole = {"include_suspended": True, "apply_ignore_before": False}
-    assert anki_items(log, include_deleted=False, **whole) == brief["compute_items_deck_star"]
-    assert anki_items(log, include_deleted=True, **whole) == brief["compute_items_empty_search"]
+    options = {"include_suspended": True, "apply_ignore_before": False}
+    assert (
+        count_anki_items(log, include_deleted=False, **options) == brief["compute_items_deck_star"]
+    )
+    assert (
+        count_anki_items(log, include_deleted=True, **options)
+        == brief["compute_items_empty_search"]
+    )
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
@@ -123,35 +131,36 @@ def test_decks_and_presets_equal_ankis(name: str, fixtures: Path, oracle: dict[s
     at_home = Counter(log.cards.deck_id.tolist())
     by_name = {deck.name: deck for deck in log.decks.values()}
     # An import into an empty collection gives new ids to decks, and adds Anki's own deck 1.
-    for wanted in expected["decks"]:
-        if wanted["name"] not in by_name:
+    for anki_deck in expected["decks"]:
+        if anki_deck["name"] not in by_name:
             assert name.endswith(".apkg")
-            assert wanted["name"] == "Default"
-            assert not wanted["cards_at_home"]
+            assert anki_deck["name"] == "Default"
+            assert not anki_deck["cards_at_home"]
             continue
-        deck = by_name[wanted["name"]]
+        deck = by_name[anki_deck["name"]]
         if not name.endswith(".apkg"):
-            assert deck.id == wanted["id"]
-        assert deck.filtered == wanted["filtered"]
-        assert at_home[deck.id] == wanted["cards_at_home"]
-        assert deck.desired_retention == pytest.approx(wanted.get("desired_retention_override"))
+            assert deck.id == anki_deck["id"]
+        assert deck.filtered == anki_deck["filtered"]
+        assert at_home[deck.id] == anki_deck["cards_at_home"]
+        assert deck.desired_retention == pytest.approx(anki_deck.get("desired_retention_override"))
         if not deck.filtered:
-            assert deck.preset_id == wanted["preset_id"]
+            assert deck.preset_id == anki_deck["preset_id"]
         _check_parent(deck, by_name)
     stored = {preset.name: preset for preset in log.presets.values()}
-    for wanted in expected["presets"]:
-        if wanted["name"] == "Default" and name.endswith(".apkg"):
-            continue  # the importing collection's own
-        preset = stored[wanted["name"]]
-        assert preset.id == wanted["id"]
-        assert preset.active_parameters == pytest.approx(wanted["params_effective"], abs=1e-6)
-        assert [len(preset.fsrs_parameters.get(v, ())) for v in (4, 5, 6)] == wanted["lens_4_5_6"]
-        assert preset.desired_retention == pytest.approx(wanted["desired_retention"])
-        assert preset.historical_retention == pytest.approx(wanted["historical_retention"])
-        assert (preset.ignore_before or "") == wanted["ignore_revlogs_before_date"]
-        assert (preset.search or "") == wanted["param_search"]
-        assert preset.learning_steps == pytest.approx(wanted["learn_steps"])
-        assert preset.relearning_steps == pytest.approx(wanted["relearn_steps"])
+    for anki_preset in expected["presets"]:
+        if anki_preset["name"] == "Default" and name.endswith(".apkg"):
+            continue  # from the importing collection
+        preset = stored[anki_preset["name"]]
+        assert preset.id == anki_preset["id"]
+        assert preset.active_parameters == pytest.approx(anki_preset["params_effective"], abs=1e-6)
+        counts = [len(preset.fsrs_parameters.get(version, ())) for version in (4, 5, 6)]
+        assert counts == anki_preset["lens_4_5_6"]
+        assert preset.desired_retention == pytest.approx(anki_preset["desired_retention"])
+        assert preset.historical_retention == pytest.approx(anki_preset["historical_retention"])
+        assert (preset.ignore_before or "") == anki_preset["ignore_revlogs_before_date"]
+        assert (preset.search or "") == anki_preset["param_search"]
+        assert preset.learning_steps == pytest.approx(anki_preset["learn_steps"])
+        assert preset.relearning_steps == pytest.approx(anki_preset["relearn_steps"])
 
 
 def _check_parent(deck: Deck, by_name: dict[str, Deck]) -> None:
@@ -162,41 +171,49 @@ def _check_parent(deck: Deck, by_name: dict[str, Deck]) -> None:
 def test_counts_by_preset_equal_ankis_searches(fixtures: Path, oracle: dict[str, Any]) -> None:
     log = load_log(fixtures / "collection.anki2")
     names = {preset.id: preset.name for preset in log.presets.values()}
-    whole = select_rows(
+    all_rows = select_rows(
         log, "anki", include_suspended=True, include_deleted=False, apply_ignore_before=False
     ).rows
-    options = select_rows(log, "anki").rows
+    screen_rows = select_rows(log, "anki").rows
     seen = 0
-    for words, asked in oracle["collection.anki2"]["fsrs"].items():
+    for words, answer in oracle["collection.anki2"]["fsrs"].items():
         preset, _, search = words.partition(": ")
-        if preset not in names.values() or "compute_fsrs_params" not in asked:
+        if preset not in names.values() or "compute_fsrs_params" not in answer:
             continue
         if search == "whole preset with suspended":
-            rows = whole
-        elif search == "as the deck-options screen does" and "deck:" not in asked["search"]:
-            rows = options
+            rows = all_rows
+        elif search == "as the deck-options screen does" and "deck:" not in answer["search"]:
+            rows = screen_rows
         else:
             continue
         items = rows.card_id[rows.elapsed_days > 0]
         of_preset = log.preset_of(log.deck_of(items))
-        found = sum(names.get(one) == preset for one in of_preset.tolist())
-        assert found == asked["compute_fsrs_params"]["fsrs_items"], words
+        count = sum(names.get(preset_id) == preset for preset_id in of_preset.tolist())
+        assert count == answer["compute_fsrs_params"]["fsrs_items"], words
         seen += 1
     assert seen >= 7
-    assert anki_items(log, apply_ignore_before=False) == 6_056
+    assert count_anki_items(log, apply_ignore_before=False) == 6_056
 
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "UTC", "Asia/Tokyo", "Europe/Berlin"])
-def test_day_boundaries_by_zone(zone: str, fixtures: Path, oracle: dict[str, Any]) -> None:
+def test_day_boundaries_equal_ankis_in_each_zone(
+    zone: str, fixtures: Path, oracle: dict[str, Any]
+) -> None:
     expected = oracle["day_boundary_depends_on_time_zone"]["by_zone"][zone]
     log = load_log(fixtures / "collection.anki2", timezone=zone)
     assert log.day_grid is not None
     assert log.day_grid.next_day_at_s % DAY_S == expected["next_day_at_mod_86400"]
     assert zone in log.day_grid.description
     assert log.day_grid.time_zone == zone
-    whole = {"include_suspended": True, "apply_ignore_before": False}
-    assert anki_items(log, include_deleted=False, **whole) == expected["compute_items_deck_star"]
-    assert anki_items(log, include_deleted=True, **whole) == expected["compute_items_empty_search"]
+    options = {"include_suspended": True, "apply_ignore_before": False}
+    assert (
+        count_anki_items(log, include_deleted=False, **options)
+        == expected["compute_items_deck_star"]
+    )
+    assert (
+        count_anki_items(log, include_deleted=True, **options)
+        == expected["compute_items_empty_search"]
+    )
 
 
 ZONES = ("UTC", "America/Los_Angeles", "Asia/Tokyo")
@@ -211,7 +228,7 @@ OTHER_SOURCES = [
 
 @pytest.fixture
 def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets this computer's time zone for the length of a test."""
+    """Yield a function that sets this computer's time zone until the test ends."""
 
     def set_zone(zone: str) -> None:
         monkeypatch.setenv("TZ", zone)
@@ -253,7 +270,7 @@ def test_days_without_a_known_scheduler_are_the_first_schedulers(
     tmp_path: Path,
     in_zone: Callable[[str], None],
 ) -> None:
-    """Anki takes whatever is not 1 or 2, also nothing at all, for its first scheduler."""
+    """Check that any version but 1 and 2, or none, counts as 1, as in Anki."""
     path = tmp_path / "collection.anki2"
     shutil.copyfile(fixtures / name, path)
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -265,7 +282,7 @@ def test_days_without_a_known_scheduler_are_the_first_schedulers(
         log = load_log(path)
         assert log.day_grid is not None
         assert (log.day_grid.next_day_at_s - created) % DAY_S == 0
-        counts.add(anki_items(log, include_suspended=True, apply_ignore_before=False))
+        counts.add(count_anki_items(log, include_suspended=True, apply_ignore_before=False))
     assert len(counts) == 1
     if "v1" in name:
         expected = expected_of(oracle, name)["fsrs_brief"]
@@ -286,8 +303,8 @@ def _store_scheduler(connection: sqlite3.Connection, stored: object) -> None:
     connection.execute("update col set conf = ?", (json.dumps(settings),))
 
 
-def test_days_of_real_collections(in_zone: Callable[[str], None]) -> None:
-    """Collections as people keep them, some from before there was a second scheduler."""
+def test_days_of_real_collections_ignore_the_computers_zone(in_zone: Callable[[str], None]) -> None:
+    """Check collections of people, some from before there was a second scheduler."""
     folder = os.environ.get("SRS_EVAL_REAL")
     if not folder:
         pytest.skip("needs SRS_EVAL_REAL, a folder with real collections")
@@ -303,7 +320,9 @@ def test_days_of_real_collections(in_zone: Callable[[str], None]) -> None:
         assert len(prints) == 1
 
 
-def test_research_export(fixtures: Path, oracle: dict[str, Any], no_litter: Path) -> None:
+def test_research_export_has_the_counts_of_the_oracle(
+    fixtures: Path, oracle: dict[str, Any], no_litter: Path
+) -> None:
     expected = oracle["other_fixtures"]["dataset.revlog"]
     log = load_log(fixtures / "dataset.revlog")
     assert log.entries is not None
@@ -318,12 +337,12 @@ def test_research_export(fixtures: Path, oracle: dict[str, Any], no_litter: Path
     assert int((log.entries.rating == 0).sum()) == expected["revlogs_with_button_0"]
 
 
-def test_open_in_anki_includes_the_wal(
+def test_collection_open_in_anki_includes_the_wal(
     fixtures: Path, oracle: dict[str, Any], tmp_path: Path, no_litter: Path
 ) -> None:
     folder = tmp_path / "profile"
     shutil.copytree(fixtures / "open-in-anki", folder)
-    _writable(folder)
+    _make_writable(folder)
     before = folder_state(folder)
     expected = oracle["open-in-anki"]
     log = load_log(folder / "collection.anki2")
@@ -331,8 +350,8 @@ def test_open_in_anki_includes_the_wal(
     assert log.entries is not None
     assert log.entries.time_ms[-1] == expected["last_wal_entry"]
     assert folder_state(folder) == before
-    assert load_log(folder).fingerprint() == log.fingerprint()  # the profile folder as well
-    # Links are followed to where the -wal lies.
+    assert load_log(folder).fingerprint() == log.fingerprint()  # a profile's folder, too
+    # Links are followed to the folder of the -wal.
     link = tmp_path / "link.anki2"
     link.symlink_to(folder / "collection.anki2")
     assert load_log(link).import_summary.entries_read == expected["revlog_with_wal"]
@@ -343,7 +362,7 @@ def test_hot_journal_is_rolled_back(
 ) -> None:
     folder = tmp_path / "profile"
     shutil.copytree(fixtures / "hot-journal", folder)
-    _writable(folder)
+    _make_writable(folder)
     before = folder_state(folder)
     log = load_log(folder / "collection.anki2")
     assert log.entries is not None
@@ -352,8 +371,8 @@ def test_hot_journal_is_rolled_back(
     assert folder_state(folder) == before
 
 
-def _writable(folder: Path) -> None:
-    """As a user's folder is: SQLite could write here, so that it does not is our doing."""
+def _make_writable(folder: Path) -> None:
+    """Make the files writable as a user's are, so that SQLite could write here."""
     folder.chmod(0o755)
     for path in folder.iterdir():
         path.chmod(0o644)
@@ -382,7 +401,9 @@ def test_same_collection_in_other_containers_is_the_same_log(fixtures: Path) -> 
         ("broken/path-traversal.colpkg", "empty collection"),
     ],
 )
-def test_no_reviews_is_said(name: str, words: str, fixtures: Path, no_litter: Path) -> None:
+def test_file_without_reviews_is_refused(
+    name: str, words: str, fixtures: Path, no_litter: Path
+) -> None:
     with pytest.raises(InputError, match=words):
         load_log(fixtures / name)
 
@@ -404,8 +425,9 @@ def test_broken_files_get_one_sentence(name: str, fixtures: Path, no_litter: Pat
     assert time.process_time() - began < 5
 
 
-def test_bombs_in_little_memory(fixtures: Path) -> None:
-    """All three bombs (2.2 GB, 2.2 GB, 300 MB) in a process that may not grow beyond 1 GB."""
+@pytest.mark.starts_program
+def test_zip_bombs_are_refused_in_one_gigabyte(fixtures: Path) -> None:
+    """Read all three bombs (2.2 GB, 2.2 GB, 300 MB) in a process limited to 1 GB."""
     pytest.importorskip("resource")
     code = """
 import resource, sys
@@ -426,12 +448,12 @@ for path in sys.argv[1:]:
     assert done.returncode == 0
 
 
-def test_truncation_anywhere_is_noticed(fixtures: Path, tmp_path: Path, no_litter: Path) -> None:
-    """A collection, a package or an export cut at any place is refused, never read in part."""
+def test_truncated_file_is_refused(fixtures: Path, tmp_path: Path, no_litter: Path) -> None:
+    """Check that a file cut at any byte is refused, not read in part."""
     for name in ("quirks.anki2", "quirks.revlog", "repacked-legacy1-no-meta.apkg"):
         content = (fixtures / name).read_bytes()
-        for part in np.linspace(1, len(content) - 1, 25).astype(int).tolist():
+        for size in np.linspace(1, len(content) - 1, 25).astype(int).tolist():
             cut = tmp_path / name
-            cut.write_bytes(content[:part])
+            cut.write_bytes(content[:size])
             with pytest.raises(InputError):
                 load_log(cut)

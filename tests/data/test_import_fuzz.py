@@ -1,12 +1,7 @@
-"""Hostile and damaged input: the readers answer with a log or an InputError, nothing else.
-
-`SRS_EVAL_FUZZ` says how many times as many examples are tried; from a hundred on they are others
-each time (`make fuzz`).
-"""
+"""Hostile and damaged input: the readers answer with a log or an InputError, nothing else."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -14,47 +9,32 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError
 from srs_eval.report.export import to_json
 from srs_eval.report.inspection import inspect_log
-from tests.data.anki_files import field, make_collection, make_package, make_revlog, plain_history
-from tests.data.test_supermemo import HISTORY as REPETITIONS
-from tests.data.test_supermemo import text_of
+from tests.helpers.anki_files import (
+    field,
+    make_collection,
+    make_package,
+    make_revlog,
+    plain_history,
+)
+from tests.helpers.fuzzing import damage, examples
+from tests.helpers.supermemo_files import HISTORY as REPETITIONS
+from tests.helpers.supermemo_files import format_history
 from tests.retrievability import RWKV, make_cache
 
 HISTORY = plain_history(3)
 FORMATS = ("schema 18", "schema 11", "package 3", "package 2", "zstd", "revlog", "csv", "supermemo")
-TIMES = int(os.environ.get("SRS_EVAL_FUZZ", "1"))
-
-
-def examples(number: int) -> settings:
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(
-        max_examples=number * TIMES, derandomize=TIMES < 100, suppress_health_check=slow
-    )
-
-
-def damaged(content: bytes, data: st.DataObject) -> bytes:
-    """With bits flipped, or cut, or with strange bytes between or over its own."""
-    how = data.draw(st.sampled_from(("flip", "cut", "insert", "overwrite")))
-    if how == "flip":
-        flipped = bytearray(content)
-        for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=8)):
-            flipped[place] ^= 1 << data.draw(st.integers(0, 7))
-        return bytes(flipped)
-    place = data.draw(st.integers(0, len(content)))
-    strange = b"" if how == "cut" else data.draw(st.binary(max_size=600))
-    tail = b"" if how == "cut" else content[place + (how == "overwrite") * len(strange) :]
-    return content[:place] + strange + tail
 
 
 @pytest.fixture(scope="module")
 def sound() -> Iterator[dict[str, bytes]]:
-    """One sound file of each format, and a private place whose litter is looked at."""
+    """Yield one sound file of each format."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         new = make_collection(folder / "new", entries=HISTORY, page_size=512).read_bytes()
@@ -69,17 +49,18 @@ def sound() -> Iterator[dict[str, bytes]]:
             "zstd": zstandard.ZstdCompressor().compress(new),
             "revlog": make_revlog(HISTORY, 1_700_740_800),
             "csv": (head + "".join(lines)).encode(),
-            "supermemo": text_of(REPETITIONS).encode(),
+            "supermemo": format_history(REPETITIONS).encode(),
         }
 
 
-def read(content: bytes) -> bool:
-    """Try to read; True if it is a log. Anything but a log or one sentence is an error."""
+def is_read(content: bytes) -> bool:
+    """Return whether the content is read as a log; anything but a log or one sentence fails."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "collection.anki2"
         path.write_bytes(content)
-        log, sentence = None, ""
+        log = None
+        sentence = ""
         try:
             log = load_log(path)
         except InputError as error:
@@ -96,25 +77,26 @@ def read(content: bytes) -> bool:
 
 def test_sound_files_are_read(sound: dict[str, bytes]) -> None:
     assert set(sound) == set(FORMATS)
-    assert all(read(content) for content in sound.values())
+    assert all(is_read(content) for content in sound.values())
 
 
 @pytest.mark.parametrize("kind", FORMATS)
 @examples(50)
 @given(data=st.data())
-def test_damaged_files(kind: str, sound: dict[str, bytes], data: st.DataObject) -> None:
-    read(damaged(sound[kind], data))
+def test_damaged_file_is_a_log_or_an_input_error(
+    kind: str, sound: dict[str, bytes], data: st.DataObject
+) -> None:
+    is_read(damage(sound[kind], data))
 
 
 @examples(20)
 @given(data=st.data())
-def test_damaged_predictions_beside_a_collection(data: st.DataObject) -> None:
-    """They never keep the reviews from being read."""
+def test_damaged_cache_does_not_stop_the_import(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = make_collection(Path(name) / "collection.anki2", entries=HISTORY, page_size=512)
         held_out = [(HISTORY[0][0], 0.75, "rwkv_review", 1, "test_fold", 0)]
         cache = make_cache(path, {RWKV: held_out})
-        cache.write_bytes(damaged(cache.read_bytes(), data))
+        cache.write_bytes(damage(cache.read_bytes(), data))
         for given_ in load_log(path).external_predictions.values():
             assert "\n" not in given_.note
 
@@ -124,8 +106,8 @@ def test_damaged_predictions_beside_a_collection(data: st.DataObject) -> None:
     start=st.sampled_from([b"", b"SQLite format 3\0", b"PK\3\4", b"\x28\xb5\x2f\xfd", b"\n"]),
     rest=st.binary(max_size=400),
 )
-def test_random_bytes(start: bytes, rest: bytes) -> None:
-    assert not read(start + rest)
+def test_random_bytes_are_refused(start: bytes, rest: bytes) -> None:
+    assert not is_read(start + rest)
 
 
 messages = st.recursive(
@@ -137,27 +119,27 @@ messages = st.recursive(
 
 def encode(message: object) -> bytes:
     if isinstance(message, list):
-        parts = [(number, encode(v) if isinstance(v, list) else v) for number, v in message]
-        return b"".join(field(number, value) for number, value in parts)
+        fields = [(number, encode(v) if isinstance(v, list) else v) for number, v in message]
+        return b"".join(field(number, value) for number, value in fields)
     return message if isinstance(message, bytes) else field(1, message)  # type: ignore[arg-type]
 
 
 @examples(30)
-@given(message=messages, part=st.sampled_from(["preset", "deck_kind"]))
-def test_wrong_protobuf_in_a_collection(message: object, part: str) -> None:
+@given(message=messages, argument=st.sampled_from(["preset", "deck_kind"]))
+def test_collection_with_random_protobuf_does_not_crash(message: object, argument: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "a"
-        content = {part: encode(message)}
+        content = {argument: encode(message)}
         make_collection(path, entries=HISTORY, **content)  # type: ignore[arg-type]
-        read(path.read_bytes())
+        is_read(path.read_bytes())
 
 
 @examples(50)
 @given(message=messages, clock=st.integers(-(1 << 63), (1 << 63) - 1))
-def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
-    read(encode(message) + field(4, clock))
-    read(field(1, encode(message)) + field(4, clock))
-    read(field(2, encode(message)) + field(3, encode(message)) + make_revlog(HISTORY, clock))
+def test_export_of_random_protobuf_does_not_crash(message: object, clock: int) -> None:
+    is_read(encode(message) + field(4, clock))
+    is_read(field(1, encode(message)) + field(4, clock))
+    is_read(field(2, encode(message)) + field(3, encode(message)) + make_revlog(HISTORY, clock))
 
 
 @examples(20)
@@ -165,7 +147,7 @@ def test_wrong_protobuf_as_export(message: object, clock: int) -> None:
     name=st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
     number=st.integers(-(1 << 63), (1 << 63) - 1),
 )
-def test_strange_names_and_numbers(name: str, number: int) -> None:
+def test_collection_with_strange_names_and_numbers_is_read(name: str, number: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a"
         entries = [
@@ -175,20 +157,22 @@ def test_strange_names_and_numbers(name: str, number: int) -> None:
             make_collection(path, entries=[*HISTORY, *entries], deck_name="x" + name)
         except sqlite3.IntegrityError:  # two entries at one time
             return
-        assert read(path.read_bytes())
+        assert is_read(path.read_bytes())
 
 
 @examples(30)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=200))
-def test_strange_tables(text: str) -> None:
-    read(("card_id,review_rating,review_time,review_duration\n" + text).encode())
-    read(b"id,cid,ease,type,factor,time\n" + text.encode("utf-16"))
+def test_strange_table_is_a_log_or_an_input_error(text: str) -> None:
+    is_read(("card_id,review_rating,review_time,review_duration\n" + text).encode())
+    is_read(b"id,cid,ease,type,factor,time\n" + text.encode("utf-16"))
 
 
 @pytest.mark.parametrize(
     "name", ["a;b", "a b", "ü\u202e", "x" * 200, "-rf", "%s{0}", "'\"", "a?b#c"]
 )
-def test_strange_file_names(name: str, tmp_path: Path, sound: dict[str, bytes]) -> None:
+def test_file_with_a_strange_name_is_read(
+    name: str, tmp_path: Path, sound: dict[str, bytes]
+) -> None:
     for kind in ("schema 18", "package 3"):
         path = tmp_path / name
         path.write_bytes(sound[kind])

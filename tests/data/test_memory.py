@@ -1,4 +1,4 @@
-"""Too little memory is one sentence, whatever a library makes of it."""
+"""Too little memory is reported in one sentence, whatever error a library raises."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.helpers.marks import slow_except
 SEGMENT = "libtorch_cpu.so: failed to map segment from shared object"
 
 
-def of(cause: Exception, error: Exception) -> Exception:
-    """An error that was raised while another was dealt with, as llvmlite does."""
+def with_context(cause: Exception, error: Exception) -> Exception:
+    """Return the error as raised while `cause` was handled, as llvmlite does."""
     error.__context__ = cause
     return error
 
@@ -34,16 +34,18 @@ def of(cause: Exception, error: Exception) -> Exception:
         MemoryError(),
         OSError(errno.ENOMEM, "Cannot allocate memory"),
         ImportError(SEGMENT),
-        of(OSError(SEGMENT), OSError("Could not find/load shared object file 'libllvmlite.so'")),
+        with_context(
+            OSError(SEGMENT), OSError("Could not find/load shared object file 'libllvmlite.so'")
+        ),
         RuntimeError(
             "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: not enough memory"
         ),
         RuntimeError("std::bad_alloc"),
-        of(MemoryError(), ValueError("of what follows")),
+        with_context(MemoryError(), ValueError("of what follows")),
     ],
     ids=str,
 )
-def test_errors_of_short_memory_are_known(error: Exception) -> None:
+def test_memory_errors_of_libraries_are_recognised(error: Exception) -> None:
     assert is_memory_error(error)
     assert describe_failure(error) == ("not enough memory", "")
 
@@ -52,14 +54,15 @@ def test_errors_of_short_memory_are_known(error: Exception) -> None:
     "error",
     [
         ValueError("not enough memory of it"),
-        ImportError(f"{SEGMENT}: Operation not permitted"),  # a file system without programs
+        # a file system mounted without execution
+        ImportError(f"{SEGMENT}: Operation not permitted"),
         OSError(errno.ENOENT, "No such file or directory"),
         SystemError("error return without exception set"),
         RuntimeError("can't start new thread"),
     ],
     ids=str,
 )
-def test_other_errors_are_others(error: Exception) -> None:
+def test_other_errors_are_no_memory_errors(error: Exception) -> None:
     assert not is_memory_error(error)
     assert describe_failure(error)[0].startswith(type(error).__name__)
 
@@ -67,7 +70,7 @@ def test_other_errors_are_others(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [SystemError("error return without exception set"), ImportError("of something")]
 )
-def test_an_error_without_a_reason_is_short_memory_where_little_is_left(
+def test_unexplained_error_counts_if_memory_is_short(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "_memory_limit", lambda: 900_000_000)
@@ -81,26 +84,27 @@ class Mute(RuntimeError):
         raise RuntimeError("no words")
 
 
-def test_an_error_whose_text_cannot_be_read_is_another() -> None:
+def test_error_without_readable_text_is_no_memory_error() -> None:
     assert not is_memory_error(Mute())
 
 
-def test_a_circle_of_causes_ends() -> None:
-    one, other = ValueError("one"), ValueError("other")
-    one.__context__, other.__context__ = other, one
-    assert not is_memory_error(one)
+def test_circle_of_causes_ends_the_search() -> None:
+    first = ValueError("one")
+    second = ValueError("other")
+    first.__context__, second.__context__ = second, first
+    assert not is_memory_error(first)
 
 
-def test_what_a_person_can_mend_stays_as_it_is() -> None:
+def test_input_error_is_raised_unchanged() -> None:
     def refused() -> None:
         with memory_errors():
-            raise of(MemoryError(), InputError("It does not fit."))
+            raise with_context(MemoryError(), InputError("It does not fit."))
 
     with pytest.raises(InputError, match=r"^It does not fit\.$"):
         refused()
 
 
-def test_torch_is_not_imported_where_it_would_end_the_process(
+def test_require_memory_refuses_torch_if_memory_is_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
@@ -118,7 +122,7 @@ def test_torch_is_not_imported_where_it_would_end_the_process(
 def test_a_command_that_runs_out_of_memory_says_so(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(*given: object, **named: object) -> None:
+    def fails(*arguments: object, **options: object) -> None:
         raise error
 
     monkeypatch.setattr(learner.Source, "read", fails)
@@ -129,7 +133,7 @@ def test_a_command_that_runs_out_of_memory_says_so(
 def test_too_few_reviews_are_no_lack_of_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(*given: object, **named: object) -> None:
+    def fails(*arguments: object, **options: object) -> None:
         raise NotEnoughData("two reviews")
 
     monkeypatch.setattr(learner.Source, "read", fails)
@@ -137,8 +141,8 @@ def test_too_few_reviews_are_no_lack_of_memory(
     assert capsys.readouterr().err == "srs-eval: Too little data: two reviews.\n"
 
 
-def limited(megabytes: int) -> Callable[[], None]:
-    """What `ulimit -v` does."""
+def make_limiter(megabytes: int) -> Callable[[], None]:
+    """Return a function that limits a process as `ulimit -v` does."""
     import resource
 
     size = megabytes * 1_000_000
@@ -161,11 +165,11 @@ def limited(megabytes: int) -> Callable[[], None]:
 def test_a_small_limit_is_refused_before_the_work(
     arguments: tuple[object, ...], megabytes: int, tmp_path: Path
 ) -> None:
-    """Beyond it, OpenBLAS would try for ever, and torch would end the process."""
+    """Check limits with which OpenBLAS would never return or torch would end the process."""
     done = subprocess.run(
         [sys.executable, "-m", "srs_eval", *map(str, arguments)],
         cwd=tmp_path,
-        preexec_fn=limited(megabytes),
+        preexec_fn=make_limiter(megabytes),
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""Predictions of others beside the reviews: a fork's cache, and what may be wrong with it."""
+"""External predictions: the cache of a fork, files of people, and faults in both."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from srs_eval.data.readers import features, predictions
 from srs_eval.data.reviews import ImportSummary, ReviewLog, Rows
 from srs_eval.data.rows import select_decks
 from tests.conftest import write_simulated_collection
-from tests.data.anki_files import make_collection, plain_history
+from tests.helpers.anki_files import make_collection, plain_history
 from tests.retrievability import FSRS, RWKV, SCHEMA, Row, make_cache
 
 IDS = [entry[0] for entry in plain_history()]
@@ -29,46 +30,51 @@ def collection(tmp_path: Path) -> Path:
     return make_collection(tmp_path / "collection.anki2", entries=plain_history())
 
 
-def rows(first: int = 0, role: str = "test_fold", p: float = 0.75) -> list[Row]:
+def make_predictions(first: int = 0, role: str = "test_fold", p: float = 0.75) -> list[Row]:
     return [(review, p, "rwkv_review", 1, role, 0) for review in IDS[first:]]
 
 
-def test_what_was_held_out_is_read(collection: Path) -> None:
+def test_held_out_predictions_of_a_cache_are_read(collection: Path) -> None:
     live = (IDS[-1], 0.5, "rwkv_review", 2, "post_optimization", -1)
     gone = (IDS[-1] + 5, 0.5, "rwkv_review", 2, "post_optimization", -1)
-    make_cache(collection, {RWKV: [*rows(4), *rows(0, "final_fit", 0.1), live, gone]})
-    for path in (collection, collection.parent):  # of a profile's folder, too
-        given = srs_eval.load(path).external_predictions
-        assert set(given) == {"RWKV-Anki"}
-        expected = [np.nan] * 4 + [0.75] * (len(IDS) - 5) + [0.5]  # the newest of two
-        np.testing.assert_array_equal(given["RWKV-Anki"].p, expected)
-    about = given["RWKV-Anki"].note
-    assert f"RWKV-Anki: {about}." in srs_eval.load(collection).import_summary.notes
-    assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in about
-    assert f"left out are those of the training sample ({len(IDS)} final_fit)" in about
-    assert "1 prediction of reviews that the collection does not have" in about
+    make_cache(
+        collection,
+        {RWKV: [*make_predictions(4), *make_predictions(0, "final_fit", 0.1), live, gone]},
+    )
+    for path in (collection, collection.parent):  # a profile's folder, too
+        external = srs_eval.load(path).external_predictions
+        assert set(external) == {"RWKV-Anki"}
+        expected = [np.nan] * 4 + [0.75] * (len(IDS) - 5) + [0.5]  # the newest of two counts
+        np.testing.assert_array_equal(external["RWKV-Anki"].p, expected)
+    note = external["RWKV-Anki"].note
+    assert f"RWKV-Anki: {note}." in srs_eval.load(collection).import_summary.notes
+    assert f"{len(IDS) - 4} test_fold, 2 post_optimization" in note
+    assert f"left out are those of the training sample ({len(IDS)} final_fit)" in note
+    assert "1 prediction of reviews that the collection does not have" in note
 
 
-def test_without_a_cache_nothing_is_given(collection: Path) -> None:
+def test_collection_without_a_cache_has_no_predictions(collection: Path) -> None:
     assert srs_eval.load(collection).external_predictions == {}
 
 
-def test_the_journal_of_an_open_anki_is_read(collection: Path) -> None:
+def test_wal_of_an_open_cache_is_read(collection: Path) -> None:
     path = make_cache(collection, {})
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("pragma journal_mode=wal")
         database.execute("pragma wal_autocheckpoint=0")
         database.execute(f"insert into {RWKV} values (?, 0.5, '', 1, 'test_fold', 0)", [IDS[3]])
-        before = sorted(each.name for each in collection.parent.iterdir())
+        before = sorted(file.name for file in collection.parent.iterdir())
         assert srs_eval.load(collection).external_predictions["RWKV-Anki"].p[3] == 0.5
-        assert sorted(each.name for each in collection.parent.iterdir()) == before
+        assert sorted(file.name for file in collection.parent.iterdir()) == before
 
 
-def _loosely(**changed: str) -> Callable[[Path], None]:
-    """Without the fork's checks, one column of which is another value for the third review."""
+def _write_loosely(**changed: str) -> Callable[[Path], None]:
+    """Return a writer of a cache without the fork's checks, with the third review changed."""
 
     def make(collection: Path) -> None:
-        path = make_cache(collection, {RWKV: rows()}, schema=f"create table {RWKV} ({SCHEMA})")
+        path = make_cache(
+            collection, {RWKV: make_predictions()}, schema=f"create table {RWKV} ({SCHEMA})"
+        )
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             for column, value in changed.items():
                 database.execute(
@@ -78,63 +84,66 @@ def _loosely(**changed: str) -> Callable[[Path], None]:
     return make
 
 
-def _of(schema: str) -> Callable[[Path], object]:
+def _write_schema(schema: str) -> Callable[[Path], object]:
     return lambda collection: make_cache(collection, {}, schema=schema)
 
 
-def _content(content: bytes) -> Callable[[Path], None]:
+def _write_content(content: bytes) -> Callable[[Path], None]:
     def make(collection: Path) -> None:
         collection.with_suffix(".retrievability-cache.sqlite").write_bytes(content)
 
     return make
 
 
-def _cut(collection: Path) -> None:
-    path = make_cache(collection, {RWKV: rows()})
+def _write_cut(collection: Path) -> None:
+    path = make_cache(collection, {RWKV: make_predictions()})
     path.write_bytes(path.read_bytes()[:5000])
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "problem"),
     [
-        (_content(b""), "no SQLite database"),
-        (_content(b"predictions"), "no SQLite database"),
-        (_content(b"SQLite format 3\0" + b"x" * 5000), "is damaged"),
-        (_cut, "is damaged"),
+        (_write_content(b""), "not an SQLite database"),
+        (_write_content(b"predictions"), "not an SQLite database"),
+        (_write_content(b"SQLite format 3\0" + b"x" * 5000), "is damaged"),
+        (_write_cut, "is damaged"),
         (lambda path: path.with_suffix(".retrievability-cache.sqlite").mkdir(), "is not a file"),
-        (_of("create table other (id)"), "has none of the tables"),
-        (_of(f"create view {RWKV} as select 1 as revlog_id"), "has none of the tables"),
-        (_of(f"create table {RWKV} (revlog_id, prediction, source)"), "no column fold_index, sam"),
-        (_of(f"create table {FSRS} ({SCHEMA})"), f"has no table {RWKV}"),
-        (_of(f"create table {RWKV} ({SCHEMA}, more as (1))"), "has none of the tables"),
-        (_loosely(prediction="1.5"), "a prediction is no probability"),
-        (_loosely(prediction="'inf'"), "a prediction is no number"),
-        (_loosely(prediction="null"), "a prediction is no number"),  # how SQLite keeps NaN
-        (_loosely(revlog_id="'x'"), "a revlog_id is no whole number"),
-        (_loosely(sample_role="3"), "a sample_role is no text"),
-        (_loosely(fold_index="0.5"), "a fold_index is no whole number"),
-        (_loosely(revlog_id=str(IDS[3])), f"review {IDS[3]} is there twice"),
-        (_loosely(sample_role="'later'", revlog_id="-1"), ""),
+        (_write_schema("create table other (id)"), "has none of the tables"),
+        (_write_schema(f"create view {RWKV} as select 1 as revlog_id"), "has none of the tables"),
+        (
+            _write_schema(f"create table {RWKV} (revlog_id, prediction, source)"),
+            "no column fold_index, sam",
+        ),
+        (_write_schema(f"create table {FSRS} ({SCHEMA})"), f"has no table {RWKV}"),
+        (_write_schema(f"create table {RWKV} ({SCHEMA}, more as (1))"), "has none of the tables"),
+        (_write_loosely(prediction="1.5"), "a prediction is not a probability"),
+        (_write_loosely(prediction="'inf'"), "a prediction is not a number"),
+        (_write_loosely(prediction="null"), "a prediction is not a number"),  # how SQLite keeps NaN
+        (_write_loosely(revlog_id="'x'"), "a revlog_id is not a whole number"),
+        (_write_loosely(sample_role="3"), "a sample_role is not text"),
+        (_write_loosely(fold_index="0.5"), "a fold_index is not a whole number"),
+        (_write_loosely(revlog_id=str(IDS[3])), f"review {IDS[3]} is there twice"),
+        (_write_loosely(sample_role="'later'", revlog_id="-1"), ""),
     ],
 )
-def test_what_is_wrong_with_a_cache_is_one_sentence(
-    make: Callable[[Path], object], says: str, collection: Path
+def test_damaged_cache_is_left_out_with_one_sentence(
+    make: Callable[[Path], object], problem: str, collection: Path
 ) -> None:
     make(collection)
-    given = srs_eval.load(collection).external_predictions["RWKV-Anki"]
-    if not says:
-        assert "left out are 1 of a role that is not known" in given.note
-        assert np.isfinite(given.p).sum() == len(IDS) - 1
+    external = srs_eval.load(collection).external_predictions["RWKV-Anki"]
+    if not problem:
+        assert "left out are 1 of a role that is not known" in external.note
+        assert np.isfinite(external.p).sum() == len(IDS) - 1
         return
-    assert given.is_empty
-    assert "retrievability-cache.sqlite" in given.note
-    assert says in given.note
-    assert given.note.endswith("its predictions are left out")
-    assert "\n" not in given.note
+    assert external.is_empty
+    assert "retrievability-cache.sqlite" in external.note
+    assert problem in external.note
+    assert external.note.endswith("its predictions are left out")
+    assert "\n" not in external.note
 
 
 def test_chosen_decks_keep_their_predictions(collection: Path) -> None:
-    make_cache(collection, {RWKV: rows()})
+    make_cache(collection, {RWKV: make_predictions()})
     chosen = select_decks(srs_eval.load(collection), "Parent")
     assert len(chosen.external_predictions["RWKV-Anki"].p) == len(IDS)
 
@@ -142,7 +151,7 @@ def test_chosen_decks_keep_their_predictions(collection: Path) -> None:
 # What Anki stores with cards
 
 
-def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_memory_states_stored_with_cards_are_read(tmp_path_factory: pytest.TempPathFactory) -> None:
     collection = write_simulated_collection(tmp_path_factory, 3, 300)
     stored = [
         '{"s": 12.5, "d": 5.5, "s_int": 9, "s_fast": 3.25, "dr": 0.87, "decay": 0.2}',
@@ -151,7 +160,7 @@ def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) 
         "[" * 100_000,
     ]
     with closing(sqlite3.connect(collection, isolation_level=None)) as database:
-        ids = [each for (each,) in database.execute("select id from cards order by id")]
+        ids = [card_id for (card_id,) in database.execute("select id from cards order by id")]
         database.executemany(
             "update cards set data = ? where id = ?", zip(stored, ids, strict=False)
         )
@@ -169,55 +178,57 @@ def test_all_that_cards_store_is_read(tmp_path_factory: pytest.TempPathFactory) 
 
 def test_a_file_of_many_users_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "_ROWS_PER_BLOCK", 1)
-    read, opened = predictions.read_csv_columns, list[Path]()
-    monkeypatch.setattr(
-        predictions,
-        "read_csv_columns",
-        lambda path, kept: [opened.append(path), read(path, kept)][1],
-    )
+    real_read = predictions.read_csv_columns
+    opened: list[Path] = []
+
+    def read(path: Path, names: Any) -> Any:
+        opened.append(path)
+        return real_read(path, names)
+
+    monkeypatch.setattr(predictions, "read_csv_columns", read)
     path = tmp_path / "mine.csv"
     path.write_text("user,review_th,p,note,model\n1,1,0.5,a,Mine\n2,1,0.25,b,Mine\n")
     predictions.check_prediction_file(path)
-    about = path.stat()
-    kept = predictions._read_user_columns(path, about.st_mtime_ns, about.st_size)
-    assert [(each.dtype, each.base) for each in kept.values()] == [
-        *[(np.dtype(kind), None) for kind in (np.int64, np.int64, np.float64, object)]
-    ]
-    assert len({id(each) for each in kept["model"]}) == 1
-    one = Rows(*[np.ones(1, np.int64)] * 7)
+    status = path.stat()
+    columns = predictions._read_user_columns(path, status.st_mtime_ns, status.st_size)
+    kinds = (np.int64, np.int64, np.float64, object)
+    assert [column.dtype for column in columns.values()] == [np.dtype(kind) for kind in kinds]
+    assert all(column.base is None for column in columns.values())
+    assert len({id(name) for name in columns["model"]}) == 1
+    row = Rows(*[np.ones(1, np.int64)] * 7)
     for user, p in ((1, 0.5), (2, 0.25)):
-        log = ReviewLog(ImportSummary("", "", 1), rows=one, user=user)
+        log = ReviewLog(ImportSummary("", "", 1), rows=row, user=user)
         assert predictions.read_user_predictions(log, path, "Mine").p.tolist() == [p]
     assert opened == [path]
 
 
-def test_times_number_no_reviews(tmp_path: Path) -> None:
+def test_times_as_review_numbers_are_refused(tmp_path: Path) -> None:
     times = pa.array([1], pa.timestamp("ns"))
     path = tmp_path / "mine.parquet"
     pq.write_table(pa.table({"user": [1], "review_th": times, "p": [0.5]}), path)
     log = ReviewLog(ImportSummary("", "", 1), rows=Rows(*[np.ones(1, np.int64)] * 7), user=1)
-    with pytest.raises(InputError, match="column review_th holds something that is no whole numb"):
+    with pytest.raises(InputError, match="column review_th holds something that is not a whole"):
         predictions.read_user_predictions(log, path, "Mine")
 
 
-@pytest.mark.parametrize(("user", "said"), [(1, "user holds"), (None, "neither CSV nor parquet")])
-def test_what_pyarrow_cannot_read(
-    user: int | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("user", "reason"), [(1, "user holds"), (None, "neither CSV nor parquet")])
+def test_parquet_that_pyarrow_refuses_is_an_input_error(
+    user: int | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise NotImplementedError
 
     (tmp_path / "mine.parquet").write_bytes(b"PAR1")
     monkeypatch.setattr(predictions, "read_parquet_columns", refuse)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=reason):
         predictions._read_columns(tmp_path / "mine.parquet", user)
 
 
-# What a file says of the reviews that it predicts
+# Outcomes and cards in a file of predictions
 
 
 def _log_of_user(user: int = 3) -> ReviewLog:
-    """Eight reviews of four cards; only the third and the sixth were forgotten."""
+    """Return eight reviews of four cards; only the third and the sixth were forgotten."""
     day = np.arange(8)
     card_id = np.array([11, 12, 13, 14, 11, 12, 13, 14])
     rating = np.array([3, 4, 1, 3, 2, 1, 3, 3])
@@ -227,7 +238,7 @@ def _log_of_user(user: int = 3) -> ReviewLog:
 
 
 def _write(path: Path, **columns: list[object]) -> Path:
-    """A CSV or a parquet file, as the path ends."""
+    """Write a CSV or a parquet file, as the path ends."""
     if path.suffix == ".parquet":
         pq.write_table(pa.table(columns), path)
         return path
@@ -239,7 +250,7 @@ def _write(path: Path, **columns: list[object]) -> Path:
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize(
-    ("review_th", "told", "says"),
+    ("review_th", "details", "problem"),
     [
         ([2, 3, 6], {"y": [1, 1, 0]}, "at review_th 3 it has y 1, but the review has y 0"),
         ([6, 3, 2], {"Y": [True, False, True]}, "at review_th 6 it has y 1, but the review has y"),
@@ -248,28 +259,32 @@ def _write(path: Path, **columns: list[object]) -> Path:
         ([3, 6], {"card_id": ["", "11.0"]}, "at review_th 6 it has card_id 11, but the review has"),
         ([3, 6], {"y": [0.5, 1.0]}, "the column y holds something that is neither 0 nor 1"),
         ([3, 6], {"y": ["no", "yes"]}, "the column y holds something that is neither 0 nor 1"),
-        ([3, 6], {"card_id": ["a", "b"]}, "the column card_id holds something that is no whole n"),
-        ([3, 6], {"card_id": [13.0, 12.5]}, "the column card_id holds something that is no whole"),
+        ([3, 6], {"card_id": ["a", "b"]}, "the column card_id holds something that is not a whole"),
+        (
+            [3, 6],
+            {"card_id": [13.0, 12.5]},
+            "the column card_id holds something that is not a whole",
+        ),
     ],
 )
-def test_another_outcome_or_card_is_refused(
+def test_predictions_with_another_outcome_or_card_are_refused(
     review_th: list[object],
-    told: dict[str, list[object]],
-    says: str,
+    details: dict[str, list[object]],
+    problem: str,
     ending: str,
     tmp_path: Path,
 ) -> None:
     count = len(review_th)
     path = tmp_path / f"mine.{ending}"
-    _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count, **told)
+    _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count, **details)
     with pytest.raises(InputError) as refused:
         predictions.read_user_predictions(_log_of_user(), path, "Mine")
-    assert says in str(refused.value)
+    assert problem in str(refused.value)
     assert str(refused.value).startswith(f'"mine.{ending}"')
 
 
 @pytest.mark.parametrize(("shift", "words"), [(-1, "one higher"), (1, "one lower")])
-def test_of_user_shifted_by_one_says_so(shift: int, words: str, tmp_path: Path) -> None:
+def test_predictions_shifted_by_one_get_a_hint(shift: int, words: str, tmp_path: Path) -> None:
     log = _log_of_user()
     review_th = np.arange(1, 9)
     y = (log.reviews.rating > 1).astype(int)
@@ -282,7 +297,7 @@ def test_of_user_shifted_by_one_says_so(shift: int, words: str, tmp_path: Path) 
     assert "user 3" in str(refused.value)
 
 
-def test_of_user_whose_rows_are_mixed_up_gets_no_hint(tmp_path: Path) -> None:
+def test_predictions_in_mixed_order_get_no_hint(tmp_path: Path) -> None:
     columns = {"user": [3] * 4, "p": [0.5] * 4, "review_th": [1, 2, 3, 4], "y": [0, 0, 0, 0]}
     path = _write(tmp_path / "mine.csv", **columns)
     with pytest.raises(InputError, match="at review_th 1 it has y 0") as refused:
@@ -292,27 +307,27 @@ def test_of_user_whose_rows_are_mixed_up_gets_no_hint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize(
-    ("review_th", "says"),
+    ("review_th", "problem"),
     [
-        ([0, 1, 2], "review_th 0 is no review: user 3 has reviews 1 to 8"),
-        ([-1, 1, 2], "review_th -1 is no review: user 3 has reviews 1 to 8"),
-        ([1, 9, 900], "review_th 9 is no review: user 3 has reviews 1 to 8"),
-        ([9, 0], "review_th 9 is no review: user 3 has reviews 1 to 8"),
-        ([900], "review_th 900 is no review: user 3 has reviews 1 to 8"),
+        ([0, 1, 2], "review_th 0 is not a review: user 3 has reviews 1 to 8"),
+        ([-1, 1, 2], "review_th -1 is not a review: user 3 has reviews 1 to 8"),
+        ([1, 9, 900], "review_th 9 is not a review: user 3 has reviews 1 to 8"),
+        ([9, 0], "review_th 9 is not a review: user 3 has reviews 1 to 8"),
+        ([900], "review_th 900 is not a review: user 3 has reviews 1 to 8"),
     ],
 )
-def test_of_user_with_numbers_of_no_review_is_refused(
-    review_th: list[object], says: str, ending: str, tmp_path: Path
+def test_predictions_for_missing_reviews_are_refused(
+    review_th: list[object], problem: str, ending: str, tmp_path: Path
 ) -> None:
     count = len(review_th)
     path = tmp_path / f"mine.{ending}"
     _write(path, user=[3] * count, review_th=review_th, p=[0.5] * count)
     with pytest.raises(InputError) as refused:
         predictions.read_user_predictions(_log_of_user(), path, "Mine")
-    assert str(refused.value).startswith(f'"mine.{ending}": {says}')
+    assert str(refused.value).startswith(f'"mine.{ending}": {problem}')
 
 
-def test_of_user_from_0_without_outcomes_says_off_by_one(tmp_path: Path) -> None:
+def test_review_numbers_from_0_get_the_off_by_one_hint(tmp_path: Path) -> None:
     columns = {"user": [3] * 8, "p": [0.5] * 8}
     for first, hinted in ((0, True), (2, False), (-1, False)):
         path = _write(tmp_path / "mine.csv", review_th=[*range(first, first + 8)], **columns)
@@ -326,15 +341,17 @@ def test_of_user_from_0_without_outcomes_says_off_by_one(tmp_path: Path) -> None
 def test_whole_floats_count_and_fractions_are_refused(
     name: str, ending: str, tmp_path: Path
 ) -> None:
-    """pandas writes whole numbers as floats where some are missing elsewhere."""
-    whole: dict[str, list[object]] = {"review_th": [1.0, 2.0, 3.0], "card_id": [11.0, 12.0, 13.0]}
+    """Check floats, which pandas writes for whole numbers if some are missing."""
+    numbers: dict[str, list[object]] = {"review_th": [1.0, 2.0, 3.0], "card_id": [11.0, 12.0, 13.0]}
     same: dict[str, list[object]] = {"user": [3] * 3, "p": [0.5, 0.25, 0.75]}
     path = tmp_path / f"mine.{ending}"
-    given = predictions.read_user_predictions(_log_of_user(), _write(path, **same, **whole), "Mine")
-    assert given.p[:3].tolist() == [0.5, 0.25, 0.75]
+    external = predictions.read_user_predictions(
+        _log_of_user(), _write(path, **same, **numbers), "Mine"
+    )
+    assert external.p[:3].tolist() == [0.5, 0.25, 0.75]
     for wrong in (2.5, float("inf")):
-        broken = {**whole, name: [*whole[name][:2], wrong]}
-        with pytest.raises(InputError, match=f"column {name} holds something that is no whole num"):
+        broken = {**numbers, name: [*numbers[name][:2], wrong]}
+        with pytest.raises(InputError, match=f"column {name} holds something that is not a whole"):
             predictions.read_user_predictions(
                 _log_of_user(), _write(path, **same, **broken), "Mine"
             )
@@ -342,33 +359,34 @@ def test_whole_floats_count_and_fractions_are_refused(
 
 def test_floats_beyond_whole_numbers_are_refused(tmp_path: Path) -> None:
     path = _write(tmp_path / "mine.csv", user=[3], p=[0.5], review_th=[2.0**53])
-    with pytest.raises(InputError, match="column review_th holds something that is no whole num"):
+    with pytest.raises(InputError, match="column review_th holds something that is not a whole"):
         predictions.read_user_predictions(_log_of_user(), path, "Mine")
 
 
-def test_of_user_counts_predictions_of_the_file(tmp_path: Path) -> None:
-    """Also those of reviews that are not evaluated, and with some outcomes not told."""
+def test_file_count_includes_reviews_that_are_not_evaluated(tmp_path: Path) -> None:
     y: list[object] = [1, "", 0, "nan"]
     columns = {"user": [3, 3, 3, 3], "p": [0.5] * 4, "review_th": [1, 2, 3, 8], "y": y}
     path = _write(tmp_path / "mine.csv", **columns)
-    given = predictions.read_user_predictions(_log_of_user(), path, "Mine")
-    assert given.file_count == 4
-    assert np.isfinite(given.p).sum() == 4
+    external = predictions.read_user_predictions(_log_of_user(), path, "Mine")
+    assert external.file_count == 4
+    assert np.isfinite(external.p).sum() == 4
 
 
-def test_predictions_of_a_collection_are_compared_too(collection: Path, tmp_path: Path) -> None:
+def test_outcomes_in_a_file_for_a_collection_are_compared(collection: Path, tmp_path: Path) -> None:
     log = srs_eval.load(collection)
     assert log.entries is not None
-    there = np.flatnonzero((log.entries.rating >= 1) & (log.entries.rating <= 4))
-    y = (log.entries.rating[there] > 1).astype(int)
+    rated = np.flatnonzero((log.entries.rating >= 1) & (log.entries.rating <= 4))
+    y = (log.entries.rating[rated] > 1).astype(int)
     columns = {
-        "review_id": log.entries.time_ms[there].tolist(),
-        "p": [0.5] * len(there),
-        "card_id": log.entries.card_id[there].tolist(),
+        "review_id": log.entries.time_ms[rated].tolist(),
+        "p": [0.5] * len(rated),
+        "card_id": log.entries.card_id[rated].tolist(),
     }
     right = _write(tmp_path / "right.csv", **columns, y=y.tolist())
-    given = predictions.add_predictions(log, right, lambda name: "").external_predictions["right"]
-    assert given.file_count == len(there)
+    external = predictions.add_predictions(log, right, lambda name: "").external_predictions[
+        "right"
+    ]
+    assert external.file_count == len(rated)
     y[2] = 1 - y[2]
     wrong = _write(tmp_path / "wrong.csv", **columns, y=y.tolist())
     with pytest.raises(InputError, match=f"at review_id {columns['review_id'][2]} it has y {y[2]}"):

@@ -1,4 +1,4 @@
-"""Nothing of a person's stays behind: real processes on a large file, ended in every way."""
+"""No private copy stays behind: real processes on a large file, ended in every way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from srs_eval.data.readers import collection, files
 from tests.conftest import PATIENCE
-from tests.data.anki_files import folder_state, make_collection, make_package, plain_history
+from tests.helpers.anki_files import folder_state, make_collection, make_package, plain_history
 from tests.helpers.marks import slow_except
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
@@ -29,7 +29,7 @@ SECRET = b"what is on a card"
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A collection that takes a while to copy and to read: 30 MB of notes, many reviews."""
+    """Write a collection that takes a while to read: 30 MB of notes, many reviews."""
     path = tmp_path_factory.mktemp("large") / "collection.anki2"
     make_collection(path, entries=plain_history(), wal=True)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -51,7 +51,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large_with_wal(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same as Anki has it while it is open: one more review in the -wal."""
+    """Write the collection as Anki has it while open: one more review in the -wal."""
     path = tmp_path_factory.mktemp("open") / "collection.anki2"
     shutil.copyfile(large, path)
     script = (
@@ -71,14 +71,14 @@ def large_package(large: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return make_package(tmp_path_factory.mktemp("package") / "a.colpkg", large.read_bytes())
 
 
-def start(path: Path, place: Path) -> subprocess.Popen[str]:
-    return start_command(place, "inspect", path)
+def start(path: Path, folder: Path) -> subprocess.Popen[str]:
+    return start_command(folder, "inspect", path)
 
 
-def start_command(place: Path, *arguments: object) -> subprocess.Popen[str]:
+def start_command(folder: Path, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "srs_eval", *map(str, arguments)],
-        env={**os.environ, "TMPDIR": str(place)},
+        env={**os.environ, "TMPDIR": str(folder)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -93,10 +93,10 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def wait_for_copy(process: subprocess.Popen[Any], place: Path) -> None:
-    """Until the copy in the private folder has begun to grow."""
+def wait_for_copy(process: subprocess.Popen[Any], folder: Path) -> None:
+    """Wait until the copy in the private folder has begun to grow."""
     end = time.monotonic() + PATIENCE
-    while not any(path.stat().st_size for path in place.glob("*/collection.anki2")):
+    while not any(path.stat().st_size for path in folder.glob("*/collection.anki2")):
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -104,14 +104,14 @@ def wait_for_copy(process: subprocess.Popen[Any], place: Path) -> None:
 
 @pytest.mark.slow
 def test_no_copy_on_disk_without_journals(large: Path, large_package: Path, tmp_path: Path) -> None:
-    """Neither of a collection at rest nor of a package; the user's folder stays as it is."""
+    """Check a collection at rest and a package; the user's folder stays unchanged."""
     before = folder_state(large.parent)
     for path in (large, large_package):
         process = start(path, tmp_path)
-        seen: set[str] = set()  # Python itself tries whether it can write there
+        seen: set[str] = set()  # Python itself writes tiny files to test the folder
         while process.poll() is None:
-            seen |= {found.name for found in tmp_path.iterdir() if found.is_dir()}
-            seen |= {found.name for found in tmp_path.rglob("*") if size_of(found) > 100}
+            seen |= {entry.name for entry in tmp_path.iterdir() if entry.is_dir()}
+            seen |= {entry.name for entry in tmp_path.rglob("*") if size_of(entry) > 100}
             time.sleep(0.002)
         out, _ = process.communicate()
         assert process.returncode == 0
@@ -123,7 +123,7 @@ def test_no_copy_on_disk_without_journals(large: Path, large_package: Path, tmp_
 @pytest.mark.parametrize(
     "number", slow_except({signal.SIGINT}, [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 )
-def test_signals_while_copying(
+def test_signal_while_copying_leaves_no_files(
     number: signal.Signals, large_with_wal: Path, tmp_path: Path
 ) -> None:
     before = folder_state(large_with_wal.parent)
@@ -139,52 +139,58 @@ def test_signals_while_copying(
 
 
 @pytest.mark.slow
-def test_signals_at_any_time(large: Path, tmp_path: Path) -> None:
-    """While modules are imported, the file is copied or SQLite reads: silence, and the code."""
+def test_signal_at_any_time_leaves_no_files(large: Path, tmp_path: Path) -> None:
+    """Send signals while modules are imported, the file is copied or SQLite reads."""
     began = time.monotonic()
     start(large, tmp_path).communicate(timeout=PATIENCE)
-    whole = time.monotonic() - began
+    duration = time.monotonic() - began
     signals = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
-    tried, interrupted = 0, 0
-    while tried < 3 or not interrupted:  # however long it takes now
-        number, part = signals[tried % 3], (0.5, 0.7)[tried % 2]
+    tried = 0
+    interrupted = 0
+    while tried < 3 or not interrupted:  # durations vary
+        number = signals[tried % 3]
+        share = (0.5, 0.7)[tried % 2]
         began = time.monotonic()
         process = start(large, tmp_path)
-        while process.poll() is None and time.monotonic() - began < part * whole:
+        while process.poll() is None and time.monotonic() - began < share * duration:
             time.sleep(0.001)
         process.send_signal(number)
         _, err = process.communicate(timeout=PATIENCE)
-        # Python leaves a signal to the system as it starts and ends, and ends itself by Ctrl-C's
-        # where our exception came up, though it was caught, in a text that it was executing.
+        # While Python starts and ends, the system handles signals. Python also ends itself with
+        # SIGINT if our exception was raised, though caught, in code that it was executing.
         assert process.returncode in (0, -number, 128 + number, -signal.SIGINT)
-        tried, interrupted = tried + 1, interrupted + (process.returncode == 128 + number)
-        if not interrupted:  # the first of all is slower than the others, and may be by far
-            whole *= 0.8 if process.returncode == 0 else 1.2
+        tried += 1
+        if process.returncode == 128 + number:
+            interrupted += 1
+        if not interrupted:  # the first run may be much slower than the others
+            duration *= 0.8 if process.returncode == 0 else 1.2
         assert err.strip() == ""
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_killed_process_leaves_nothing_for_long(large_with_wal: Path, tmp_path: Path) -> None:
-    """What SIGKILL leaves is swept by the next start, whatever it does; others' folders stay."""
-    mine = [tmp_path / "srs-eval-private-my-own.txt", tmp_path / "srs-eval-private-mine"]
-    mine[1].mkdir()
-    for path in (mine[0], mine[1] / "results.csv"):
+def test_copy_of_a_killed_process_is_swept_by_the_next_start(
+    large_with_wal: Path, tmp_path: Path
+) -> None:
+    """Check that any command sweeps the copy and leaves other folders."""
+    own_paths = [tmp_path / "srs-eval-private-my-own.txt", tmp_path / "srs-eval-private-mine"]
+    own_paths[1].mkdir()
+    for path in (own_paths[0], own_paths[1] / "results.csv"):
         path.write_text("mine")
     process = start(large_with_wal, tmp_path)
     wait_for_copy(process, tmp_path)
     process.kill()
     process.communicate()
-    (left,) = (path for path in tmp_path.iterdir() if path not in mine)
-    assert left.stat().st_mode & 0o077 == 0
+    (abandoned,) = (path for path in tmp_path.iterdir() if path not in own_paths)
+    assert abandoned.stat().st_mode & 0o077 == 0
     subprocess.run(
         [sys.executable, "-m", "srs_eval", "models"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    assert set(tmp_path.iterdir()) == set(mine)
-    assert (mine[1] / "results.csv").exists()
+    assert set(tmp_path.iterdir()) == set(own_paths)
+    assert (own_paths[1] / "results.csv").exists()
 
 
 def test_copy_of_a_living_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +226,7 @@ def test_too_large_for_memory_is_read_from_disk(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_memory(large: Path, tmp_path: Path) -> None:
+def test_too_little_memory_is_reported_and_leaves_no_files(large: Path, tmp_path: Path) -> None:
     pytest.importorskip("resource")
     code = (
         "import resource, sys; from srs_eval.cli.main import main; "
@@ -243,8 +249,10 @@ def test_too_little_memory(large: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_interruption_lost_in_sqlite(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal may arrive as SQLite calls us back, where its exception is swallowed."""
+def test_interruption_swallowed_by_sqlite_is_raised_again(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupt while SQLite calls back, where it swallows the exception."""
     from srs_eval.anki_import import load_log
 
     looks = 0
@@ -264,41 +272,43 @@ def test_interruption_lost_in_sqlite(large: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["open", "inspect"])
-def test_terminal_closed_while_copying(command: str, large_with_wal: Path, tmp_path: Path) -> None:
-    """The app, or a command, whose window is closed: it ends and leaves nothing."""
-    place = tmp_path / "temporary"
-    place.mkdir()
-    terminal, theirs = os.openpty()
+def test_terminal_closed_while_copying_leaves_no_files(
+    command: str, large_with_wal: Path, tmp_path: Path
+) -> None:
+    """Close the terminal of the app or of a command."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    terminal, program_terminal = os.openpty()
 
     def take_terminal() -> None:
         import fcntl
         import termios
 
         os.setsid()
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        fcntl.ioctl(program_terminal, termios.TIOCSCTTY, 0)
 
     process = subprocess.Popen(
         [sys.executable, "-m", "srs_eval", command, str(large_with_wal)],
         env={
             **os.environ,
-            "TMPDIR": str(place),
+            "TMPDIR": str(folder),
             "TERM": "xterm-256color",
             "SRS_EVAL_STATE_DIR": str(tmp_path / "state"),
         },
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=program_terminal,
+        stdout=program_terminal,
+        stderr=program_terminal,
         preexec_fn=take_terminal,
     )
-    os.close(theirs)
+    os.close(program_terminal)
     try:
-        wait_for_copy(process, place)
+        wait_for_copy(process, folder)
         os.close(terminal)
         assert process.wait(timeout=PATIENCE) == (0 if command == "open" else 128 + signal.SIGHUP)
     finally:
         process.kill()
         process.wait()
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.slow

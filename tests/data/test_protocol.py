@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Cards, Deck, ImportSummary, ReviewLog, Rows, find_arrays
+from srs_eval.data.reviews import ReviewLog, find_arrays
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import (
     Fold,
@@ -23,6 +23,7 @@ from srs_eval.data.trials import (
     prepare_trials,
 )
 from tests.helpers.golden import golden_dataset, golden_file, golden_lines, golden_log
+from tests.helpers.row_logs import make_log
 from tools.simulated import simulate_learner
 
 FEATURES = {
@@ -39,35 +40,6 @@ def trials_of(log: ReviewLog, protocol: Protocol) -> Trials:
     return prepare_trials(log, log.rows, protocol)
 
 
-def make_log(
-    card_id: list[int],
-    rating: list[int],
-    elapsed_days: list[int],
-    elapsed_seconds: list[int] | None = None,
-    decks: dict[int, int] | None = None,
-) -> ReviewLog:
-    """A log of given rows; `decks` maps card to deck 1 or 2 (presets 11, 12)."""
-    n = len(card_id)
-    seconds = elapsed_seconds or [86_400 * d if d >= 0 else -1 for d in elapsed_days]
-    columns = [
-        np.asarray(column, np.int64)
-        for column in (card_id, [0] * n, rating, [2] * n, [5000] * n, elapsed_days, seconds)
-    ]
-    decks = decks or {}
-    cards = np.array(sorted(decks), np.int64)
-    return ReviewLog(
-        ImportSummary("made", "made", n),
-        rows=Rows(*columns),
-        cards=Cards(
-            cards,
-            cards,
-            np.array([decks[card] for card in cards.tolist()], np.int64),
-            np.zeros(len(cards), np.bool_),
-        ),
-        decks={1: Deck(1, "One", 11), 2: Deck(2, "Two", 12)},
-    )
-
-
 @pytest.mark.parametrize("name", FEATURES)
 def test_rows_and_histories_equal_the_reference(name: str) -> None:
     import pyarrow.parquet as parquet
@@ -77,22 +49,22 @@ def test_rows_and_histories_equal_the_reference(name: str) -> None:
     dataset = golden_dataset()
     for user in dataset.users:
         log = dataset.load(user)
-        mine = golden["user_id"] == user
-        if not mine.sum():
+        of_user = golden["user_id"] == user
+        if not of_user.sum():
             with pytest.raises(NotEnoughData):
                 trials_of(log, FEATURES[name])
             continue
         trials = trials_of(log, FEATURES[name])
         for column in ("review_th", "card_id", "rating", "i", "delta_t", "elapsed_days", "y"):
             np.testing.assert_array_equal(
-                getattr(trials, column), golden[column][mine], err_msg=f"{user} {column}"
+                getattr(trials, column), golden[column][of_user], err_msg=f"{user} {column}"
             )
         fold = np.zeros(len(trials), np.int64)
-        for number, each in enumerate(trials.folds, start=1):
-            fold[each.test] = number
-        np.testing.assert_array_equal(fold, golden["fold"][mine])
+        for number, split in enumerate(trials.folds, start=1):
+            fold[split.test] = number
+        np.testing.assert_array_equal(fold, golden["fold"][of_user])
         for k, (ratings, intervals) in enumerate(
-            zip(golden["r_history"][mine], golden["t_history"][mine], strict=True)
+            zip(golden["r_history"][of_user], golden["t_history"][of_user], strict=True)
         ):
             history = slice(trials.history_start[k], trials.history_end[k])
             assert ",".join(map(str, trials.history_rating[history].tolist())) == ratings
@@ -102,7 +74,7 @@ def test_rows_and_histories_equal_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["SM2", "SM2-short", "Ebisu-v2"])
-def test_reviews_of_missing_cards_vanish_where_upstream_loses_them(name: str) -> None:
+def test_reviews_of_missing_cards_are_dropped_as_upstream_does(name: str) -> None:
     size = golden_lines(name)[111]["size"]
     log = golden_log(111)
     protocol = Protocol(known_decks_only=True, short=name.endswith("short"))
@@ -131,7 +103,7 @@ def test_recency_weights_rise_from_a_quarter_to_one() -> None:
 
 
 def ten_cards(**changed: list[int]) -> ReviewLog:
-    """40 cards, three reviews each, intervals 3 and 7 days, in review order."""
+    """Return 40 cards with three reviews each, 3 and 7 days apart, in review order."""
     cards = list(range(40)) * 3
     log = {
         "card_id": cards,
@@ -142,7 +114,7 @@ def ten_cards(**changed: list[int]) -> ReviewLog:
     return make_log(**log)
 
 
-def test_a_first_rating_with_few_rows_loses_everything() -> None:
+def test_first_rating_with_few_rows_is_dropped() -> None:
     assert len(trials_of(ten_cards(), Protocol())) == 80
     few = make_log(list(range(19)) * 2, [3] * 38, [-1] * 19 + [3] * 19)
     with pytest.raises(NotEnoughData):
@@ -171,14 +143,14 @@ def test_invalid_ratings_and_reviews_after_the_128th_are_dropped() -> None:
     assert len(long_card) == 200
 
 
-def test_two_buttons_map_ratings_but_filter_by_the_buttons_pressed() -> None:
+def test_two_buttons_map_ratings_but_filter_by_those_pressed() -> None:
     rating = [2] * 20 + [3] * 20 + [4] * 40 + [1] * 40
     trials = trials_of(ten_cards(rating=rating), Protocol(two_buttons=True))
     assert set(trials.rating.tolist()) == {1, 3}
     assert set(trials.first_rating.tolist()) == {3}
 
 
-def test_partitions_of_missing_cards_and_decks() -> None:
+def test_missing_cards_and_decks_have_partition_minus_1() -> None:
     decks = {card: 1 if card < 20 else 2 for card in range(38)} | {38: 77}
     log = ten_cards(decks=decks)
     by_deck = trials_of(log, Protocol(partitions="deck"))
@@ -189,7 +161,7 @@ def test_partitions_of_missing_cards_and_decks() -> None:
     assert set(by_preset.partition[by_preset.card_id == 38].tolist()) == {-1}
 
 
-def test_equalized_trials_are_evaluated_on_the_rows_of_the_others() -> None:
+def test_equalized_trials_evaluate_the_rows_without_seconds() -> None:
     log = golden_log(106)
     plain = trials_of(log, Protocol(short=True))
     equal = trials_of(log, Protocol(short=True, secs=True, equalize_test_with_non_secs=True))
@@ -203,7 +175,7 @@ def test_equalized_trials_are_evaluated_on_the_rows_of_the_others() -> None:
     assert (equal.elapsed_days[equal.folds[-1].train] == 0).any()
 
 
-def test_same_day_reviews_with_seconds() -> None:
+def test_no_test_same_day_evaluates_later_days_only() -> None:
     log = golden_log(106)
     every = trials_of(log, Protocol(short=True, secs=True))
     later = trials_of(log, Protocol(short=True, secs=True, no_test_same_day=True))
@@ -239,7 +211,8 @@ def test_histories_never_hold_the_future(data: st.DataObject) -> None:
             continue
         assert (np.diff(trials.review_th) > 0).all()
         for k in range(len(trials)):
-            start, end = trials.history_start[k], trials.history_end[k]
+            start = trials.history_start[k]
+            end = trials.history_end[k]
             assert end > start
             assert trials.history_review_th[end] == trials.review_th[k]
             assert (np.diff(trials.history_review_th[start : end + 1]) > 0).all()
@@ -247,47 +220,46 @@ def test_histories_never_hold_the_future(data: st.DataObject) -> None:
             assert fold.train.max() < fold.test.min()
 
 
-def test_what_is_derived_is_made_once_for_each_function() -> None:
+def test_derived_is_computed_once_for_each_function() -> None:
     trials = trials_of(ten_cards(), Protocol())
-    made = []
+    calls = []
 
     def passes(trials: Trials) -> float:
-        made.append("passes")
+        calls.append("passes")
         return float(trials.y.sum())
 
     def failures(trials: Trials) -> float:
-        made.append("failures")
+        calls.append("failures")
         return float(len(trials) - trials.y.sum())
 
-    found = [trials.derived(make) for make in (passes, failures, passes, failures)]
-    assert found == 2 * [trials.y.sum(), len(trials) - trials.y.sum()]
-    assert made == ["passes", "failures"]
+    values = [trials.derived(make) for make in (passes, failures, passes, failures)]
+    assert values == 2 * [trials.y.sum(), len(trials) - trials.y.sum()]
+    assert calls == ["passes", "failures"]
 
 
-def test_nobody_can_write_to_what_everybody_reads() -> None:
-    """Neither here nor in the process that it is sent to."""
+def test_shared_arrays_are_read_only_also_after_pickling() -> None:
     log = simulate_learner(4, 300).log()
     assert log.entries is not None
     log = replace(log, source_predictions={"FSRS": np.full(len(log.entries), 0.9)})
     selection = select_rows(log)
     trials = trials_of(replace(ten_cards(), rows=selection.rows), Protocol())
-    others = replace(trials, y=1 - trials.y, folds=(Fold(np.arange(3), np.arange(3, 5)),))
-    for value in (log, selection, trials, others):
+    changed = replace(trials, y=1 - trials.y, folds=(Fold(np.arange(3), np.arange(3, 5)),))
+    for value in (log, selection, trials, changed):
         count = len(list(find_arrays(value)))
-        for each in (value, pickle.loads(pickle.dumps(value))):
-            found = list(find_arrays(each))
-            assert len(found) == count > 6
-            assert not any(array.flags.writeable for array in found)
-    made = trials.derived(lambda trials: {"nested": [({"x": np.zeros(3)}, [np.ones(2)])]})
-    assert [array.flags.writeable for array in find_arrays(made)] == [False, False]
+        for version in (value, pickle.loads(pickle.dumps(value))):
+            arrays = list(find_arrays(version))
+            assert len(arrays) == count > 6
+            assert not any(array.flags.writeable for array in arrays)
+    derived = trials.derived(lambda trials: {"nested": [({"x": np.zeros(3)}, [np.ones(2)])]})
+    assert [array.flags.writeable for array in find_arrays(derived)] == [False, False]
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(trials, protocol=5, buffer_callback=buffers.append)
-    sent = pickle.loads(head, buffers=[bytearray(each.raw()) for each in buffers])
+    sent = pickle.loads(head, buffers=[bytearray(buffer.raw()) for buffer in buffers])
     assert not any(array.flags.writeable for array in find_arrays(sent))
 
 
-def test_what_is_derived_belongs_to_its_columns() -> None:
-    """Trials with other columns share nothing of it; those with other folds or settings do."""
+def test_derived_is_shared_only_between_equal_columns() -> None:
+    """Check that other columns share nothing, and other folds or settings everything."""
     trials = trials_of(ten_cards(), Protocol())
 
     def passes(trials: Trials) -> float:
@@ -301,12 +273,12 @@ def test_what_is_derived_belongs_to_its_columns() -> None:
     assert replace(again, y=np.zeros(len(trials))).derived(passes) == 0
     assert again.derived(passes) == trials.y.sum()
 
-    others = replace(trials, folds=(), protocol=replace(trials.protocol, batch_size=3))
-    assert others._derived is trials._derived
+    without_folds = replace(trials, folds=(), protocol=replace(trials.protocol, batch_size=3))
+    assert without_folds._derived is trials._derived
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("rows", "foo", "rows is one of benchmark, anki, not 'foo'."),
         ("clock", "nix", "clock is one of seconds, study-days, days, not 'nix'."),
@@ -321,11 +293,11 @@ def test_what_is_derived_belongs_to_its_columns() -> None:
         ("gamma", "1", "gamma is a number, not '1'."),
     ],
 )
-def test_a_flag_of_another_type_is_an_input_error(name: str, value: object, says: str) -> None:
+def test_a_flag_of_another_type_is_an_input_error(name: str, value: object, message: str) -> None:
     flags: dict[str, Any] = {name: value}
     with pytest.raises(InputError) as refused:
         Protocol(**flags)
-    assert str(refused.value) == says
+    assert str(refused.value) == message
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -29,7 +29,7 @@ from srs_eval.data.rows import select_decks, select_rows
 from tools.simulated import simulate_learner
 
 
-def learner(seed: int, reviews: int = 800) -> ReviewLog:
+def simulate_log(seed: int, reviews: int = 800) -> ReviewLog:
     return simulate_learner(seed, reviews).log()
 
 
@@ -39,32 +39,32 @@ def entries_of(log: ReviewLog) -> Entries:
 
 
 def with_entries(log: ReviewLog, entries: Entries, order: NDArray[np.int64]) -> ReviewLog:
-    """The log with other entries, brought into the given order."""
-    columns = {name: each[order] for name, each in vars(entries).items() if each is not None}
+    """Return the log with other entries, brought into the given order."""
+    columns = {name: column[order] for name, column in vars(entries).items() if column is not None}
     return replace(log, entries=Entries(**columns))
 
 
-def first(log: ReviewLog, count: int) -> ReviewLog:
-    """An earlier export: the first `count` entries."""
+def take_first(log: ReviewLog, count: int) -> ReviewLog:
+    """Return an earlier export: the first `count` entries."""
     return with_entries(log, entries_of(log), np.arange(count))
 
 
 def as_dataset(log: ReviewLog, **changed: object) -> ReviewLog:
-    """The rows of a log as user 1 of a data set."""
+    """Return the rows of a log as user 1 of a data set."""
     columns = dict(vars(select_rows(log).rows))
     rows = Rows(**{**columns, **changed})
     return ReviewLog(ImportSummary("", "", 0), rows=rows, user=1)
 
 
 def without_times(log: ReviewLog) -> ReviewLog:
-    """As older tables: intervals in whole days, and no answer times."""
+    """Return the rows as in older tables: intervals in whole days, no answer times."""
     rows = select_rows(log).rows
     days = np.maximum(rows.elapsed_days, 0)
     elapsed_s = np.where(rows.elapsed_days < 0, -1, days * 86_400)
     return as_dataset(log, elapsed_seconds=elapsed_s, duration_ms=0 * days)
 
 
-def recognised(earlier: ReviewLog, later: ReviewLog) -> bool:
+def is_recognised(earlier: ReviewLog, later: ReviewLog) -> bool:
     return Sketches.of([sketch_of(earlier)]).recognise(later)
 
 
@@ -75,17 +75,17 @@ Form = Callable[[ReviewLog], ReviewLog]
 @FORMS
 @pytest.mark.parametrize("reviews", [100, 200, 400])
 def test_a_longer_export_is_the_same_person(form: Form, reviews: int) -> None:
-    log = learner(3)
-    assert recognised(form(first(log, reviews)), form(log))
+    log = simulate_log(3)
+    assert is_recognised(form(take_first(log, reviews)), form(log))
 
 
 def test_a_collection_is_recognised_by_the_dataset_made_of_it() -> None:
-    log = learner(3)
-    assert recognised(as_dataset(first(log, 400)), log)
+    log = simulate_log(3)
+    assert is_recognised(as_dataset(take_first(log, 400)), log)
 
 
-def reset(log: ReviewLog, share: float) -> ReviewLog:
-    """Forget and learn anew a share of the cards, the first ones."""
+def reset_cards(log: ReviewLog, share: float) -> ReviewLog:
+    """Return the log with the first cards, a share of all, forgotten and learned anew."""
     entries = entries_of(log)
     cards = np.unique(entries.card_id)
     cards = cards[: int(share * len(cards))]
@@ -105,33 +105,33 @@ def reset(log: ReviewLog, share: float) -> ReviewLog:
 
 @FORMS
 def test_reset_cards_leave_a_person_recognisable(form: Form) -> None:
-    log = learner(3)
-    assert recognised(form(first(log, 400)), form(reset(log, 0.2)))
-    assert len(select_rows(reset(log, 0.2)).rows) < 0.9 * len(select_rows(log).rows)
+    log = simulate_log(3)
+    assert is_recognised(form(take_first(log, 400)), form(reset_cards(log, 0.2)))
+    assert len(select_rows(reset_cards(log, 0.2)).rows) < 0.9 * len(select_rows(log).rows)
 
 
 def test_a_collection_with_all_cards_reset_is_the_same_person() -> None:
-    """Its entries still have what was before, which no data set has."""
-    log = learner(3)
-    assert recognised(as_dataset(log), reset(log, 1.0))
+    """Check that entries from before the reset are used, which no data set has."""
+    log = simulate_log(3)
+    assert is_recognised(as_dataset(log), reset_cards(log, 1.0))
 
 
 def test_time_zone_and_rollover_do_not_matter() -> None:
-    log = learner(3)
+    log = simulate_log(3)
     assert log.day_grid is not None
     times = select_rows(log).rows.time_of_day_s
     assert times is not None
     while_studying_s = log.day_grid.next_day_at_s + int(np.median(times))
     shifted = replace(log, day_grid=DayGrid(while_studying_s, "test"))
-    days = [select_rows(each).rows.elapsed_days for each in (log, shifted)]
+    days = [select_rows(version).rows.elapsed_days for version in (log, shifted)]
     assert (days[0] != days[1]).any()
     assert sketch_of(log) == sketch_of(shifted)
-    assert recognised(as_dataset(log), as_dataset(shifted))
+    assert is_recognised(as_dataset(log), as_dataset(shifted))
 
 
 @FORMS
 def test_numbers_of_cards_do_not_matter(form: Form) -> None:
-    log = form(learner(3))
+    log = form(simulate_log(3))
     assert log.rows is not None
     renumbered = replace(log.rows, card_id=log.rows.card_id.max() + 1 - log.rows.card_id)
     assert sketch_of(replace(log, rows=renumbered, user=99)) == sketch_of(log)
@@ -139,12 +139,12 @@ def test_numbers_of_cards_do_not_matter(form: Form) -> None:
 
 @FORMS
 def test_an_earlier_export_is_the_same_person(form: Form) -> None:
-    log = learner(3, 2_000)
-    assert recognised(form(log), form(first(log, 500)))
+    log = simulate_log(3, 2_000)
+    assert is_recognised(form(log), form(take_first(log, 500)))
 
 
 def test_some_decks_of_a_collection_are_the_same_person() -> None:
-    log = learner(3, 2_000)
+    log = simulate_log(3, 2_000)
     sizes = {
         deck.name: len(select_decks(log, deck.name).reviews)
         for deck in log.decks.values()
@@ -152,13 +152,13 @@ def test_some_decks_of_a_collection_are_the_same_person() -> None:
     }
     smallest = min(sizes, key=lambda name: sizes[name])
     assert sizes[smallest] < len(log.reviews) / 2
-    assert recognised(as_dataset(log), select_decks(log, smallest))
+    assert is_recognised(as_dataset(log), select_decks(log, smallest))
 
 
 @FORMS
 def test_strangers_are_not_recognised(form: Form) -> None:
-    logs = [form(learner(seed, reviews)) for seed, reviews in ((1, 60), (2, 400), (3, 3_000))]
-    assert not any(recognised(left, right) for left, right in permutations(logs, 2))
+    logs = [form(simulate_log(seed, reviews)) for seed, reviews in ((1, 60), (2, 400), (3, 3_000))]
+    assert not any(is_recognised(earlier, later) for earlier, later in permutations(logs, 2))
 
 
 @FORMS
@@ -172,52 +172,54 @@ def test_real_people_are_recognised_and_no_strangers(form: Form) -> None:
         rows = log.rows
         assert rows is not None
         third = {
-            name: each[: len(rows) // 3] for name, each in vars(rows).items() if each is not None
+            name: column[: len(rows) // 3]
+            for name, column in vars(rows).items()
+            if column is not None
         }
-        assert recognised(replace(log, rows=Rows(**third)), log)
-    assert not any(recognised(left, right) for left, right in permutations(logs, 2))
+        assert is_recognised(replace(log, rows=Rows(**third)), log)
+    assert not any(is_recognised(earlier, later) for earlier, later in permutations(logs, 2))
 
 
 @given(st.integers(4, 60), st.randoms(use_true_random=False))
 @settings(max_examples=20, deadline=None)
 def test_half_of_a_small_history_suffices(size: int, random: object) -> None:
-    """Reviews of one person that lost the other half, beside as many of somebody else."""
+    """Replace half of a person's reviews by as many of somebody else."""
     seconds = np.array(random.sample(range(1, 10**7), 2 * size))  # type: ignore[attr-defined]
 
     def log(elapsed_s: NDArray[np.int64]) -> ReviewLog:
         count = len(elapsed_s)
         card = np.arange(count).repeat(2)
         elapsed = np.stack([np.full(count, -1), elapsed_s], axis=1).ravel()
-        ones = np.ones(2 * count, np.int64)
-        rows = Rows(card, 0 * ones, 3 * ones, ones, 1_234 * ones, 0 * ones, elapsed)
+        unit = np.ones(2 * count, np.int64)
+        rows = Rows(card, 0 * unit, 3 * unit, unit, 1_234 * unit, 0 * unit, elapsed)
         return ReviewLog(ImportSummary("", "", 0), rows=rows, user=1)
 
     half = max(-(-size // 2), 4)
-    assert recognised(log(seconds[:size]), log(seconds[size - half : 2 * size]))
-    assert not recognised(log(seconds[:size]), log(seconds[size:]))
+    assert is_recognised(log(seconds[:size]), log(seconds[size - half : 2 * size]))
+    assert not is_recognised(log(seconds[:size]), log(seconds[size:]))
 
 
 def test_a_sketch_is_short_and_hashes_fit_into_32_bits() -> None:
-    log = learner(3, 3_000)
+    log = simulate_log(3, 3_000)
     assert len(sketch_of(log)) == 344
     hashes = review_hashes(log)
     assert hashes.dtype == np.uint32
     assert (np.diff(hashes.astype(np.int64)) > 0).all()
 
 
-def test_people_without_later_reviews_are_nobody() -> None:
-    log = first(learner(3), 1)
+def test_person_without_later_reviews_is_not_recognised() -> None:
+    log = take_first(simulate_log(3), 1)
     assert sketch_of(log) == ""
-    assert not recognised(log, log)
-    assert not Sketches.of([]).recognise(learner(3))
+    assert not is_recognised(log, log)
+    assert not Sketches.of([]).recognise(simulate_log(3))
 
 
 @pytest.mark.slow
 def test_many_sketches_are_held_against_one_log_at_once() -> None:
-    logs = [as_dataset(first(learner(seed), 300)) for seed in range(1, 5)]
+    logs = [as_dataset(take_first(simulate_log(seed), 300)) for seed in range(1, 5)]
     sketches = Sketches.of(map(sketch_of, logs))
-    found = [sketches.recognise(as_dataset(learner(seed))) for seed in range(1, 7)]
-    assert found == [True, True, True, True, False, False]
+    answers = [sketches.recognise(as_dataset(simulate_log(seed))) for seed in range(1, 7)]
+    assert answers == [True, True, True, True, False, False]
 
 
 @pytest.mark.parametrize("text", ["!", "AAA", "AAAA", 3])

@@ -1,4 +1,4 @@
-"""Row selection: both rules against their owners' figures and against literal readings."""
+"""Row selection: both rules against Anki, the dataset builder and literal readings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_rows_equal_the_dataset_builders(name: str, fixtures: Path) -> None:
     rows = select_rows(load_log(fixtures / name)).rows
     with open(fixtures / "dataset-builder-rows.csv", newline="") as file:
         expected = list(csv.DictReader(file))
-    for ours, theirs in (
+    for attribute, column in (
         ("card_id", "original_card_id"),
         ("day_offset", "day_offset"),
         ("rating", "rating"),
@@ -62,12 +63,12 @@ def test_rows_equal_the_dataset_builders(name: str, fixtures: Path) -> None:
         ("elapsed_days", "elapsed_days"),
         ("elapsed_seconds", "elapsed_seconds"),
     ):
-        wanted = np.array([int(row[theirs]) for row in expected])
-        np.testing.assert_array_equal(getattr(rows, ours), wanted, err_msg=ours)
+        values = np.array([int(row[column]) for row in expected])
+        np.testing.assert_array_equal(getattr(rows, attribute), values, err_msg=attribute)
 
 
 @pytest.mark.parametrize("name", ["dataset.revlog", "quirks.revlog"])
-def test_builder_counts(name: str, fixtures: Path) -> None:
+def test_counts_equal_the_dataset_builders(name: str, fixtures: Path) -> None:
     expected = json.loads((fixtures / "oracle.json").read_text())["dataset_builder"][name]
     log = load_log(fixtures / name)
     selection = select_rows(log)
@@ -93,16 +94,16 @@ def test_items_of_every_card_equal_ankis(fixtures: Path) -> None:
     rows = select_rows(
         log, "anki", include_suspended=True, include_deleted=False, apply_ignore_before=False
     ).rows
-    found = Counter(rows.card_id[rows.elapsed_days > 0].tolist())
+    counts = Counter(rows.card_id[rows.elapsed_days > 0].tolist())
     with open(fixtures / "oracle-cards.csv", newline="") as file:
         expected = {int(row["card_id"]): int(row["fsrs_items"]) for row in csv.DictReader(file)}
     assert len(expected) == 1_181
-    assert {card: found[card] for card in expected} == expected
-    assert sum(found.values()) == 6_140
+    assert {card: counts[card] for card in expected} == expected
+    assert sum(counts.values()) == 6_140
 
 
-def test_quirks_equal_both_owners(fixtures: Path) -> None:
-    """Every special case, with Anki's clock of the day it was asked (two entries are later)."""
+def test_special_cases_equal_anki_and_the_dataset_builder(fixtures: Path) -> None:
+    """Use Anki's clock of the day on which it was asked: two entries are later."""
     oracle = json.loads((fixtures / "oracle-quirks.json").read_text())
     log = with_grid(load_log(fixtures / "quirks.anki2"), oracle["next_day_at"])
     builder = select_rows(log).rows
@@ -110,46 +111,46 @@ def test_quirks_equal_both_owners(fixtures: Path) -> None:
     items = Counter(anki.card_id[anki.elapsed_days > 0].tolist())
     for case in oracle["cases"]:
         card = case["card_id"]
-        mine = builder.card_id == card
-        columns = [getattr(builder, name)[mine] for name in oracle_columns(oracle)]
+        of_card = builder.card_id == card
+        columns = [getattr(builder, name)[of_card] for name in oracle_columns(oracle)]
         assert np.stack(columns, axis=1).tolist() == case["dataset_builder_rows"], case["what"]
         if "anki_fsrs_items" in case:
             assert items[card] == case["anki_fsrs_items"], case["what"]
     assert sum(items.values()) == oracle["whole"]["empty search"]
     for words, options in (("deck:*", {}), ('preset:"Default"', {})):
         rows = select_rows(log, "anki", include_suspended=True, **options).rows
-        found = rows.card_id[rows.elapsed_days > 0]
+        card_ids = rows.card_id[rows.elapsed_days > 0]
         if "preset" in words:
-            found = found[np.isin(log.preset_of(log.deck_of(found)), list(log.presets))]
-        assert len(found) == oracle["whole"][words]
+            card_ids = card_ids[np.isin(log.preset_of(log.deck_of(card_ids)), list(log.presets))]
+        assert len(card_ids) == oracle["whole"][words]
 
 
 def oracle_columns(oracle: dict) -> list[str]:
     return ["duration_ms" if n == "duration" else n for n in oracle["dataset_builder_columns"]]
 
 
-@pytest.mark.parametrize("place", range(6))
-def test_ignore_before_dates(place: int, fixtures: Path) -> None:
-    """Anki's answers to a limit in ms; here a date, so the log is moved to meet midnight."""
+@pytest.mark.parametrize("number", range(6))
+def test_ignore_before_dates_equal_ankis(number: int, fixtures: Path) -> None:
+    """Move the log so that Anki's limit in ms falls on a midnight."""
     oracle = json.loads((fixtures / "oracle-quirks.json").read_text())
-    asked = oracle["ignore_before"][place]
-    card = oracle["cases"][asked["card"] - 1]["card_id"]
+    case = oracle["ignore_before"][number]
+    card = oracle["cases"][case["card"] - 1]["card_id"]
     log = load_log(fixtures / "quirks.anki2")
     assert log.entries is not None
     midnight = 1_704_067_200_000  # 2024-01-01
     moved = replace(
         log.entries,
-        time_ms=log.entries.time_ms + midnight - asked["ignore_revlogs_before_ms"],
+        time_ms=log.entries.time_ms + midnight - case["ignore_revlogs_before_ms"],
     )
-    shift_s = (midnight - asked["ignore_revlogs_before_ms"]) // 1000
+    shift_s = (midnight - case["ignore_revlogs_before_ms"]) // 1000
     log = replace(
         with_grid(log, oracle["next_day_at"] + shift_s),
         entries=moved,
         presets={1: Preset(1, "Default", ignore_before="2024-01-01")},
     )
     rows = select_rows(log, "anki").rows
-    found = int(((rows.card_id == card) & (rows.elapsed_days > 0)).sum())
-    assert found == asked["anki_fsrs_items"]
+    count = int(((rows.card_id == card) & (rows.elapsed_days > 0)).sum())
+    assert count == case["anki_fsrs_items"]
 
 
 def test_rows_pass_through_unchanged() -> None:
@@ -164,8 +165,8 @@ def test_rows_pass_through_unchanged() -> None:
         select_rows(log, "other")  # type: ignore[arg-type]
 
 
-def test_nothing_kept() -> None:
-    log = made_log([(1, 10, 0, 4, 0)])
+def test_log_without_usable_entries_has_no_rows() -> None:
+    log = make_log([(1, 10, 0, 4, 0)])
     for kind in ("benchmark", "anki"):
         selection = select_rows(log, kind)
         assert len(selection.rows) == 0
@@ -188,7 +189,7 @@ histories = st.lists(
 )
 
 
-def made_log(history: list[Raw]) -> ReviewLog:
+def make_log(history: list[Raw]) -> ReviewLog:
     history = sorted(history, key=lambda entry: entry[0])
     base = NEXT_DAY_AT - 41 * DAY_S
     table = np.array(history, np.int64).reshape(-1, 5)
@@ -202,17 +203,12 @@ def made_log(history: list[Raw]) -> ReviewLog:
     )
     order = np.argsort(entries.time_ms, kind="stable")
     entries = Entries(
-        *(
-            column[order]
-            for column in (
-                entries.time_ms,
-                entries.card_id,
-                entries.rating,
-                entries.kind,
-                entries.factor,
-                entries.duration_ms,
-            )
-        )
+        time_ms=entries.time_ms[order],
+        card_id=entries.card_id[order],
+        rating=entries.rating[order],
+        kind=entries.kind[order],
+        factor=entries.factor[order],
+        duration_ms=entries.duration_ms[order],
     )
     cards = np.array([1, 2, 3])  # card 4 is deleted, card 2 suspended, card 3 has a date
     return ReviewLog(
@@ -226,79 +222,78 @@ def made_log(history: list[Raw]) -> ReviewLog:
 
 
 def literal_rows(log: ReviewLog, kind: str) -> list[tuple[int, ...]]:
-    """(place of the entry, day, state, elapsed days, elapsed seconds) of each row."""
+    """Return (index of the entry, day, state, elapsed days, elapsed seconds) of each row."""
     entries = log.entries
     assert entries is not None
     chosen: list[list[int]] = []
     for card in np.unique(entries.card_id).tolist():
-        places = np.flatnonzero(entries.card_id == card).tolist()
-        chosen.append(
-            literal_builder(entries, places)
-            if kind == "benchmark"
-            else literal_anki(entries, places, card)
-        )
-    days = {}
-    for place in (place for places in chosen for place in places):
-        ms = int(entries.time_ms[place])
+        indices = np.flatnonzero(entries.card_id == card).tolist()
         if kind == "benchmark":
-            days[place] = int((ms / 1000 - NEXT_DAY_AT) / DAY_S)
+            chosen.append(select_as_builder(entries, indices))
         else:
-            days[place] = -max(0, int((NEXT_DAY_AT - ms // 1000) / DAY_S))
+            chosen.append(select_as_anki(entries, indices, card))
+    days = {}
+    for index in chain.from_iterable(chosen):
+        ms = int(entries.time_ms[index])
+        if kind == "benchmark":
+            days[index] = int((ms / 1000 - NEXT_DAY_AT) / DAY_S)
+        else:
+            days[index] = -max(0, int((NEXT_DAY_AT - ms // 1000) / DAY_S))
     first_day = min(days.values(), default=0)
     rows = []
-    for places in chosen:
-        for before, place in zip([None, *places], places, strict=False):
+    for indices in chosen:
+        for before, index in zip([None, *indices], indices, strict=False):
             elapsed = (-1, -1)
             if before is not None:
-                ms = int(entries.time_ms[place] - entries.time_ms[before])
-                elapsed = (days[place] - days[before], ms // 1000)
-            state = 0 if before is None else int(entries.kind[place]) + 1
-            rows.append((place, days[place] - first_day, state, *elapsed))
+                ms = int(entries.time_ms[index] - entries.time_ms[before])
+                elapsed = (days[index] - days[before], ms // 1000)
+            state = 0 if before is None else int(entries.kind[index]) + 1
+            rows.append((index, days[index] - first_day, state, *elapsed))
     return sorted(rows)
 
 
-def literal_builder(entries: Entries, places: list[int]) -> list[int]:
-    kept = [
-        place
-        for place in places
-        if 1 <= entries.rating[place] <= 4
-        and not (entries.kind[place] == 3 and entries.factor[place] == 0)
+def select_as_builder(entries: Entries, indices: list[int]) -> list[int]:
+    answers = [
+        index
+        for index in indices
+        if 1 <= entries.rating[index] <= 4
+        and not (entries.kind[index] == 3 and entries.factor[index] == 0)
     ]
     start = None
-    for number, place in enumerate(kept):
-        if entries.kind[place] == 0 and (number == 0 or entries.kind[kept[number - 1]] != 0):
+    for number, index in enumerate(answers):
+        if entries.kind[index] == 0 and (number == 0 or entries.kind[answers[number - 1]] != 0):
             start = number
-    return [] if start is None else kept[start:]
+    return [] if start is None else answers[start:]
 
 
-def literal_anki(entries: Entries, places: list[int], card: int) -> list[int]:
+def select_as_anki(entries: Entries, indices: list[int], card: int) -> list[int]:
     if card in (2, 4):
         return []
     start = None
-    for number in reversed(range(len(places))):
-        place = places[number]
-        if entries.kind[place] == 3 and entries.factor[place] == 0:
+    for number in reversed(range(len(indices))):
+        index = indices[number]
+        if entries.kind[index] == 3 and entries.factor[index] == 0:
             continue
-        if 1 <= entries.rating[place] <= 4 and entries.kind[place] == 0:
+        if 1 <= entries.rating[index] <= 4 and entries.kind[index] == 0:
             start = number
             continue
-        if start is not None or (entries.kind[place] == 4 and entries.factor[place] == 0):
+        if start is not None or (entries.kind[index] == 4 and entries.factor[index] == 0):
             break
     if start is None:
         return []
-    if card == 3 and entries.time_ms[places[start]] < 1_726_358_400_000:
+    if card == 3 and entries.time_ms[indices[start]] < 1_726_358_400_000:
         return []
     return [
-        place
-        for place in places[start:]
-        if 1 <= entries.rating[place] <= 4
-        and not (entries.kind[place] == 3 and entries.factor[place] == 0)
+        index
+        for index in indices[start:]
+        if 1 <= entries.rating[index] <= 4
+        and not (entries.kind[index] == 3 and entries.factor[index] == 0)
     ]
 
 
 @pytest.mark.parametrize("kind", [4, 5])
 def test_rated_manual_entries_are_answers_to_anki(kind: int) -> None:
-    log = made_log([(0, 1, 3, 0, 0), (2 * DAY_S, 1, 3, 1, 2500), (5 * DAY_S, 1, 3, kind, 2500)])
+    log = make_log([(0, 1, 3, 0, 0), (2 * DAY_S, 1, 3, 1, 2500), (5 * DAY_S, 1, 3, kind, 2500)])
     rows = select_rows(log, "anki").rows
     assert rows.elapsed_days.tolist() == [-1, 2, 3]
     assert rows.state[-1] == kind + 1
@@ -306,12 +301,12 @@ def test_rated_manual_entries_are_answers_to_anki(kind: int) -> None:
 
 @pytest.mark.parametrize("kind", ["benchmark", "anki"])
 @given(history=histories)
-def test_equal_to_a_literal_reading(kind: str, history: list[Raw]) -> None:
-    log = made_log(history)
+def test_select_rows_equals_a_literal_reading_of_the_rules(kind: str, history: list[Raw]) -> None:
+    log = make_log(history)
     assert log.entries is not None
     selection = select_rows(log, kind)
     rows = selection.rows
-    found = list(
+    actual = list(
         zip(
             selection.entry_index.tolist(),
             rows.day_offset.tolist(),
@@ -321,19 +316,19 @@ def test_equal_to_a_literal_reading(kind: str, history: list[Raw]) -> None:
             strict=True,
         )
     )
-    assert found == literal_rows(log, kind)
+    assert actual == literal_rows(log, kind)
     assert len(rows) + sum(selection.dropped.values()) == len(log.entries)
-    for ours, theirs in (("card_id",) * 2, ("rating",) * 2, ("duration_ms",) * 2):
-        np.testing.assert_array_equal(
-            getattr(rows, ours), getattr(log.entries, theirs)[selection.entry_index]
-        )
+    for name in ("card_id", "rating", "duration_ms"):
+        expected = getattr(log.entries, name)[selection.entry_index]
+        np.testing.assert_array_equal(getattr(rows, name), expected)
 
 
 def test_study_days_are_as_long_as_the_zone_has_them() -> None:
-    """In Berlin the day that began on 26 October 2024 at 4:00 had 25 hours."""
+    """Check Berlin's day that began on 26 October 2024 at 4:00 and had 25 hours."""
     end = 1_730_084_400  # 28 October 2024, 4:00
-    hours = (-49, -48, -25, -13, 0)  # before the end; that day begins 49 before
-    entries = [((end + 3600 * hour) * 1000 - 1000 * (hour == 0), 1, 3) for hour in hours]
+    # The day of 25 hours begins 49 hours before the end.
+    seconds = [end - 49 * 3600, end - 48 * 3600, end - 25 * 3600, end - 13 * 3600, end - 1]
+    entries = [(1000 * second, 1, 3) for second in seconds]
     table = np.array(entries, np.int64).T
     kind = np.array([0, 1, 1, 1, 1])
     log = ReviewLog(

@@ -12,25 +12,25 @@ from srs_eval.data.reviews import Cards, Deck, ImportSummary, Preset, ReviewLog,
 from srs_eval.data.rows import select_decks, select_presets
 
 
-def log_with(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLog:
-    """A log with one card in each deck, whose id is the deck's id times ten."""
+def make_log(decks: list[Deck], presets: list[Preset] | None = None) -> ReviewLog:
+    """Return a log with one card in each deck, whose id is the deck's id times ten."""
     card = np.array(sorted(deck.id * 10 for deck in decks), np.int64)
-    ones = np.ones(len(card), np.int64)
+    unit = np.ones(len(card), np.int64)
     return ReviewLog(
         ImportSummary("made", "made", len(card)),
-        rows=Rows(card, ones, 3 * ones, ones, ones, -ones, -ones),
+        rows=Rows(card, unit, 3 * unit, unit, unit, -unit, -unit),
         cards=Cards(card, card, card // 10, np.zeros(len(card), np.bool_)),
         decks={deck.id: deck for deck in decks},
         presets={preset.id: preset for preset in presets or []},
     )
 
 
-def kept(log: ReviewLog) -> list[int]:
+def kept_decks(log: ReviewLog) -> list[int]:
     assert log.rows is not None
     return (log.rows.card_id // 10).tolist()
 
 
-NAMED = log_with(
+NAMED = make_log(
     [
         Deck(1, "Spanish", 1),
         Deck(2, "spanish::Verbs", 1, parent_id=1),
@@ -54,12 +54,12 @@ NAMED = log_with(
         ("7", [6, 7]),
     ],
 )
-def test_a_deck_and_those_below_it(name: str, decks: list[int]) -> None:
-    assert kept(select_decks(NAMED, name)) == decks
+def test_select_decks_includes_decks_below(name: str, decks: list[int]) -> None:
+    assert kept_decks(select_decks(NAMED, name)) == decks
 
 
 def test_decks_without_names_go_by_their_parents() -> None:
-    log = log_with(
+    log = make_log(
         [
             Deck(0, "", 1),
             Deck(1, "", 1, parent_id=0),
@@ -69,28 +69,28 @@ def test_decks_without_names_go_by_their_parents() -> None:
             Deck(5, "", 1, parent_id=4),
         ]
     )
-    assert kept(select_decks(log, "0")) == [0, 1, 2]
-    assert kept(select_decks(log, "4")) == [4, 5]
-    assert kept(select_decks(log, "3")) == [3]
+    assert kept_decks(select_decks(log, "0")) == [0, 1, 2]
+    assert kept_decks(select_decks(log, "4")) == [4, 5]
+    assert kept_decks(select_decks(log, "3")) == [3]
 
 
 @pytest.mark.parametrize("choose", [select_decks, select_presets])
-def test_no_name_is_the_name_of_nothing(choose: object) -> None:
-    log = log_with([Deck(0, "", 0), Deck(1, "", 1)], [Preset(0, ""), Preset(1, "")])
+def test_empty_name_selects_nothing(choose: object) -> None:
+    log = make_log([Deck(0, "", 0), Deck(1, "", 1)], [Preset(0, ""), Preset(1, "")])
     with pytest.raises(InputError, match="There is no"):
         choose(log, "")  # type: ignore[operator]
 
 
-def test_a_preset_that_is_gone_is_said_as_such() -> None:
-    log = log_with([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
+def test_deleted_preset_is_refused_with_its_decks() -> None:
+    log = make_log([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
     with pytest.raises(InputError, match=r'preset 77 is gone.*--deck instead: "Old"'):
         select_presets(log, "77")
     with pytest.raises(InputError, match='There is no preset "78"'):
         select_presets(log, "78")
 
 
-def test_filtered_decks_are_no_homes() -> None:
-    log = log_with([Deck(1, "Spanish", 1), Deck(2, "Spanish today", None, filtered=True)])
+def test_filtered_deck_is_refused() -> None:
+    log = make_log([Deck(1, "Spanish", 1), Deck(2, "Spanish today", None, filtered=True)])
     with pytest.raises(InputError, match="is a filtered deck"):
         select_decks(log, "spanish today")
     with pytest.raises(InputError, match="Did you mean") as caught:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -19,47 +19,22 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.readers.supermemo import SM15, SM16, SM17, read_history
 from srs_eval.data.rows import select_rows
 from srs_eval.report.inspection import inspect_log
-from tests.data.anki_files import folder_state
+from tests.helpers.anki_files import folder_state
+from tests.helpers.supermemo_files import (
+    FIRST_DATE,
+    HISTORY,
+    Repetition,
+    format_history,
+    format_repetition,
+)
 
-Record = tuple[int, int, int, int, int, int | None]  # item, day, rep, laps, grade, expFI
-
-BEGIN = date(2022, 1, 1)
-# Of three learners: evaluated repetitions and SM-15's log loss (fsrs-vs-sm15: result/*.json).
+# Three learners' evaluated repetitions and SM-15's log loss (fsrs-vs-sm15: result/*.json).
 PUBLISHED = {(4522, 0.244662671), (19577, 0.297717424), (6449, 0.381725485)}
 
 
-def line_of(record: Record, hour: str = "17.75") -> str:
-    item, day, rep, laps, grade, index = record
-    date = BEGIN + timedelta(day)
-    line = f"ElNo={item} Rep={rep} Laps={laps} Date={date:%d.%m.%Y} Hour={hour} Int=3 "
-    line += f"Grade={grade} "
-    return line + "Priority=7.2" + ("" if index is None else f" Difficulty=0.1 expFI={index}")
-
-
-def text_of(records: list[Record]) -> str:
-    """As SuperMemo writes it: item by item, the newest first."""
-    parts = ["Repetition history backup (SuperMemo 18)", "Date=Aug 11, 2023, Fri, 12:18"]
-    for item in sorted({record[0] for record in records}):
-        parts.append(f"Item #{item}")
-        parts += [line_of(record) for record in records[::-1] if record[0] == item]
-        parts.append("")
-    return "\r\n".join(parts)
-
-
-HISTORY: list[Record] = [
-    (4, 0, 1, 0, 8, 99),
-    (7, 0, 1, 0, 8, 99),
-    (4, 1, 2, 0, 5, 6),
-    (4, 4, 3, 0, 2, 10),
-    (7, 6, 2, 0, 3, None),
-    (4, 30, 1, 1, 3, 25),
-    (7, 50, 3, 0, 4, 9),
-]
-
-
-def test_history(tmp_path: Path) -> None:
+def test_history_becomes_rows_and_predictions(tmp_path: Path) -> None:
     path = tmp_path / "Repetition History.txt"
-    path.write_bytes(text_of(HISTORY).encode())
+    path.write_bytes(format_history(HISTORY).encode())
     before = folder_state(tmp_path)
     log = load_log(path)
     assert folder_state(tmp_path) == before
@@ -67,7 +42,7 @@ def test_history(tmp_path: Path) -> None:
     assert rows is not None
     assert rows.card_id.tolist() == [4, 4, 7, 4, 7]
     assert rows.day_offset.tolist() == [0, 3, 5, 29, 49]
-    assert log.first_day == (BEGIN + timedelta(1)).isoformat()
+    assert log.first_day == (FIRST_DATE + timedelta(1)).isoformat()
     assert rows.rating.tolist() == [4, 1, 2, 2, 3]
     assert rows.state.tolist() == [0, 2, 0, 2, 2]
     assert rows.elapsed_days.tolist() == [-1, 3, -1, 26, 44]
@@ -80,14 +55,17 @@ def test_history(tmp_path: Path) -> None:
         load_log(path, timezone="UTC")
 
 
-def test_topics_late_hours_and_missing_hours(tmp_path: Path) -> None:
-    records = [line_of((4, 0, 1, 0, 8, 99)), line_of((4, 1, 2, 0, 5, 6), "25.5")]
-    records.append(line_of((4, 2, 3, 0, 5, 6), "1.0"))
-    records.append(line_of((4, 9, 4, 0, 5, 6)).replace(" Hour=17.75", ""))
-    topic = [line_of((5, 0, 1, 0, 8, 99)), line_of((5, 4, 2, 0, 4, 30))]
+def test_topics_are_left_out_and_missing_hours_are_read(tmp_path: Path) -> None:
+    lines = [
+        format_repetition((4, 0, 1, 0, 8, 99)),
+        format_repetition((4, 1, 2, 0, 5, 6), "25.5"),
+        format_repetition((4, 2, 3, 0, 5, 6), "1.0"),
+        format_repetition((4, 9, 4, 0, 5, 6)).replace(" Hour=17.75", ""),
+    ]
+    topic = [format_repetition((5, 0, 1, 0, 8, 99)), format_repetition((5, 4, 2, 0, 4, 30))]
     path = tmp_path / "a.txt"
     path.write_text(
-        "\n".join(["Item #4: Grüße", *records[::-1], "Topic #5: x", *topic]), encoding="latin-1"
+        "\n".join(["Item #4: Grüße", *lines[::-1], "Topic #5: x", *topic]), encoding="latin-1"
     )
     rows = load_log(path).rows
     assert rows is not None
@@ -101,31 +79,33 @@ def test_topics_late_hours_and_missing_hours(tmp_path: Path) -> None:
 def test_bad_lines_are_named(bad: str, tmp_path: Path) -> None:
     key = bad.partition("=")[0]
     path = tmp_path / "a.txt"
-    path.write_text(re.sub(rf"{key}=\S+", bad, text_of(HISTORY), count=2))
-    with pytest.raises(InputError, match=r"line \d+ is no repetition"):
+    path.write_text(re.sub(rf"{key}=\S+", bad, format_history(HISTORY), count=2))
+    with pytest.raises(InputError, match=r"line \d+ is not a repetition"):
         load_log(path)
     path.write_text("Repetition history backup (SuperMemo 18)\n")
     with pytest.raises(InputError, match="no reviews"):
         load_log(path)
 
 
-def literal(records: list[Record]) -> list[tuple[int, int, int]]:
-    """(item, day, grade) of what counts, by the script's steps one after the other."""
-    kept = []
+def select_literally(records: list[Repetition]) -> list[tuple[int, int, int]]:
+    """Return (item, day, grade) of the repetitions that count, by the script's steps in turn."""
+    counted = []
     for item in sorted({record[0] for record in records}):
         # The file has the newest first; sorting by day keeps that order within a day.
-        mine = sorted((r for r in records[::-1] if r[0] == item), key=lambda record: record[1])
-        if (mine[0][2], mine[0][3]) != (1, 0):
+        repetitions = sorted(
+            (r for r in records[::-1] if r[0] == item), key=lambda record: record[1]
+        )
+        if (repetitions[0][2], repetitions[0][3]) != (1, 0):
             continue
-        mine = [record for record in mine if (record[2], record[3]) != (1, 0)]
-        if any(record[4] > 5 or record[5] == 100 for record in mine):
+        repetitions = [record for record in repetitions if (record[2], record[3]) != (1, 0)]
+        if any(record[4] > 5 or record[5] == 100 for record in repetitions):
             continue
         seen: set[int] = set()
-        for record in mine:
+        for record in repetitions:
             if record[1] not in seen:
                 seen.add(record[1])
-                kept.append((item, record[1], record[4]))
-    return kept
+                counted.append((item, record[1], record[4]))
+    return counted
 
 
 records = st.lists(
@@ -141,46 +121,49 @@ records = st.lists(
 )
 
 
-@given(found=records, starts=st.booleans())
+@given(drawn=records, starts=st.booleans())
 @settings(suppress_health_check=[HealthCheck.too_slow])
-def test_equal_to_a_literal_reading(found: list[Record], starts: bool) -> None:
+def test_read_history_equals_a_literal_reading_of_the_rules(
+    drawn: list[Repetition], starts: bool
+) -> None:
     first = [(item, 0, 1, 0, 8, 99) for item in (1, 2, 3, 4) if starts]
-    history = [*first, *sorted(found, key=lambda record: record[1])]
-    table = read_history(text_of(history).encode(), "a.txt")
+    history = [*first, *sorted(drawn, key=lambda record: record[1])]
+    table = read_history(format_history(history).encode(), "a.txt")
     assert table.rows is not None
-    wanted = literal(history)
+    expected = select_literally(history)
     assert len(table.rows) + table.excluded == len(history)
     grades = np.array([1, 1, 1, 2, 3, 4])
     rows = sorted(zip(table.rows.card_id, table.rows.day_offset, table.rows.rating, strict=True))
-    first_day = min((day for _, day, _ in wanted), default=0)
-    assert rows == sorted((item, day - first_day, grades[grade]) for item, day, grade in wanted)
+    first_day = min((day for _, day, _ in expected), default=0)
+    assert rows == sorted((item, day - first_day, grades[grade]) for item, day, grade in expected)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-def test_history_in_utf_16(encoding: str, tmp_path: Path) -> None:
+def test_history_in_utf_16_is_read(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "history.txt"
-    path.write_bytes(text_of(HISTORY).encode(encoding))
-    found, wanted = load_log(path), read_history(text_of(HISTORY).encode(), "history.txt")
-    assert found.rows is not None
-    assert wanted.rows is not None
-    assert found.rows.card_id.tolist() == wanted.rows.card_id.tolist()
+    path.write_bytes(format_history(HISTORY).encode(encoding))
+    log = load_log(path)
+    table = read_history(format_history(HISTORY).encode(), "history.txt")
+    assert log.rows is not None
+    assert table.rows is not None
+    assert log.rows.card_id.tolist() == table.rows.card_id.tolist()
 
 
-def test_published_figures() -> None:
-    """Sizes and SuperMemo's log loss of fsrs-vs-sm15, from the files behind them."""
+def test_log_loss_equals_the_published_figures() -> None:
+    """Compare sizes and log loss with fsrs-vs-sm15, from the files behind them."""
     folder = os.environ.get("SRS_EVAL_REAL")
     if not folder:
         pytest.skip("needs SRS_EVAL_REAL, a folder with real exports")
-    found = set()
+    figures = set()
     for path in Path(folder).glob("supermemo-*.txt"):
         log = load_log(path)
         assert log.rows is not None
         evaluated = log.rows.elapsed_days > 0
         p = np.clip(log.source_predictions[SM15][evaluated], 1e-15, 1 - 1e-15)
         loss = -np.where(log.rows.rating[evaluated] > 1, np.log(p), np.log(1 - p)).mean()
-        found.add((int(evaluated.sum()), round(float(loss), 9)))
-    assert found
-    assert found <= PUBLISHED
+        figures.add((int(evaluated.sum()), round(float(loss), 9)))
+    assert figures
+    assert figures <= PUBLISHED
 
 
 COLUMNS = "Date,Title,Element No,Used interval,R (SM16),R (SM17)(exp),R (SM17),Grade,Success"
@@ -195,11 +178,11 @@ COLUMNS = "Date,Title,Element No,Used interval,R (SM16),R (SM17)(exp),R (SM17),G
         ("12月 05 2021 10:00:00", "12 15 2021 11:00:00", "3月 05 2022 10:00:00"),
     ],
 )
-def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
+def test_comparison_of_sm16_and_sm17_is_read(dates: tuple[str, str, str], tmp_path: Path) -> None:
     lines = [
         f" {COLUMNS} ",
         f'{dates[2]},"secret, too",7,80,0.7,0.1,0.6,2,0',
-        f"{dates[0]},,7,0,0.9,0.1,0.9,4,1",  # the first: no interval
+        f"{dates[0]},,7,0,0.9,0.1,0.9,4,1",  # the first repetition has no interval
         f"{dates[0]},,7,3,0.95,0.1,0.92,4,1",
         f"{dates[1]},,7,10,0.9,0.1,0.85,5,1",
         f"{dates[1]},,8,12,0.8,0.1,0.75,3,1",
@@ -224,10 +207,10 @@ def test_comparison(dates: tuple[str, str, str], tmp_path: Path) -> None:
     assert select_rows(log).entry_index.tolist() == [0, 1, 2, 3]
 
 
-def long_history() -> list[Record]:
-    """200 items with seven repetitions each."""
+def long_history() -> list[Repetition]:
+    """Return 200 items with seven repetitions each."""
     random = np.random.default_rng(3)
-    history: list[Record] = []
+    history: list[Repetition] = []
     for item in range(1, 201):
         day = item // 10
         history.append((item, day, 1, 0, 8, 99))
@@ -238,23 +221,23 @@ def long_history() -> list[Record]:
     return sorted(history, key=lambda record: record[1])
 
 
-def test_it_is_compared_with_fsrs(tmp_path: Path) -> None:
+def test_supermemo_is_compared_with_fsrs(tmp_path: Path) -> None:
     path = tmp_path / "Repetition History.txt"
-    path.write_text(text_of(long_history()))
+    path.write_text(format_history(long_history()))
     _, finding, *_ = srs_eval.compare(srs_eval.load(path))
     frame = srs_eval.tables(finding)[0].frame()
     assert len(frame) >= 2
     assert frame["log loss"].between(0.1, 2).all()
-    said = f"{srs_eval.sentences(finding)} {frame.to_string()}"
-    assert "SuperMemo" in said
-    assert "FSRS-6" in said
-    assert "log loss" in said
+    text = f"{srs_eval.sentences(finding)} {frame.to_string()}"
+    assert "SuperMemo" in text
+    assert "FSRS-6" in text
+    assert "log loss" in text
 
 
-def test_all_models_take_it(tmp_path: Path) -> None:
-    """SM2 and Ebisu too, which rest on decks in data sets only."""
+def test_models_that_use_decks_evaluate_supermemo(tmp_path: Path) -> None:
+    """Check SM2 and Ebisu, which need decks only in data sets."""
     path = tmp_path / "a.txt"
-    path.write_text(text_of(long_history()))
+    path.write_text(format_history(long_history()))
     results = srs_eval.evaluate(load_log(path), models=["AVG", "SM2", "Ebisu-v2"], use_cache=False)
     assert not results.failed
     assert set(results) == {"AVG", "SM2", "Ebisu-v2"}
@@ -262,13 +245,13 @@ def test_all_models_take_it(tmp_path: Path) -> None:
 
 def test_ankis_sm2_is_no_rival_where_it_never_scheduled(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_text(text_of(long_history()))
+    path.write_text(format_history(long_history()))
     log = load_log(path)
     assert log.import_summary.app_name == "SuperMemo"
-    said = [*srs_eval.compare(log)]
+    findings = [*srs_eval.compare(log)]
     text = " ".join(
-        f"{shown.line([each])} {' '.join(shown.sentences(each))} {srs_eval.tables(each)}"
-        for each in said
+        f"{shown.line([finding])} {' '.join(shown.sentences(finding))} {srs_eval.tables(finding)}"
+        for finding in findings
     )
     assert "SuperMemo" in text
     assert "SM-2" not in text

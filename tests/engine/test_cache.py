@@ -1,4 +1,4 @@
-"""What is kept on disk never outlives a rule or a setting that figures depend on."""
+"""Cached results are not used after a change of code or settings that figures depend on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.conftest import PATIENCE
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A copy of the program that may be edited."""
+    """Copy the program's source into a folder where it may be edited."""
     copy = tmp_path / "program" / "srs_eval"
     shutil.copytree(program._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
@@ -38,7 +38,7 @@ def digest(package: Path) -> str:
 
 
 @pytest.mark.slow
-def test_every_file_counts_but_those_of_views(package: Path) -> None:
+def test_program_digest_covers_every_file_but_views(package: Path) -> None:
     before = digest(package)
     assert before == digest(program._PACKAGE)
     for path in sorted(package.rglob("*.*")):
@@ -73,9 +73,9 @@ print(before, is_program_changed(), cache.load_cached(key) is not None)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["updated", "as it was"])
-def test_nothing_is_kept_after_an_update_while_it_runs(
-    package: Path, tmp_path: Path, what: str
+@pytest.mark.parametrize("change", ["updated", "as it was"])
+def test_cache_stores_nothing_after_an_update_during_the_run(
+    package: Path, tmp_path: Path, change: str
 ) -> None:
     environment = {
         **os.environ,
@@ -87,22 +87,22 @@ def test_nothing_is_kept_after_an_update_while_it_runs(
     program = tmp_path / "program.py"
     program.write_text(WHILE_IT_RUNS)
     done = subprocess.run(
-        [sys.executable, str(program), what], env=environment, capture_output=True, text=True
+        [sys.executable, str(program), change], env=environment, capture_output=True, text=True
     )
     assert done.stderr == ""
-    updated = what == "updated"
+    updated = change == "updated"
     assert done.stdout.split() == ["False", str(updated), str(not updated)]
-    kept = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert (".nbc" in kept) == (not updated)
+    suffixes = [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert (".nbc" in suffixes) == (not updated)
 
 
-def test_views_are_all_there() -> None:
-    there = {path.name.removesuffix(".py") for path in program._PACKAGE.iterdir()}
-    assert there >= program._VIEW_PACKAGES
+def test_view_packages_exist() -> None:
+    modules = {path.name.removesuffix(".py") for path in program._PACKAGE.iterdir()}
+    assert modules >= program._VIEW_PACKAGES
 
 
 @pytest.mark.slow
-def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
+def test_cache_misses_after_edited_rules_but_not_views(
     package: Path, simulated_collection: Path, tmp_path: Path
 ) -> None:
     environment = {
@@ -135,12 +135,12 @@ def test_an_edited_rule_is_a_miss_and_an_edited_view_is_none(
     assert cached()
 
 
-def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
-    """A new field of Context belongs into one of the two."""
+def test_cache_key_covers_every_setting_but_the_tick(tmp_path: Path) -> None:
+    """Check every field of Context, so that a new one must be put on one side or the other."""
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "LSTM.pth").write_bytes(b"1")
     (tmp_path / "words.csv").write_text("card_id,length\n1,3\n")
-    other = {
+    settings = {
         "sm2_target": 0.8,
         "weights": tmp_path / "weights",
         "features": tmp_path / "words.csv",
@@ -152,17 +152,17 @@ def test_every_setting_counts_but_the_tick(tmp_path: Path) -> None:
         "record": TrainingRecord({"seed": 1}),
         "tick": print,
     }
-    assert set(other) == {each.name for each in fields(Context)}
+    assert set(settings) == {field.name for field in fields(Context)}
     (sm2,) = resolve_configurations("SM2")
     base = cache.compute_cache_key("data", sm2, Context())
-    for name, value in other.items():
+    for name, value in settings.items():
         changed = replace(Context(), **{name: value})  # type: ignore[arg-type]
         same = cache.compute_cache_key("data", sm2, changed) == base
-        # Hyperparameters are those of the configuration, what was pretrained is of the weights.
+        # The configuration holds the hyperparameters, the weights what was pretrained.
         assert same == (name in ("tick", "hyperparameters", "pretrained", "record")), name
 
 
-def test_another_training_has_other_figures() -> None:
+def test_cache_key_depends_on_hyperparameters() -> None:
     (hlr,) = resolve_configurations("HLR")
     keys = {
         cache.compute_cache_key("data", hlr.with_hyperparameters(values), Context())
@@ -172,7 +172,7 @@ def test_another_training_has_other_figures() -> None:
     assert cache.compute_cache_key("data", hlr, Context()) in keys
 
 
-def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
+def test_weights_are_keyed_by_content_not_by_folder(tmp_path: Path) -> None:
     for name, content in (("a", b"one"), ("b", b"one"), ("c", b"two")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "GRU.pth").write_bytes(content)
@@ -182,7 +182,7 @@ def test_weights_count_by_their_content_not_their_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
-def test_cached_predictions_are_for_their_owner_alone(
+def test_cached_predictions_are_readable_by_their_owner_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))

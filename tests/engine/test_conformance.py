@@ -1,4 +1,4 @@
-"""`srs-eval models check` finds what is wrong with a model, each mistake by its own finding."""
+"""`srs-eval models check` reports each kind of mistake in a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from srs_eval.engine.conformance import find_mistakes
 from srs_eval.engine.model_checks import check_gradients, check_hyperparameters, resolve_models
 from srs_eval.engine.model_mistakes import Mistake
 from srs_eval.models import Model, all_models, load_model_file
-from tests.cli.program import run_in_process, run_program
+from tests.helpers.program import run_in_process, run_program
 
 RIGHT = '''
 """p = 1 / (1 + exp(-(a + b ln(1 + t)))), fitted by scipy with a gradient written by hand."""
@@ -58,7 +58,7 @@ MODELS = (
 )
 '''
 
-# A regression's slope that is half of what it should be.
+# A regression whose slope is half the right one.
 SLOPE = """
 import numpy as np
 from srs_eval.models import TrainedModel
@@ -86,7 +86,7 @@ MODELS = (
 
 PREDICTED = "return 1 / (1 + np.exp(-np.clip(features(trials)[index] @ np.array(w), -8, 8)))"
 FITTED = 'return minimize(f, START, jac=True, method="L-BFGS-B").x.tolist()'
-# What is written instead of what, and the kinds of findings that there must be.
+# By name: correct code, wrong code in its place, and the kinds of findings expected.
 WRONG: dict[str, tuple[str, str, set[str]]] = {
     "own": (PREDICTED, "return np.where(trials.y[index] == 1, 0.9, 0.3)", {"own outcome"}),
     "later": (
@@ -175,13 +175,22 @@ QUICK = {
     "nan",
     "state",
 }
-KNOWING = {
-    *("own outcome", "own answer time", "later outcome", "later input", "needs later"),
-    *("fit sees test", "fit sees later", "learns", "repeats", "workers", "order"),
+LEAKS = {
+    "own outcome",
+    "own answer time",
+    "later outcome",
+    "later input",
+    "needs later",
+    "fit sees test",
+    "fit sees later",
+    "learns",
+    "repeats",
+    "workers",
+    "order",
 }
 
 
-Look = Callable[[Sequence[Model]], Iterable[Mistake]]
+Check = Callable[[Sequence[Model]], Iterable[Mistake]]
 
 
 def gradients_of(models: Sequence[Model]) -> Iterable[Mistake]:
@@ -194,12 +203,14 @@ def hyperparameters_of(models: Sequence[Model]) -> Iterable[Mistake]:
     return check_hyperparameters(model)
 
 
-def found_with(path: Path, name: str, content: str, look: Look = find_mistakes) -> list[Mistake]:
+def find_in_file(
+    path: Path, name: str, content: str, check: Check = find_mistakes
+) -> list[Mistake]:
     file = path / f"{name}.py"
     file.write_text(content.replace('"NAME"', f'"{name}"'), encoding="utf-8")
     models = load_model_file(file)
     try:
-        return list(look(models))
+        return list(check(models))
     finally:
         for model in models:
             del all_models()[model.name]
@@ -210,32 +221,34 @@ def found_with(path: Path, name: str, content: str, look: Look = find_mistakes) 
     "name",
     [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRONG],
 )
-def test_a_mistake_is_found(name: str, tmp_path: Path) -> None:
+def test_find_mistakes_finds_each_kind_of_mistake(name: str, tmp_path: Path) -> None:
     right, wrong, kinds = WRONG[name]
     assert RIGHT.count(right) == 1
-    found = found_with(tmp_path, name, RIGHT.replace(right, wrong))
-    assert kinds <= {each.kind for each in found}
-    assert {each.kind for each in found} & KNOWING <= kinds  # it is blamed for nothing else
-    for each in found:
-        assert "{" not in _describe_finding(each)
-        assert _describe_finding(each).startswith(f"{name}: ")
+    mistakes = find_in_file(tmp_path, name, RIGHT.replace(right, wrong))
+    assert kinds <= {mistake.kind for mistake in mistakes}
+    assert {mistake.kind for mistake in mistakes} & LEAKS <= kinds  # no other leak is reported
+    for mistake in mistakes:
+        assert "{" not in _describe_finding(mistake)
+        assert _describe_finding(mistake).startswith(f"{name}: ")
 
 
-def test_a_gradient_is_found_wherever_it_is_written(tmp_path: Path) -> None:
-    """Given as a function, by `TrainedModel.loss`, or as the slope of a regression."""
+def test_check_gradients_finds_wrong_slopes_in_any_form(tmp_path: Path) -> None:
+    """Check gradients given to scipy, by `TrainedModel.loss`, and as a regression's slope."""
     half = RIGHT.replace("x.T @ (weights", "0.5 * x.T @ (weights")
     as_function = half.replace(
         "minimize(f, START, jac=True", "minimize(lambda w: f(w)[0], START, jac=lambda w: f(w)[1]"
     )
-    own = half.replace(FITTED, "return [0.5, 0.1]").replace("fit=fit,", "fit=fit, loss=loss,")
+    by_model_loss = half.replace(FITTED, "return [0.5, 0.1]").replace(
+        "fit=fit,", "fit=fit, loss=loss,"
+    )
     for name, content, where in (
         ("function", as_function, "scipy.optimize.minimize"),
-        ("by-itself", own, "TrainedModel.loss"),
+        ("by-itself", by_model_loss, "TrainedModel.loss"),
         ("slope", SLOPE, "Linear"),
     ):
-        (found,) = found_with(tmp_path, name, content, gradients_of)
-        assert found.what == where
-        assert found.found == pytest.approx(found.expected / 2, rel=0.05)
+        (mistake,) = find_in_file(tmp_path, name, content, gradients_of)
+        assert mistake.what == where
+        assert mistake.found == pytest.approx(mistake.expected / 2, rel=0.05)
 
 
 SEEDED = """
@@ -252,17 +265,17 @@ MODELS = (sklearn_model("NAME", trees),)
 """
 
 
-def test_a_seed_that_does_nothing_comes_with_its_cure(tmp_path: Path) -> None:
-    (finding,) = found_with(tmp_path, "SEEDED", SEEDED, hyperparameters_of)
+def test_unused_seed_is_reported_with_its_remedy(tmp_path: Path) -> None:
+    (finding,) = find_in_file(tmp_path, "SEEDED", SEEDED, hyperparameters_of)
     assert (finding.kind, finding.what) == ("idle seed", "seed")
     assert "settings=()" in _describe_finding(finding)
     without = SEEDED.replace("trees(seed)", "trees()").replace("random_state=seed", "verbose=0")
     without = without.replace("trees),", "trees, settings=()),")
-    assert found_with(tmp_path, "UNSEEDED", without, hyperparameters_of) == []
+    assert find_in_file(tmp_path, "UNSEEDED", without, hyperparameters_of) == []
 
 
 @pytest.mark.slow
-def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
+def test_models_check_hides_warnings_of_the_model(tmp_path: Path) -> None:
     file = tmp_path / "warns.py"
     warning = "np.float64(1.0) / np.float64(len(train))"
     file.write_text(
@@ -275,8 +288,9 @@ def test_warnings_of_what_seldom_happens_are_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
-    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+def test_models_check_prints_mistakes_and_exits_1(tmp_path: Path) -> None:
+    right = tmp_path / "right.py"
+    wrong = tmp_path / "wrong.py"
     right.write_text(RIGHT, encoding="utf-8")
     wrong.write_text(RIGHT.replace(*WRONG["own"][:2]), encoding="utf-8")
     done = run_in_process("models", "check", right)
@@ -284,10 +298,10 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     done = run_program("models", "check", str(wrong))
     assert done.returncode == 1
     assert "with the outcome of this review" in done.stdout.replace("\n", " ")
-    asked = run_in_process("models", "check", "--help")
-    assert asked.returncode == 0
+    printed_help = run_in_process("models", "check", "--help")
+    assert printed_help.returncode == 0
     for words in ("answer time", "later", "gradient", "Exit codes: 0", "--features FILE"):
-        assert words in asked.stdout
+        assert words in printed_help.stdout
     for words in ((), ("NO-SUCH-MODEL",), (str(tmp_path / "none.py"),), ("AVG", "--json", "-")):
         refused = run_in_process("models", "check", *words)
         assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""Own recurrent models are trained by L-BFGS, and a training that ends too early is found."""
+"""Recurrent models can be trained by L-BFGS, and a training that ends too early is found."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def configuration_of(trainable: Trainable) -> Configuration:
     return replace(resolve_configurations("HLR", Protocol())[0], name="COUNTING", model=model)
 
 
-def poor_training(configuration: Configuration) -> list[Mistake]:
+def list_poor_training(configuration: Configuration) -> list[Mistake]:
     session = LearnerSession(load_demo_learner(EVERYTHING))
     return list(find_poor_training(configuration, session, CONTEXT))
 
 
-def test_a_model_trained_by_lbfgs_is_no_worse_than_a_constant() -> None:
+def test_lbfgs_training_is_no_worse_than_a_constant() -> None:
     session = LearnerSession(load_demo_learner(EVERYTHING))
     average = session.run(resolve_configurations("AVG")[0]).metrics.log_loss
     by_adam = session.run(configuration_of(BY_ADAM)).metrics.log_loss
@@ -98,15 +98,17 @@ def test_a_model_trained_by_lbfgs_is_no_worse_than_a_constant() -> None:
     assert by_lbfgs < average + 0.001
 
 
-def test_a_recurrent_model_that_is_hardly_trained_is_found() -> None:
-    found = {finding.kind: finding for finding in poor_training(configuration_of(BY_ADAM))}
-    finding = found["not converged"]
+def test_find_poor_training_finds_undertrained_models() -> None:
+    finding_of_kind = {
+        finding.kind: finding for finding in list_poor_training(configuration_of(BY_ADAM))
+    }
+    finding = finding_of_kind["not converged"]
     assert finding.found - finding.expected > 2 * CLEAR_GAIN
-    assert poor_training(configuration_of(BY_LBFGS)) == []
+    assert list_poor_training(configuration_of(BY_LBFGS)) == []
 
 
-def test_parameters_that_have_to_move_together_are_found() -> None:
-    """Where `fit` calls no known trainer, the log loss of `predict` is lowered."""
+def test_find_poor_training_without_a_known_trainer() -> None:
+    """Check that the log loss of `predict` is lowered when `fit` calls no known trainer."""
 
     def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
         return [1.0, -1.0]  # any with the same sum: the average of a half
@@ -116,7 +118,7 @@ def test_parameters_that_have_to_move_together_are_found() -> None:
 
     right = configuration_of(BY_LBFGS)
     model = replace(right.model, fit=fit, predict=predict, default=lambda context: [0.0, 0.0])
-    kinds = {finding.kind for finding in poor_training(replace(right, model=model))}
+    kinds = {finding.kind for finding in list_poor_training(replace(right, model=model))}
     assert kinds == {"not converged", "worse than average"}
 
 
@@ -131,13 +133,13 @@ def test_lbfgs_stays_within_bounds_and_leaves_frozen_parameters() -> None:
     assert w[0] != 1.0
 
 
-def test_lbfgs_heeds_weights_pull_and_iterations() -> None:
+def test_lbfgs_uses_weights_pull_and_iterations() -> None:
     trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
-    ones = np.ones(len(train))
+    equal = np.ones(len(train))
     newer = np.linspace(0.1, 2.0, len(train))
 
-    def fitted(weights: FloatArray = ones, context: Context | None = None) -> list[float]:
+    def fitted(weights: FloatArray = equal, context: Context | None = None) -> list[float]:
         return trainable.fit(trials, train, weights, context or Context())
 
     trainable = BY_LBFGS
@@ -152,7 +154,7 @@ def test_lbfgs_heeds_weights_pull_and_iterations() -> None:
     assert distance < np.abs(np.array(plain) - COUNTING.default).max() / 2
 
 
-def test_lbfgs_refuses_what_it_does_not_know() -> None:
+def test_lbfgs_refuses_ordered_parameters() -> None:
     ordered = replace(COUNTING, not_below=((0, 1),))
     trainable = Trainable(lambda trials, context: ordered, minimiser="lbfgs")
     trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
@@ -162,7 +164,7 @@ def test_lbfgs_refuses_what_it_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("penalised", [False, True])
-def test_the_gradient_of_a_training_loss_is_right(penalised: bool) -> None:
+def test_training_loss_gradient_equals_differences(penalised: bool) -> None:
     def penalty(w: FloatArray, slope: FloatArray) -> float:
         slope += 0.2 * w
         return 0.1 * float(w @ w)
@@ -182,10 +184,10 @@ def test_the_gradient_of_a_training_loss_is_right(penalised: bool) -> None:
         assert gradient[k] == pytest.approx((above - below) / 2e-6, rel=1e-5, abs=1e-8)
 
 
-def test_a_summed_loss_takes_weights() -> None:
+def test_summed_loss_uses_weights() -> None:
     trials = LearnerSession(load_demo_learner(2_000)).trials(Protocol())
     train = trials.folds[-1].train
     w = np.array(COUNTING.default)
-    whole = SummedLoss(COUNTING, trials, train).value(w)
+    once = SummedLoss(COUNTING, trials, train).value(w)
     twice = SummedLoss(COUNTING, trials, train, np.full(len(trials), 2.0)).value(w)
-    assert twice == pytest.approx(2 * whole)
+    assert twice == pytest.approx(2 * once)

@@ -1,4 +1,4 @@
-"""The engine: events, workers, cancelling, caching; figures do not depend on any of them."""
+"""The engine: events, workers, cancelling and caching, none of which changes figures."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from srs_eval.engine.run import (
 from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.models import Context, TrainedModel, all_models, load_model_file
 from srs_eval.models.configurations import resolve_configurations
-from tests.cli.program import killing_environment
 from tests.conftest import PATIENCE
-from tests.data.test_protocol import make_log
 from tests.helpers.marks import slow_except
+from tests.helpers.program import killing_environment
+from tests.helpers.row_logs import make_log
 
 MODELS = "AVG,SM2,SM2-short,FSRS-6-dry-run"
 
@@ -50,7 +50,7 @@ def log(simulated_collection: Path) -> ReviewLog:
     return srs_eval.load(simulated_collection)
 
 
-def finals(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
+def collect_outcomes(events: list[Event]) -> dict[str, Finished | Failed | Skipped]:
     return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
 
 
@@ -69,38 +69,41 @@ def test_events_come_in_order(log: ReviewLog) -> None:
     assert events[0].configurations == tuple(resolve_configurations(MODELS))
     assert events[0].evaluated > 0
     for configuration in events[0].configurations:
-        mine = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
-        assert isinstance(mine[0], Started)
-        assert isinstance(mine[-1], Finished)
-        progress = [e for e in mine if isinstance(e, Progress)]
+        its_events = [e for e in events[1:] if e.configuration == configuration]  # type: ignore[union-attr]
+        assert isinstance(its_events[0], Started)
+        assert isinstance(its_events[-1], Finished)
+        progress = [e for e in its_events if isinstance(e, Progress)]
         assert [e.fraction for e in progress] == sorted(e.fraction for e in progress)
         assert progress[-1].fraction == 1.0
-        assert len(mine[-1].result.p) == mine[-1].result.size == events[0].evaluated
+        assert len(its_events[-1].result.p) == its_events[-1].result.size == events[0].evaluated
 
 
 def test_figures_do_not_depend_on_the_number_of_workers(log: ReviewLog) -> None:
-    runs = [finals(list(evaluate(log, MODELS, jobs=jobs, use_cache=False))) for jobs in (0, 1, 2)]
+    runs = [
+        collect_outcomes(list(evaluate(log, MODELS, jobs=jobs, use_cache=False)))
+        for jobs in (0, 1, 2)
+    ]
     for name, first in runs[0].items():
         assert isinstance(first, Finished)
         for run in runs[1:]:
-            other = run[name]
-            assert isinstance(other, Finished)
-            np.testing.assert_array_equal(first.result.p, other.result.p)
-            assert first.result.metrics == other.result.metrics
-            assert first.result.parameters == other.result.parameters
+            outcome = run[name]
+            assert isinstance(outcome, Finished)
+            np.testing.assert_array_equal(first.result.p, outcome.result.p)
+            assert first.result.metrics == outcome.result.metrics
+            assert first.result.parameters == outcome.result.parameters
     assert not multiprocessing.active_children()
 
 
-def test_a_user_with_too_little_is_skipped_with_the_reason() -> None:
+def test_user_with_too_few_reviews_is_skipped_with_the_reason() -> None:
     log = make_log([1, 1, 2], [3, 3, 3], [-1, 4, -1])
-    outcome = finals(list(evaluate(log, "AVG", jobs=0)))["AVG"]
+    outcome = collect_outcomes(list(evaluate(log, "AVG", jobs=0)))["AVG"]
     assert isinstance(outcome, Skipped)
     assert "usable reviews" in outcome.reason
 
 
-def test_nothing_left_to_evaluate_is_no_failure() -> None:
+def test_no_reviews_to_evaluate_is_skipped_not_failed() -> None:
     protocol = Protocol(secs=True, no_test_same_day=True)
-    outcome = finals(
+    outcome = collect_outcomes(
         list(evaluate(HOSTILE["only same-day reviews"](), "FSRS-6-dry-run", protocol, jobs=0))
     )
     (only,) = outcome.values()
@@ -108,7 +111,7 @@ def test_nothing_left_to_evaluate_is_no_failure() -> None:
     assert only.reason == "no reviews of later days to evaluate"
 
 
-def test_a_person_is_said_a_sentence_not_an_exception(
+def test_input_error_in_a_model_fails_with_its_sentence(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -116,21 +119,25 @@ def test_a_person_is_said_a_sentence_not_an_exception(
 
     (configuration,) = resolve_configurations("AVG")
     refusing = replace(configuration, model=TrainedModel("AVG", predict=refuse))
-    outcome = finals(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
+    outcome = collect_outcomes(list(evaluate(log, [refusing], jobs=0, use_cache=False)))["AVG"]
     assert outcome == Failed(refusing, "Something is missing; install it.")
 
 
-def test_streams_of_random_numbers_are_those_of_a_batch(
+def test_random_streams_are_seeded_by_user_as_in_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = []
     run = LearnerSession.run
 
     def spy(
-        self: LearnerSession, configuration: object, context: Context, *rest: object, **more: object
+        self: LearnerSession,
+        configuration: object,
+        context: Context,
+        *arguments: object,
+        **keywords: object,
     ):
         seen.append(context.user)
-        return run(self, configuration, context, *rest, **more)  # type: ignore[arg-type]
+        return run(self, configuration, context, *arguments, **keywords)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LearnerSession, "run", spy)
     log = replace(HOSTILE["all passes"](), user=107)
@@ -140,7 +147,7 @@ def test_streams_of_random_numbers_are_those_of_a_batch(
     assert seen == [107, 3, 0]
 
 
-def test_configurations_travel_to_workers_by_name() -> None:
+def test_configurations_are_pickled_by_name() -> None:
     for configuration in resolve_configurations("all"):
         assert pickle.loads(pickle.dumps(configuration)) == configuration
     (average,) = resolve_configurations("AVG")
@@ -160,7 +167,7 @@ def test_cancelling_ends_every_worker(log: ReviewLog) -> None:
         events.append(event)
         if isinstance(event, Started):
             cancel.set()
-    assert len(finals(events)) < len(events[0].configurations)  # type: ignore[union-attr]
+    assert len(collect_outcomes(events)) < len(events[0].configurations)  # type: ignore[union-attr]
     assert not multiprocessing.active_children()
 
 
@@ -188,14 +195,12 @@ MODELS = (replace(all_models()["SM2"], name="KILLED", predict=predict),)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
-def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
-    log: ReviewLog, tmp_path: Path
-) -> None:
+def test_killed_worker_fails_its_configuration_only(log: ReviewLog, tmp_path: Path) -> None:
     (tmp_path / "killed.py").write_text(KILLED)
     load_model_file(tmp_path / "killed.py")
     try:
         chosen = resolve_configurations("KILLED,AVG,SM2")
-        outcomes = finals(
+        outcomes = collect_outcomes(
             list(evaluate(log, chosen, jobs=1, use_cache=False, prioritized={"KILLED"}))
         )
     finally:
@@ -209,12 +214,12 @@ def test_a_killed_worker_fails_its_configuration_and_the_rest_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
-def test_a_worker_killed_before_it_could_begin_costs_nothing(
+def test_worker_killed_at_its_start_costs_no_result(
     log: ReviewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in killing_environment(tmp_path, 1).items():
         monkeypatch.setenv(name, value)
-    outcomes = finals(list(evaluate(log, MODELS, jobs=1, use_cache=False)))
+    outcomes = collect_outcomes(list(evaluate(log, MODELS, jobs=1, use_cache=False)))
     assert (tmp_path / "0").exists()
     assert [type(outcome) for outcome in outcomes.values()] == [Finished] * 4
 
@@ -233,9 +238,9 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
                 log = srs_eval.load({str(simulated_collection)!r})
                 for event in evaluate(log, "AVG,SM2", jobs=2, use_cache=False):
                     if isinstance(event, Started):
-                        while len(found := multiprocessing.active_children()) < 2:
+                        while len(children := multiprocessing.active_children()) < 2:
                             time.sleep(0.01)
-                        print(*(each.pid for each in found), flush=True)
+                        print(*(child.pid for child in children), flush=True)
                         time.sleep(6_000)
             """
         )
@@ -258,8 +263,8 @@ def test_no_worker_outlives_a_killed_parent(simulated_collection: Path, tmp_path
 
 
 def test_a_second_evaluation_comes_from_the_cache(log: ReviewLog) -> None:
-    first = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
-    second = finals(list(evaluate(log, "SM2,AVG", jobs=0)))
+    first = collect_outcomes(list(evaluate(log, "SM2,AVG", jobs=0)))
+    second = collect_outcomes(list(evaluate(log, "SM2,AVG", jobs=0)))
     for name, outcome in second.items():
         before = first[name]
         assert isinstance(outcome, Finished)
@@ -270,21 +275,21 @@ def test_a_second_evaluation_comes_from_the_cache(log: ReviewLog) -> None:
         assert outcome.result.parameters == before.result.parameters
 
 
-def test_the_cache_knows_data_protocol_model_and_settings(log: ReviewLog) -> None:
+def test_cache_key_covers_data_protocol_model_and_settings(log: ReviewLog) -> None:
     (sm2,) = resolve_configurations("SM2")
-    (other,) = resolve_configurations("SM2", Protocol(n_splits=3))
+    (three_splits,) = resolve_configurations("SM2", Protocol(n_splits=3))
     raised = replace(sm2, model=replace(sm2.model, version=sm2.model.version + 1))
     keys = {
         cache.compute_cache_key("a", sm2, Context()),
         cache.compute_cache_key("b", sm2, Context()),
-        cache.compute_cache_key("a", other, Context()),
+        cache.compute_cache_key("a", three_splits, Context()),
         cache.compute_cache_key("a", raised, Context()),
         cache.compute_cache_key("a", sm2, Context(sm2_target=0.8)),
     }
     assert len(keys) == 5
 
 
-def test_the_cache_knows_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_key_covers_the_code(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
     (sm2,) = resolve_configurations("SM2")
     before = cache.compute_cache_key("a", sm2, Context())
     assert cache.compute_cache_key("a", sm2, Context()) == before
@@ -309,8 +314,8 @@ def test_a_damaged_cache_file_is_ignored(
     assert not list((tmp_path / "results").glob("*/*.npz"))
 
 
-def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> None:
-    """Upstream's rule of 2026 (script.py, bd9110f); 2025's goes to the defaults at once."""
+def test_small_partition_falls_back_to_the_fit_of_all_reviews(log: ReviewLog) -> None:
+    """Compare upstream's rule of 2026 (script.py, bd9110f) with that of 2025: the defaults."""
     (alone,) = resolve_configurations("FSRS-6")
     (old,) = resolve_configurations("FSRS-6-preset")
     (new,) = resolve_configurations("FSRS-6-preset-fallback_user")
@@ -325,20 +330,20 @@ def test_a_small_partition_falls_back_to_the_whole_users_fit(log: ReviewLog) -> 
     partition[fold.test[1::5]] = 2  # nothing of it is in the past
     divided = replace(trials, partition=partition, folds=(fold,))
     together = replace(trials, partition=np.zeros_like(partition), folds=(fold,))
-    whole = fit_and_predict(alone, together, Context()).p
+    together_p = fit_and_predict(alone, together, Context()).p
     (defaults,) = resolve_configurations("FSRS-6-dry-run")
     untrained = fit_and_predict(defaults, together, Context()).p
     without_fallback = fit_and_predict(old, divided, Context())
     with_fallback = fit_and_predict(new, divided, Context())
-    then, then_notes = without_fallback.p, without_fallback.notes
-    now, now_notes = with_fallback.p, with_fallback.notes
+    old_p, old_notes = without_fallback.p, without_fallback.notes
+    new_p, new_notes = with_fallback.p, with_fallback.notes
     in_small, unseen = (partition[fold.test] == k for k in (1, 2))
-    np.testing.assert_array_equal(then[in_small], untrained[in_small])
-    np.testing.assert_array_equal(now[in_small], whole[in_small])
-    np.testing.assert_array_equal(now[unseen], untrained[unseen])
-    np.testing.assert_array_equal(now[~in_small], then[~in_small])
-    assert then_notes[0].startswith("fold 1: default parameters (")
-    assert now_notes[0].startswith("fold 1: parameters of all partitions together (")
+    np.testing.assert_array_equal(old_p[in_small], untrained[in_small])
+    np.testing.assert_array_equal(new_p[in_small], together_p[in_small])
+    np.testing.assert_array_equal(new_p[unseen], untrained[unseen])
+    np.testing.assert_array_equal(new_p[~in_small], old_p[~in_small])
+    assert old_notes[0].startswith("fold 1: default parameters (")
+    assert new_notes[0].startswith("fold 1: parameters of all partitions together (")
 
 
 def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
@@ -349,10 +354,10 @@ def test_partitions_are_fitted_apart(log: ReviewLog) -> None:
     assert all(len(parameters) == 21 for parameters in result.parameters.values())
 
 
-def test_kernels_are_marked_wherever_they_have_run(
+def test_kernels_are_marked_as_compiled_after_a_fit(
     log: ReviewLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by what answers a question; not where nothing was fitted."""
+    """Check fits of models and of advice; a fit without training rows marks nothing."""
     marked: list[str] = []
     monkeypatch.setattr("srs_eval.engine.session.mark_kernels", marked.append)
     (configuration,) = resolve_configurations("FSRS-6")
@@ -367,7 +372,7 @@ def test_kernels_are_marked_wherever_they_have_run(
     assert marked[1:] == ["STATE-FSRS-6 trained"]
 
 
-def test_the_notebook_interface(simulated_collection: Path) -> None:
+def test_evaluate_in_a_notebook_gives_frame_and_predictions(simulated_collection: Path) -> None:
     log = srs_eval.load(simulated_collection)
     results = srs_eval.evaluate(log, models=["SM2", "AVG", "FSRS-6-dry-run"])
     frame = results.frame()
@@ -427,17 +432,26 @@ def test_hostile_histories_give_figures_or_reasons(kind: str) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
-def test_the_shortest_begin_first_and_what_takes_longest_on_workers_beyond_two(
+def test_plan_start_order_gives_long_runs_the_workers_beyond_two(
     workers: int,
 ) -> None:
-    chosen, known = resolve_configurations("all"), {"FSRS-6", "LSTM"}
-    order = plan_start_order(chosen, 12_000, workers, known)
-    assert {each.name for each in order} == {each.name for each in chosen}
+    chosen = resolve_configurations("all")
+    compiled = {"FSRS-6", "LSTM"}
+    order = plan_start_order(chosen, 12_000, workers, compiled)
+    assert {configuration.name for configuration in order} == {
+        configuration.name for configuration in chosen
+    }
     beyond = max(0, workers - 2)
-    longest, rest = order[:beyond], order[beyond:]
-    seconds = [each.expected_seconds(12_000) for each in longest]
-    assert all(each.expected_seconds(12_000) <= min(seconds, default=1e9) for each in rest)
-    here = [each for each in rest if each.name in known]
-    assert rest[: len(here)] == here
-    others = [each.expected_seconds(12_000) for each in rest[len(here) :]]
-    assert others == sorted(others)
+    longest = order[:beyond]
+    rest = order[beyond:]
+    seconds = [configuration.expected_seconds(12_000) for configuration in longest]
+    assert all(
+        configuration.expected_seconds(12_000) <= min(seconds, default=1e9)
+        for configuration in rest
+    )
+    compiled_first = [configuration for configuration in rest if configuration.name in compiled]
+    assert rest[: len(compiled_first)] == compiled_first
+    later_seconds = [
+        configuration.expected_seconds(12_000) for configuration in rest[len(compiled_first) :]
+    ]
+    assert later_seconds == sorted(later_seconds)

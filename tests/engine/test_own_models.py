@@ -1,4 +1,4 @@
-"""A model that knows what it may not know is marked where it would win: run, batch and report."""
+"""Models that read the future are marked and never best in runs, batches and reports."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from srs_eval.engine.own_models import find_mistake_kind
 from srs_eval.engine.run import Checking
 from srs_eval.models import TrainedModel, all_models, load_model_file
 from srs_eval.report.console import RunProgress
-from tests.cli.program import read_results, run_in_process
 from tests.engine.test_conformance import RIGHT, WRONG
 from tests.helpers.marks import slow_except
+from tests.helpers.program import read_results, run_in_process
 from tools.simulated import simulate_learner, write_dataset
 
 NOTHING = "its figures mean nothing"
-SAID = {
+MESSAGES = {
     "right": "",
     "own": f"CHEAT reads the outcome that it predicts: {NOTHING}",
     "later": f"CHEAT reads outcomes of later reviews: {NOTHING}",
@@ -42,34 +42,35 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def written(kind: str, folder: Path) -> Path:
-    part, wrong, _ = WRONG.get(kind, ("", "", set()))
+def write_model(kind: str, folder: Path) -> Path:
+    right, wrong, _ = WRONG.get(kind, ("", "", set()))
     path = folder / "cheat.py"
-    path.write_text(RIGHT.replace(part, wrong).replace("NAME", "CHEAT"), encoding="utf-8")
+    path.write_text(RIGHT.replace(right, wrong).replace("NAME", "CHEAT"), encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("kind", slow_except({"own"}, SAID))
-def test_what_means_nothing_does_not_win(
+@pytest.mark.parametrize("kind", slow_except({"own"}, MESSAGES))
+def test_leaking_model_is_marked_and_never_best(
     kind: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
-    out, model = tmp_path / "out", written(kind, tmp_path)
+    out = tmp_path / "out"
+    model = write_model(kind, tmp_path)
     common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
     done = run_in_process("batch", "--dataset", dataset, *common, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert SAID[kind] in done.stderr
+    assert MESSAGES[kind] in done.stderr
     begun, _, after = done.stderr.partition("\n")
     assert begun.startswith("Checking whether CHEAT can see the future")
-    assert ("CHEAT " in after) == bool(SAID[kind])
+    assert ("CHEAT " in after) == bool(MESSAGES[kind])
     assert set(read_results(out, "CHEAT")) == {1, 2}
     setup = json.loads((out / "setup.json").read_text())
-    found = setup["configurations"]["CHEAT"]["check"]
-    assert {found} == (WRONG[kind][2] if kind != "right" else {""})
+    mistake = setup["configurations"]["CHEAT"]["check"]
+    assert {mistake} == (WRONG[kind][2] if kind != "right" else {""})
     report = run_in_process("report", out, "--md", "-").stdout
-    marked = NOTHING in SAID[kind]
-    assert SAID[kind] in " ".join(report.partition("##")[0].split())  # first of all
-    assert not re.search(r"\| CHEAT \(reads.*\*\*", report)  # nothing of it is the best
+    marked = NOTHING in MESSAGES[kind]
+    assert MESSAGES[kind] in " ".join(report.partition("##")[0].split())  # at the top
+    assert not re.search(r"\| CHEAT \(reads.*\*\*", report)  # it is best in no column
     mark = "reads the future" if kind == "next-interval" else "reads outcomes"
     assert (f"CHEAT ({mark})" in report) == marked
     assert ("CHEAT (" in report) == marked
@@ -77,38 +78,38 @@ def test_what_means_nothing_does_not_win(
 
     ran = run_in_process("run", dataset, "--user", "1", *common, "--jobs", "0", "--json", "-")
     document = json.loads(ran.stdout)
-    (line,) = [each for each in document["results"] if each["configuration"] == "CHEAT"]
+    (line,) = [row for row in document["results"] if row["configuration"] == "CHEAT"]
     assert (line["place"] is None) == marked
     assert document["groups"][0]["best"] == "HLR" or not marked
-    said = SAID[kind].removeprefix("CHEAT ")
-    assert any(note.startswith(said) for note in line["notes"]) == bool(said)
+    note_start = MESSAGES[kind].removeprefix("CHEAT ")
+    assert any(note.startswith(note_start) for note in line["notes"]) == bool(note_start)
 
 
 @pytest.mark.slow
-def test_tables_for_papers_and_of_audits_name_what_reads_the_future(
-    dataset: Path, tmp_path: Path
-) -> None:
-    model = written("next-interval", tmp_path)
+def test_tex_tables_and_audits_mark_leaking_models(dataset: Path, tmp_path: Path) -> None:
+    model = write_model("next-interval", tmp_path)
     out = tmp_path / "out"
     common = ("--models", "CHEAT,HLR,AVG", "--model-file", model)
     assert run_in_process("batch", "--dataset", dataset, *common, "--out", out).returncode == 0
     assert run_in_process("report", out, "--tex", tmp_path / "tex").returncode == 0
     tables = [path.read_text("utf-8") for path in (tmp_path / "tex").glob("*.tex")]
-    lines = [line for table in tables for line in table.splitlines() if "CHEAT" in line]
+    lines = [line for line in "\n".join(tables).splitlines() if "CHEAT" in line]
     assert lines
     assert all("CHEAT (reads the future)" in line for line in lines if line.startswith("CHEAT"))
     assert not any("textbf" in line for line in lines)
 
     tries = ("--trials", 1, "--repeats", 1, "--out", tmp_path / "audit")
-    said = run_in_process("audit", dataset, *common, *tries).stdout
-    assert "CHEAT reads later reviews: its figures mean nothing" in " ".join(said.split())
-    assert "CHEAT (reads the future)" in said
-    (places,) = [part for part in said.split("\n\n") if part.startswith("Places by mean")]
-    assert "CHEAT" not in places
+    printed = run_in_process("audit", dataset, *common, *tries).stdout
+    assert "CHEAT reads later reviews: its figures mean nothing" in " ".join(printed.split())
+    assert "CHEAT (reads the future)" in printed
+    (ranking,) = [
+        paragraph for paragraph in printed.split("\n\n") if paragraph.startswith("Places by mean")
+    ]
+    assert "CHEAT" not in ranking
 
 
-def test_what_reads_the_future_is_compared_with_none_in_a_notebook(tmp_path: Path) -> None:
-    load_model_file(written("next-interval", tmp_path))
+def test_notebook_compares_nothing_with_a_leaking_model(tmp_path: Path) -> None:
+    load_model_file(write_model("next-interval", tmp_path))
     results = srs_eval.evaluate(load_demo_learner(4_000), "CHEAT,AVG,HLR", reference="CHEAT")
     all_models().pop("CHEAT")
     assert "CHEAT reads the future: its figures mean nothing." in repr(results)
@@ -121,37 +122,38 @@ def test_what_reads_the_future_is_compared_with_none_in_a_notebook(tmp_path: Pat
     assert frame.loc["CHEAT", "standing"] == "reads the future"
     differences = [name for name in frame.columns if name.startswith("to_")]
     assert frame.loc["CHEAT", ["place", *differences]].isna().all()
-    assert frame["to_reference"].isna().all()  # to what means nothing
+    assert frame["to_reference"].isna().all()  # a leaking reference compares with nothing
     assert frame.loc["HLR", "place"] == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [0, 1])
-def test_a_check_is_announced_once(
+def test_check_is_announced_once(
     jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
-    load_model_file(written("right", tmp_path))
+    load_model_file(write_model("right", tmp_path))
     log = load_demo_learner(600)
     for times in (1, 0):
         with RunProgress() as progress:
             checked = []
             for event in engine.evaluate(log, "CHEAT,AVG", jobs=jobs, use_cache=False):
                 progress.show(event)
-                checked += [event.configuration.name] if isinstance(event, Checking) else []
+                if isinstance(event, Checking):
+                    checked.append(event.configuration.name)
         assert checked == ["CHEAT"] * times
-        said = capsys.readouterr().err
-        assert said.count("Checking whether CHEAT can see the future") == times
-    (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
-    kept.unlink()
+        printed = capsys.readouterr().err
+        assert printed.count("Checking whether CHEAT can see the future") == times
+    (cached,) = (tmp_path / "cache" / "results").glob("*/*.txt")
+    cached.unlink()
     srs_eval.evaluate(log, "CHEAT")
     assert "Checking whether CHEAT can see the future" in capsys.readouterr().err
     all_models().pop("CHEAT")
 
 
 @pytest.mark.slow
-def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path: Path) -> None:
-    model = written("right", tmp_path)
+def test_batch_notes_older_results_that_were_not_checked(dataset: Path, tmp_path: Path) -> None:
+    model = write_model("right", tmp_path)
     common = ("--dataset", dataset, "--models", "CHEAT", "--model-file", model)
     assert run_in_process("batch", *common, "--out", tmp_path / "out").returncode == 0
     file = tmp_path / "out" / "setup.json"
@@ -159,17 +161,15 @@ def test_a_folder_of_before_says_that_nobody_has_looked(dataset: Path, tmp_path:
     assert setup["configurations"]["CHEAT"].pop("check") == ""
     del setup["configurations"]["CHEAT"]["shown"]
     file.write_text(json.dumps(setup))
-    said = run_in_process("batch", *common, "--out", tmp_path / "out")
-    assert said.returncode == 0
-    assert "CHEAT was not checked for reading the future (" in said.stderr
+    done = run_in_process("batch", *common, "--out", tmp_path / "out")
+    assert done.returncode == 0
+    assert "CHEAT was not checked for reading the future (" in done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_what_is_no_probability_is_said_where_nothing_is_left(
-    dataset: Path, tmp_path: Path
-) -> None:
-    common = ("--models", "CHEAT,AVG", "--model-file", written("nan", tmp_path))
+def test_invalid_probabilities_are_named_in_batch_and_report(dataset: Path, tmp_path: Path) -> None:
+    common = ("--models", "CHEAT,AVG", "--model-file", write_model("nan", tmp_path))
     done = run_in_process("batch", "--dataset", dataset, *common, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert "CHEAT predicted something that is no probability" in done.stderr
@@ -177,36 +177,36 @@ def test_what_is_no_probability_is_said_where_nothing_is_left(
     assert "CHEAT predicts what is no probability for a simulated learner" in report
 
 
-def test_an_object_is_looked_at_again_when_it_has_changed() -> None:
-    """As in a notebook, where a cell is run anew."""
+def test_changed_model_object_is_checked_again() -> None:
+    """Run a model under the same name three times, as when a notebook's cell is edited."""
     nothing = {"fit": lambda *_: [0.8], "default": lambda _: [0.8]}
     predictions: dict[str, Any] = {
         "reads outcomes": lambda trials, w, index, context: 0.2 + 0.6 * trials.y[index],
         "": lambda trials, w, index, context: np.full(len(index), w[0]),
     }
     for mark in ("reads outcomes", "", "reads outcomes"):
-        made = TrainedModel("CHEAT", parameters=1, predict=predictions[mark], **nothing)
-        assert srs_eval.evaluate(load_demo_learner(600), [made])["CHEAT"].invalid_reason == mark
+        model = TrainedModel("CHEAT", parameters=1, predict=predictions[mark], **nothing)
+        assert srs_eval.evaluate(load_demo_learner(600), [model])["CHEAT"].invalid_reason == mark
     all_models().pop("CHEAT")
 
 
-def test_what_is_kept_and_damaged_is_found_again(
+def test_damaged_verdict_in_the_cache_is_found_again(
     dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
     run = ("run", dataset, "--user", "1", "--models", "CHEAT", "--jobs", "0", "--json", "-")
-    model = written("own", tmp_path)
+    model = write_model("own", tmp_path)
     for damaged in (b"", b"\xff\xfe", b"own outco", b""):
         (line,) = json.loads(run_in_process(*run, "--model-file", model).stdout)["results"]
         assert line["place"] is None
-        (kept,) = (tmp_path / "cache" / "results").glob("*/*.txt")
-        assert kept.read_bytes() == b"own outcome"
-        kept.write_bytes(damaged)
+        (cached,) = (tmp_path / "cache" / "results").glob("*/*.txt")
+        assert cached.read_bytes() == b"own outcome"
+        cached.write_bytes(damaged)
 
 
-def test_what_fails_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_check_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path / "cache"))
-    (model,) = load_model_file(written("right", tmp_path))
+    (model,) = load_model_file(write_model("right", tmp_path))
     with monkeypatch.context() as broken:
         broken.setattr(quick_check, "load_learner", lambda *_: 1 / 0)
         assert find_mistake_kind(model) == "fails"

@@ -1,4 +1,4 @@
-"""One ranking for every view: groups, the baseline, places, ties and what they say."""
+"""One ranking for every view: groups, the baseline, ranks, ties and their words."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine import result as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
+    RankedResult,
     RankingGroup,
     add_baselines,
     comparison_rows,
@@ -64,16 +65,16 @@ TOO_FEW = (
 Pair = tuple[Configuration, Result]
 
 
-def pair(name: str, result: Result | None = None) -> Pair:
+def resolve_pair(name: str, result: Result | None = None) -> Pair:
     (configuration,) = resolve_configurations(name)
     return configuration, result or make_result(name)
 
 
-PAIRS = [pair(name) for name in MODELS]
+PAIRS = [resolve_pair(name) for name in MODELS]
 
 
-def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> Pair:
-    """A model that said p on reviews of which every fifth was forgotten, 20 on each day."""
+def make_pair(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> Pair:
+    """Return a result of predictions p on reviews of which every fifth failed, 20 on each day."""
     y = (np.arange(reviews) % 5 > 0).astype(np.float64)
     steps = np.arange(reviews)
     bins = np.zeros(reviews, np.int64)
@@ -94,50 +95,64 @@ def guessing(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) -> 
     return resolve_configurations(name)[0], result
 
 
-def constant(name: str, p: float, reviews: int = 2_000, first: int = 1) -> Pair:
-    return guessing(name, np.full(reviews, p), reviews, first)
+def make_constant_pair(name: str, p: float, reviews: int = 2_000, first: int = 1) -> Pair:
+    return make_pair(name, np.full(reviews, p), reviews, first)
+
+
+def outline_group(group: RankingGroup) -> list[tuple[int | None, str]]:
+    """Return rank and name of each line of a group."""
+    return [(line.rank, line.configuration.name) for line in group.lines]
 
 
 def outline(groups: list[RankingGroup]) -> list[list[tuple[int | None, str]]]:
-    return [[(line.rank, line.configuration.name) for line in group.lines] for group in groups]
+    """Return rank and name of each line, group by group."""
+    return [outline_group(group) for group in groups]
 
 
-def test_groups_are_identical_reviews_and_learners_stand_apart() -> None:
-    schedulers, learners, others = rank_results(PAIRS)
+def list_lines(group: RankingGroup) -> list[RankedResult]:
+    """Return the lines of a group in the order of its sections."""
+    lines: list[RankedResult] = []
+    for _, section in list_sections(group):
+        lines += section
+    return lines
+
+
+def test_groups_share_reviews_and_online_models_stand_apart() -> None:
+    schedulers, learners, in_seconds = rank_results(PAIRS)
     assert not schedulers.is_online
     assert {line.configuration.name for line in learners.lines} == {"MOVING-AVG"}
     assert learners.is_online
-    assert [line.configuration.name for line in others.lines] == ["FSRS-5-secs"]
-    assert others.lines[0].to_baseline is others.lines[0].relative_to_baseline is None
+    assert [line.configuration.name for line in in_seconds.lines] == ["FSRS-5-secs"]
+    assert in_seconds.lines[0].to_baseline is in_seconds.lines[0].relative_to_baseline is None
     assert (
         learners.lines[0].to_baseline is not None
     )  # the baseline was evaluated on the same reviews
-    assert others.reviews < schedulers.reviews
-    assert len({format_group_title(group) for group in (schedulers, learners, others)}) == 3
+    assert in_seconds.reviews < schedulers.reviews
+    assert len({format_group_title(group) for group in (schedulers, learners, in_seconds)}) == 3
 
 
-def test_places_are_in_the_order_of_verdicts() -> None:
-    """What is surely a bit worse comes below what is worse on average, on few days."""
+def test_ranks_follow_the_verdicts() -> None:
+    """Rank a surely worse model below one that is worse on average, but on few days only."""
     steps = np.arange(2_000)
     well = np.where(steps % 5 > 0, 0.9, 0.4)
     now_and_then = np.where(steps // 20 % 50 == 7, 1 - well, np.minimum(well + 0.004, 0.99))
     pairs = [
-        guessing("FSRS-6", well),
-        guessing("FSRS-5", np.where(steps % 5 > 0, 0.89, 0.41)),
-        guessing("HLR", now_and_then),
+        make_pair("FSRS-6", well),
+        make_pair("FSRS-5", np.where(steps % 5 > 0, 0.89, 0.41)),
+        make_pair("HLR", now_and_then),
     ]
     (group,) = rank_results(pairs)
-    said = [(line.configuration.name, line.rank, line.standing) for line in group.lines]
-    assert said == [
+    standings = [(line.configuration.name, line.rank, line.standing) for line in group.lines]
+    assert standings == [
         ("FSRS-6", 1, "best"),
         ("HLR", 2, "can't tell yet"),
         ("FSRS-5", 3, "worse"),
     ]
     assert group.lines[1].log_loss.estimate > group.lines[2].log_loss.estimate
-    assert [line for _, lines in list_sections(group) for line in lines] == list(group.lines)
+    assert list_lines(group) == list(group.lines)
 
 
-def test_the_baseline_is_a_line_and_no_place() -> None:
+def test_baseline_has_a_line_but_no_rank() -> None:
     first = rank_results(PAIRS)[0]
     figures = [line.log_loss.estimate for line in first.lines]
     assert figures == sorted(figures)
@@ -145,8 +160,8 @@ def test_the_baseline_is_a_line_and_no_place() -> None:
     assert baseline is not None
     assert baseline.configuration.name == "AVG"
     assert baseline.standing is baseline.to_baseline is baseline.relative_to_baseline is None
-    places = [line.rank for line in first.lines if line is not baseline]
-    assert places == list(range(1, len(places) + 1))
+    ranks = [line.rank for line in first.lines if line is not baseline]
+    assert ranks == list(range(1, len(ranks) + 1))
     for line in first.lines:
         if line is not baseline:
             assert line.to_baseline is not None
@@ -158,7 +173,7 @@ def test_the_baseline_is_a_line_and_no_place() -> None:
             )
 
 
-def test_each_is_held_against_the_best_and_the_reference() -> None:
+def test_lines_are_compared_with_the_best_and_the_reference() -> None:
     first = rank_results(PAIRS, reference="SM2")[0]
     by_name = {line.configuration.name: line for line in first.lines}
     assert first.best is not None
@@ -176,15 +191,23 @@ def test_each_is_held_against_the_best_and_the_reference() -> None:
 
 
 @given(st.permutations(PAIRS))
-def test_the_order_of_finishing_does_not_matter(pairs: list[Pair]) -> None:
+def test_ranking_does_not_depend_on_the_order_of_results(pairs: list[Pair]) -> None:
     assert rank_results(pairs) == rank_results(PAIRS)
 
 
-def test_ties_go_by_name_as_six_decimals_tell_them() -> None:
-    twins = [constant("HLR", 0.81), constant("DASH", 0.81), constant("AVG", 0.5)]
+def test_ties_at_six_decimals_are_ordered_by_name() -> None:
+    twins = [
+        make_constant_pair("HLR", 0.81),
+        make_constant_pair("DASH", 0.81),
+        make_constant_pair("AVG", 0.5),
+    ]
     assert outline(rank_results(twins)) == [[(1, "DASH"), (2, "HLR"), (None, "AVG")]]
-    # Result files hold six decimals: what they cannot tell apart is a tie here as well.
-    nearly = [constant("HLR", 0.81), constant("DASH", 0.81 + 1e-9), constant("AVG", 0.5)]
+    # Result files hold six decimals: equal values there are a tie here as well.
+    nearly = [
+        make_constant_pair("HLR", 0.81),
+        make_constant_pair("DASH", 0.81 + 1e-9),
+        make_constant_pair("AVG", 0.5),
+    ]
     assert 0 < nearly[1][1].metrics.log_loss - nearly[0][1].metrics.log_loss < 1e-7
     assert outline(rank_results(nearly)) == outline(rank_results(twins))
     (group,) = rank_results(twins)
@@ -192,17 +215,17 @@ def test_ties_go_by_name_as_six_decimals_tell_them() -> None:
     assert rank_results([]) == []
 
 
-def test_standings_and_the_answer_in_words() -> None:
+def test_standings_and_summary_of_a_group() -> None:
     random = np.random.default_rng(1)
     noisy = np.clip(0.8 + 0.25 * random.standard_normal(2_000), 0.02, 0.98)
     (group,) = rank_results(
         [
-            constant("FSRS-6", 0.8),
-            constant("FSRS-6-recency", 0.801),
-            constant("HLR", 0.7),
-            constant("SM2", 0.3),
-            guessing("DASH", noisy),
-            constant("AVG", 0.65),
+            make_constant_pair("FSRS-6", 0.8),
+            make_constant_pair("FSRS-6-recency", 0.801),
+            make_constant_pair("HLR", 0.7),
+            make_constant_pair("SM2", 0.3),
+            make_pair("DASH", noisy),
+            make_constant_pair("AVG", 0.65),
         ]
     )
     standings = {line.configuration.name: line.standing for line in group.lines}
@@ -221,49 +244,65 @@ def test_standings_and_the_answer_in_words() -> None:
 @pytest.mark.parametrize(
     ("pairs", "answer"),
     [
-        ([constant("AVG", 0.8)], ""),
-        ([constant("HLR", 0.8)], "HLR has no other to be compared with."),
+        ([make_constant_pair("AVG", 0.8)], ""),
+        ([make_constant_pair("HLR", 0.8)], "HLR has no other to be compared with."),
         (
-            [constant("HLR", 0.8), constant("AVG", 0.6)],
+            [make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.6)],
             "HLR predicts better than the average.",
         ),
         (
-            [constant("HLR", 0.8), constant("AVG", 0.801)],
+            [make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.801)],
             "HLR predicts no better and no worse than the average.",
         ),
         (
-            [constant("HLR", 0.3), constant("SM2", 0.2), constant("AVG", 0.8)],
+            [
+                make_constant_pair("HLR", 0.3),
+                make_constant_pair("SM2", 0.2),
+                make_constant_pair("AVG", 0.8),
+            ],
             "None predicts better than the average; HLR comes nearest to it.",
         ),
         (
-            [constant("HLR", 0.8, 900), constant("AVG", 0.5, 900)],
+            [make_constant_pair("HLR", 0.8, 900), make_constant_pair("AVG", 0.5, 900)],
             "Can't tell yet whether HLR predicts better than the average.",
         ),
         (
-            [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900)],
+            [make_constant_pair("HLR", 0.8, 900), make_constant_pair("SM2", 0.5, 900)],
             "HLR has the lowest log loss, one of 2 that can't be told apart; "
             "can't tell yet whether worse: SM2.",
         ),
         (
-            [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.8, 900)],
+            [
+                make_constant_pair("HLR", 0.7, 900),
+                make_constant_pair("SM2", 0.5, 900),
+                make_constant_pair("AVG", 0.8, 900),
+            ],
             "None has a lower log loss than the average; HLR comes nearest to it; "
             "can't tell yet whether it differs from the average; "
             "can't tell yet whether worse: SM2.",
         ),
         (
-            [constant("HLR", 0.8, 900), constant("SM2", 0.5, 900), constant("AVG", 0.7, 900)],
+            [
+                make_constant_pair("HLR", 0.8, 900),
+                make_constant_pair("SM2", 0.5, 900),
+                make_constant_pair("AVG", 0.7, 900),
+            ],
             "HLR has the lowest log loss, one of 2 that can't be told apart; "
             "can't tell yet whether it differs from the average; "
             "can't tell yet whether worse: SM2.",
         ),
         (
-            [constant("HLR", 0.8), constant("SM2", 0.5), constant("AVG", 0.801)],
+            [
+                make_constant_pair("HLR", 0.8),
+                make_constant_pair("SM2", 0.5),
+                make_constant_pair("AVG", 0.801),
+            ],
             "HLR predicts best; no better and no worse than the average; "
             "worse than the average: SM2.",
         ),
     ],
 )
-def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
+def test_verdicts_and_summary_of_few_models(pairs: list[Pair], answer: str) -> None:
     group = rank_results(pairs)[0]
     assert describe_verdicts(group) == answer
     assert summarize_ranking(group) == (
@@ -271,13 +310,13 @@ def test_answers_about_few(pairs: list[Pair], answer: str) -> None:
     )
 
 
-def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers() -> None:
-    """The average has no line among them, yet may have the lowest log loss."""
+def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
+    """Compare with the average although it has no line in the group of online models."""
     pairs = [
-        constant("MOVING-AVG", 0.7, 900),
-        constant("RMSE-BINS-EXPLOIT", 0.5, 900),
-        constant("HLR", 0.8, 900),
-        constant("AVG", 0.8, 900),
+        make_constant_pair("MOVING-AVG", 0.7, 900),
+        make_constant_pair("RMSE-BINS-EXPLOIT", 0.5, 900),
+        make_constant_pair("HLR", 0.8, 900),
+        make_constant_pair("AVG", 0.8, 900),
     ]
     learners = rank_results(pairs)[1]
     assert learners.is_online
@@ -286,39 +325,40 @@ def test_models_that_learn_are_held_against_the_baseline_beside_the_schedulers()
     )
 
 
-def test_nothing_is_a_share_of_an_average_that_loses_nothing() -> None:
-    """Where all was passed the average's log loss is the clip's 2e-16, not quite 0."""
+def test_relative_loss_is_undefined_when_the_average_is_perfect() -> None:
+    """Rank on reviews that were all passed: the average's log loss is 2e-16, not quite 0."""
     count = 1_200
     passed = []
     for name, p in (("AVG", 1.0), ("HLR", 0.98)):
-        configuration, result = constant(name, p, count)
+        configuration, result = make_constant_pair(name, p, count)
         y = np.ones(count)
-        made = replace(
+        all_passed = replace(
             result,
             tests=replace(result.tests, y=y),
             metrics=compute_metrics(y, result.p, result.tests.bin),
         )
-        passed.append((configuration, made))
+        passed.append((configuration, all_passed))
     assert 0 < passed[0][1].metrics.log_loss < 1e-12
     assert [line.relative_to_baseline for line in rank_results(passed)[0].lines] == [None, None]
 
 
-def test_the_baseline_stands_once_and_joins_learners_that_are_alone() -> None:
-    learner, baseline = constant("MOVING-AVG", 0.8), constant("AVG", 0.7)
+def test_baseline_joins_online_models_only_when_alone() -> None:
+    learner = make_constant_pair("MOVING-AVG", 0.8)
+    baseline = make_constant_pair("AVG", 0.7)
     assert outline(rank_results([baseline, learner])) == [[(1, "MOVING-AVG"), (None, "AVG")]]
-    with_scheduler = outline(rank_results([baseline, learner, constant("HLR", 0.8)]))
+    with_scheduler = outline(rank_results([baseline, learner, make_constant_pair("HLR", 0.8)]))
     assert with_scheduler == [[(1, "HLR"), (None, "AVG")], [(1, "MOVING-AVG")]]
     assert outline(rank_results([baseline])) == [[(None, "AVG")]]
 
 
-def test_an_average_joins_each_set_of_reviews() -> None:
+def test_add_baselines_adds_one_for_each_set_of_reviews() -> None:
     def baselines(
         names: str, protocol: Protocol | None = None, leaves_out: bool = False
     ) -> list[str]:
         evaluated = add_baselines(
             resolve_configurations(names, protocol), excludes_deleted=leaves_out
         )
-        return [each.name for each in evaluated if each.is_baseline]
+        return [configuration.name for configuration in evaluated if configuration.is_baseline]
 
     assert baselines("FSRS-6,SM2,MOVING-AVG") == ["AVG"]
     assert baselines("FSRS-6,AVG,FSRS-7") == ["AVG-short-secs", "AVG"]
@@ -355,11 +395,11 @@ ROWS = select_rows(LOG, "benchmark").rows
 
 
 @given(FLAGS)
-def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> None:
+def test_row_protocol_decides_the_evaluated_rows(protocol: Protocol) -> None:
     if protocol.no_test_same_day and not protocol.secs:
         protocol = replace(protocol, no_test_same_day=False)  # refused by `resolve`
     evaluated, expected = (
-        prepare_trials(LOG, ROWS, each) for each in (protocol, protocol.row_protocol())
+        prepare_trials(LOG, ROWS, variant) for variant in (protocol, protocol.row_protocol())
     )
     assert np.array_equal(
         evaluated.review_th[evaluated.test_index], expected.review_th[expected.test_index]
@@ -372,19 +412,22 @@ def test_rows_are_what_the_protocol_says_decides_them(protocol: Protocol) -> Non
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """User 1 has deleted cards, whose reviews SM2 is not evaluated on; user 2 has all."""
+    """Write two users: user 1 has deleted cards, which SM2 leaves out; user 2 has none."""
     folder = tmp_path_factory.mktemp("dataset")
-    whole = simulate_learner(6, 1_500)
-    whole = replace(whole, cards=replace(whole.cards, deleted=np.zeros_like(whole.cards.deleted)))
-    write_dataset({1: simulate_learner(4, 1_500), 2: whole}, folder)
+    with_all_cards = simulate_learner(6, 1_500)
+    with_all_cards = replace(
+        with_all_cards,
+        cards=replace(with_all_cards.cards, deleted=np.zeros_like(with_all_cards.cards.deleted)),
+    )
+    write_dataset({1: simulate_learner(4, 1_500), 2: with_all_cards}, folder)
     return folder
 
 
-def test_models_evaluated_on_other_reviews_are_not_ranked_together(dataset: Path) -> None:
-    found = srs_eval.evaluate(
+def test_models_evaluated_on_other_reviews_get_their_own_group(dataset: Path) -> None:
+    results = srs_eval.evaluate(
         open_dataset(str(dataset)).load(1), "SM2,Memrise,90%", jobs=0, use_cache=False
     )
-    common, without_deleted = found.groups
+    common, without_deleted = results.groups
     assert {name for _, name in outline([common])[0]} == {"Memrise", "90%", "AVG"}
     assert {name for _, name in outline([without_deleted])[0]} == {"SM2", "AVG-known_decks"}
     assert without_deleted.reviews < common.reviews
@@ -394,12 +437,12 @@ def test_models_evaluated_on_other_reviews_are_not_ranked_together(dataset: Path
     assert np.array_equal(sm2.result.review_th, without_deleted.baseline.result.review_th)
     assert "known" in format_group_title(without_deleted)
     assert "known" not in format_group_title(common)
-    assert set(found) == {"SM2", "Memrise", "90%"}  # the average was not asked for
+    assert set(results) == {"SM2", "Memrise", "90%"}  # the average was not asked for
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [1, pytest.param(2, marks=pytest.mark.slow)])
-async def test_every_view_shows_the_same_places(
+async def test_every_view_shows_the_same_ranks(
     user: int, dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     models = "SM2,SM2-short,Memrise,90%,MOVING-AVG,FSRS-6-dry-run,AVG,AVG-known_decks"
@@ -417,9 +460,11 @@ async def test_every_view_shows_the_same_places(
 
     expected = outline(list(notebook.groups))
     assert len(expected) == (3 if user == 1 else 2)
-    flat = [(group, place, name) for group, rows in enumerate(expected) for place, name in rows]
+    flat = []
+    for group, rows in enumerate(expected):
+        flat += [(group, rank, name) for rank, name in rows]
     assert flat == [
-        (each["group"], each["place"], each["configuration"]) for each in document["results"]
+        (row["group"], row["place"], row["configuration"]) for row in document["results"]
     ]
     assert flat == [
         (int(line["group"]), int(line["place"]) if line["place"] else None, line["configuration"])
@@ -427,7 +472,7 @@ async def test_every_view_shows_the_same_places(
     ]
     frame = notebook.frame()
     assert flat == [
-        (row["group"], None if place_is_missing(row["place"]) else row["place"], name)
+        (row["group"], None if rank_is_missing(row["place"]) else row["place"], name)
         for name, row in frame.iterrows()
     ]
     assert list(notebook) == [name for _, _, name in flat]
@@ -441,40 +486,40 @@ async def test_every_view_shows_the_same_places(
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
         await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
         widget = app.screen.query_one(RankingTable)
-        in_app = {
-            (int(place) if (place := str(row.prompt)[:2].strip()).isdigit() else None, row.id)
-            for row in widget.options
-            if row.id
-        }
-    assert in_app == {(place, name) for _, place, name in flat}
-    for shown in (table, summary_of_batch):
-        assert places_in(shown, [each for _, _, each in flat]) == [
-            (place, name) for _, place, name in flat
+        in_app = set()
+        for row in widget.options:
+            if row.id:
+                rank = str(row.prompt)[:2].strip()
+                in_app.add((int(rank) if rank.isdigit() else None, row.id))
+    assert in_app == {(rank, name) for _, rank, name in flat}
+    for printed in (table, summary_of_batch):
+        assert read_ranks(printed, [name for _, _, name in flat]) == [
+            (rank, name) for _, rank, name in flat
         ]
 
 
-def place_is_missing(place: object) -> bool:
+def rank_is_missing(rank: object) -> bool:
     import pandas as pd
 
-    return bool(pd.isna(place))
+    return bool(pd.isna(rank))
 
 
-def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
-    """Places and names of the lines of a printed table, group after group."""
+def read_ranks(table: str, names: list[str]) -> list[tuple[int | None, str]]:
+    """Return ranks and names of the lines of a printed table, group after group."""
     by_words = {resolve_configurations(name)[0].words: name for name in names}
-    found: list[tuple[int | None, str]] = []
+    ranks: list[tuple[int | None, str]] = []
     for line in map(str.strip, table.splitlines()):
-        place, _, rest = line.partition(" ")
-        comes_first = place.isdigit() or place == "–"  # in a leaderboard the model does
+        rank, _, rest = line.partition(" ")
+        comes_first = rank.isdigit() or rank == "–"  # in a leaderboard the model does
         named = f"{rest.strip() if comes_first else line} "
         words = max(
-            (each for each in by_words if named.startswith(f"{each} ")), key=len, default=""
+            (phrase for phrase in by_words if named.startswith(f"{phrase} ")), key=len, default=""
         )
         if not comes_first:
-            place = named[len(words) :].strip().partition(" ")[0]
-        if words and (place.isdigit() or place == "–"):
-            found.append((int(place) if place.isdigit() else None, by_words[words]))
-    return found
+            rank = named[len(words) :].strip().partition(" ")[0]
+        if words and (rank.isdigit() or rank == "–"):
+            ranks.append((int(rank) if rank.isdigit() else None, by_words[words]))
+    return ranks
 
 
 # --- users of a data set --------------------------------------------------------------
@@ -482,11 +527,11 @@ def places_in(table: str, names: list[str]) -> list[tuple[int | None, str]]:
 
 def test_users_evaluated_on_other_reviews_are_not_compared() -> None:
     rows = Protocol().row_protocol()
-    one, other = resolve_configurations("SM2,Memrise")
-    sizes = [(one, rows, {101: 505, 102: 90}), (other, rows, {101: 560, 102: 90, 103: 7})]
-    assert group_by_shared_users(sizes) == [([other, one], {102: 90})]
-    apart = [(each, rows, {101: users[101]}) for each, rows, users in sizes]
-    assert group_by_shared_users(apart) == [([other], {101: 560}), ([one], {101: 505})]
+    sm2, memrise = resolve_configurations("SM2,Memrise")
+    sizes = [(sm2, rows, {101: 505, 102: 90}), (memrise, rows, {101: 560, 102: 90, 103: 7})]
+    assert group_by_shared_users(sizes) == [([memrise, sm2], {102: 90})]
+    apart = [(model, rows, {101: users[101]}) for model, rows, users in sizes]
+    assert group_by_shared_users(apart) == [([memrise], {101: 560}), ([sm2], {101: 505})]
     assert group_by_shared_users([]) == []
 
 
@@ -494,30 +539,35 @@ def test_one_user_has_the_same_groups_as_a_run() -> None:
     names = "SM2,SM2-short,Memrise,AVG,AVG-known_decks,MOVING-AVG,90%,RMSE-BINS-EXPLOIT"
     apart = []
     for user in sorted({101, 102, 111} & set(golden_users())):
-        found = srs_eval.evaluate(golden_log(user), names, jobs=0, use_cache=False)
+        results = srs_eval.evaluate(golden_log(user), names, jobs=0, use_cache=False)
         sizes = [
-            (each, comparison_rows(each), {user: found[each.name].size})
-            for each in resolve_configurations(names)
-            if each.name in found
+            (
+                configuration,
+                comparison_rows(configuration),
+                {user: results[configuration.name].size},
+            )
+            for configuration in resolve_configurations(names)
+            if configuration.name in results
         ]
-        alike = {
-            frozenset(each.name for each in members) for members, _ in group_by_shared_users(sizes)
-        }
+        alike = []
+        for configurations, _ in group_by_shared_users(sizes):
+            alike.append({configuration.name for configuration in configurations})
         groups: dict[int, set[str]] = {}
-        for group in found.groups:
-            there = groups.setdefault(group.reviews, set())
-            there |= {line.configuration.name for line in group.lines}
-        assert all(any(names <= each for each in alike) for names in groups.values())
-        assert all(group.baseline is not None for group in found.groups if not group.is_online)
+        for group in results.groups:
+            members_of_group = groups.setdefault(group.reviews, set())
+            members_of_group |= {line.configuration.name for line in group.lines}
+        for members in groups.values():
+            assert any(members <= comparable for comparable in alike)
+        assert all(group.baseline is not None for group in results.groups if not group.is_online)
         if len(groups) > 1:
             apart.append(user)
     assert apart == [111]  # SM2 is evaluated on 445 of its 665 reviews
 
 
-def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2() -> None:
+def test_baseline_without_deleted_cards_has_the_reviews_of_sm2() -> None:
     log = golden_log(111)
-    found = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
-    (group,) = (each for each in found.groups if "known" in format_group_title(each))
+    results = srs_eval.evaluate(log, "SM2,Ebisu-v2,FSRS-6-dry-run", jobs=0, use_cache=False)
+    (group,) = (group for group in results.groups if "known" in format_group_title(group))
     names = {line.configuration.name for line in group.lines}
     assert names == {"SM2", "Ebisu-v2", "AVG-known_decks"}
     assert group.reviews == 445
@@ -531,7 +581,7 @@ def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2()
 
 
 @pytest.mark.parametrize(
-    ("share", "shown"),
+    ("share", "text"),
     [
         (None, "–"),
         (-0.136, "13.6 % less"),
@@ -540,15 +590,15 @@ def test_the_baseline_without_deleted_cards_is_evaluated_on_the_reviews_of_sm2()
         (0.0, "no less"),
     ],
 )
-def test_a_share_of_the_average_says_which_way_it_is(share: float | None, shown: str) -> None:
-    assert words.format_relative_loss(share) == shown
+def test_format_relative_loss_says_less_or_more(share: float | None, text: str) -> None:
+    assert words.format_relative_loss(share) == text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "has_baseline"), [("90%,Memrise", True), ("90%", False), ("AVG", True)]
 )
-def test_what_a_batch_compares_stands_on_the_average(
+def test_batch_adds_the_average_to_compared_models(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], models: str, has_baseline: bool
 ) -> None:
     write_dataset({1: simulate_learner(1, 300)}, tmp_path / "data")
@@ -559,7 +609,7 @@ def test_what_a_batch_compares_stands_on_the_average(
 
 
 @pytest.mark.slow
-def test_a_batch_tells_of_the_users_that_were_asked_for(
+def test_batch_summarizes_the_requested_users(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_dataset({k: simulate_learner(k, 300) for k in (1, 2)}, tmp_path / "data")
@@ -570,10 +620,9 @@ def test_a_batch_tells_of_the_users_that_were_asked_for(
         assert f"Means over {words_of_it}, " in capsys.readouterr().out
 
 
-def test_ties_hold_every_line_once_under_its_verdict() -> None:
+def test_sections_hold_every_line_once_under_its_verdict() -> None:
     for group in rank_results(PAIRS):
-        held = [line for _, lines in list_sections(group) for line in lines]
-        assert sorted(held, key=lambda line: line.configuration.name) == sorted(
+        assert sorted(list_lines(group), key=lambda line: line.configuration.name) == sorted(
             group.lines, key=lambda line: line.configuration.name
         )
         for _, lines in list_sections(group):
@@ -585,35 +634,37 @@ def test_ties_hold_every_line_once_under_its_verdict() -> None:
     assert [line.configuration.name for line in list_sections(first)[1][1]][-2:] == ["AVG", "SM2"]
 
 
-def test_the_baseline_stands_where_it_falls() -> None:
-    few = [constant("HLR", 0.7, 900), constant("SM2", 0.5, 900), constant("AVG", 0.79, 900)]
+def test_sections_put_the_baseline_in_its_order() -> None:
+    few = [
+        make_constant_pair("HLR", 0.7, 900),
+        make_constant_pair("SM2", 0.5, 900),
+        make_constant_pair("AVG", 0.79, 900),
+    ]
     assert [words for words, _ in list_sections(rank_results(few)[0])] == [
         "nearest to the average",
         "can't tell yet",
     ]
-    names = [
-        line.configuration.name
-        for _, lines in list_sections(rank_results(few)[0])
-        for line in lines
-    ]
+    names = [line.configuration.name for line in list_lines(rank_results(few)[0])]
     assert names == ["AVG", "HLR", "SM2"]
-    assert [words for words, _ in list_sections(rank_results([constant("AVG", 0.8)])[0])] == [""]
+    assert [
+        words for words, _ in list_sections(rank_results([make_constant_pair("AVG", 0.8)])[0])
+    ] == [""]
 
 
 @given(st.sampled_from(sorted(SORT_KEYS)), st.booleans())
-def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
+def test_sort_lines_by_any_column(by: str, backwards: bool) -> None:
     undefined = replace(PAIRS[2][1], metrics=replace(PAIRS[2][1].metrics, auc=None))
     for group in rank_results([*PAIRS[:2], (PAIRS[2][0], undefined), *PAIRS[3:]]):
         lines = sort_lines(group, by, backwards)
         assert len(lines) == len(group.lines)
         values = [SORT_KEYS[by](line) for line in lines]
-        known = [value for value in values if value is not None]
-        assert values[len(known) :] == [None] * (len(values) - len(known))
-        assert known == sorted(known, reverse=backwards)
+        defined = [value for value in values if value is not None]
+        assert values[len(defined) :] == [None] * (len(values) - len(defined))
+        assert defined == sorted(defined, reverse=backwards)
 
 
 @pytest.mark.parametrize(
-    ("enabled", "presets", "own"),
+    ("enabled", "presets", "scheduler"),
     [
         (None, {}, None),
         (False, {1: Preset(1, "A", {6: (1.0,) * 21})}, "Anki-dry-run"),
@@ -621,23 +672,23 @@ def test_lines_are_ordered_by_any_column(by: str, backwards: bool) -> None:
         (True, {1: Preset(1, "A"), 2: Preset(2, "B", {5: (1.0,) * 19})}, "FSRS-6-own"),
     ],
 )
-def test_what_the_learner_schedules_with(
-    enabled: bool | None, presets: dict[int, Preset], own: str | None
+def test_own_scheduler_by_presets(
+    enabled: bool | None, presets: dict[int, Preset], scheduler: str | None
 ) -> None:
     made_up = make_log()
     import_summary = replace(made_up.import_summary, fsrs_enabled=enabled)
     log = replace(made_up, import_summary=import_summary, presets=presets)
-    assert own_scheduler(log) == own
-    assert own is None or resolve_configurations(own)[0].name == own
+    assert own_scheduler(log) == scheduler
+    assert scheduler is None or resolve_configurations(scheduler)[0].name == scheduler
 
 
-def test_results_on_the_same_reviews_share_them_wherever_they_were_made() -> None:
+def test_results_on_the_same_reviews_share_their_test_set() -> None:
     log = simulate_learner(3, 1_500).log()
     for jobs in (0, 2):
         events = evaluate(log, "AVG,90%,AVG-short", jobs=jobs, use_cache=False)
-        found = [each.result for each in events if isinstance(each, Finished)]
-        sets = {id(each.tests) for each in found}
-        assert len(found) == 3
-        assert len(sets) == len({each.tests for each in found})
-        assert all(not each.y.flags.writeable for each in found)
-    assert found[0].tests == pickle.loads(pickle.dumps(found[0])).tests
+        results = [event.result for event in events if isinstance(event, Finished)]
+        sets = {id(result.tests) for result in results}
+        assert len(results) == 3
+        assert len(sets) == len({result.tests for result in results})
+        assert all(not result.y.flags.writeable for result in results)
+    assert results[0].tests == pickle.loads(pickle.dumps(results[0])).tests

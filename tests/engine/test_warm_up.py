@@ -1,4 +1,4 @@
-"""Compiling ahead: what counts as missing, and that the made-up log needs the same kernels."""
+"""Compiling ahead: which kernels are missing, and the made-up log that needs the same ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from tests.conftest import COMPILED, PATIENCE
 from tools.simulated import simulate_learner, write_dataset
 
 
-def test_what_compiles_nothing_comes_first() -> None:
-    compiles = [each.compiles for each in resolve_configurations("all")]
+def test_configurations_that_compile_nothing_come_first() -> None:
+    compiles = [configuration.compiles for configuration in resolve_configurations("all")]
     assert compiles == sorted(compiles)
     assert not any(
-        each.compiles for each in resolve_configurations("AVG,SM2,Ebisu-v2,LSTM,Anki-dry-run")
+        configuration.compiles
+        for configuration in resolve_configurations("AVG,SM2,Ebisu-v2,LSTM,Anki-dry-run")
     )
     assert all(
-        each.compiles for each in resolve_configurations("FSRS-6,FSRS-6-dry-run,FSRS-rs,Anki,HLR")
+        configuration.compiles
+        for configuration in resolve_configurations("FSRS-6,FSRS-6-dry-run,FSRS-rs,Anki,HLR")
     )
 
 
@@ -46,10 +48,10 @@ def main():
     assert engine.warm_up_kernels(names) is None
     log = open_dataset(Path(sys.argv[1])).load(1)
     events = list(engine.evaluate(log, names, jobs=0, use_cache=False))
-    finished = [each for each in events if isinstance(each, Finished)]
-    started = [each for each in events if isinstance(each, Started)]
+    finished = [event for event in events if isinstance(event, Finished)]
+    started = [event for event in events if isinstance(event, Started)]
     assert len(finished) == 2, events
-    assert not any(each.needs_compilation for each in started)
+    assert not any(event.needs_compilation for event in started)
     print(compiled)
 
 if __name__ == "__main__":
@@ -76,7 +78,7 @@ def test_nothing_is_compiled_after_warming_up(tmp_path: Path) -> None:
     assert done.stdout.split() == ["[]"]
 
 
-def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_must_compile_before_the_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SRS_EVAL_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     (fsrs,) = resolve_configurations("FSRS-6")
@@ -85,14 +87,14 @@ def test_the_first_run_is_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not must_compile(average)
 
 
-def test_ones_own_parameters_need_what_the_defaults_need(
+def test_own_parameters_share_kernels_with_the_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their kernels are the same, so that no run of one is a first run after one of the other."""
+    """Check that compiling for one of the two makes the other's first run fast as well."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    defaults, own = resolve_configurations(f"FSRS-6-dry-run,{OWN_FSRS_6}")
+    defaults, own_parameters = resolve_configurations(f"FSRS-6-dry-run,{OWN_FSRS_6}")
     assert must_compile(defaults)
-    assert must_compile(own)
-    mark_compiled(own)
+    assert must_compile(own_parameters)
+    mark_compiled(own_parameters)
     assert not must_compile(defaults)
-    assert not must_compile(own)
+    assert not must_compile(own_parameters)

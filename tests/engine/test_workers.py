@@ -28,8 +28,8 @@ from srs_eval.engine.workers import (
     WorkersCannotStart,
     send,
 )
-from tests.cli.program import killing_environment
 from tests.conftest import PATIENCE, REPOSITORY, write_simulated_collection
+from tests.helpers.program import killing_environment
 
 needs_proc = pytest.mark.skipif(
     not Path("/proc/self/stat").exists(), reason="reads the process table of Linux"
@@ -81,8 +81,8 @@ def end_with(error: BaseException) -> None:
 
 
 class Unpicklable(Exception):
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one + two)
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first + second)
 
 
 def fail_strangely() -> None:
@@ -109,15 +109,15 @@ def pool_of(number: int, **keywords: Any) -> Iterator[WorkerPool]:
         assert not multiprocessing.active_children()
 
 
-def test_results_exceptions_and_messages() -> None:
+def test_pool_returns_results_exceptions_and_messages() -> None:
     happenings = TaskEvents()
     with pool_of(2, on_message=happenings.put) as pool:
         counts = {happenings.submit(pool, count_up, to): to for to in (3, 0, 5)}
         failing = happenings.submit(pool, fail, "no such memory")
-        heard: dict[Future[Any], list[Any]] = {each: [] for each in (*counts, failing)}
+        heard: dict[Future[Any], list[Any]] = {future: [] for future in (*counts, failing)}
         for future, message in happenings.until_done():
             heard[future].append(message)
-        assert all(each[-1] is DONE for each in heard.values())
+        assert all(messages[-1] is DONE for messages in heard.values())
         for future, to in counts.items():
             assert heard[future] == [*range(to), DONE]
             assert future.result() == to
@@ -142,8 +142,8 @@ def test_results_exceptions_and_messages() -> None:
         pytest.param(GeneratorExit(), marks=pytest.mark.slow),
     ],
 )
-def test_what_ends_a_program_ends_no_worker(error: BaseException) -> None:
-    """Nor whoever asks for the result."""
+def test_exception_that_ends_programs_ends_no_worker(error: BaseException) -> None:
+    """Check that the worker goes on and that asking for the result raises a RuntimeError."""
     with pool_of(1) as pool:
         ended = pool.submit(end_with, error)
         pid = pool.submit(os.getpid)
@@ -152,12 +152,12 @@ def test_what_ends_a_program_ends_no_worker(error: BaseException) -> None:
         assert pool.submit(os.getpid).result() == pid.result()
 
 
-def test_messages_go_nowhere_outside_a_pool() -> None:
+def test_send_outside_a_pool_does_nothing() -> None:
     assert count_up(3) == 3
 
 
 @pytest.mark.slow
-def test_what_is_shared_travels_once_and_may_be_written_to() -> None:
+def test_shared_values_are_sent_once_and_writeable() -> None:
     values = np.arange(300_000, dtype=np.float64)  # 2.4 MB, more than a pipe takes at once
     with pool_of(2, initializer=share, initargs=(values,)) as pool:
         sums = [pool.submit(sum_of_shared) for _ in range(4)]
@@ -166,7 +166,7 @@ def test_what_is_shared_travels_once_and_may_be_written_to() -> None:
     assert values[0] == 0.0
 
 
-def test_warnings_stdout_and_threads(capfd: pytest.CaptureFixture[str]) -> None:
+def test_workers_are_silent_and_use_one_thread(capfd: pytest.CaptureFixture[str]) -> None:
     with pool_of(1) as pool:
         assert pool.submit(warn).result() == "1"
     heard = capfd.readouterr()
@@ -178,20 +178,21 @@ def test_a_dying_worker_fails_its_own_task_only() -> None:
     messages = []
     with pool_of(2, on_message=lambda future, message: messages.append(message)) as pool:
         killed = pool.submit(kill_yourself)
-        others = [pool.submit(count_up, 1) for _ in range(6)]
-        left = pool.submit(leave)
-        assert [future.result() for future in as_completed(others)] == [1] * 6
+        counting = [pool.submit(count_up, 1) for _ in range(6)]
+        leaving = pool.submit(leave)
+        assert [future.result() for future in as_completed(counting)] == [1] * 6
         with pytest.raises(WorkerDied, match=r"killed \(signal 9\); perhaps memory ran out"):
             killed.result()
         with pytest.raises(WorkerDied, match="exit code 3"):
-            left.result()
+            leaving.result()
     assert "before" in messages
 
 
-def test_terminating_ends_what_is_at_work_and_cancels_the_rest() -> None:
+def test_terminate_ends_running_tasks_and_cancels_the_rest() -> None:
     asleep = threading.Event()
     pool = WorkerPool(1, on_message=lambda *_: asleep.set())
-    at_work, waiting = pool.submit(sleep, 600), pool.submit(count_up, 1)
+    at_work = pool.submit(sleep, 600)
+    waiting = pool.submit(count_up, 1)
     assert asleep.wait(PATIENCE)
     start = time.monotonic()
     pool.terminate_workers()
@@ -205,7 +206,7 @@ def test_terminating_ends_what_is_at_work_and_cancels_the_rest() -> None:
 
 
 @pytest.mark.slow
-def test_leaving_a_block_waits_for_nothing() -> None:
+def test_leaving_the_block_waits_for_no_task() -> None:
     asleep = threading.Event()
     with contextlib.suppress(KeyError), WorkerPool(1, on_message=lambda *_: asleep.set()) as pool:
         at_work = pool.submit(sleep, 600)
@@ -216,7 +217,7 @@ def test_leaving_a_block_waits_for_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_what_cannot_start_is_said_once() -> None:
+def test_workers_that_cannot_start_fail_every_task() -> None:
     with pool_of(2, initializer=raise_at_start) as pool:
         futures = []
         with contextlib.suppress(WorkersCannotStart):  # as soon as that is known
@@ -241,7 +242,7 @@ def test_a_worker_killed_as_it_appears_is_replaced(
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
-def test_workers_that_are_always_killed_are_not_started_for_ever() -> None:
+def test_workers_killed_every_time_cannot_start() -> None:
     with pool_of(1, initializer=kill_yourself) as pool:
         future = pool.submit(count_up, 1)
         with pytest.raises(WorkersCannotStart, match=r"killed \(signal 9\)"):
@@ -253,7 +254,7 @@ def test_workers_that_are_always_killed_are_not_started_for_ever() -> None:
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Large enough that its history does not fit into a pipe's buffer."""
+    """Write a collection whose history does not fit into a pipe's buffer."""
     return write_simulated_collection(tmp_path_factory, 3, 4_000)
 
 
@@ -271,7 +272,9 @@ def start(*command: str, **environment: str) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGKILL")
 @pytest.mark.parametrize("kills", [1, 100])
-def test_killing_workers_as_they_appear(collection: Path, tmp_path: Path, kills: int) -> None:
+def test_run_survives_one_killed_worker_but_not_all(
+    collection: Path, tmp_path: Path, kills: int
+) -> None:
     run = ("-m", "srs_eval", "run", str(collection), "--no-cache")
     run = (*run, "--models", "AVG,SM2", "--jobs", "1", "--json", "-")
     process = start(*run, **killing_environment(tmp_path, kills))
@@ -287,7 +290,7 @@ def test_killing_workers_as_they_appear(collection: Path, tmp_path: Path, kills:
 
 
 @pytest.mark.slow
-def test_a_script_without_the_guard_gets_one_sentence(collection: Path, tmp_path: Path) -> None:
+def test_script_without_main_guard_gets_one_sentence(collection: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         textwrap.dedent(
@@ -311,7 +314,7 @@ def test_a_script_without_the_guard_gets_one_sentence(collection: Path, tmp_path
 
 
 def runs_out_of_memory() -> None:
-    """From now on, the worker cannot receive anything."""
+    """Make every later receipt of a message in this worker raise MemoryError."""
     from multiprocessing.connection import Connection
 
     def fails(*_: object) -> bytes:
@@ -321,7 +324,7 @@ def runs_out_of_memory() -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_without_memory_says_so_and_prints_nothing(
+def test_worker_without_memory_fails_without_printing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with WorkerPool(1) as pool:

@@ -1,4 +1,4 @@
-"""The golden data: learners and what srs-benchmark prints for them.
+"""Read the golden data: learners and what srs-benchmark prints for them.
 
 Twelve learners lie in the shared folder. Where it is missing, as in a plain clone, the four
 simulated ones in `tests/golden` take their place.
@@ -39,11 +39,11 @@ def golden_users() -> list[int]:
     return BUNDLED_USERS if is_bundled() else SHARED_USERS
 
 
-def golden_file(*parts: str) -> Path:
+def golden_file(*names: str) -> Path:
     """Return the path of a golden file; skip the test where only the shared folder has it."""
-    path = golden_folder().joinpath(*parts)
+    path = golden_folder().joinpath(*names)
     if not path.exists():
-        return shared_or_skip("golden", *parts)
+        return shared_or_skip("golden", *names)
     return path
 
 

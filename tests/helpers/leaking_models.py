@@ -1,4 +1,4 @@
-"""Model files that know what they may not know, and such that do not: sources by name."""
+"""Define sources of model files by name: some leak the future into predictions, some do not."""
 
 from __future__ import annotations
 

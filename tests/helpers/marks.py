@@ -1,4 +1,4 @@
-"""Marks for the cases of a test."""
+"""Mark the cases of a test."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from srs_eval.models.adapters import (
 )
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import batches_in_process
+from tests.helpers.program import batches_in_process
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def trials() -> Trials:
     return LearnerSession(load_demo_learner(600)).trials(Protocol(short=True))
 
 
-def test_card_features_are_what_their_names_say(trials: Trials) -> None:
-    found = card_features(trials)
-    assert found.shape == (len(trials), len(CARD_FEATURES))
+def test_card_features_equal_their_definitions(trials: Trials) -> None:
+    features = card_features(trials)
+    assert features.shape == (len(trials), len(CARD_FEATURES))
     for k in range(0, len(trials), 7):
         rows = slice(trials.history_start[k], trials.history_end[k])
         ratings = trials.history_rating[rows].tolist()
@@ -56,7 +56,7 @@ def test_card_features_are_what_their_names_say(trials: Trials) -> None:
             ratings[0],
             sum(ratings) / len(ratings),
         )
-        np.testing.assert_allclose(found[k], expected)
+        np.testing.assert_allclose(features[k], expected)
 
 
 def test_padded_histories_hold_each_history(trials: Trials) -> None:
@@ -64,21 +64,21 @@ def test_padded_histories_hold_each_history(trials: Trials) -> None:
     steps, length, interval = padded_histories(trials, index)
     assert steps.shape == (len(index), length.max(), 2)
     np.testing.assert_allclose(np.expm1(interval), trials.delta_t[index])
-    for place, k in enumerate(index):
+    for position, k in enumerate(index):
         rows = slice(trials.history_start[k], trials.history_end[k])
-        own = steps[place, : length[place]]
-        np.testing.assert_allclose(np.expm1(own[:, 0]), trials.history_delta_t[rows])
-        assert (own[:, 1] == trials.history_rating[rows]).all()
-        assert (steps[place, length[place] :] == 0).all()
+        history = steps[position, : length[position]]
+        np.testing.assert_allclose(np.expm1(history[:, 0]), trials.history_delta_t[rows])
+        assert (history[:, 1] == trials.history_rating[rows]).all()
+        assert (steps[position, length[position] :] == 0).all()
 
 
 class _Noting:
-    """A classifier that notes what it is given."""
+    """Keep the arguments of `fit`; predict 1 for every review."""
 
-    given: dict[str, Any]
+    arguments: dict[str, Any]
 
-    def fit(self, x: Any, y: Any, **given: Any) -> _Noting:
-        self.given = given
+    def fit(self, x: Any, y: Any, **arguments: Any) -> _Noting:
+        self.arguments = arguments
         return self
 
     def predict_proba(self, x: Any) -> Any:
@@ -91,14 +91,14 @@ def _small_network() -> Any:
     return nn.Linear(len(CARD_FEATURES), 1)
 
 
-def _fitted(model: Model, trials: Trials, weights: Any = None, **context: Any) -> Any:
+def _fit(model: Model, trials: Trials, weights: Any = None, **context: Any) -> Any:
     train = trials.folds[-1].train
     assert model.fit is not None
     weights = np.ones(len(train)) if weights is None else weights
     return model.fit(trials, train, weights, Context(**context))
 
 
-def test_a_classifier_is_given_weights_and_a_seed_of_the_users(trials: Trials) -> None:
+def test_sklearn_model_passes_weights_and_the_users_seed(trials: Trials) -> None:
     seeds = []
 
     def make(seed: int) -> _Noting:
@@ -106,19 +106,19 @@ def test_a_classifier_is_given_weights_and_a_seed_of_the_users(trials: Trials) -
         return _Noting()
 
     weights = np.linspace(0.25, 1, len(trials.folds[-1].train))
-    fitted = _fitted(sklearn_model("NOTING", make), trials, weights, user=7)
-    assert (fitted.given["sample_weight"] == weights).all()
-    _fitted(sklearn_model("NOTING", make), trials, user=7, hyperparameters={"seed": 3})
+    fitted = _fit(sklearn_model("NOTING", make), trials, weights, user=7)
+    assert (fitted.arguments["sample_weight"] == weights).all()
+    _fit(sklearn_model("NOTING", make), trials, user=7, hyperparameters={"seed": 3})
     assert seeds == [7, 10]
     plain = sklearn_model("PLAIN", make, weighted=False)
-    assert not _fitted(plain, trials).given
+    assert not _fit(plain, trials).arguments
     assert "recency" not in plain.flags
 
 
-def test_probabilities_stay_away_from_certainty(trials: Trials) -> None:
+def test_sklearn_model_clips_probabilities(trials: Trials) -> None:
     model = sklearn_model("NOTING", lambda seed: _Noting())
     assert model.predict is not None
-    p = model.predict(trials, _fitted(model, trials), trials.test_index, Context())
+    p = model.predict(trials, _fit(model, trials), trials.test_index, Context())
     assert set(p) == {0.9999}
 
 
@@ -127,7 +127,7 @@ def test_probabilities_stay_away_from_certainty(trials: Trials) -> None:
     [sklearn_model("NOTING", lambda seed: _Noting()), torch_model("LINEAR", _small_network)],
     ids=lambda model: model.name,
 )
-def test_without_failures_nothing_is_fitted(model: Model) -> None:
+def test_adapters_without_failures_predict_the_default(model: Model) -> None:
     log = load_demo_learner(600)
     assert log.rows is not None
     passed = replace(log, rows=replace(log.rows, rating=np.full(len(log.rows), 3)))
@@ -138,36 +138,36 @@ def test_without_failures_nothing_is_fitted(model: Model) -> None:
 
 
 @pytest.mark.slow
-def test_a_training_of_a_module_ends_when_it_learns_no_more(trials: Trials) -> None:
-    """Its weights are the best ones on what is held out, and it draws nothing from others."""
+def test_torch_model_stops_when_it_learns_no_more(trials: Trials) -> None:
+    """Check that training ends early and leaves torch's random state alone."""
     import torch
 
     epochs: list[float] = []
     torch.manual_seed(5)
     fresh = torch.rand(1)
     torch.manual_seed(5)
-    fitted = _fitted(torch_model("LINEAR", _small_network), trials, tick=epochs.append)
+    fitted = _fit(torch_model("LINEAR", _small_network), trials, tick=epochs.append)
     assert torch.rand(1) == fresh
     assert len(epochs) < 100
-    again = _fitted(torch_model("LINEAR", _small_network, patience=1000), trials)
+    again = _fit(torch_model("LINEAR", _small_network, patience=1000), trials)
     assert len(epochs) > 10
     assert set(fitted) == set(again) == {"weight", "bias"}
-    hurried = _fitted(torch_model("LINEAR", _small_network, epochs=1), trials)
+    hurried = _fit(torch_model("LINEAR", _small_network, epochs=1), trials)
     assert (hurried["weight"] != fitted["weight"]).any()
 
 
 @pytest.mark.slow
-def test_a_module_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
+def test_torch_model_without_gain_keeps_its_first_epoch(trials: Trials) -> None:
     wild = torch_model("WILD", _small_network, learning_rate=1e3, patience=2)
-    fitted = _fitted(wild, trials)
-    first = _fitted(torch_model("WILD", _small_network, learning_rate=1e3, epochs=1), trials)
+    fitted = _fit(wild, trials)
+    first = _fit(torch_model("WILD", _small_network, learning_rate=1e3, epochs=1), trials)
     assert all((fitted[key] == first[key]).all() for key in first)
     assert wild.predict is not None
     p = wild.predict(trials, fitted, trials.test_index, Context())
     assert ((p >= 0.0001) & (p <= 0.9999)).all()
 
 
-def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> None:
+def test_columns_give_note_deck_and_preset_of_each_row(simulated_collection: Path) -> None:
     log = srs_eval.load(simulated_collection)
     trials = LearnerSession(log).trials(Protocol())
     note, deck, preset, state = trials.columns("note_id", "deck_id", "preset_id", "state")
@@ -180,8 +180,11 @@ def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> 
     }
     pairs = [of_card.get(card, (MISSING, MISSING)) for card in trials.history_card_id.tolist()]
     assert list(zip(note.tolist(), deck.tolist(), strict=True)) == pairs
-    own = [log.decks[each].preset_id if each in log.decks else MISSING for each in deck.tolist()]
-    assert preset.tolist() == own
+    preset_ids = [
+        log.decks[deck_id].preset_id if deck_id in log.decks else MISSING
+        for deck_id in deck.tolist()
+    ]
+    assert preset.tolist() == preset_ids
     rows = trials.source[1]
     assert (state == rows.state[trials.history_review_th - 1]).all()
     assert (rows.card_id[trials.history_review_th - 1] == trials.history_card_id).all()
@@ -189,14 +192,14 @@ def test_columns_tell_cards_of_one_note_and_deck(simulated_collection: Path) -> 
         trials.columns("grade")
 
 
-def test_no_batch_is_a_single_row(trials: Trials) -> None:
+def test_torch_model_makes_no_batch_of_a_single_row(trials: Trials) -> None:
     def normalised() -> Any:
         from torch import nn
 
         return nn.Sequential(nn.BatchNorm1d(len(CARD_FEATURES)), nn.Linear(len(CARD_FEATURES), 1))
 
     trained = len(trials.folds[-1].train) * 4 // 5
-    _fitted(torch_model("NORMALISED", normalised, batch_size=trained - 1, epochs=2), trials)
+    _fit(torch_model("NORMALISED", normalised, batch_size=trained - 1, epochs=2), trials)
 
 
 # How many parameters tables show
@@ -229,14 +232,14 @@ def _trees(seed: int) -> Any:
         (sklearn_model("S", _trees, parameters=15), 15),
     ],
 )
-def test_parameters_are_counted_where_they_can_be(model: Model, count: int | None) -> None:
+def test_count_parameters_of_modules_and_trees(model: Model, count: int | None) -> None:
     configuration = Configuration("T", model, Protocol())
     assert configuration.count_parameters(Context()) == count
     untrained = replace(configuration, fit="default")
     assert untrained.count_parameters(Context()) == 0
 
 
-def test_counting_parameters_leaves_no_trace_in_torchs_stream() -> None:
+def test_count_parameters_leaves_torchs_random_state_alone() -> None:
     torch = pytest.importorskip("torch", reason="needs torch")
     before = torch.random.get_rng_state()
     Configuration("T", torch_model("T", lambda: _linear()), Protocol()).count_parameters(Context())
@@ -264,5 +267,5 @@ def test_counted_parameters_are_shown_and_cached(tmp_path: Path) -> None:
         entry = make_setup(Dataset(tmp_path), "", resolve_configurations("COUNTED"), Context(), {})
         assert entry["configurations"]["COUNTED"]["shown"]["parameters"] == 11
         rows = [row.split("</td><td>") for row in results._repr_html_().split("</tr>")]
-        shown = {row[0].removeprefix("<tr><td>"): row for row in rows}
-        assert "–" in shown["GradientBoosting"]
+        cells_of_model = {row[0].removeprefix("<tr><td>"): row for row in rows}
+        assert "–" in cells_of_model["GradientBoosting"]

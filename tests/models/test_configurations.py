@@ -13,17 +13,29 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
 from srs_eval.models.configurations import (
     GROUPS,
-    NAMING_YEARS,
     list_names,
     readable_name,
     resolve_configurations,
 )
-from srs_eval.models.published import describe_ambiguity, from_upstream_name, to_upstream_name
+from srs_eval.models.published import (
+    NAMING_YEARS,
+    describe_ambiguity,
+    from_upstream_name,
+    to_upstream_name,
+)
 from tests.helpers.golden import golden_folder
 
 
+def list_all_names() -> list[str]:
+    """Return the names of all configurations that tables list."""
+    listed: list[str] = []
+    for model in all_models().values():
+        listed += list_names(model)
+    return listed
+
+
 def names(words: str, protocol: Protocol | None = None, fit: str = "trained") -> set[str]:
-    return {each.name for each in resolve_configurations(words, protocol, fit)}  # type: ignore[arg-type]
+    return {configuration.name for configuration in resolve_configurations(words, protocol, fit)}  # type: ignore[arg-type]
 
 
 def test_every_listed_name_resolves_to_itself_whatever_its_case() -> None:
@@ -52,7 +64,7 @@ def test_names_and_suffixes() -> None:
     assert names("sm2") >= {"SM2", "SM2-short", "Memrise", "Anki-dry-run"}  # the group
 
 
-def test_a_bare_name_means_its_standard_whatever_follows() -> None:
+def test_bare_name_means_the_models_standard_flags() -> None:
     assert names("FSRS-7") == {"FSRS-7-short-secs-recency"}
     assert names("FSRS-7-dry-run") == {"FSRS-7-dry-run-short-secs"}
     assert names("FSRS-7-preset") == {"FSRS-7-short-secs-recency-preset"}
@@ -60,16 +72,16 @@ def test_a_bare_name_means_its_standard_whatever_follows() -> None:
     assert names("FSRS-7-secs") == {"FSRS-7-secs"}
 
 
-def test_groups_hold_their_families() -> None:
-    everything = names("all")
-    assert {"AVG", "SM2", "SM2-short", "FSRS-6", "FSRS-6-recency"} <= everything
-    assert names("fast") <= everything
+def test_groups_contain_their_families() -> None:
+    all_names = names("all")
+    assert {"AVG", "SM2", "SM2-short", "FSRS-6", "FSRS-6-recency"} <= all_names
+    assert names("fast") <= all_names
     for group in GROUPS:
         if any(model.family == group for model in all_models().values()):
-            assert names(group) <= everything
+            assert names(group) <= all_names
 
 
-def test_flags_are_added_to_those_that_can_take_them() -> None:
+def test_flags_are_added_to_models_that_support_them() -> None:
     assert names("FSRS-6,AVG", Protocol(recency=True)) == {"FSRS-6-recency", "AVG"}
     assert names("FSRS-6,FSRS-6-recency", Protocol(recency=True)) == {"FSRS-6-recency"}
     assert names("FSRS-6,AVG", fit="default") == {"FSRS-6-dry-run", "AVG"}
@@ -81,7 +93,7 @@ def test_flags_are_added_to_those_that_can_take_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "protocol", "part"),
+    ("words", "protocol", "message"),
     [
         ("FSRS-66", Protocol(), "FSRS-6"),
         ("completely unheard of", Protocol(), "srs-eval models"),
@@ -97,8 +109,10 @@ def test_flags_are_added_to_those_that_can_take_them() -> None:
         (",", Protocol(), "No model is named"),
     ],
 )
-def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, part: str) -> None:
-    with pytest.raises(InputError, match=part):
+def test_senseless_names_and_flags_are_refused(
+    words: str, protocol: Protocol, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
         resolve_configurations(words, protocol)
 
 
@@ -114,8 +128,8 @@ def test_senseless_names_and_flags_are_refused(words: str, protocol: Protocol, p
         ("Average (AVG)", "AVG"),
     ],
 )
-def test_names_are_taken_as_tables_show_them_whatever_their_case(written: str, name: str) -> None:
-    assert [each.name for each in resolve_configurations(written)] == [name]
+def test_names_as_tables_show_them_resolve_in_any_case(written: str, name: str) -> None:
+    assert [configuration.name for configuration in resolve_configurations(written)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +142,12 @@ def test_names_are_taken_as_tables_show_them_whatever_their_case(written: str, n
     ],
 )
 @pytest.mark.parametrize("fit", ["trained", "default", "S0"])
-def test_words_of_configurations_are_names(protocol: Protocol, fit: str) -> None:
-    listed = {name for model in all_models().values() for name in list_names(model)}
-    for name in names(",".join(all_models()), protocol, fit) | listed:
-        shown = readable_name(name)
-        assert names(shown) == {name}
-        assert names(shown.upper()) == {name}
-        assert shown.lower() in GROUPS or names(shown.lower()) == {name}
+def test_readable_names_resolve_to_their_configuration(protocol: Protocol, fit: str) -> None:
+    for name in names(",".join(all_models()), protocol, fit) | set(list_all_names()):
+        readable = readable_name(name)
+        assert names(readable) == {name}
+        assert names(readable.upper()) == {name}
+        assert readable.lower() in GROUPS or names(readable.lower()) == {name}
 
 
 @pytest.mark.parametrize(
@@ -145,14 +158,14 @@ def test_words_of_configurations_are_names(protocol: Protocol, fit: str) -> None
         ("dash-mcm", "DASH[MCM]"),
     ],
 )
-def test_what_a_person_may_mean_is_proposed(written: str, name: str) -> None:
+def test_misspelled_name_gets_a_proposal(written: str, name: str) -> None:
     with pytest.raises(InputError, match="Did you mean") as refused:
         resolve_configurations(written)
     proposed = str(refused.value).partition("Did you mean ")[2].rstrip("?").split(", ")
     assert name in proposed
 
 
-def test_models_with_the_same_kernels_expect_the_same_of_compiling() -> None:
+def test_models_that_share_kernels_expect_equal_compile_times() -> None:
     models = all_models()
     sharing = [model for model in models.values() if model.cost.kernels_of]
     assert sharing
@@ -163,14 +176,11 @@ def test_models_with_the_same_kernels_expect_the_same_of_compiling() -> None:
         )
 
 
-def test_words_and_titles_of_every_configuration() -> None:
-    listed = [
-        each
-        for model in all_models().values()
-        for name in list_names(model)
-        for each in resolve_configurations(name)
-    ]
-    assert len({each.words for each in listed}) == len(listed)
+def test_words_and_titles_are_distinct() -> None:
+    listed = []
+    for name in list_all_names():
+        listed += resolve_configurations(name)
+    assert len({configuration.words for configuration in listed}) == len(listed)
     (configuration,) = resolve_configurations("FSRS-6-dry-run")
     assert configuration.title == "FSRS-6 defaults (FSRS-6-dry-run)"
     assert resolve_configurations("FSRS-6-recency")[0].title == "FSRS-6 recency"
@@ -179,7 +189,7 @@ def test_words_and_titles_of_every_configuration() -> None:
     assert resolve_configurations("AVG-secs")[0].words == "average secs"
 
 
-def test_rows_that_are_evaluated_together() -> None:
+def test_row_protocol_groups_configurations_by_their_rows() -> None:
     def rows(name: str) -> Protocol:
         return replace(
             resolve_configurations(name)[0].protocol.row_protocol(), known_decks_only=False
@@ -198,7 +208,7 @@ def test_rows_that_are_evaluated_together() -> None:
 
 @settings(max_examples=20)
 @given(st.text(max_size=40))
-def test_any_text_is_a_list_of_names_or_refused_in_one_sentence(text: str) -> None:
+def test_any_text_resolves_or_is_refused_in_one_sentence(text: str) -> None:
     message = ""
     try:
         assert resolve_configurations(text)
@@ -257,7 +267,7 @@ def test_published_names_mean_what_their_files_hold(file: str, name: str) -> Non
         ),
     ],
 )
-def test_names_of_2026(name: str, file: str) -> None:
+def test_names_of_2026_translate_both_ways(name: str, file: str) -> None:
     assert to_upstream_name(name, "2026") == file
     assert to_upstream_name(name, "2025") == name
     back = from_upstream_name(file, "2026")
@@ -265,41 +275,45 @@ def test_names_of_2026(name: str, file: str) -> None:
     assert back.name == name
 
 
-def test_every_configuration_has_a_name_of_its_own_in_2026() -> None:
-    files = [to_upstream_name(each.name, "2026") for each in resolve_configurations("all")]
+def test_names_of_2026_are_distinct() -> None:
+    files = [
+        to_upstream_name(configuration.name, "2026")
+        for configuration in resolve_configurations("all")
+    ]
     assert len(set(files)) == len(files)
 
 
 @settings(max_examples=40)
 @given(data=st.data())
-def test_names_of_2026_come_back(data: st.DataObject) -> None:
-    """Of every configuration that is listed, fitted to parts of the collection or not at all."""
-    listed = [name for model in all_models().values() for name in list_names(model)]
-    name = data.draw(st.sampled_from(listed))
-    more = data.draw(
+def test_names_of_2026_of_any_configuration_round_trip(data: st.DataObject) -> None:
+    """Draw a listed configuration, fitted to presets, to decks or not at all."""
+    name = data.draw(st.sampled_from(list_all_names()))
+    suffix = data.draw(
         st.sampled_from(["", "-preset", "-deck", "-preset-fallback_user", "-dry-run-deck"])
     )
     try:
-        (configuration,) = resolve_configurations([name + more])
+        (configuration,) = resolve_configurations([name + suffix])
     except InputError:
-        assert more  # which not every model can take
+        assert suffix  # which not every model can take
         reject()
     back = from_upstream_name(to_upstream_name(configuration.name, "2026"), "2026")
     assert back is not None
     assert back.name == configuration.name
 
 
-def test_what_2026_means_by_a_name() -> None:
-    assert (later_days := from_upstream_name("HLR-secs", "2026")) is not None
+def test_names_that_mean_something_else_in_2026() -> None:
+    later_days = from_upstream_name("HLR-secs", "2026")
+    assert later_days is not None
     assert later_days.name == "HLR-secs"
     assert from_upstream_name("LSTM-short-secs-equalize_test_with_non_secs", "2026") is None
     assert to_upstream_name("a model of one's own", "2026") == "a model of one's own"
     assert from_upstream_name("FSRS-6", "2026") is None  # without same-day reviews
-    assert (found := from_upstream_name("FSRS-rs-short", "2026")) is not None
-    assert found.name == "FSRS-rs"
+    rust = from_upstream_name("FSRS-rs-short", "2026")
+    assert rust is not None
+    assert rust.name == "FSRS-rs"
 
 
-def test_what_a_published_name_leaves_open_is_said() -> None:
+def test_describe_ambiguity_of_published_names() -> None:
     lstm = "LSTM-short-secs-equalize_test_with_non_secs"
     assert "taken for HLR-short-secs" in describe_ambiguity("HLR-secs")
     assert "not taken for LSTM" in describe_ambiguity(lstm, "2026")
@@ -310,25 +324,29 @@ def test_what_a_published_name_leaves_open_is_said() -> None:
 
 
 @pytest.mark.parametrize("name", ["LSTM", "LogisticRegression", "SBD", "FSRS-7", "GRU-503"])
-def test_a_bare_name_upstream_has_none_of_our_usual_flags(name: str) -> None:
-    """Here it is short for NAME-short-secs...; a file's name says each flag."""
+def test_bare_upstream_name_is_no_configuration_of_ours(name: str) -> None:
+    """Check models whose bare name is short for NAME-short-secs... here; a file names each flag."""
     assert [from_upstream_name(name, year) for year in NAMING_YEARS] == [None, None]
     assert from_upstream_name("GRU", "2026") is None
 
 
-def test_the_published_rust_model_is_an_older_one() -> None:
+def test_published_fsrs_rs_is_not_taken_for_ours() -> None:
     assert from_upstream_name("FSRS-rs") is None
 
 
 def test_every_golden_file_has_its_configuration() -> None:
     files = [file.stem for file in (golden_folder() / "expected").glob("*.jsonl")]
-    found = {file: from_upstream_name(file) for file in files}
-    assert [file for file, configuration in found.items() if configuration is None] == ["FSRS-rs"]
-    known = [configuration.name for configuration in found.values() if configuration is not None]
-    assert len(set(known)) == len(files) - 1
+    configurations = {file: from_upstream_name(file) for file in files}
+    assert [file for file, configuration in configurations.items() if configuration is None] == [
+        "FSRS-rs"
+    ]
+    configured = [
+        configuration.name for configuration in configurations.values() if configuration is not None
+    ]
+    assert len(set(configured)) == len(files) - 1
 
 
-def test_lstm_takes_no_flag_that_changes_nothing_for_it() -> None:
+def test_lstm_refuses_flags_without_effect() -> None:
     for flag in ("recency", "no_train_same_day"):
         with pytest.raises(InputError, match=f"LSTM cannot take {flag}"):
             resolve_configurations(f"LSTM-short-secs-{flag}")

@@ -1,7 +1,7 @@
-"""What every listed model must keep to: the rules of `models check`, on all that there is.
+"""Every listed model keeps the rules of `models check`.
 
-And what only the package's own models must keep to: the device, settings, kernels compiled only by
-models that say so. One small learner with same-day reviews, several decks and all buttons.
+The package's own models keep further rules, about the device, settings and kernels. One small
+learner has same-day reviews, several decks and all buttons.
 """
 
 from __future__ import annotations
@@ -35,24 +35,41 @@ SHIPPED = {
     for name, model in all_models().items()
     if model.weights is None and not isinstance(model, ExternalModel)
 }
-CONFIGURATIONS = {each.name: each for each in model_checks.resolve_models(SHIPPED.values())}
-MODELS = {each.model.name: each for each in list(CONFIGURATIONS.values())[::-1]}
+CONFIGURATIONS = {
+    configuration.name: configuration
+    for configuration in model_checks.resolve_models(SHIPPED.values())
+}
+MODELS = {
+    configuration.model.name: configuration for configuration in list(CONFIGURATIONS.values())[::-1]
+}
 FIVE_EPOCHS = (
     # Trained as their sources train them, five epochs of Adam as a rule: some stop while there is
     # a little left to gain. More would be other models than the published ones.
-    *("Anki", "DASH", "DASH[MCM]", "FSRS-6", "FSRS-6-one-step", "FSRS-rs", "FSRSv1", "FSRSv2"),
-    *("HLR", "RNN", "SM2-trainable", "Transformer"),
+    "Anki",
+    "DASH",
+    "DASH[MCM]",
+    "FSRS-6",
+    "FSRS-6-one-step",
+    "FSRS-rs",
+    "FSRSv1",
+    "FSRSv2",
+    "HLR",
+    "RNN",
+    "SM2-trainable",
+    "Transformer",
     "FSRS-7-ordinal-short-secs-recency",  # it lowers the loss of all four grades
     "LogisticRegression-short-secs-recency",  # its weights are kept small
 )
 KNOWN = {
-    ("RMSE-BINS-EXPLOIT", "certain"),  # it predicts what was seen so far, to cheat RMSE(bins)
+    ("RMSE-BINS-EXPLOIT", "certain"),  # it predicts from past outcomes, to cheat RMSE(bins)
     *((name, "not converged") for name in FIVE_EPOCHS),
     *((name, "worse than average") for name in FIVE_EPOCHS),
     ("FSRSv2", "idle parameter"),
 }
 ALIKE = {"LSTM-fixed"}  # LSTM with one setting changed
-PLAIN = {each.name for name, each in MODELS.items() if name not in ALIKE}  # without more flags
+PLAIN = {
+    configuration.name for name, configuration in MODELS.items() if name not in ALIKE
+}  # without more flags
 FEW = {"90%", "AVG", "SM2", "FSRS-6", "DASH", "RNN"}
 
 
@@ -62,55 +79,68 @@ def session() -> LearnerSession:
 
 
 @cache
-def trained(name: str) -> TrainingRun:
+def train_once(name: str) -> TrainingRun:
     return train(CONFIGURATIONS[name], session(), CONTEXT)
 
 
 @cache
 def trainings() -> dict[str, TrainingRun]:
-    """Everything on one session, in order."""
+    """Return all configurations' trainings on one session, in order."""
     session = LearnerSession(load_demo_learner())
-    return {name: train(each, session, CONTEXT) for name, each in CONFIGURATIONS.items()}
+    return {
+        name: train(configuration, session, CONTEXT)
+        for name, configuration in CONFIGURATIONS.items()
+    }
 
 
 @cache
-def backwards() -> dict[str, TrainingRun]:
-    """One configuration of each model on one session, in reverse order."""
+def trainings_in_reverse() -> dict[str, TrainingRun]:
+    """Return one training of each model on one session, in reverse order."""
     session = LearnerSession(load_demo_learner())
-    return {each.name: train(each, session, CONTEXT) for each in list(MODELS.values())[::-1]}
+    return {
+        configuration.name: train(configuration, session, CONTEXT)
+        for configuration in list(MODELS.values())[::-1]
+    }
 
 
 @pytest.fixture(params=slow_except(PLAIN, CONFIGURATIONS))
 def training(request: pytest.FixtureRequest) -> TrainingRun:
-    return trained(request.param)
+    return train_once(request.param)
 
 
 @pytest.fixture(params=slow_except(MODELS.keys() - ALIKE, MODELS))
 def model(request: pytest.FixtureRequest) -> Configuration:
-    """Each model once."""
+    """Return each model's configuration once."""
     return MODELS[request.param]
 
 
 @pytest.fixture(params=slow_except(FEW, MODELS))
 def quick_model(request: pytest.FixtureRequest) -> Configuration:
-    """Each model once; what takes seconds is slow for all but a few."""
+    """Return each model's configuration once, marked slow for all but a few."""
     return MODELS[request.param]
 
 
-def test_every_model_is_here() -> None:
+def test_all_models_are_checked_here_or_elsewhere() -> None:
     assert set(MODELS) == set(SHIPPED)
     assert set(all_models()) - set(SHIPPED) == {
-        *("RWKV-Curve", "RWKV-Instant"),  # test_rwkv.py
-        *("BLEND+RWKV-Curve", "STATE-FSRS-6+7+RWKV"),  # test_blend.py
-        *("RWKV-Anki", "FSRS-Anki", "Predictions"),  # engine/test_shared.py
+        # test_rwkv.py
+        "RWKV-Curve",
+        "RWKV-Instant",
+        # test_blend.py
+        "BLEND+RWKV-Curve",
+        "STATE-FSRS-6+7+RWKV",
+        # engine/test_shared_reviews.py
+        "RWKV-Anki",
+        "FSRS-Anki",
+        "Predictions",
     }
 
 
-def unknown(found: Mistakes) -> list[Mistake]:
-    return [each for each in found if (each.configuration, each.kind) not in KNOWN]
+def drop_known_mistakes(mistakes: Mistakes) -> list[Mistake]:
+    return [mistake for mistake in mistakes if (mistake.configuration, mistake.kind) not in KNOWN]
 
 
-def test_a_probability_for_every_evaluated_review(training: TrainingRun) -> None:
+def test_predictions_cover_every_evaluated_review(training: TrainingRun) -> None:
     result = training.result
     trials = LearnerSession(load_demo_learner()).trials(training.configuration.protocol)
     assert len(trials.folds) == 2
@@ -118,7 +148,7 @@ def test_a_probability_for_every_evaluated_review(training: TrainingRun) -> None
     assert result.p.dtype == np.float64
     np.testing.assert_array_equal(result.review_th, trials.review_th[trials.test_index])
     assert (
-        unknown(model_checks.check_probabilities(training)) == []
+        drop_known_mistakes(model_checks.check_probabilities(training)) == []
     )  # nor did it fall back to the defaults
 
 
@@ -135,19 +165,20 @@ def find_own_answers(training: TrainingRun) -> Mistakes:
         model_checks.check_prediction_order,
     ],
 )
-def test_what_is_known_when(
+def test_predictions_use_no_outcome_too_early(
     training: TrainingRun, check: Callable[[TrainingRun], Mistakes]
 ) -> None:
     assert list(check(training)) == []
 
 
-def test_nothing_of_later_reviews_is_read(training: TrainingRun) -> None:
+def test_predictions_read_nothing_of_later_reviews(training: TrainingRun) -> None:
     assert list(leakage.find_future_inputs(training, cuts=4)) == []
 
 
 @pytest.mark.slow
-def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
-    once, again = trainings()[model.name], backwards()[model.name]
+def test_figures_do_not_depend_on_models_run_before(model: Configuration) -> None:
+    once = trainings()[model.name]
+    again = trainings_in_reverse()[model.name]
     assert list(model_checks.check_repeatability(once, again)) == []
     np.testing.assert_array_equal(once.result.p, again.result.p)
     assert once.result.metrics == again.result.metrics
@@ -155,42 +186,44 @@ def test_the_same_figures_whoever_ran_before(model: Configuration) -> None:
 
 
 @pytest.mark.parametrize("check", [leakage.find_leaky_fits, leakage.find_future_fits])
-def test_a_fit_sees_the_training_part_only(
+def test_fit_sees_the_training_part_only(
     model: Configuration, check: Callable[[TrainingRun], Mistakes]
 ) -> None:
-    assert list(check(trained(model.name))) == []
+    assert list(check(train_once(model.name))) == []
 
 
 @pytest.mark.parametrize("check", [model_checks.check_long_log, model_checks.check_long_training])
-def test_nothing_of_later_reviews_is_read_in_long_logs(
+def test_long_logs_read_nothing_of_later_reviews(
     quick_model: Configuration, check: Callable[[Model], Mistakes]
 ) -> None:
     assert list(check(quick_model.model)) == []
 
 
 @pytest.mark.parametrize("check", [model_checks.check_array_writes, model_checks.check_gradients])
-def test_a_training_is_sound(
+def test_training_writes_no_array_and_has_right_gradients(
     model: Configuration, check: Callable[[Configuration], Mistakes]
 ) -> None:
     assert list(check(model)) == []
 
 
-def test_a_training_converges(quick_model: Configuration) -> None:
-    assert unknown(model_checks.check_training(quick_model.model)) == []
+def test_training_converges(quick_model: Configuration) -> None:
+    assert drop_known_mistakes(model_checks.check_training(quick_model.model)) == []
 
 
 @pytest.mark.parametrize("reviews", [0, 1, 6])
-def test_a_fit_on_hardly_any_reviews(model: Configuration, reviews: int) -> None:
+def test_fit_on_hardly_any_reviews_gives_a_result_or_a_reason(
+    model: Configuration, reviews: int
+) -> None:
     assert list(model_checks.check_few_reviews(model, reviews)) == []
 
 
 @pytest.mark.parametrize("rating", [1, 3], ids=["all failed", "all passed"])
-def test_outcomes_of_one_kind(model: Configuration, rating: int) -> None:
+def test_fit_on_outcomes_of_one_kind_gives_probabilities(model: Configuration, rating: int) -> None:
     assert list(model_checks.check_single_outcome(model, rating)) == []
 
 
-def test_a_model_says_whether_it_uses_the_device(model: Configuration) -> None:
-    """A batch sends it where the device is."""
+def test_uses_device_says_whether_the_device_is_used(model: Configuration) -> None:
+    """Check the mark by which a batch decides where a model runs."""
     if not isinstance(model.model, TrainedModel):
         assert not model.model.uses_device
         return
@@ -213,17 +246,17 @@ TRAINED = [name for name, model in all_models().items() if getattr(model, "hyper
 
 
 @pytest.mark.parametrize("name", slow_except({"FSRS-6", "DASH", "RNN", "SM2-trainable"}, TRAINED))
-def test_every_hyperparameter_is_what_it_says(name: str) -> None:
-    """Its default changes no figure, and another value changes some."""
+def test_hyperparameters_have_their_default_and_an_effect(name: str) -> None:
+    """Check that a default changes no figure and that another value changes some."""
     assert list(model_checks.check_hyperparameters(all_models()[name])) == []
 
 
-def test_every_training_can_be_set() -> None:
+def test_trained_models_have_hyperparameters() -> None:
     trained = {name for name, model in all_models().items() if model.is_trained}
     assert trained - set(TRAINED) == {"FSRS-rs"}  # whose package takes no settings
 
 
-def test_a_training_is_set_to_what_there_is_only() -> None:
+def test_with_hyperparameters_refuses_unknown_names_and_values() -> None:
     fsrs6, untrained, average = resolve_configurations("FSRS-6,FSRS-6-dry-run,AVG", PROTOCOL)[::-1]
     for values, words in (
         ({"rate": 0.1}, "FSRS-6 has no hyperparameter rate; it has learning_rate, epochs"),
@@ -245,7 +278,8 @@ SPY = """
 import json, sys
 from srs_eval.training import compile
 
-used, kernels = [], []
+used = []
+kernels = []
 
 def spied(make):
     made = {}
@@ -260,7 +294,7 @@ def spied(make):
 
 compile.compile_kernel = spied(compile.compile_kernel)
 compile.specialise = spied(compile.specialise)
-from tests.models import test_conformance as here
+from tests.models import test_conformance as conformance
 
 def forget():
     for name, module in list(sys.modules.items()):
@@ -270,16 +304,20 @@ def forget():
                     value.cache_clear()
 
 found = {}
-for configuration in sorted(here.with_untrained(), key=lambda each: each.compiles):
+def compiles(configuration):
+    return configuration.compiles
+
+for configuration in sorted(conformance.with_untrained(), key=compiles):
     if configuration.compiles and "numba" not in found:
         found["numba"] = "numba" in sys.modules
     forget()
     used.clear()
-    here.LearnerSession(here.load_demo_learner()).run(configuration, here.CONTEXT)
+    session = conformance.LearnerSession(conformance.load_demo_learner())
+    session.run(configuration, conformance.CONTEXT)
     found[configuration.name] = bool(used)
 found["twice"] = []
 for kernel in kernels:
-    kinds = [tuple(str(each).replace("readonly ", "") for each in s) for s in kernel.signatures]
+    kinds = [tuple(str(kind).replace("readonly ", "") for kind in s) for s in kernel.signatures]
     if len(set(kinds)) < len(kinds):
         found["twice"].append(kernel.py_func.__name__)
 print(json.dumps(found))
@@ -287,11 +325,9 @@ print(json.dumps(found))
 
 
 def with_untrained() -> list[Configuration]:
-    models = [each.model for each in CONFIGURATIONS.values()]
+    models = [configuration.model for configuration in CONFIGURATIONS.values()]
     trained = [model.name for model in models if model.is_trained and model.parameters]
-    untrained = [
-        each for name in trained for each in resolve_configurations(f"{name}-dry-run", PROTOCOL)
-    ]
+    untrained = resolve_configurations([f"{name}-dry-run" for name in trained], PROTOCOL)
     return [*CONFIGURATIONS.values(), *untrained]
 
 
@@ -306,8 +342,10 @@ def test_models_compile_when_they_say_so() -> None:
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert not found.pop("numba")  # nothing that compiles nothing has imported it
+    has_compiled = json.loads(done.stdout)
+    assert not has_compiled.pop("numba")  # models that compile nothing do not import it
     # Where an array is read-only at one call and not at another, a kernel is compiled for both.
-    assert found.pop("twice") == []
-    assert found == {each.name: each.compiles for each in with_untrained()}
+    assert has_compiled.pop("twice") == []
+    assert has_compiled == {
+        configuration.name: configuration.compiles for configuration in with_untrained()
+    }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -15,50 +15,16 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs6
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.training.packing import pack
-from srs_eval.training.recurrent import _kernel_of_model, _make_scratch, _new_adam_state
-from srs_eval.training.trie import cut_batches, history_trie
+from srs_eval.training.recurrent import SummedLoss
+from tests.helpers.derived_gradients import derive_gradient
 from tests.helpers.golden import golden_dataset, golden_lines
 from tests.helpers.marks import slow_except
-from tests.training.derived import derive_gradient
+from tests.helpers.torch_fsrs6 import LEAST, LOWER, UPPER, torch_curve, torch_first, torch_step
 from tools.simulated import simulate_learner
-
-LEAST = 0.001
-LOWER = np.array(fsrs6.lower_bounds(LEAST))
-UPPER = np.array(fsrs6.UPPER, float)
-
-Tensor = torch.Tensor
-
-
-def torch_curve(t: Tensor, s: Tensor, w: Tensor) -> Tensor:
-    decay = -w[20]
-    return (1 + (0.9 ** (1 / decay) - 1) * t / s) ** decay
-
-
-def torch_first(rating: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    d = w[4] - torch.exp(w[5] * (rating - 1)) + 1
-    return w[rating.long() - 1].clamp(LEAST, 36500), d.clamp(1, 10)
-
-
-def torch_step(s: Tensor, d: Tensor, t: Tensor, rating: Tensor, w: Tensor) -> Any:
-    """Written from the formulas of FSRS-6 with torch's own clamp, where and minimum."""
-    r = torch_curve(t, s, w)
-    hard = torch.where(rating == 2, w[15], 1.0)
-    easy = torch.where(rating == 4, w[16], 1.0)
-    gain = torch.exp((1 - r) * w[10]) - 1
-    success = s * (1 + torch.exp(w[8]) * (11 - d) * s ** -w[9] * gain * hard * easy)
-    forgotten = w[11] * d ** -w[12] * ((s + 1) ** w[13] - 1) * torch.exp((1 - r) * w[14])
-    failure = torch.minimum(forgotten, s / torch.exp(w[17] * w[18]))
-    increase = torch.exp(w[17] * (rating - 3 + w[18])) * s ** -w[19]
-    same_day = s * torch.where(rating >= 3, increase.clamp(min=1), increase)
-    new_s = torch.where(t < 1, same_day, torch.where(rating > 1, success, failure))
-    new_d = d - w[6] * (rating - 3) * (10 - d) / 9
-    new_d = w[7] * (w[4] - torch.exp(w[5] * 3) + 1) + (1 - w[7]) * new_d
-    return new_s.clamp(LEAST, 36500), new_d.clamp(1, 10)
 
 
 def parameters(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Inside the bounds, or with a third of them on a bound."""
+    """Draw parameters inside the bounds, or with a third of them on a bound."""
     w = rng.uniform(LOWER, np.minimum(UPPER, 20))
     if kind == "default":
         return np.array(fsrs6.DEFAULT)
@@ -69,11 +35,13 @@ def parameters(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Also at the bounds of stability and difficulty, so that clamps are met."""
+    """Draw states, some at the bounds of stability and difficulty, so that clamps are met."""
     s = np.exp(rng.uniform(np.log(LEAST), np.log(36500), n))
     d = rng.uniform(1, 10, n)
-    s[: n // 8], s[n // 8 : n // 4] = LEAST, 36500
-    d[::5], d[1::5] = 1, 10
+    s[: n // 8] = LEAST
+    s[n // 8 : n // 4] = 36500
+    d[::5] = 1
+    d[1::5] = 10
     return s, d
 
 
@@ -84,7 +52,7 @@ STEPS = {name: getattr(MODEL, name) for name in ("success", "failure", "same_day
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", STEPS)
-def test_steps_are_torchs(name: str, kind: str) -> None:
+def test_steps_equal_torch(name: str, kind: str) -> None:
     rng = np.random.default_rng(0)
     n = 200
     w = parameters(rng, kind)
@@ -94,29 +62,32 @@ def test_steps_are_torchs(name: str, kind: str) -> None:
         rating = rng.integers(1, 5, n).astype(float)
     t = np.zeros(n) if name == "same_day" else np.floor(np.exp(rng.uniform(0, 8, n)))
     expected = torch_step(*map(torch.tensor, (s, d, t, rating, w)))
-    for ours, theirs in zip(STEPS[name]((s, d), t, rating, [*w, LEAST]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    for computed, reference in zip(
+        STEPS[name]((s, d), t, rating, [*w, LEAST]), expected, strict=True
+    ):
+        np.testing.assert_allclose(computed, reference, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_first_review_and_forgetting_curve_are_torchs(kind: str) -> None:
+def test_first_review_and_forgetting_curve_equal_torch(kind: str) -> None:
     rng = np.random.default_rng(5)
     w = parameters(rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = torch_first(torch.tensor(rating), torch.tensor(w))
-    for ours, theirs in zip(MODEL.first(rating, [*w, LEAST]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+    for computed, reference in zip(MODEL.first(rating, [*w, LEAST]), expected, strict=True):
+        np.testing.assert_allclose(computed, reference, rtol=1e-14)
     s, d = states(rng, 100)
     t = np.floor(np.exp(rng.uniform(0, 9, 100)))
     curve = torch_curve(*map(torch.tensor, (t, s, w)))
     np.testing.assert_allclose(MODEL.recall(t, (s, d), w), curve, rtol=1e-12)
 
 
-def test_ties_are_split_as_torch_splits_them() -> None:
-    """A stability exactly on the limit after failure, and an increase of exactly 1."""
+def test_gradients_at_ties_equal_torch() -> None:
+    """Check a stability exactly at the limit after failure and an increase of exactly 1."""
     w = np.array(fsrs6.DEFAULT)
     w[[11, 12, 13, 14, 17, 19]] = 1, 0, 1, 0, 0, 0  # forgotten = s = limit; increase = 1
-    s, d = np.array([1.0]), np.array([5.0])  # exp(log(s + 1)) is exactly s + 1 here
+    s = np.array([1.0])
+    d = np.array([5.0])  # exp(log(s + 1)) is exactly s + 1 here
     for name, rating, t in (("failure", 1.0, 3.0), ("same_day", 3.0, 0.0)):
         both = np.full(1, rating), np.full(1, t)
         leaves = [torch.tensor(x, requires_grad=True) for x in (s, d, w)]
@@ -139,7 +110,7 @@ def simulated_trials(seed: int, reviews: int, protocol: Protocol | None = None) 
 
 
 def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor) -> Tensor:
-    """Binary cross entropy, item by item, without any sharing."""
+    """Compute the binary cross entropy item by item, without any sharing."""
     losses = []
     for row, weight in zip(rows.tolist(), weights.tolist(), strict=True):
         history = slice(trials.history_start[row], trials.history_end[row])
@@ -154,27 +125,9 @@ def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor)
     return torch.stack(losses).sum()
 
 
-def kernel_gradient(
-    trials: Trials, rows: np.ndarray, weights: np.ndarray, w: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Loss, gradient and predictions of one batch, from the compiled kernel."""
-    model = fsrs6.make_recurrent(LEAST)
-    everyone = np.zeros(len(trials))
-    everyone[rows] = weights
-    batch = cut_batches(history_trie(trials), trials, [rows], everyone)
-    scratch = _make_scratch(model, (batch,))
-    idle = _new_adam_state(np.zeros(21), np.ones(1), rate=0.0, steps=1)
-    tables = pack(batch), pack(idle), pack(scratch)
-    full = np.array([*w, LEAST])
-    one = np.zeros(1, np.int64)
-    loss = _kernel_of_model(model)(one, -1, full, *tables)
-    _kernel_of_model(model)(one, 0, full, *tables)
-    return loss, scratch.w_bar.sum(axis=1), scratch.recall[batch.target]
-
-
 @pytest.mark.parametrize("kind", slow_except({"at bounds"}, ["default", "inside", "at bounds"]))
-def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
-    """Whole histories, shared prefixes, padding, weights: against torch autograd."""
+def test_kernel_gradient_over_the_trie_equals_torch(kind: str) -> None:
+    """Check whole histories with shared prefixes, padding and weights against autograd."""
     trials = simulated_trials(3, 700)
     rng = np.random.default_rng(7)
     rows = rng.permutation(len(trials))[:60]
@@ -184,20 +137,24 @@ def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     leaf = torch.tensor(w, requires_grad=True)
     expected = torch_loss(trials, rows, weights, leaf)
     expected.backward()
-    loss, gradient, _ = kernel_gradient(trials, rows, weights, w)
-    assert loss == pytest.approx(expected.item(), rel=1e-12)
+    weight_of_trial = np.zeros(len(trials))
+    weight_of_trial[rows] = weights
+    loss = SummedLoss(MODEL, trials, rows, weight_of_trial)
+    assert loss.value(w) == pytest.approx(expected.item(), rel=1e-12)
     assert leaf.grad is not None
-    np.testing.assert_allclose(gradient, leaf.grad, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(loss.gradient(w), leaf.grad, rtol=1e-8, atol=1e-9)
 
 
-def test_predictions_do_not_depend_on_what_is_predicted_together() -> None:
+def test_predictions_do_not_depend_on_other_rows() -> None:
     trials = simulated_trials(4, 600)
     w = list(fsrs6.DEFAULT)
-    everything = fsrs6.predict(trials, w, np.arange(len(trials)), Context())
-    assert ((everything > 0) & (everything < 1)).all()
-    some = np.arange(len(trials))[::7]
-    np.testing.assert_array_equal(fsrs6.predict(trials, w, some, Context()), everything[some])
-    assert len(fsrs6.predict(trials, w, some[:0], Context())) == 0
+    all_predictions = fsrs6.predict(trials, w, np.arange(len(trials)), Context())
+    assert ((all_predictions > 0) & (all_predictions < 1)).all()
+    every_seventh = np.arange(len(trials))[::7]
+    np.testing.assert_array_equal(
+        fsrs6.predict(trials, w, every_seventh, Context()), all_predictions[every_seventh]
+    )
+    assert len(fsrs6.predict(trials, w, every_seventh[:0], Context())) == 0
 
 
 def test_fits_are_identical_from_run_to_run() -> None:
@@ -211,29 +168,30 @@ def test_fits_are_identical_from_run_to_run() -> None:
 def test_weights_change_the_fit_but_not_the_initial_stabilities() -> None:
     trials = simulated_trials(1, 1500)
     train = trials.folds[-1].train
-    equal, recent = np.ones(len(train)), np.linspace(0.01, 1, len(train))
+    equal = np.ones(len(train))
+    recent = np.linspace(0.01, 1, len(train))
     assert fsrs6.fit_s0(trials, train, equal, Context()) == fsrs6.fit_s0(
         trials, train, recent, Context()
     )
     assert fsrs6.fit(trials, train, equal, Context()) != fsrs6.fit(trials, train, recent, Context())
 
 
-def test_too_long_histories_leave_the_initial_stabilities() -> None:
+def test_fit_on_too_long_histories_keeps_initial_stabilities() -> None:
     trials = simulated_trials(1, 1500)
     short = replace(trials, protocol=replace(trials.protocol, max_seq_len=0))
     train = trials.folds[0].train
-    ones = np.ones(len(train))
-    assert fsrs6.fit(short, train, ones, Context()) == fsrs6.fit_s0(short, train, ones, Context())
+    equal = np.ones(len(train))
+    assert fsrs6.fit(short, train, equal, Context()) == fsrs6.fit_s0(short, train, equal, Context())
 
 
-def test_without_second_reviews_there_is_nothing_to_fit() -> None:
+def test_fit_without_second_reviews_has_not_enough_data() -> None:
     trials = simulated_trials(1, 1500)
     later = np.flatnonzero(trials.i > 2)[:50]
     with pytest.raises(NotEnoughData, match="second review"):
         fsrs6.fit(trials, later, np.ones(len(later)), Context())
 
 
-def test_fractional_intervals_have_a_smaller_least_stability() -> None:
+def test_fractional_intervals_lower_the_minimum_stability() -> None:
     trials = simulated_trials(2, 900, Protocol(short=True, secs=True))
     train = trials.folds[-1].train
     w = fsrs6.fit(trials, train, np.ones(len(train)), Context())
@@ -261,7 +219,7 @@ def golden_sessions() -> dict[int, LearnerSession]:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_figures_are_the_references(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
+def test_figures_equal_the_reference(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
     (configuration,) = resolve_configurations(name)
     for user, session in golden_sessions.items():

@@ -20,9 +20,9 @@ from srs_eval.models.published import to_upstream_name
 from srs_eval.training.packing import pack
 from srs_eval.training.recurrent import SummedLoss, _kernel_of_model, _make_scratch, _new_adam_state
 from srs_eval.training.trie import cut_batches, history_trie
+from tests.helpers.card_logs import draw_cards_rated_again_or_good, make_log
 from tests.helpers.golden import golden_log
 from tests.helpers.marks import slow_except
-from tests.models.test_models_untrained import make_log
 from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
@@ -62,7 +62,7 @@ def torch_first(rating: Tensor, w: Tensor) -> State:
 
 
 def torch_next_s(s: Tensor, d: Tensor, r: Tensor, rating: Tensor, w: Tensor) -> Tensor:
-    """One stability after a review; w are the eight parameters of its update."""
+    """Return one stability after a review; w are the eight parameters of its update."""
     hard = torch.where(rating == 2, w[6], 1.0)
     easy = torch.where(rating == 4, w[7], 1.0)
     forgotten = w[3] * ((s + 1) ** w[4] - 1) * torch.exp((1 - r) * w[5])
@@ -73,7 +73,7 @@ def torch_next_s(s: Tensor, d: Tensor, r: Tensor, rating: Tensor, w: Tensor) -> 
 
 
 def torch_step(state: State, t: Tensor, rating: Tensor, w: Tensor) -> State:
-    """Written from the formulas of FSRS-7 with torch's own clamp, where, minimum, maximum."""
+    """Apply the formulas of FSRS-7 with torch's own clamp, where, minimum and maximum."""
     s, q, d = state
     r = torch_curve(t, state, w)
     new_s = torch_next_s(s, d, r, rating, w[7:15])
@@ -86,7 +86,7 @@ def torch_step(state: State, t: Tensor, rating: Tensor, w: Tensor) -> State:
 
 
 def parameters(rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Inside the bounds, or with a third of them on a bound."""
+    """Draw parameters inside the bounds, or with a third of them on a bound."""
     if kind == "default":
         return np.array(fsrs7.DEFAULT)
     w = rng.uniform(LOWER, UPPER)
@@ -97,18 +97,21 @@ def parameters(rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-    """Also at the bounds of stability and difficulty, so that clamps are met."""
+    """Draw states, some at the bounds of stability and difficulty, so that clamps are met."""
     s = np.exp(rng.uniform(np.log(LEAST), np.log(36500), n))
     q = np.exp(rng.uniform(np.log(LEAST), np.log(36500), n))
     d = rng.uniform(1, 10, n)
-    s[: n // 8], s[n // 8 : n // 4] = LEAST, 36500
-    q[3::9], q[4::9] = LEAST, 36500
-    d[::5], d[1::5] = 1, 10
+    s[: n // 8] = LEAST
+    s[n // 8 : n // 4] = 36500
+    q[3::9] = LEAST
+    q[4::9] = 36500
+    d[::5] = 1
+    d[1::5] = 10
     return s, q, d
 
 
 def intervals(rng: np.random.Generator, n: int) -> np.ndarray:
-    """From a second to ten years; some are 0, where a stability equals its limits."""
+    """Draw intervals of a second to ten years; some are 0, where stabilities equal their limits."""
     t = np.exp(rng.uniform(np.log(1 / 86_400), np.log(3650), n))
     t[::6] = 0
     return t
@@ -116,35 +119,41 @@ def intervals(rng: np.random.Generator, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failed", [False, True])
-def test_steps_are_torchs(failed: bool, kind: str) -> None:
-    rng, n = np.random.default_rng(0), 240
+def test_steps_equal_torch(failed: bool, kind: str) -> None:
+    rng = np.random.default_rng(0)
+    n = 240
     step = fsrs7._failure if failed else fsrs7.success
-    w, old, t = parameters(rng, kind), states(rng, n), intervals(rng, n)
+    w = parameters(rng, kind)
+    old = states(rng, n)
+    t = intervals(rng, n)
     rating = np.full(n, 1.0) if failed else rng.integers(2, 5, n).astype(float)
     state = tuple(torch.tensor(x) for x in old)
     expected = torch_step(state, *map(torch.tensor, (t, rating, w)))  # type: ignore[arg-type]
-    for ours, theirs in zip(step(old, t, rating, [*w, LEAST]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-11)
+    for computed, reference in zip(step(old, t, rating, [*w, LEAST]), expected, strict=True):
+        np.testing.assert_allclose(computed, reference, rtol=1e-11)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_first_review_and_forgetting_curve_are_torchs(kind: str) -> None:
+def test_first_review_and_forgetting_curve_equal_torch(kind: str) -> None:
     rng = np.random.default_rng(5)
     w = parameters(rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = torch_first(torch.tensor(rating), torch.tensor(w))
-    for ours, theirs in zip(fsrs7.first(rating, [*w, LEAST]), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-14)
-    state, t = states(rng, 200), intervals(rng, 200)
-    there = tuple(torch.tensor(x) for x in state)
-    curve = torch_curve(torch.tensor(t), there, torch.tensor(w))  # type: ignore[arg-type]
+    for computed, reference in zip(fsrs7.first(rating, [*w, LEAST]), expected, strict=True):
+        np.testing.assert_allclose(computed, reference, rtol=1e-14)
+    state = states(rng, 200)
+    t = intervals(rng, 200)
+    torch_state = tuple(torch.tensor(x) for x in state)
+    curve = torch_curve(torch.tensor(t), torch_state, torch.tensor(w))  # type: ignore[arg-type]
     np.testing.assert_allclose(fsrs7.recall(t, state, w), curve, rtol=1e-11)
 
 
-def check(ours: np.ndarray, theirs: Tensor, terms: np.ndarray) -> None:
-    """Equal but for rounding; terms (p, n) are the summands, which cancel."""
+def assert_equal_but_for_rounding(
+    computed: np.ndarray, reference: Tensor, terms: np.ndarray
+) -> None:
+    """Compare but for rounding; terms (p, n) are the summands, which cancel."""
     scale = np.abs(terms).sum(axis=1)
-    np.testing.assert_array_less(np.abs(ours - theirs.numpy()), 1e-9 * scale + 1e-12)
+    np.testing.assert_array_less(np.abs(computed - reference.numpy()), 1e-9 * scale + 1e-12)
 
 
 # States after a card's reviews (grade, days since the last one) at the default parameters, and
@@ -174,7 +183,7 @@ FSRS_RS = {
 
 
 @pytest.mark.parametrize("card", FSRS_RS)
-def test_states_are_those_of_fsrs_rs(card: str) -> None:
+def test_states_equal_fsrs_rs(card: str) -> None:
     (reviews, expected, recalled) = FSRS_RS[card]
     w = (*fsrs7.DEFAULT, LEAST)
     state = fsrs7.first(reviews[0][0], w)
@@ -187,7 +196,7 @@ def test_states_are_those_of_fsrs_rs(card: str) -> None:
 
 
 def torch_due(state: State, retention: float, w: Tensor) -> Tensor:
-    """Days until R falls to `retention`: halved in log time, then a step with a gradient."""
+    """Return the days until R falls to `retention`: bisected, then a step with a gradient."""
 
     def recall(days: Tensor) -> Tensor:
         return (torch_curve(days, state, w) - 1e-5) / (1 - 2e-5)
@@ -226,7 +235,7 @@ def torch_penalty(w: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "kind", slow_except({"leaps"}, ["default", "leaps", "seconds", "never a day"])
 )
-def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None:
+def test_schedule_penalty_and_gradient_equal_torch(kind: str) -> None:
     values = np.array([*fsrs7.DEFAULT, LEAST])
     if kind == "leaps":
         values[[7, 9, 8]] = 3.0, 2.4, 0.1
@@ -240,24 +249,24 @@ def test_penalties_on_schedules_and_their_gradient_are_torchs(kind: str) -> None
     expected.backward()
     assert w.grad is not None
     gradient = np.zeros(len(fsrs7.DEFAULT))
-    found = fsrs7._add_schedule_penalty(values, gradient)
-    assert found == pytest.approx(expected.item(), rel=1e-7)
-    theirs = w.grad.numpy()[:-1]
-    np.testing.assert_allclose(gradient, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
-    assert (found > 0) == (kind != "never a day" or expected.item() > 0)
+    penalty = fsrs7._add_schedule_penalty(values, gradient)
+    assert penalty == pytest.approx(expected.item(), rel=1e-7)
+    reference = w.grad.numpy()[:-1]
+    np.testing.assert_allclose(gradient, reference, rtol=1e-5, atol=1e-6 * np.abs(reference).max())
+    assert (penalty > 0) == (kind != "never a day" or expected.item() > 0)
 
 
-def test_penalties_make_intervals_grow_less() -> None:
+def test_schedule_penalty_makes_intervals_grow_less() -> None:
     fits = {}
     for penalised in (False, True):
         trials = trials_of(5, 1500, replace(SECS, sched_penalties=penalised))
         train = trials.folds[-1].train
         fits[penalised] = fsrs7.fit(trials, train, np.ones(len(train)), Context())
-    found = {
+    penalties = {
         penalised: fsrs7._add_schedule_penalty(np.array([*w, LEAST]), np.zeros(len(w)))
         for penalised, w in fits.items()
     }
-    assert found[True] < 0.8 * found[False]
+    assert penalties[True] < 0.8 * penalties[False]
 
 
 def trials_of(seed: int, reviews: int, protocol: Protocol = SECS) -> Trials:
@@ -265,7 +274,7 @@ def trials_of(seed: int, reviews: int, protocol: Protocol = SECS) -> Trials:
 
 
 def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor) -> Tensor:
-    """Binary cross entropy, item by item, without any sharing."""
+    """Compute the binary cross entropy item by item, without any sharing."""
     losses = []
     for row, weight in zip(rows.tolist(), weights.tolist(), strict=True):
         history = slice(trials.history_start[row], trials.history_end[row])
@@ -281,8 +290,8 @@ def torch_loss(trials: Trials, rows: np.ndarray, weights: np.ndarray, w: Tensor)
 
 
 @pytest.mark.parametrize("kind", slow_except({"at bounds"}, ["default", "inside", "at bounds"]))
-def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
-    """Whole histories, fractional intervals, shared prefixes, padding, weights."""
+def test_kernel_gradient_over_the_trie_equals_torch(kind: str) -> None:
+    """Check whole histories with fractional intervals, shared prefixes, padding and weights."""
     trials = trials_of(3, 700)
     rng = np.random.default_rng(7)
     rows = rng.permutation(len(trials))[:60]
@@ -300,18 +309,20 @@ def test_kernel_gradient_over_the_trie_is_torchs(kind: str) -> None:
     idle = _new_adam_state(np.zeros(34), np.ones(1), rate=0.0, steps=1)
     scratch = _make_scratch(model, (batch,))
     tables = pack(batch), pack(idle), pack(scratch)
-    full, one = np.array([*w, LEAST]), np.zeros(1, np.int64)
-    loss = _kernel_of_model(model)(one, -1, full, *tables)
-    _kernel_of_model(model)(one, 0, full, *tables)
+    full = np.array([*w, LEAST])
+    first_batch = np.zeros(1, np.int64)
+    loss = _kernel_of_model(model)(first_batch, -1, full, *tables)
+    _kernel_of_model(model)(first_batch, 0, full, *tables)
     assert loss == pytest.approx(expected.item(), rel=1e-11)
     assert leaf.grad is not None
-    check(scratch.w_bar.sum(axis=1), leaf.grad, scratch.w_bar)
+    assert_equal_but_for_rounding(scratch.w_bar.sum(axis=1), leaf.grad, scratch.w_bar)
 
 
-def test_bounds_hold_also_those_between_parameters() -> None:
-    """All ratings but the first review's are alike, so S0 of better ratings would cross."""
-    cards = [[(0, 1), *[(9, 3)] * 4] for _ in range(60)]
-    cards += [[(0, rating), *[(9, 1)] * 4] for rating in (2, 3, 4) for _ in range(60)]
+def test_fit_respects_bounds_and_the_order_of_parameters() -> None:
+    """Fit cards that differ in their first rating so that S0 of better ratings would cross."""
+    cards = [[(0, 1), *[(9, 3)] * 4]] * 60
+    for rating in (2, 3, 4):
+        cards += [[(0, rating), *[(9, 1)] * 4]] * 60
     trials = LearnerSession(make_log(cards)).trials(Protocol(rows="anki", short=True, secs=True))
     train = np.arange(len(trials))
     w = fsrs7.fit(trials, train, np.ones(len(train)), Context())
@@ -323,7 +334,7 @@ def test_bounds_hold_also_those_between_parameters() -> None:
     assert w[0] > fsrs7.DEFAULT[0]
 
 
-def test_recency_weights_are_the_models_own() -> None:
+def test_recency_uses_the_models_own_weights() -> None:
     weights = fsrs7.compute_fsrs7_recency_weights(4)
     np.testing.assert_allclose(weights, 0.0667 + 0.9333 * np.array([0, 0.25, 0.5, 0.75]) ** 11.25)
     assert len(fsrs7.compute_fsrs7_recency_weights(0)) == 0
@@ -332,12 +343,12 @@ def test_recency_weights_are_the_models_own() -> None:
         for recency in (False, True)
     )
     train = plain.folds[-1].train
-    ones = np.ones(len(train))
-    fitted = fsrs7.fit(recent, train, ones, Context())
+    equal = np.ones(len(train))
+    fitted = fsrs7.fit(recent, train, equal, Context())
     assert fitted == fsrs7.fit(
         plain, train, fsrs7.compute_fsrs7_recency_weights(len(train)), Context()
     )
-    assert fitted != fsrs7.fit(plain, train, ones, Context())
+    assert fitted != fsrs7.fit(plain, train, equal, Context())
 
 
 def test_fits_are_identical_from_run_to_run() -> None:
@@ -350,13 +361,15 @@ def test_fits_are_identical_from_run_to_run() -> None:
     assert fits[0] == [round(value, 6) for value in fits[0]]
 
 
-def test_predictions_do_not_depend_on_what_is_predicted_together() -> None:
+def test_predictions_do_not_depend_on_other_rows() -> None:
     trials = trials_of(4, 600)
     w = list(fsrs7.DEFAULT)
-    everything = fsrs7.predict(trials, w, np.arange(len(trials)), Context())
-    assert ((everything >= 1e-5) & (everything <= 1 - 1e-5)).all()
-    some = np.arange(len(trials))[::7]
-    np.testing.assert_array_equal(fsrs7.predict(trials, w, some, Context()), everything[some])
+    all_predictions = fsrs7.predict(trials, w, np.arange(len(trials)), Context())
+    assert ((all_predictions >= 1e-5) & (all_predictions <= 1 - 1e-5)).all()
+    every_seventh = np.arange(len(trials))[::7]
+    np.testing.assert_array_equal(
+        fsrs7.predict(trials, w, every_seventh, Context()), all_predictions[every_seventh]
+    )
 
 
 HOSTILE: dict[str, Callable[[np.random.Generator], list[list[tuple[float, int]]]]] = {
@@ -366,17 +379,14 @@ HOSTILE: dict[str, Callable[[np.random.Generator], list[list[tuple[float, int]]]
     "same day only": lambda rng: [[(0, 3), (0.01, 1), (0.2, 3), (0.3, 2)] for _ in range(40)],
     "zero seconds": lambda rng: [[(0, 3), (0, 3), (0, 1), (1, 3), (0, 4), (3, 2)]] * 40,
     "gaps of ten years": lambda rng: [[(0, 3), (3650, 3), (3650, 1), (3650, 2)]] * 40,
-    "a rating never": lambda rng: [
-        [(0, 3), *[(int(rng.integers(1, 9)), int(rng.choice([1, 3]))) for _ in range(6)]]
-        for _ in range(40)
-    ],
+    "a rating never": draw_cards_rated_again_or_good,
     "very long": lambda rng: [[(0, 4), *[(40, 4)] * 100], [(0, 1), *[(1, 1)] * 100]] * 3,
 }
 
 
 @pytest.mark.parametrize("data", HOSTILE)
 @pytest.mark.parametrize("name", ["FSRS-7", "FSRS-7-short", "FSRS-7-dry-run"])
-def test_hostile_data(name: str, data: str) -> None:
+def test_hostile_data_gives_finite_figures_or_a_reason(name: str, data: str) -> None:
     log = make_log(HOSTILE[data](np.random.default_rng(0)))
     (configuration,) = resolve_configurations(name, Protocol(rows="anki"))
     with warnings.catch_warnings():
@@ -392,7 +402,7 @@ def test_hostile_data(name: str, data: str) -> None:
     assert np.isfinite(list(result.parameters.values())).all()
 
 
-def test_histories_too_long_to_train_on_leave_the_defaults() -> None:
+def test_fit_on_too_long_histories_has_not_enough_data() -> None:
     log = make_log([[(0, 3), *[(1, 3)] * 120]])
     trials = LearnerSession(log).trials(Protocol(rows="anki", short=True, secs=True))
     long = np.flatnonzero(trials.sequence_length > 64)
@@ -400,7 +410,7 @@ def test_histories_too_long_to_train_on_leave_the_defaults() -> None:
         fsrs7.fit(trials, long, np.ones(len(long)), Context())
 
 
-def test_names() -> None:
+def test_names_flags_and_parameter_counts() -> None:
     (standard,) = resolve_configurations("FSRS-7")
     assert standard.name == "FSRS-7-short-secs-recency"
     assert standard.parameters == 34
@@ -418,7 +428,9 @@ def test_names() -> None:
         == days
         != standard.protocol.row_protocol()
     )
-    assert {standard.name, equalized} <= {each.name for each in resolve_configurations("fsrs")}
+    assert {standard.name, equalized} <= {
+        configuration.name for configuration in resolve_configurations("fsrs")
+    }
     assert resolve_configurations("FSRS-7-default")[0].name == "FSRS-7-dry-run-short-secs"
     assert resolve_configurations("FSRS-7-dry-run")[0].parameters == 0
     assert resolve_configurations("FSRS-7-binary")[0].parameters == 28
@@ -429,18 +441,21 @@ def test_names() -> None:
     assert penalised.name == to_upstream_name(penalised.name, "2026") == named
     assert penalised.protocol.sched_penalties
     flagged = resolve_configurations("FSRS-7,FSRS-6", Protocol(sched_penalties=True))
-    assert {each.name for each in flagged} == {
+    assert {configuration.name for configuration in flagged} == {
         "FSRS-6",
         "FSRS-7-sched_penalties-short-secs-recency",
     }
     by_clock = resolve_configurations("FSRS-7,FSRS-6", Protocol(clock="study-days"))
-    assert {each.words for each in by_clock} == {"FSRS-6", "FSRS-7 study days"}
+    assert {configuration.words for configuration in by_clock} == {"FSRS-6", "FSRS-7 study days"}
     assert resolve_configurations("FSRS-7 whole days equalized")[0].name == (
         "FSRS-7-short-secs-recency-whole_days-equalize_test_with_non_secs"
     )
     with pytest.raises(InputError, match="FSRS-6 cannot take sched_penalties"):
         resolve_configurations("FSRS-6-sched_penalties")
-    listed = {to_upstream_name(each.name, "2026") for each in resolve_configurations("fsrs")}
+    listed = {
+        to_upstream_name(configuration.name, "2026")
+        for configuration in resolve_configurations("fsrs")
+    }
     assert {  # files of srs-benchmark's table
         "FSRS-7-default-short-secs-equalize_test_with_non_secs",
         "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
@@ -448,17 +463,17 @@ def test_names() -> None:
     } <= listed
 
 
-def test_clocks_measure_intervals() -> None:
-    """The same reviews; what lies between them is told in other ways."""
+def test_clock_decides_how_intervals_are_measured() -> None:
+    """Compare the intervals of the same reviews by seconds, study days and whole days."""
     log = simulate_learner(5, 1500).log()
     assert log.day_grid is not None
     log = replace(log, day_grid=replace(log.day_grid, time_zone="Europe/Berlin"))
     clocks: tuple[_Clock, ...] = ("seconds", "study-days", "days")
-    by_seconds, by_days, whole = (
+    by_seconds, by_days, by_whole_days = (
         LearnerSession(log).trials(replace(SECS, clock=clock)) for clock in clocks
     )
-    assert np.array_equal(by_seconds.review_th, whole.review_th)
-    assert np.array_equal(whole.delta_t, whole.elapsed_days)
+    assert np.array_equal(by_seconds.review_th, by_whole_days.review_th)
+    assert np.array_equal(by_whole_days.delta_t, by_whole_days.elapsed_days)
     apart = np.abs(by_days.delta_t - by_seconds.delta_t)
     assert 0.02 < apart.max() < 0.05  # an hour, where clocks changed between two reviews
     assert np.median(apart) < 2 / 86_400
@@ -485,7 +500,7 @@ FITTED = {0: 0.216008, 8: 0.021532, 22: 1.098811, 23: 0.179545, 33: 0.24551}  # 
 
 
 @pytest.mark.parametrize("user", [102, 105, 110])
-def test_figures_are_the_references(user: int) -> None:
+def test_figures_equal_the_reference(user: int) -> None:
     session = LearnerSession(golden_log(user))
     for name in dict.fromkeys(name for name, _ in FIGURES):
         (configuration,) = resolve_configurations(name)
@@ -501,25 +516,28 @@ def test_figures_are_the_references(user: int) -> None:
             assert fitted == pytest.approx(FITTED, abs=5e-5)
 
 
-def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
-    """Questions with yes or no, asked one by one, are srs-benchmark's loss of four buttons."""
+def test_ordinal_head_loss_equals_the_loss_of_four_buttons() -> None:
+    """Compare the sum over yes-or-no questions with srs-benchmark's loss of four buttons."""
     trials = trials_of(5, 400)
     train = np.arange(0, len(trials), 7)
-    asked, place, kind = fsrs7_ordinal._make_questions(trials, train)
-    assert (np.bincount(place) == np.minimum(trials.rating[train], 3)).all()
+    questions, position, kind = fsrs7_ordinal._make_questions(trials, train)
+    assert (np.bincount(position) == np.minimum(trials.rating[train], 3)).all()
     model = fsrs7_ordinal._make_recurrent(trials)
     rng = np.random.default_rng(2)
     head = np.array([0.3, 0.8, -0.2, 0.1, 0.4, 0.9]) + rng.normal(0, 0.1, 6)
     w = torch.tensor([*fsrs7.DEFAULT, LEAST, *head], dtype=torch.float64, requires_grad=True)
-    expected, shares = torch.zeros(()), []
+    expected = torch.zeros(())
+    shares = []
     for row in train.tolist():
         history = slice(trials.history_start[row], trials.history_end[row])
-        t, rating = trials.history_delta_t[history], torch.tensor(trials.history_rating[history])
+        t = trials.history_delta_t[history]
+        rating = torch.tensor(trials.history_rating[history])
         state = torch_first(rating[:1], w)
         for k in range(1, len(t)):
             state = torch_step(state, torch.tensor(t[k : k + 1]), rating[k : k + 1], w)
         r = torch_curve(torch.tensor(trials.delta_t[row : row + 1]), state, w)
-        a, (s, _, d) = w[35:], state
+        a = w[35:]
+        s, _, d = state
         raw = a[0] + a[1] * torch.logit(r) + a[2] * torch.log(s) + a[3] * d
         h = torch.sigmoid(raw - a[4])
         e = torch.sigmoid(raw - a[4] - torch.nn.functional.softplus(a[5]))
@@ -527,13 +545,13 @@ def test_the_ordinal_head_adds_the_loss_of_buttons() -> None:
         expected = expected - torch.log(p[trials.rating[row] - 1])
         shares.append((p[1:] / r).detach().numpy())
     expected.backward()
-    loss = SummedLoss(model, asked, np.arange(len(asked)))
+    loss = SummedLoss(model, questions, np.arange(len(questions)))
     assert loss.value(w.detach().numpy()) == pytest.approx(expected.item(), rel=1e-9)
     assert w.grad is not None
     np.testing.assert_allclose(loss.gradient(w.detach().numpy()), w.grad, rtol=1e-6, atol=1e-8)
-    found = fsrs7_ordinal.predict_buttons(trials, [*fsrs7.DEFAULT, *head], train)
-    np.testing.assert_allclose(found, np.transpose(shares), rtol=1e-7)  # intervals are shifted
-    batches = fsrs7_ordinal._batch_whole_reviews(asked, np.arange(len(asked)), 16)
-    assert sorted(np.concatenate(batches)) == list(range(len(asked)))
-    assert all(len(np.unique(place[batch])) == 16 for batch in batches[:-1])
+    predicted = fsrs7_ordinal.predict_buttons(trials, [*fsrs7.DEFAULT, *head], train)
+    np.testing.assert_allclose(predicted, np.transpose(shares), rtol=1e-7)  # intervals are shifted
+    batches = fsrs7_ordinal._batch_whole_reviews(questions, np.arange(len(questions)), 16)
+    assert sorted(np.concatenate(batches)) == list(range(len(questions)))
+    assert all(len(np.unique(position[batch])) == 16 for batch in batches[:-1])
     assert (np.bincount(kind, minlength=3)[1:] > 0).all()

@@ -24,7 +24,7 @@ from srs_eval.models import (
     load_model_file,
 )
 from srs_eval.models.configurations import resolve_configurations
-from tests.cli.program import run_in_process
+from tests.helpers.program import run_in_process
 
 THREE_FIELDS = '''
 """p = (1 + t / w)^-0.2 with one stability in days."""

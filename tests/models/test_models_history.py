@@ -38,7 +38,7 @@ FORTY_OF_THREE = [
     13, 7, 22, 14, 35, 8, 2, 32, 23, 29, 38, 26, 20, 5, 17, 11,
 ]
 # fmt: on
-REPRODUCED = 2e-5  # log loss; what golden/README.md calls within reach with equal ties
+REPRODUCED = 2e-5  # log loss; the bound in golden/README.md for equal ties
 
 
 @cache
@@ -56,7 +56,7 @@ def tensor(values: Any) -> Tensor:
 
 
 def loss_in_torch(p: Tensor, y: FloatArray, weight: FloatArray) -> Tensor:
-    """The weighted sum, with p as upstream rounds it and the gradient of the unrounded one."""
+    """Return the weighted sum of p as upstream rounds it, with the gradient of the unrounded p."""
     rounded = p + (p.detach().to(torch.float32).to(torch.float64) - p.detach())
     terms = F.binary_cross_entropy(rounded, tensor(y), reduction="none")
     return (terms * tensor(weight)).sum()
@@ -74,7 +74,7 @@ def assert_gradient(
     np.testing.assert_allclose(got[1], w.grad.numpy(), rtol=1e-7, atol=1e-9 * scale)
 
 
-def some_weights(n: int) -> FloatArray:
+def make_weights(n: int) -> FloatArray:
     return np.linspace(0.25, 1, n)
 
 
@@ -83,9 +83,11 @@ def some_weights(n: int) -> FloatArray:
 
 @pytest.mark.parametrize("scale", [0.0, 0.3, 2.0, 8.0])
 @pytest.mark.parametrize("name", ["HLR", "DASH", "DASH[MCM]"])
-def test_linear_gradients(name: str, scale: float) -> None:
+def test_linear_gradients_equal_torch(name: str, scale: float) -> None:
     trials = simulated()
-    y, weight, t = trials.y, some_weights(len(trials)), trials.delta_t
+    y = trials.y
+    weight = make_weights(len(trials))
+    t = trials.delta_t
     start, x, model = {
         "HLR": (hlr.START, hlr._compute_features(trials), hlr._recall_and_slope),
         "DASH": (dash.START, dash.compute_features(trials), dash._recall_and_slope),
@@ -113,14 +115,14 @@ def test_linear_gradients(name: str, scale: float) -> None:
         (0.3, 0.9, 0.2, -1.3, 0.004),
     ],
 )
-def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
+def test_act_r_gradient_equals_torch(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 9)
-    weight = some_weights(len(rows))
+    weight = make_weights(len(rows))
     paths = act_r._build_path_tree(trials)
-    part, _ = act_r._make_batch(paths, trials, rows, weight)
+    batch, _ = act_r._make_batch(paths, trials, rows, weight)
     at = np.array(w)
-    got = act_r._compute_loss(part, at), act_r._compute_gradient(part, at)
+    got = act_r._compute_loss(batch, at), act_r._compute_gradient(batch, at)
 
     def in_torch(w: Tensor) -> Tensor:
         p = []
@@ -146,10 +148,12 @@ def test_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
         (2.0, 1.4, -3.0, 0.2, -1.0),  # many sums are negative and cut at 0
     ],
 )
-def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
+def test_dash_act_r_gradient_equals_torch(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
     rows = np.arange(0, len(trials), 6)
-    y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
+    y = trials.y[rows]
+    weight = make_weights(len(rows))
+    at = np.array(w)
     sums = dash._compute_strengths(dash._build_review_ages(trials), rows, at)
     got = (
         compile_kernel(dash._act_r_loss)(sums, y, weight, at),
@@ -171,11 +175,13 @@ def test_dash_act_r_gradient(w: tuple[float, ...], secs: bool) -> None:
     assert_gradient(got, in_torch, at)
 
 
-def test_logistic_regression_gradient() -> None:
+def test_logistic_regression_gradient_equals_torch() -> None:
     from srs_eval.training.sweeps import _logistic_gradient as gradient
 
     trials = simulated(short=True, secs=True)
-    x, y, weight = lr._features_of_trials(trials), trials.y, some_weights(len(trials))
+    x = lr._features_of_trials(trials)
+    y = trials.y
+    weight = make_weights(len(trials))
     rows = np.random.default_rng(2).permutation(len(trials))[:700]
     share = np.where(y > 0, weight, -weight)
     for scale in (0.0, 1.0, 20.0):
@@ -192,9 +198,11 @@ def test_logistic_regression_gradient() -> None:
 
 
 def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
-    """p of the rows by the formulas of upstream's models/sbd.py."""
+    """Compute p of the rows by the formulas of upstream's models/sbd.py."""
     low, high = torch.cummax(w[:2], 0)[0].clamp(math.log(0.001), math.log(36500))
-    ln_rho, root, c = (high - low) / 3, w[2].clamp(0.5, 20), w[4].clamp(min=0)
+    ln_rho = (high - low) / 3
+    root = w[2].clamp(0.5, 20)
+    c = w[4].clamp(min=0)
 
     def shape(n: float) -> Tensor:
         delta = torch.exp(w[6].clamp(-30, 30))
@@ -210,13 +218,16 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
     for row in rows:
         start, end = trials.history_start[row], trials.history_end[row]
         first = int(trials.history_rating[start])
-        ln_s, g, n = low + (high - low) * (first - 1) / 3, first - 1, max(0.0, (3 - first) / 2)
+        ln_s = low + (high - low) * (first - 1) / 3
+        g = first - 1
+        n = max(0.0, (3 - first) / 2)
         for at in range(start + 1, end):
             rating = int(trials.history_rating[at])
             r = recall(trials.history_delta_t[at], ln_s, g, n)
             gain = -torch.log(r) / shape(n) if rating > 1 else c * torch.log(1 - r)
             ln_s = (ln_s + gain.clamp(-30, 30)).clamp(math.log(0.001), math.log(36500))
-            g, n = rating - 1, min(50.0, n + max(0.0, (3 - rating) / 2))
+            g = rating - 1
+            n = min(50.0, n + max(0.0, (3 - rating) / 2))
         p.append(recall(trials.delta_t[row], ln_s, g, n))
     return torch.stack(p)
 
@@ -231,10 +242,12 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
         (-0.1, 2.0, 1.1, -1.3, 0.4, -3.4, -1.2),
     ],
 )
-def test_sbd_gradient(w: tuple[float, ...]) -> None:
+def test_sbd_gradient_equals_torch(w: tuple[float, ...]) -> None:
     trials = simulated(short=True, secs=True)
     rows = np.arange(0, len(trials), 16)
-    y, weight, at = trials.y[rows], some_weights(len(rows)), np.array(w)
+    y = trials.y[rows]
+    weight = make_weights(len(rows))
+    at = np.array(w)
     weight_of = np.zeros(len(trials))
     weight_of[rows] = weight
     got = sbd._loss_and_gradient(sbd._make_kernel_rows(trials, rows, weight_of)[0], at)
@@ -249,14 +262,14 @@ def test_sbd_gradient(w: tuple[float, ...]) -> None:
 # Training
 
 
-def test_ties_have_the_order_of_numpys_plain_quicksort() -> None:
+def test_argsort_by_quicksort_orders_ties_as_numpy() -> None:
     # From numpy 2.2.6 with its SIMD routines off.
     assert argsort_by_quicksort(np.zeros(16, np.int64)).tolist() == list(range(16))
     assert argsort_by_quicksort(np.zeros(17, np.int64)).tolist() == SEVENTEEN_EQUAL
     assert argsort_by_quicksort(np.arange(40) % 3).tolist() == FORTY_OF_THREE
 
 
-def test_adam_is_that_of_torch_with_a_cosine_schedule() -> None:
+def test_adam_equals_torch_with_a_cosine_schedule() -> None:
     a = np.array([[1.0, 0.3], [-0.2, 2.0], [0.7, 0.7]])
     start = np.array([0.5, -1.5])
     losses: list[float] = []
@@ -348,8 +361,8 @@ def test_torch_and_numpy_draw_the_same_permutation() -> None:
     words = np.random.RandomState(lr._SEED).randint(0, 2**32, n - 1, np.uint32)
     order = np.arange(n)
     for k, word in enumerate(words.tolist()):
-        other = k + word % (n - k)
-        order[[k, other]] = order[[other, k]]
+        swapped = k + word % (n - k)
+        order[[k, swapped]] = order[[swapped, k]]
     assert order.tolist() == expected.tolist()
 
 
@@ -419,14 +432,13 @@ def test_logistic_regression_features_by_hand() -> None:
     np.testing.assert_allclose(x[2], last, atol=1e-6)
 
 
-def test_act_r_shares_equal_beginnings() -> None:
+def test_act_r_path_tree_shares_equal_beginnings() -> None:
     trials = simulated(short=True)
     paths = act_r._build_path_tree(trials)
-    beginnings = {
-        tuple(trials.history_delta_t[start + 1 : row + 1])
-        for start, end in zip(trials.history_start, trials.history_end, strict=True)
-        for row in range(start, end + 1)
-    }
+    beginnings = set()
+    for start, end in zip(trials.history_start, trials.history_end, strict=True):
+        for row in range(start, end + 1):
+            beginnings.add(tuple(trials.history_delta_t[start + 1 : row + 1]))
     assert len(paths.depth) == len(beginnings)
 
 
@@ -437,7 +449,7 @@ def test_act_r_shares_equal_beginnings() -> None:
     "name",
     ["HLR", "HLR-short", "DASH", "DASH-short", "DASH[MCM]", "DASH[ACT-R]", "ACT-R", "FSRS-rs"],
 )
-def test_golden(name: str) -> None:
+def test_figures_equal_golden(name: str) -> None:
     file = "FSRS-6-rs" if name == "FSRS-rs" else name
     golden = golden_lines(file)
     (configuration,) = resolve_configurations(name)
@@ -464,7 +476,7 @@ UPSTREAM = {
 
 
 @pytest.mark.parametrize("name", UPSTREAM)
-def test_upstream(name: str) -> None:
+def test_figures_equal_upstream(name: str) -> None:
     (configuration,) = resolve_configurations(name)
     for user in sorted(UPSTREAM[name].keys() & set(golden_dataset().users)):
         size, expected = UPSTREAM[name][user]
@@ -493,12 +505,14 @@ def test_logistic_regression_without_seconds_is_refused() -> None:
     "name",
     slow_except({"DASH", "ACT-R"}, ["DASH", "DASH[MCM]", "HLR", "ACT-R", "DASH[ACT-R]", "SBD"]),
 )
-def test_training_helps_and_repeats(name: str) -> None:
+def test_training_lowers_the_loss_and_repeats(name: str) -> None:
     (configuration,) = resolve_configurations(name)
     log = simulate_learner(11, 3000).log()
-    first, again = LearnerSession(log).run(configuration), LearnerSession(log).run(configuration)
+    first = LearnerSession(log).run(configuration)
+    again = LearnerSession(log).run(configuration)
     assert first.p.tolist() == again.p.tolist()
-    model, trials = configuration.model, LearnerSession(log).trials(configuration.protocol)
+    model = configuration.model
+    trials = LearnerSession(log).trials(configuration.protocol)
     assert model.fit is not None
     assert model.predict is not None
     every = np.arange(len(trials))
@@ -521,11 +535,11 @@ def test_defaults_of_dash_depend_on_same_day_reviews() -> None:
         )
 
 
-# What goes wrong
+# Unusual data
 
 
-def log_of(card_id: Any, rating: Any, elapsed_days: Any) -> ReviewLog:
-    card, rating, days = (np.array(each, np.int64) for each in (card_id, rating, elapsed_days))
+def make_log_of_rows(card_id: Any, rating: Any, elapsed_days: Any) -> ReviewLog:
+    card, rating, days = (np.array(column, np.int64) for column in (card_id, rating, elapsed_days))
     n = len(card)
     seconds = np.where(days < 0, -1, np.maximum(days, 0) * 86_400 + 60)
     rows = Rows(card, np.arange(n), rating, np.zeros(n, np.int64), np.full(n, 900), days, seconds)
@@ -539,7 +553,9 @@ def test_fsrs_rs_gives_a_reason_where_the_package_would_abort(
     cards = np.repeat(np.arange(30), 72)
     rating = np.tile(np.array([3] * 72), 30)
     days = np.tile(np.array([-1] + [0] * 70 + [4]), 30)
-    result = LearnerSession(log_of(cards, rating, days)).run(resolve_configurations("FSRS-rs")[0])
+    result = LearnerSession(make_log_of_rows(cards, rating, days)).run(
+        resolve_configurations("FSRS-rs")[0]
+    )
     assert any("first review on a later day" in note for note in result.notes)
     assert np.isfinite(result.p).all()
     printed = capfd.readouterr()
@@ -553,15 +569,15 @@ def test_fsrs_rs_items_are_histories_with_their_own_review() -> None:
     row = int(np.argmax(trials.sequence_length))
     reviews = items[row].reviews
     assert len(reviews) == trials.sequence_length[row] + 1
-    own = f"rating: {trials.rating[row]}, delta_t: {trials.elapsed_days[row]}"
-    assert own in str(reviews[-1])
+    last_review = f"rating: {trials.rating[row]}, delta_t: {trials.elapsed_days[row]}"
+    assert last_review in str(reviews[-1])
     assert "delta_t: 0" in str(reviews[0])
 
 
 @pytest.mark.parametrize("name", [*UPSTREAM, "HLR", "DASH", "DASH[ACT-R]", "ACT-R", "FSRS-rs"])
-def test_fifty_thousand_identical_reviews(name: str) -> None:
+def test_fifty_thousand_identical_reviews_are_predicted_alike(name: str) -> None:
     n = 25_000
-    log = log_of(np.tile(np.arange(n), 2), np.full(2 * n, 3), np.repeat([-1, 7], n))
+    log = make_log_of_rows(np.tile(np.arange(n), 2), np.full(2 * n, 3), np.repeat([-1, 7], n))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = LearnerSession(log).run(resolve_configurations(name)[0])

@@ -70,7 +70,7 @@ def session(log: ReviewLog) -> LearnerSession:
 
 @pytest.fixture(scope="module")
 def weights_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of every network, small and random."""
+    """Write small random weights of every network."""
     folder = tmp_path_factory.mktemp("weights")
     rng = np.random.default_rng(1)
 
@@ -119,27 +119,27 @@ def torch_network(network: gru.GruNetwork, w: np.ndarray) -> tuple[Any, Any]:
 
 
 def torch_recall(network: gru.GruNetwork, rnn: Any, fc: Any, trials: Trials, rows: Any) -> Any:
-    """Probability of recall of each row, its history run on its own."""
-    found = []
+    """Return the probability of recall of each row, its history run on its own."""
+    probabilities = []
     for row in rows:
         start, end = trials.history_start[row], trials.history_end[row]
         shift = 1 if network.following_interval else 0
         days = trials.history_delta_t[start + shift : end + shift]
         rating = trials.history_rating[start:end]
         if network.one_hot_rating:
-            columns = [days, *(rating == each for each in (1, 2, 3, 4))]
+            columns = [days, *(rating == button for button in (1, 2, 3, 4))]
         else:
             columns = [days, rating]
         x = torch.tensor(np.stack(columns, axis=1).astype(float))
         z = fc(rnn(x[:, None])[0][-1, 0])[0]
         t = float(trials.delta_t[row])
         if network.head == 0:
-            found.append(torch.sigmoid(z))
+            probabilities.append(torch.sigmoid(z))
         elif network.head == 1:
-            found.append((1 + (0.9**-2 - 1) * t / torch.exp(z)) ** -0.5)
+            probabilities.append((1 + (0.9**-2 - 1) * t / torch.exp(z)) ** -0.5)
         else:
-            found.append(0.9 ** (t / torch.exp(z)))
-    return torch.stack(found)
+            probabilities.append(0.9 ** (t / torch.exp(z)))
+    return torch.stack(probabilities)
 
 
 @pytest.mark.parametrize("network", SMALL_NETWORKS, ids=lambda network: network.name)
@@ -171,7 +171,7 @@ def test_small_network_equals_torch_with_gradient(
     adam = AdamWState(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 1)
     scratch = network._make_scratch(batches)
     before = w.copy()
-    found = compile_kernel(network_pass)(
+    kernel_loss = compile_kernel(network_pass)(
         network._cell_shape(),
         np.zeros(1, np.int64),
         0,
@@ -181,13 +181,13 @@ def test_small_network_equals_torch_with_gradient(
         adam,
         scratch,
     )
-    np.testing.assert_allclose(found, loss.item(), rtol=1e-10)
+    np.testing.assert_allclose(kernel_loss, loss.item(), rtol=1e-10)
     np.testing.assert_allclose(adam.mean / 0.1, gradient, rtol=1e-8, atol=1e-10)
     np.testing.assert_array_equal(w, before)  # the rate is 0
 
 
 def test_training_equals_torch(session: LearnerSession, weights_folder: Path) -> None:
-    """AdamW, schedule, batches and their order: the weights after 5 epochs."""
+    """Compare the weights after 5 epochs: AdamW, schedule, batches and their order."""
     trials = replace(session.trials(Protocol()), protocol=Protocol(batch_size=25))
     context = Context(weights=weights_folder)
     train = trials.folds[2].train
@@ -211,19 +211,21 @@ def test_training_equals_torch(session: LearnerSession, weights_folder: Path) ->
             optimizer.zero_grad()
             p = torch_recall(gru.GRU, rnn, fc, trials, batches[k])
             y = torch.tensor(trials.y[batches[k]])
-            each = torch.tensor([weight[row] for row in batches[k].tolist()])
-            torch.nn.functional.binary_cross_entropy(p, y, each, reduction="sum").backward()
+            batch_weights = torch.tensor([weight[row] for row in batches[k].tolist()])
+            torch.nn.functional.binary_cross_entropy(
+                p, y, batch_weights, reduction="sum"
+            ).backward()
             optimizer.step()
             schedule.step()
-    theirs = np.concatenate([parameter.detach().ravel() for parameter in parameters])
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+    reference = np.concatenate([parameter.detach().ravel() for parameter in parameters])
+    np.testing.assert_allclose(ours, reference, rtol=1e-6, atol=1e-8)
 
 
 # NN-17 against autograd
 
 
 def torch_unit(x: Any, w: Any, at: int) -> Any:
-    """One hidden Mish unit on the columns x, weights from w[at] on; before the activation."""
+    """Return a hidden Mish unit of columns x before the activation; its weights begin at w[at]."""
     n = x.shape[1]
     hidden = torch.nn.functional.mish(x @ w[at : at + n] + w[at + n])
     return hidden * w[at + n + 1] + w[at + n + 2]
@@ -249,17 +251,20 @@ def torch_nn17_step(state: Any, t: Any, rating: Any, w: Any, least: float) -> An
 
 
 @pytest.mark.parametrize("step", ["success", "failure", "recall"])
-def test_nn17_is_torchs(step: str) -> None:
+def test_nn17_equals_torch(step: str) -> None:
     rng = np.random.default_rng(11)
     n = 300
     least = 0.01
     w = np.concatenate([rng.normal(0, 1.0, 39), [least]])
-    s, d = np.exp(rng.normal(2, 2, n)).clip(least, 3e4), rng.uniform(0, 1, n)
+    s = np.exp(rng.normal(2, 2, n)).clip(least, 3e4)
+    d = rng.uniform(0, 1, n)
     lapses = rng.integers(0, 9, n).astype(float)
     t = rng.integers(0, 400, n).astype(float)
     rating = np.ones(n) if step == "failure" else rng.integers(2, 5, n).astype(float)
-    state, weights = tuple(torch.tensor(x) for x in (s, d, lapses)), torch.tensor(w)
-    times, ratings = torch.tensor(t), torch.tensor(rating)
+    state = tuple(torch.tensor(x) for x in (s, d, lapses))
+    weights = torch.tensor(w)
+    times = torch.tensor(t)
+    ratings = torch.tensor(rating)
     if step == "recall":
         r = torch_rw(state[1], state[0], 0.9 ** (times / state[0]), weights)
         np.testing.assert_allclose(nn17._recall(t, (s, d, lapses), w), r, rtol=1e-7)
@@ -272,20 +277,21 @@ def test_nn17_is_torchs(step: str) -> None:
 
 
 def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Upstream's loop: a tensor for each of SHAPES, and Adam passes by those without gradient."""
-    model, size = nn17._IN_DAYS, trials.protocol.batch_size
-    parts = [order[k : k + size] for k in range(0, len(order), size)]
+    """Run upstream's loop: a tensor for each of SHAPES; Adam skips those without a gradient."""
+    model = nn17._IN_DAYS
+    size = trials.protocol.batch_size
+    batches = [order[k : k + size] for k in range(0, len(order), size)]
     ends = np.cumsum([math.prod(shape) for shape in nn17.SHAPES.values()])[:-1]
-    leaves = [torch.tensor(part, requires_grad=True) for part in np.split(start, ends)]
+    leaves = [torch.tensor(rows, requires_grad=True) for rows in np.split(start, ends)]
     firsts = [name.split(".")[0] in ("S0", "D0", "rw") for name in nn17.SHAPES]
     bounds = [np.split(np.array(side), ends) for side in (model.lower, model.upper)]
     adam = torch.optim.Adam(leaves, lr=model.learning_rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=len(parts) * model.epochs)
-    for batches in itertools.islice(draw_permutations(len(parts), 2023), model.epochs):
-        for part in (parts[batch] for batch in batches.tolist()):
-            length = trials.sequence_length[part]
-            row = trials.history_start[part][:, None] + np.arange(length.max())
-            row = np.minimum(row, trials.history_end[part][:, None] - 1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=len(batches) * model.epochs)
+    for batch_order in itertools.islice(draw_permutations(len(batches), 2023), model.epochs):
+        for rows in (batches[batch] for batch in batch_order.tolist()):
+            length = trials.sequence_length[rows]
+            row = trials.history_start[rows][:, None] + np.arange(length.max())
+            row = np.minimum(row, trials.history_end[rows][:, None] - 1)
             rating = torch.tensor(trials.history_rating[row].astype(float))
             interval = torch.tensor(trials.history_delta_t[row])
             lapses = (rating == 1).cumsum(1) - (rating == 1).to(torch.int64)
@@ -302,10 +308,11 @@ def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.n
                 state = (s, d, lapses[:, k].double())
                 new_s, new_d = torch_nn17_step(state, interval[:, k], rating[:, k], w, 0.01)
                 still = torch.tensor(length > k)
-                s, d = torch.where(still, new_s, s), torch.where(still, new_d, d)
-            p = torch_rw(d, s, 0.9 ** (torch.tensor(trials.delta_t[part]) / s), w)
+                s = torch.where(still, new_s, s)
+                d = torch.where(still, new_d, d)
+            p = torch_rw(d, s, 0.9 ** (torch.tensor(trials.delta_t[rows]) / s), w)
             adam.zero_grad()
-            torch.nn.BCELoss(reduction="sum")(p, torch.tensor(trials.y[part])).backward()
+            torch.nn.BCELoss(reduction="sum")(p, torch.tensor(trials.y[rows])).backward()
             adam.step()
             schedule.step()
             with torch.no_grad():
@@ -314,21 +321,23 @@ def torch_nn17_fit(trials: Trials, order: np.ndarray, start: np.ndarray) -> np.n
     return torch.cat(leaves).detach().numpy()
 
 
-def test_nn17_fit_is_torchs_where_batches_hold_first_reviews_alone() -> None:
+def test_nn17_fit_with_batches_of_first_reviews_equals_torch() -> None:
     trials = LearnerSession(simulate_learner(5, 900).log()).trials(Protocol(batch_size=32))
     train = trials.folds[-1].train
     order = train[argsort_by_quicksort(trials.sequence_length[train])]
     of_firsts = np.count_nonzero(trials.sequence_length[train] == 1) // 32
     assert 2 <= of_firsts < len(order) // 32
     start = np.random.default_rng(5).normal(0, 0.5, 39)
-    start[:4], start[4:8], start[9] = (1.0, 2.5, 4.5, 10.0), 0.5, 0.3
+    start[:4] = (1.0, 2.5, 4.5, 10.0)
+    start[4:8] = 0.5
+    start[9] = 0.3
     fitted = fit_recurrent(
         nn17._IN_DAYS, trials, train, np.ones(len(train)), start.tolist(), Context()
     )
     np.testing.assert_allclose(fitted, torch_nn17_fit(trials, order, start), rtol=1e-5, atol=1e-7)
 
 
-def test_nn17_first_review() -> None:
+def test_nn17_first_review_by_hand() -> None:
     w = np.array([1e-9, 2.0, 4.0, 1e5, *np.linspace(0.1, 0.4, 4), *np.zeros(31), 0.01])
     s, d, lapses = nn17._first(np.array([1.0, 2.0, 3.0, 4.0]), w)
     np.testing.assert_array_equal(s, [0.01, 2.0, 4.0, 36500.0])
@@ -341,18 +350,19 @@ def test_nn17_first_review() -> None:
 
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize(("longest", "n"), [(1, 3), (4, 11), (9, 16)])
-def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
-    """Recall and all gradients, with what torch's own layers would draw for dropout."""
+def test_transformer_equals_torch(longest: int, n: int, dropout: bool) -> None:
+    """Compare recall and all gradients, with the dropout that torch's own layers would draw."""
     from srs_eval.training import transformer_kernel
     from srs_eval.training.cells import AdamWState
 
     torch.manual_seed(longest)
-    theirs = transformer.network_class()().double().train(dropout)
+    network = transformer.network_class()().double().train(dropout)
     histories = 3 * torch.rand(longest, n, 2, dtype=torch.float64)
     histories[-1, :2] = 0
-    delta_t, y = 10 * torch.rand(n, dtype=torch.float64), (torch.rand(n) < 0.7).double()
+    delta_t = 10 * torch.rand(n, dtype=torch.float64)
+    y = (torch.rand(n) < 0.7).double()
     torch.manual_seed(3)
-    p = theirs(histories, delta_t)
+    p = network(histories, delta_t)
     torch.nn.functional.binary_cross_entropy(p, y, reduction="sum").backward()
 
     torch.manual_seed(3)
@@ -362,12 +372,14 @@ def test_transformer_is_torchs(longest: int, n: int, dropout: bool) -> None:
     padded = len(batch.delta_t)
     if dropout:
         batch = batch._replace(left=transformer._left_by_dropout(longest, n, padded))
-    w = neural.flatten({name: each.detach().numpy() for name, each in theirs.named_parameters()})
+    w = neural.flatten(
+        {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
+    )
     still = AdamWState(np.zeros(len(w)), np.zeros(len(w)), 0.0, 0.0, 10)
     scratch = transformer_kernel.new_scratch(longest, padded)
     compile_kernel(transformer_kernel.transformer_pass)(0, w, batch, still, scratch)
     np.testing.assert_allclose(scratch.recall[:n], p.detach().numpy(), atol=1e-10)
-    expected = np.concatenate([each.grad.ravel() for each in theirs.parameters()])
+    expected = np.concatenate([parameter.grad.ravel() for parameter in network.parameters()])
     np.testing.assert_allclose(scratch.w_bar.sum(axis=1), expected, rtol=1e-7, atol=1e-8)
     assert np.abs(expected).max() > 1e-3
 
@@ -381,7 +393,7 @@ def lstm_trials(session: LearnerSession) -> Trials:
 
 
 def sequence_recall(weights: lstm.LstmWeights, trials: Trials, row: int) -> float:
-    """R of one trial, its history run through the network alone."""
+    """Return R of one trial, its history run through the network alone."""
     network = lstm._build_network(weights, torch.device("cpu"))
     start, end = trials.history_start[row], trials.history_end[row]
     x = lstm._compute_inputs(trials, weights.mean, weights.deviation)[start:end]
@@ -401,29 +413,30 @@ def sequence_recall(weights: lstm.LstmWeights, trials: Trials, row: int) -> floa
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=8), seed=st.integers(0, 99))
 @settings(max_examples=30)
-def test_lstm_layer_is_torchs(lengths: list[int], seed: int) -> None:
-    """Its output and all gradients, for histories of any lengths."""
-    still = np.array([sum(length > step for length in lengths) for step in range(max(lengths))])
+def test_lstm_layer_equals_torch(lengths: list[int], seed: int) -> None:
+    """Compare output and all gradients for histories of any lengths."""
+    steps = np.arange(max(lengths))
+    still = (np.array(lengths)[:, None] > steps).sum(axis=0)
     torch.manual_seed(seed)
-    theirs = torch.nn.LSTM(3, 4, dtype=torch.float64)
+    layer = torch.nn.LSTM(3, 4, dtype=torch.float64)
     x = torch.randn(int(still.sum()), 3, dtype=torch.float64, requires_grad=True)
     bar = torch.randn(len(x), 4, dtype=torch.float64)
-    inputs = (x, *theirs.parameters())
+    inputs = (x, *layer.parameters())
     packed = torch.nn.utils.rnn.PackedSequence(x, torch.from_numpy(still))
-    expected = theirs(packed)[0].data
+    expected = layer(packed)[0].data
     previous = torch.from_numpy(torch_networks.find_previous_rows(still))
-    found = torch_networks.lstm_layer()(x, previous, still.tolist(), *theirs.parameters())
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-14)
-    for ours, torchs in zip(
-        torch.autograd.grad((found * bar).sum(), inputs),
+    output = torch_networks.lstm_layer()(x, previous, still.tolist(), *layer.parameters())
+    torch.testing.assert_close(output, expected, rtol=1e-12, atol=1e-14)
+    for computed, reference in zip(
+        torch.autograd.grad((output * bar).sum(), inputs),
         torch.autograd.grad((expected * bar).sum(), inputs),
         strict=True,
     ):
-        torch.testing.assert_close(ours, torchs, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(computed, reference, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("at_once", slow_except({60}, [1, 60, 10**6]))
-def test_lstm_reads_every_history_from_its_card(
+def test_lstm_predictions_equal_histories_run_alone(
     lstm_trials: Trials, weights_folder: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lstm, "_REVIEWS_AT_ONCE", at_once)
@@ -452,23 +465,24 @@ def test_lstm_inputs_by_hand(lstm_trials: Trials) -> None:
     np.testing.assert_array_equal(x[:, 2:], [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 
 
-def test_lstm_groups_train_as_one(lstm_trials: Trials, weights_folder: Path) -> None:
-    """Less memory, same weights."""
+def test_lstm_trains_alike_in_groups_of_any_size(lstm_trials: Trials, weights_folder: Path) -> None:
+    """Check that training in groups, which takes less memory, gives the same weights."""
     context = Context(weights=weights_folder)
     start = lstm._load_start(True, context)
     train = lstm_trials.folds[1].train
-    whole = lstm.fine_tune(start, lstm_trials, train, context, 10**6)
-    parts = lstm.fine_tune(start, lstm_trials, train, context, 100)
+    in_one_group = lstm.fine_tune(start, lstm_trials, train, context, 10**6)
+    in_many_groups = lstm.fine_tune(start, lstm_trials, train, context, 100)
     moved = 0.0
-    for name, tensor in whole.tensors.items():
-        np.testing.assert_allclose(parts.tensors[name], tensor, rtol=1e-3, atol=3e-5)
+    for name, tensor in in_one_group.tensors.items():
+        np.testing.assert_allclose(in_many_groups.tensors[name], tensor, rtol=1e-3, atol=3e-5)
         moved = max(moved, float(np.abs(tensor - start.tensors[name]).max()))
     assert moved > 1e-2
 
 
-def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
+def test_lstm_normalises_as_published_or_corrected(weights_folder: Path) -> None:
     context = Context(weights=weights_folder)
-    published, mended = lstm._load_start(False, context), lstm._load_start(True, context)
+    published = lstm._load_start(False, context)
+    mended = lstm._load_start(True, context)
     np.testing.assert_allclose(published.mean, [-2.0, -2.0])
     np.testing.assert_allclose(published.deviation, [5.2, 5.2])
     np.testing.assert_allclose(mended.mean, [-2.0, 8.8])
@@ -477,9 +491,9 @@ def test_lstm_normalises_as_published_or_right(weights_folder: Path) -> None:
 
 def test_lstm_shuffles_as_pandas() -> None:
     pandas = pytest.importorskip("pandas")
-    theirs = pandas.Series(range(1000)).sample(frac=1, random_state=optimisers._SHUFFLE_SEED)
+    reference = pandas.Series(range(1000)).sample(frac=1, random_state=optimisers._SHUFFLE_SEED)
     ours = np.random.RandomState(optimisers._SHUFFLE_SEED).permutation(1000)
-    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(ours, reference)
 
 
 def test_lstm_schedule_and_recency() -> None:
@@ -500,7 +514,7 @@ def test_lstm_schedule_and_recency() -> None:
 
 
 class TorchMixture(torch.nn.Module):
-    """The network on padded sequences, as upstream runs it."""
+    """Run the network on padded sequences, as upstream does."""
 
     def __init__(self, mean: float, deviation: float) -> None:
         super().__init__()
@@ -508,10 +522,14 @@ class TorchMixture(torch.nn.Module):
         def norm() -> torch.nn.LayerNorm:
             return torch.nn.LayerNorm(7, bias=False)
 
-        self.mean, self.deviation = mean, deviation
-        self.enter, self.enter_norm = torch.nn.Linear(5, 7), norm()
+        self.mean = mean
+        self.deviation = deviation
+        self.enter = torch.nn.Linear(5, 7)
+        self.enter_norm = norm()
         self.gru = torch.nn.GRU(7, 7)
-        self.norm, self.mix, self.mix_norm = norm(), torch.nn.Linear(7, 7), norm()
+        self.norm = norm()
+        self.mix = torch.nn.Linear(7, 7)
+        self.mix_norm = norm()
         self.share, self.stability, self.exponent = (torch.nn.Linear(7, 2) for _ in range(3))
 
     def forward(self, days: Any, grade: Any, last: Any, delta_t: Any) -> Any:
@@ -530,7 +548,8 @@ class TorchMixture(torch.nn.Module):
 
 def padded(trials: Trials, rows: np.ndarray) -> tuple[Any, ...]:
     longest = int(trials.sequence_length[rows].max())
-    days, grade = np.ones((longest, len(rows))), np.ones((longest, len(rows)), int)
+    days = np.ones((longest, len(rows)))
+    grade = np.ones((longest, len(rows)), int)
     for column, row in enumerate(rows):
         history = slice(trials.history_start[row], trials.history_end[row])
         length = trials.sequence_length[row]
@@ -551,7 +570,7 @@ def torch_mixture(weights: gru_503.Gru503Weights) -> TorchMixture:
 def test_gru_503_equals_torch_before_and_after_training(
     left_by_pretraining: bool, session: LearnerSession, weights_folder: Path
 ) -> None:
-    """srs-benchmark's `finetune`, with the state of AdamW that comes with the weights or not."""
+    """Compare with srs-benchmark's `finetune`, with and without the pretrained state of AdamW."""
     trials = session.trials(resolve_configurations("GRU-503")[0].protocol)
     weights = gru_503.load_pretrained(Context(weights=weights_folder))
     if left_by_pretraining:
@@ -563,7 +582,8 @@ def test_gru_503_equals_torch_before_and_after_training(
             adam_steps=700,
         )
     network = torch_mixture(weights)
-    train, test = trials.folds[-1].train, trials.folds[-1].test
+    train = trials.folds[-1].train
+    test = trials.folds[-1].test
     before = gru_503.predict_recall(weights, trials, test)
     with torch.no_grad():
         np.testing.assert_allclose(before, network(*padded(trials, test)).numpy(), atol=1e-12)
@@ -571,19 +591,19 @@ def test_gru_503_equals_torch_before_and_after_training(
         network.parameters(), lr=1.0, betas=gru_503._BETAS, weight_decay=0.2975369763258536
     )
     if weights.adam_mean is not None and weights.adam_square is not None:
-        place = 0
+        start = 0
         for parameter in network.parameters():
-            here = slice(place, place + parameter.numel())
+            span = slice(start, start + parameter.numel())
             optimizer.state[parameter] = {
                 "step": torch.tensor(700.0),
-                "exp_avg": torch.from_numpy(weights.adam_mean[here].copy()).reshape(
+                "exp_avg": torch.from_numpy(weights.adam_mean[span].copy()).reshape(
                     parameter.shape
                 ),
-                "exp_avg_sq": torch.from_numpy(weights.adam_square[here].copy()).reshape(
+                "exp_avg_sq": torch.from_numpy(weights.adam_square[span].copy()).reshape(
                     parameter.shape
                 ),
             }
-            place = here.stop
+            start = span.stop
     weight_of = np.ones(len(trials))
     weight_of[train] = 1 + 20.328475441783525 * np.linspace(0, 1, len(train)) ** 2.8843952981152463
     weight_of[train] *= len(train) / weight_of[train].sum()
@@ -593,7 +613,9 @@ def test_gru_503_equals_torch_before_and_after_training(
     meta = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
     exponent = 1.1846219825046307
     for number in range(21):
-        low, high, end = (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
+        low = 0.0006251171233448489
+        high = 0.009734172583802481
+        end = 0.0023871381889009552
         rate = low + (high - low) * number / 6
         if number >= 6:
             rate = high + (end - high) * (number - 6) / 15
@@ -602,10 +624,10 @@ def test_gru_503_equals_torch_before_and_after_training(
             optimizer.zero_grad()
             p = network(*padded(trials, batch))
             y = torch.from_numpy(trials.y[batch])
-            each = torch.nn.functional.binary_cross_entropy(p, y, reduction="none")
-            loss = (each * torch.from_numpy(weight_of[batch])).mean() * len(batch) ** exponent
-            now = torch.nn.utils.parameters_to_vector(network.parameters())
-            (loss + 1.8715615952497154e-05 * ((now - meta) ** 2).sum()).backward()
+            losses = torch.nn.functional.binary_cross_entropy(p, y, reduction="none")
+            loss = (losses * torch.from_numpy(weight_of[batch])).mean() * len(batch) ** exponent
+            current = torch.nn.utils.parameters_to_vector(network.parameters())
+            (loss + 1.8715615952497154e-05 * ((current - meta) ** 2).sum()).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 167.86289911112)
             optimizer.step()
     fitted = gru_503._train(
@@ -619,12 +641,14 @@ def test_gru_503_equals_torch_before_and_after_training(
         len(train), *gru_503._RECENCY
     ) == pytest.approx(weight_of[train])
     in_halves = Context(hyperparameters={"batch_size": -(-len(rows) // 2)})
-    one, two = (gru_503.fine_tune(weights, trials, train, each) for each in (Context(), in_halves))
-    assert not np.array_equal(one.values, two.values)
+    in_one_batch, in_two_batches = (
+        gru_503.fine_tune(weights, trials, train, context) for context in (Context(), in_halves)
+    )
+    assert not np.array_equal(in_one_batch.values, in_two_batches.values)
 
 
-def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
-    """Its file and the optimiser's beside it, under its own names."""
+def test_load_pretrained_reads_upstreams_gru_and_optimiser(tmp_path: Path) -> None:
+    """Read the weights and the optimiser's file beside them, under upstream's names."""
     random = np.random.default_rng(5)
     state = {
         name: torch.from_numpy(random.normal(size=shape).astype(np.float32))
@@ -645,13 +669,13 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(plain.values[35:42], state["process.0.bias"].numpy())
     optimiser = tmp_path / "GRU-short-secs_opt_pretrain.pth"
     torch.save(optimizer.state_dict(), optimiser)
-    found = gru_503.load_pretrained(context)
-    assert found.adam_steps == 3
-    assert found.adam_mean is not None
-    assert found.adam_square is not None
+    loaded = gru_503.load_pretrained(context)
+    assert loaded.adam_steps == 3
+    assert loaded.adam_mean is not None
+    assert loaded.adam_square is not None
     expected = 0.25 * (1 - gru_503._BETAS[0] ** 3)
-    np.testing.assert_allclose(found.adam_mean, expected, rtol=1e-6)
-    assert found.adam_square.shape == (503,)
+    np.testing.assert_allclose(loaded.adam_mean, expected, rtol=1e-6)
+    assert loaded.adam_square.shape == (503,)
     optimiser.write_bytes(b"nothing")
     with pytest.raises(InputError, match="AdamW"):
         gru_503.load_pretrained(context)
@@ -661,35 +685,35 @@ def test_weights_of_upstreams_gru_are_read(tmp_path: Path) -> None:
         gru_503.load_pretrained(context)
 
 
-def test_weight_files_keep_everything(tmp_path: Path) -> None:
+def test_weight_files_round_trip_tensors_and_metadata(tmp_path: Path) -> None:
     from safetensors import safe_open
 
     shapes = gru.GRU.shapes
     rng = np.random.default_rng(2)
     tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
-    made = {"model": "GRU", "seed": "7"}
-    write_weights(tmp_path / "GRU.safetensors", tensors, made)
-    found = neural.load_network_weights(["GRU"], shapes, Context(weights=tmp_path))
-    assert found is not None
-    assert list(found) == list(shapes)
+    metadata = {"model": "GRU", "seed": "7"}
+    write_weights(tmp_path / "GRU.safetensors", tensors, metadata)
+    loaded = neural.load_network_weights(["GRU"], shapes, Context(weights=tmp_path))
+    assert loaded is not None
+    assert list(loaded) == list(shapes)
     for name, tensor in tensors.items():
-        np.testing.assert_array_equal(found[name], tensor)
+        np.testing.assert_array_equal(loaded[name], tensor)
     with safe_open(tmp_path / "GRU.safetensors", "numpy") as file:
-        assert file.metadata() == made
+        assert file.metadata() == metadata
 
 
-def test_weights_of_upstream_are_read(tmp_path: Path) -> None:
+def test_load_network_weights_reads_upstreams_file(tmp_path: Path) -> None:
     state = {
         name: torch.full(shape, 0.5 + number)
         for number, (name, shape) in enumerate(gru.GRU.shapes.items())
     }
     torch.save(state, tmp_path / "GRU_pretrain.pth")
-    found = neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
-    assert found is not None
-    np.testing.assert_array_equal(found["fc.bias"], [5.5])
+    loaded = neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=tmp_path))
+    assert loaded is not None
+    np.testing.assert_array_equal(loaded["fc.bias"], [5.5])
 
 
-def test_weights_by_flags() -> None:
+def test_list_weight_names_by_flags() -> None:
     protocol = Protocol(short=True, secs=True, recency=True)
     assert neural.list_weight_names("GRU-P", protocol) == (
         "GRU-P-short-secs",
@@ -703,7 +727,7 @@ def test_weights_by_flags() -> None:
 @pytest.mark.parametrize(
     "name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "LSTM-fixed", "GRU-503"]
 )
-def test_missing_weights_are_named(
+def test_missing_weights_are_refused_by_name(
     name: str, session: LearnerSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = resolve_configurations(name)[0]
@@ -745,7 +769,7 @@ def _rewrite(**changes: Any) -> Callable[[Path], None]:
 
 
 def _as(dtype: str, name: str = "fc.bias", extra: str = "") -> Callable[[Path], None]:
-    """A tensor of another kind, or one more."""
+    """Return a change that gives a tensor another type, or adds a tensor."""
 
     def change(file: Path) -> None:
         from safetensors.numpy import load_file, save_file
@@ -795,8 +819,8 @@ def test_unusable_weights_are_refused(
     assert file.name in str(refused.value)
 
 
-def test_weights_in_half_of_their_bits_are_refused(tmp_path: Path) -> None:
-    """numpy has no bfloat16."""
+def test_bfloat16_weights_are_refused(tmp_path: Path) -> None:
+    """Check a type that numpy does not have."""
     from safetensors.torch import save_file
 
     state = {
@@ -810,13 +834,13 @@ def test_weights_in_half_of_their_bits_are_refused(tmp_path: Path) -> None:
             neural.load_network_weights(["GRU"], gru.GRU.shapes, Context(weights=file.parent))
 
 
-def test_own_weights_are_read_once_and_read_only(tmp_path: Path) -> None:
+def test_pretrained_file_is_read_once_and_read_only(tmp_path: Path) -> None:
     file = tmp_path / "Mine.safetensors"
     neural.save_pretrained(file, "Mine", neural.WeightsOrigin("1-100"), {"w": np.ones(3)})
     pretrained = neural.PretrainedFile(file, "Mine", "1-100")
-    found = pretrained.read_arrays()
-    assert not found["w"].flags.writeable
-    assert pretrained.read_arrays() is found
+    arrays = pretrained.read_arrays()
+    assert not arrays["w"].flags.writeable
+    assert pretrained.read_arrays() is arrays
     file.unlink()
     neural.save_pretrained(file, "Mine", neural.WeightsOrigin("1-100"), {"w": np.zeros(3)})
     assert not pretrained.read_arrays()["w"].any(), "another file under the same name"
@@ -831,7 +855,7 @@ def test_own_weights_are_read_once_and_read_only(tmp_path: Path) -> None:
     ],
     ids=["steps alone", "without steps", "no number of steps"],
 )
-def test_part_of_an_optimisers_state_is_refused(
+def test_incomplete_optimiser_state_is_refused(
     state: dict[str, FloatArray], tmp_path: Path
 ) -> None:
     tensors = {name: np.ones(shape) for name, shape in gru_503.SHAPES.items()}
@@ -866,7 +890,9 @@ NEURAL.append("GRU-503")
 
 
 @pytest.mark.parametrize("name", NEURAL)
-def test_cancelling_and_progress(name: str, session: LearnerSession, weights_folder: Path) -> None:
+def test_training_reports_progress_and_can_be_cancelled(
+    name: str, session: LearnerSession, weights_folder: Path
+) -> None:
     configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
     fit = configuration.model.fit
@@ -903,7 +929,7 @@ def test_figures_do_not_depend_on_what_ran_before(
     assert not np.array_equal(untrained.p, first.p)
 
 
-def test_own_random_streams_leave_torch_alone(
+def test_transformer_leaves_torchs_random_state_alone(
     session: LearnerSession, weights_folder: Path
 ) -> None:
     torch.manual_seed(3)
@@ -918,11 +944,14 @@ def test_own_random_streams_leave_torch_alone(
 
 
 @pytest.mark.parametrize("name", ["GRU", "GRU-P", "NN-17", "Transformer", "LSTM", "GRU-503"])
-def test_histories_all_too_long(name: str, session: LearnerSession, weights_folder: Path) -> None:
+def test_fit_on_too_long_histories_has_not_enough_data(
+    name: str, session: LearnerSession, weights_folder: Path
+) -> None:
     configuration = resolve_configurations(name)[0]
     trials = session.trials(configuration.protocol)
     trials = replace(trials, protocol=replace(trials.protocol, max_seq_len=0))
-    fit, predict = configuration.model.fit, configuration.model.predict
+    fit = configuration.model.fit
+    predict = configuration.model.predict
     assert fit is not None
     assert predict is not None
     context = Context(weights=weights_folder)
@@ -952,7 +981,7 @@ def test_unusable_devices_are_refused(
         RuntimeError("MPS backend out of memory (MPS allocated: 9.05 GB)"),
     ],
 )
-def test_a_full_device_is_one_sentence(error: Exception) -> None:
+def test_device_out_of_memory_is_reported_in_one_sentence(error: Exception) -> None:
     sentence = "^The device 'cpu:0' has not enough memory for this learner; [^\n]*\\.$"
     with (
         pytest.raises(InputError, match=sentence),
@@ -968,23 +997,23 @@ def test_a_full_device_is_one_sentence(error: Exception) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch sees")
 @pytest.mark.parametrize("name", ["LSTM", "LSTM-dry-run"])
-def test_a_gpu_gives_the_same_figures_and_keeps_nothing(
+def test_gpu_gives_the_same_figures_and_is_released(
     name: str, session: LearnerSession, weights_folder: Path
 ) -> None:
     context = Context(weights=weights_folder, device="cuda")
-    there, here = (
-        session.run(resolve_configurations(name)[0], each)
-        for each in (context, replace(context, device="cpu"))
+    on_gpu, on_cpu = (
+        session.run(resolve_configurations(name)[0], run_context)
+        for run_context in (context, replace(context, device="cpu"))
     )
-    assert there.metrics.log_loss == pytest.approx(here.metrics.log_loss, abs=1e-3)
+    assert on_gpu.metrics.log_loss == pytest.approx(on_cpu.metrics.log_loss, abs=1e-3)
     if name == "LSTM-dry-run":
-        np.testing.assert_allclose(there.p, here.p, atol=1e-5)
+        np.testing.assert_allclose(on_gpu.p, on_cpu.p, atol=1e-5)
     assert torch_networks.release_device(context)
     assert torch.cuda.memory_allocated() == 0
 
 
 @pytest.mark.parametrize("name", slow_except({"GRU", "GRU-P-short", "NN-17"}, GOLDEN))
-def test_golden(name: str) -> None:
+def test_figures_equal_golden(name: str) -> None:
     golden = shared_or_skip("golden")
     lines = (golden / "expected" / f"{name}.jsonl").read_text().splitlines()
     expected = {line["user"]: line for line in map(json.loads, lines)}
@@ -996,12 +1025,12 @@ def test_golden(name: str) -> None:
         context = Context(weights=golden / "weights", user=user)
         result = LearnerSession(dataset.load(user)).run(configuration, context)
         assert result.size == expected[user]["size"]
-        theirs = expected[user]["metrics"]["LogLoss"]
-        assert result.metrics.log_loss == pytest.approx(theirs, abs=GOLDEN[name]), user
+        reference = expected[user]["metrics"]["LogLoss"]
+        assert result.metrics.log_loss == pytest.approx(reference, abs=GOLDEN[name]), user
 
 
 @pytest.mark.slow
-def test_right_normalisation_is_better_on_a_plain_user() -> None:
+def test_corrected_normalisation_lowers_the_log_loss() -> None:
     golden = shared_or_skip("golden")
     session = LearnerSession(open_dataset(golden / "dataset").load(102))
     context = Context(weights=golden / "weights", user=102)

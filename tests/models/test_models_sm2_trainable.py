@@ -17,17 +17,11 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, all_models, anki_sm2, sm2
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.training.packing import pack
-from srs_eval.training.recurrent import (
-    RecurrentModel,
-    _kernel_of_model,
-    _make_scratch,
-    _new_adam_state,
-)
-from srs_eval.training.trie import cut_batches, history_trie
+from srs_eval.training.recurrent import RecurrentModel, SummedLoss
+from tests.helpers.card_logs import draw_cards_rated_again_or_good, make_log
+from tests.helpers.derived_gradients import derive_gradient
 from tests.helpers.golden import golden_dataset, golden_lines
 from tests.helpers.marks import slow_except
-from tests.training.derived import derive_gradient
 from tools.simulated import simulate_learner
 
 Tensor = torch.Tensor
@@ -41,7 +35,7 @@ def sm2_first(rating: Tensor, w: Tensor) -> State:
 
 
 def sm2_step(state: State, t: Tensor, rating: Tensor, w: Tensor) -> State:
-    """SM-2 from its formulas, with torch's own where and clamp."""
+    """Apply the formulas of SM-2 with torch's own where and clamp."""
     interval, ef, reps = state
     reps = torch.where(rating > 1, reps + 1, 1.0)
     interval = torch.where(reps == 1, w[0], torch.where(reps == 2, w[1], interval * ef))
@@ -59,7 +53,7 @@ def anki_first(rating: Tensor, w: Tensor) -> State:
 
 
 def anki_step(state: State, t: Tensor, rating: Tensor, w: Tensor) -> State:
-    """Anki's review states as other.py has them, with torch's own max, where and clamp."""
+    """Apply Anki's review states as other.py has them, with torch's own max, where and clamp."""
     interval, ease = state
     late = t - interval
     elapsed = interval + late
@@ -99,11 +93,11 @@ CASES = {
     "Anki": Case(anki_sm2, anki_sm2.RECURRENT, anki_first, anki_step, (50, 50, 5, 5, 1.3, 1, 2)),
 }
 KINDS = ("default", "inside", "at bounds")
-both = pytest.mark.parametrize("name", CASES)
+for_both_models = pytest.mark.parametrize("name", CASES)
 
 
 def parameters(case: Case, rng: np.random.Generator, kind: str) -> np.ndarray:
-    """Inside the bounds, or with a third of them on a bound."""
+    """Draw parameters inside the bounds, or with a third of them on a bound."""
     if kind == "default":
         return np.array(case.recurrent.default)
     lower = np.maximum(np.array(case.recurrent.lower, float), -1.0)
@@ -116,19 +110,24 @@ def parameters(case: Case, rng: np.random.Generator, kind: str) -> np.ndarray:
 
 
 def states(name: str, rng: np.random.Generator, n: int) -> tuple[np.ndarray, ...]:
-    """Also at the bounds, and intervals whose half is an elapsed time."""
+    """Draw states, some at the bounds, with intervals whose half is an elapsed time."""
     interval = np.exp(rng.uniform(np.log(0.5), np.log(36500), n))
-    interval[::7], interval[1::7], interval[2::7] = 1.0, 36500.0, np.floor(interval[2::7]) + 1
+    interval[::7] = 1.0
+    interval[1::7] = 36500.0
+    interval[2::7] = np.floor(interval[2::7]) + 1
     ease = rng.uniform(1.3, 5.5, n)
-    ease[::5], ease[1::5] = 1.3, 5.5
+    ease[::5] = 1.3
+    ease[1::5] = 5.5
     return (interval, ease, rng.integers(1, 4, n).astype(float))[: CASES[name].recurrent.states]
 
 
-@both
+@for_both_models
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_and_their_gradients_are_torchs(name: str, kind: str) -> None:
-    """At ties, too: intervals of a day, reviews on time, both sides of a maximum equal."""
-    case, rng, n = CASES[name], np.random.default_rng(0), 210
+def test_steps_and_gradients_equal_torch(name: str, kind: str) -> None:
+    """Check ties too: intervals of a day, reviews on time, both sides of a maximum equal."""
+    case = CASES[name]
+    rng = np.random.default_rng(0)
+    n = 210
     w = parameters(case, rng, kind)
     p = len(w)
     full = [*w, *case.recurrent.constants]
@@ -136,40 +135,42 @@ def test_steps_and_their_gradients_are_torchs(name: str, kind: str) -> None:
         old = states(name, rng, n)
         rating = rng.integers(low, high, n).astype(float)
         t = np.floor(np.exp(rng.uniform(0, 8, n)))
-        t[::3], t[1::4] = old[0][::3] / 2, old[0][1::4]
+        t[::3] = old[0][::3] / 2
+        t[1::4] = old[0][1::4]
         bar = rng.normal(size=(len(old), n))
         leaves = [torch.tensor(x, requires_grad=True) for x in (*old, w)]
         expected = case.step(leaves[:-1], torch.tensor(t), torch.tensor(rating), leaves[-1])
         new = step(old, t, rating, full)
-        for ours, theirs in zip(new, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-12)
-        loss = sum((each * torch.tensor(b)).sum() for each, b in zip(expected, bar, strict=True))
+        for computed, reference in zip(new, expected, strict=True):
+            np.testing.assert_allclose(computed, reference.detach(), rtol=1e-12)
+        loss = sum((value * torch.tensor(b)).sum() for value, b in zip(expected, bar, strict=True))
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         w_bar = np.zeros((len(full), n))
-        found = derive_gradient(step, ("state",), "w")(old, t, rating, full, tuple(bar), w_bar)
-        for ours, theirs in zip(found, gradients, strict=False):
-            expected_bar = np.zeros(n) if theirs is None else theirs.numpy()
-            np.testing.assert_allclose(ours, expected_bar, rtol=1e-9, atol=1e-12)
+        adjoints = derive_gradient(step, ("state",), "w")(old, t, rating, full, tuple(bar), w_bar)
+        for computed, reference in zip(adjoints, gradients, strict=False):
+            expected_bar = np.zeros(n) if reference is None else reference.numpy()
+            np.testing.assert_allclose(computed, expected_bar, rtol=1e-9, atol=1e-12)
         scale = np.abs(w_bar).sum(axis=1)[:p]
         difference = w_bar.sum(axis=1)[:p] - gradients[-1].numpy()
         np.testing.assert_array_less(np.abs(difference), 1e-12 * scale + 1e-12)
         assert scale.any()
 
 
-@both
+@for_both_models
 @pytest.mark.parametrize("kind", KINDS)
-def test_first_review_is_torchs(name: str, kind: str) -> None:
-    case, rng = CASES[name], np.random.default_rng(5)
+def test_first_review_equals_torch(name: str, kind: str) -> None:
+    case = CASES[name]
+    rng = np.random.default_rng(5)
     w = parameters(case, rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = case.first(torch.tensor(rating), torch.tensor(w))
     new = case.recurrent.first(rating, [*w, *case.recurrent.constants])
-    for ours, theirs in zip(new, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+    for computed, reference in zip(new, expected, strict=True):
+        np.testing.assert_allclose(computed, reference, rtol=1e-14)
 
 
 def torch_loss(case: Case, trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
-    """Binary cross entropy, item by item, without any sharing."""
+    """Compute the binary cross entropy item by item, without any sharing."""
     losses = []
     for row in rows.tolist():
         history = slice(trials.history_start[row], trials.history_end[row])
@@ -188,10 +189,11 @@ def trials_of(seed: int, reviews: int, protocol: Protocol | None = None) -> Tria
     return LearnerSession(simulate_learner(seed, reviews).log()).trials(protocol or Protocol())
 
 
-@both
+@for_both_models
 @pytest.mark.parametrize("kind", slow_except({"at bounds"}, KINDS))
-def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
-    case, rng = CASES[name], np.random.default_rng(7)
+def test_kernel_gradient_over_the_trie_equals_torch(name: str, kind: str) -> None:
+    case = CASES[name]
+    rng = np.random.default_rng(7)
     trials = trials_of(3, 900)
     rows = rng.permutation(len(trials))[:60]
     w = parameters(case, rng, kind)
@@ -199,24 +201,17 @@ def test_kernel_gradient_over_the_trie_is_torchs(name: str, kind: str) -> None:
     expected = torch_loss(case, trials, rows, leaf)
     expected.backward()
 
-    batch = cut_batches(history_trie(trials), trials, [rows])
-    idle = _new_adam_state(np.zeros(len(w)), np.ones(1), rate=0.0, steps=1)
-    scratch = _make_scratch(case.recurrent, (batch,))
-    tables = pack(batch), pack(idle), pack(scratch)
-    full = np.array([*w, *case.recurrent.constants])
-    one = np.zeros(1, np.int64)
-    loss = _kernel_of_model(case.recurrent)(one, -1, full, *tables)
-    _kernel_of_model(case.recurrent)(one, 0, full, *tables)
-    assert loss == pytest.approx(expected.item(), rel=1e-12)
+    loss = SummedLoss(case.recurrent, trials, rows)
+    assert loss.value(w) == pytest.approx(expected.item(), rel=1e-12)
     assert leaf.grad is not None
-    gradient = scratch.w_bar.sum(axis=1)
-    np.testing.assert_allclose(gradient, leaf.grad, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(loss.gradient(w), leaf.grad, rtol=1e-8, atol=1e-9)
 
 
-@both
-def test_predictions_are_the_formulas_from_any_parameters(name: str) -> None:
-    """Default parameters too, which Anki evaluates without the kernel."""
-    case, model = CASES[name], all_models()[name]
+@for_both_models
+def test_predictions_equal_the_formulas_for_any_parameters(name: str) -> None:
+    """Check default parameters too, which Anki evaluates without the kernel."""
+    case = CASES[name]
+    model = all_models()[name]
     trials = trials_of(4, 600)
     rows = np.arange(len(trials))[::5]
     for kind in KINDS[:2]:
@@ -230,8 +225,8 @@ def test_predictions_are_the_formulas_from_any_parameters(name: str) -> None:
         assert len(model.predict(trials, w.tolist(), rows[:0], Context())) == 0
 
 
-@both
-def test_target_is_part_of_the_fit_and_checked(name: str) -> None:
+@for_both_models
+def test_target_changes_the_fit_and_is_checked(name: str) -> None:
     trials = trials_of(4, 600)
     model = all_models()[name]
     train = trials.folds[-1].train
@@ -247,21 +242,16 @@ HOSTILE: dict[str, Callable[[np.random.Generator], list[list[tuple[float, int]]]
     "all passes": lambda rng: [[(0, 3), (1, 3), (4, 4), (9, 3)] for _ in range(40)],
     "all failures": lambda rng: [[(0, 1), (1, 1), (1, 1), (1, 1)] for _ in range(40)],
     "gaps of ten years": lambda rng: [[(0, 3), (3650, 3), (3650, 1), (3650, 2)]] * 40,
-    "one rating never": lambda rng: [
-        [(0, 3), *[(int(rng.integers(1, 9)), int(rng.choice([1, 3]))) for _ in range(6)]]
-        for _ in range(40)
-    ],
+    "one rating never": draw_cards_rated_again_or_good,
     "too long to train on": lambda rng: [[(0, 3), *[(1, 3)] * 126]],
     "very long": lambda rng: [[(0, 4), *[(40, 4)] * 100], [(0, 1), *[(1, 1)] * 100]] * 3,
 }
 
 
-@both
+@for_both_models
 @pytest.mark.parametrize("data", HOSTILE)
 @pytest.mark.parametrize("secs", [False, True])
-def test_hostile_data(name: str, data: str, secs: bool) -> None:
-    from tests.models.test_models_untrained import make_log
-
+def test_hostile_data_gives_finite_figures(name: str, data: str, secs: bool) -> None:
     cards = HOSTILE[data](np.random.default_rng(0))
     protocol = Protocol(rows="anki", secs=secs)
     (configuration,) = resolve_configurations(name, protocol)
@@ -280,8 +270,8 @@ def golden_sessions() -> dict[int, LearnerSession]:
     return {user: LearnerSession(dataset.load(user)) for user in dataset.users}
 
 
-@both
-def test_figures_are_goldens(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
+@for_both_models
+def test_figures_equal_golden(name: str, golden_sessions: dict[int, LearnerSession]) -> None:
     expected = golden_lines(name)
     (configuration,) = resolve_configurations(name)
     differences = []
@@ -303,7 +293,7 @@ def test_figures_are_goldens(name: str, golden_sessions: dict[int, LearnerSessio
     assert np.mean(differences) < 1e-6
 
 
-def test_names() -> None:
+def test_names_and_parameter_counts() -> None:
     assert (
         resolve_configurations("Anki")[0].name
         == resolve_configurations("anki-sm-2-trainable")[0].name
@@ -313,5 +303,5 @@ def test_names() -> None:
     assert resolve_configurations("Anki-SM-2")[0].name == "Anki-dry-run"
     assert resolve_configurations("SM2-trainable")[0].parameters == 6
     assert {"Anki", "Anki-dry-run", "SM2-trainable"} <= {
-        each.name for each in resolve_configurations("sm2")
+        configuration.name for configuration in resolve_configurations("sm2")
     }

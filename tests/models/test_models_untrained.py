@@ -1,4 +1,4 @@
-"""Models without training: equal to the reference, right by hand, and unmoved by hostile data."""
+"""Models without training: compared with the reference and by hand, and on hostile data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose
 from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import Cards, Deck, FloatArray, ImportSummary, ReviewLog, Rows
+from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids, prepare_trials
 from srs_eval.models import (
     Context,
@@ -34,6 +34,7 @@ from srs_eval.models import (
 )
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.trie import card_steps
+from tests.helpers.card_logs import make_log
 from tests.helpers.golden import (
     TOO_FEW_REVIEWS,
     golden_dataset,
@@ -57,7 +58,7 @@ GOLDEN = {
 
 
 def predictions(model: Model, trials: Trials, context: Context = CONTEXT) -> FloatArray:
-    """What the engine does with an untrained model; any numpy warning is an error."""
+    """Predict as the engine does with an untrained model; any numpy warning is an error."""
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
         if isinstance(model, OnlineModel):
@@ -75,36 +76,13 @@ def configuration_of(name: str) -> Configuration:
     return configuration
 
 
-def make_log(cards: Sequence[Sequence[tuple[float, int]]]) -> ReviewLog:
-    """Cards as lists of (days since the review before, rating); cards one after another.
-
-    Fractions of a day reach `--secs` only; elapsed_days is the whole part.
-    """
-    rows = [
-        (number, rating, -1 if place == 0 else int(gap), -1 if place == 0 else int(gap * 86_400))
-        for number, card in enumerate(cards)
-        for place, (gap, rating) in enumerate(card)
-    ]
-    card_id, rating, days, seconds = (
-        np.array(column, np.int64) for column in zip(*rows, strict=True)
-    )
-    nothing = np.zeros(len(rows), np.int64)
-    ids = np.arange(len(cards))
-    return ReviewLog(
-        ImportSummary("made", "made", len(rows)),
-        rows=Rows(card_id, nothing, rating, nothing, nothing + 1000, days, seconds),
-        cards=Cards(ids, ids, np.ones(len(ids), np.int64), np.zeros(len(ids), np.bool_)),
-        decks={1: Deck(1, "One", 1)},
-    )
-
-
 def trials_of(log: ReviewLog, protocol: Protocol) -> Trials:
     assert log.rows is not None
     return prepare_trials(log, log.rows, protocol)
 
 
 def one_card(history: Sequence[tuple[float, int]]) -> Trials:
-    """Trials of one card, nothing filtered; history row k is the card's review k."""
+    """Return the trials of one card, nothing filtered; history row k is the card's review k."""
     return trials_of(make_log([history]), Protocol(rows="anki"))
 
 
@@ -112,7 +90,7 @@ def one_card(history: Sequence[tuple[float, int]]) -> Trials:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_equal_to_golden(name: str) -> None:
+def test_figures_equal_golden(name: str) -> None:
     lines = golden_lines(name)
     dataset = golden_dataset()
     configuration = configuration_of(name)
@@ -126,7 +104,8 @@ def test_equal_to_golden(name: str) -> None:
         p = predictions(model, trials)
         evaluated = trials.test_index
         y = trials.y[evaluated]
-        figures, user = line["metrics"], line["user"]
+        figures = line["metrics"]
+        user = line["user"]
         assert len(p) == line["size"], user
         assert_allclose(metrics.log_loss(y, p), figures["LogLoss"], rtol=0, atol=2e-6)
         assert_allclose(np.sqrt(np.mean((y - p) ** 2)), figures["RMSE"], rtol=0, atol=1e-6)
@@ -150,7 +129,8 @@ def test_predictions_equal_golden_to_four_decimals(name: str) -> None:
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(golden_file("predictions", f"{name}.parquet"))
-    golden_user, golden_p = table["user_id"].to_numpy(), table["p"].to_numpy()
+    golden_user = table["user_id"].to_numpy()
+    golden_p = table["p"].to_numpy()
     dataset = golden_dataset()
     configuration = configuration_of(name)
     for user in np.unique(golden_user).tolist():
@@ -168,7 +148,7 @@ def test_user_109_has_too_little_data() -> None:
 # By hand
 
 
-def test_steps_are_all_cards_first_review_then_all_second_ones() -> None:
+def test_card_steps_take_first_reviews_then_second_ones() -> None:
     trials = trials_of(
         make_log([[(0, 3), (1, 3)], [(0, 3), (1, 3), (2, 3), (3, 3)], [(0, 3), (1, 3), (2, 3)]]),
         Protocol(rows="anki"),
@@ -254,14 +234,14 @@ def test_moving_average_by_hand() -> None:
     assert len(p) == 10
 
 
-def test_average_is_that_of_each_folds_past() -> None:
+def test_average_is_the_mean_of_each_folds_past() -> None:
     ratings = [3, 1, 3, 1, 1, 1, 3, 3, 3, 3, 3, 3]
     log = make_log([[(0, 3), *[(1, rating) for rating in ratings]]])
     p = predictions(all_models()["AVG"], trials_of(log, Protocol(rows="anki")))
     assert_allclose(p, np.repeat([1 / 2, 2 / 4, 2 / 6, 4 / 8, 6 / 10], 2))
 
 
-def test_average_of_nothing_is_a_reason() -> None:
+def test_average_without_reviews_has_not_enough_data() -> None:
     trials = one_card([(1, 3)] * 12)
     no_past = tuple(replace(fold, train=fold.train[:0]) for fold in trials.folds)
     with pytest.raises(NotEnoughData, match="no reviews to average"):
@@ -280,21 +260,22 @@ def test_rmse_bins_exploit_by_hand() -> None:
         [0.5, 1, 1 + 1 / 2 - 1, 1, 2 + 2 / 4 - 2.5, 1],
     )
     # Another bin (interval) starts anew.
-    other = make_log(
+    two_bins = make_log(
         [[(0, 3), (1, rating)] for rating in ratings[:8]] + [[(0, 3), (40, 3)] for _ in range(4)]
     )
-    p = predictions(all_models()["RMSE-BINS-EXPLOIT"], trials_of(other, Protocol(rows="anki")))
+    p = predictions(all_models()["RMSE-BINS-EXPLOIT"], trials_of(two_bins, Protocol(rows="anki")))
     assert_allclose(p[6], 4 / 6)
 
 
 # Ebisu against its author's package
 
 
-def test_gamma_ratio_and_its_derivative() -> None:
+def test_gamma_ratio_and_derivative_equal_scipy() -> None:
     from scipy.special import digamma, gammaln
 
     rng = np.random.default_rng(1)
-    a, b = 10 ** rng.uniform(-6, 4, 500), 10 ** rng.uniform(-3, 4, 500)
+    a = 10 ** rng.uniform(-6, 4, 500)
+    b = 10 ** rng.uniform(-3, 4, 500)
     terms = np.abs(gammaln(a)) + np.abs(gammaln(a + b))
     error = np.abs(ebisu._log_gamma_ratio(a, b) - (gammaln(a) - gammaln(a + b)))
     assert (error <= 1e-14 * np.maximum(terms, 1)).all()
@@ -317,7 +298,8 @@ def test_ebisu_updates_equal_the_package(seed: int) -> None:
     days[0] = 0.001
     success = rng.random(length) < [0.0, 0.5, 0.85, 1.0, 0.9][seed % 5]
     oracle = package.defaultModel(512, 0.2, 0.2)
-    alpha, halflife = np.array([0.2]), np.array([512.0])
+    alpha = np.array([0.2])
+    halflife = np.array([512.0])
     for k in range(length):
         oracle = package.updateRecall(oracle, int(success[k]), 1, days[k])
         alpha, halflife = ebisu._update(alpha, halflife, success[k : k + 1], days[k : k + 1])
@@ -348,10 +330,10 @@ def test_ebisu_updates_where_the_package_loses_digits() -> None:
 def test_ebisu_predictions_equal_the_package_card_by_card() -> None:
     package = importlib.import_module("ebisu")  # its author's, a test dependency
     rng = np.random.default_rng(3)
-    cards = [
-        [(int(rng.integers(1, 4)) ** 3, int(rng.integers(1, 5))) for _ in range(rng.integers(2, 9))]
-        for _ in range(30)
-    ]
+    cards = []
+    for _ in range(30):
+        reviews = range(rng.integers(2, 9))
+        cards.append([(int(rng.integers(1, 4)) ** 3, int(rng.integers(1, 5))) for _ in reviews])
     trials = trials_of(make_log(cards), Protocol(rows="anki"))
     p = ebisu._predict(trials, [], np.arange(len(trials)), CONTEXT)
     for k in range(len(trials)):
@@ -371,7 +353,7 @@ def test_ebisu_predictions_equal_the_package_card_by_card() -> None:
 
 
 @pytest.mark.parametrize("name", ["SM2", "Anki", "Memrise"])
-def test_target_moves_the_curve(name: str) -> None:
+def test_target_moves_the_forgetting_curve(name: str) -> None:
     trials = one_card([(3, 3)] * 12)
     model = all_models()[name]
     published = predictions(model, trials)
@@ -382,7 +364,7 @@ def test_target_moves_the_curve(name: str) -> None:
             predictions(model, trials, Context(sm2_target=target))
 
 
-def test_names() -> None:
+def test_names_families_and_parameter_counts() -> None:
     assert resolve_configurations("anki-sm-2")[0].name == "Anki-dry-run"
     assert all(configuration_of(name).parameters == 0 for name in GOLDEN)
     groups = {name: all_models()[name].family for name in UNTRAINED}
@@ -390,6 +372,7 @@ def test_names() -> None:
     assert groups["MOVING-AVG"] == "online"
 
 
+@pytest.mark.starts_program
 def test_import_nothing_heavy() -> None:
     modules = "srs_eval.models." + ", srs_eval.models.".join(
         ["baseline", "sm2", "anki_sm2", "ebisu"]
@@ -419,7 +402,7 @@ HOSTILE: dict[str, Sequence[Sequence[tuple[float, int]]]] = {
     "identical reviews": [[(0, 3), (1, 3)]] * 25_000,
     "same-day reviews": [[(1, 3), *[(0.001, 3)] * 5, (1, 1), *[(0.001, 1)] * 5]] * 20,
     "only same-day reviews": [[(0, 3), *[(0.01, 1 + k % 3) for k in range(5)]]] * 20,
-    "zero seconds": [[(0, 3), *[(0, 1 + k % 4) for k in range(5)], (1, 3)] for _ in range(20)],
+    "zero seconds": [[(0, 3), *[(0, 1 + k % 4) for k in range(5)], (1, 3)]] * 20,
 }
 LONG = {"a long card", "a long card of failures", "failures after a day, successes after ten years"}
 PROTOCOLS = {
@@ -433,7 +416,7 @@ PROTOCOLS = {
 
 
 @pytest.mark.parametrize("data", slow_except(HOSTILE.keys() - LONG, HOSTILE))
-def test_hostile_data(data: str) -> None:
+def test_hostile_data_gives_probabilities(data: str) -> None:
     log = make_log(HOSTILE[data])
     evaluated = 0
     for protocol in PROTOCOLS.values():
@@ -450,7 +433,7 @@ def test_hostile_data(data: str) -> None:
     assert evaluated
 
 
-def test_only_same_day_reviews_and_one_review_per_card_are_too_little() -> None:
+def test_same_day_or_single_reviews_alone_are_not_enough_data() -> None:
     too_little: list[list[list[tuple[float, int]]]] = [
         [[(1, 3), *[(0.01, 3)] * 5]] * 20,
         [[(0, 3)]] * 100,
@@ -476,7 +459,9 @@ def test_only_same_day_reviews_and_one_review_per_card_are_too_little() -> None:
     ),
     st.sampled_from(sorted(PROTOCOLS)),
 )
-def test_any_data(cards: list[list[tuple[float, int]]], protocol: str) -> None:
+def test_any_data_gives_probabilities_or_not_enough_data(
+    cards: list[list[tuple[float, int]]], protocol: str
+) -> None:
     try:
         trials = trials_of(make_log(cards), PROTOCOLS[protocol])
     except NotEnoughData:

@@ -1,4 +1,4 @@
-"""Models of one's own that slip: it is their failure, in one line, and nobody else's."""
+"""Model files with mistakes: each fails alone, in one line, and changes no other model."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from srs_eval.engine.run import Event, Failed, Finished, Skipped
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.training.hyperparameters import Context
-from tests.cli.program import read_results, run_in_process, run_program
 from tests.helpers.marks import slow_except
+from tests.helpers.program import read_results, run_in_process, run_program
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 OTHERS = "HLR,FSRS-6-dry-run,SM2,AVG"
@@ -87,11 +87,11 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """A file with one model, SLIP, that does `fit` and `predict` before all else."""
+    """Return a function that writes a file with one model, SLIP; it runs the given code first."""
 
     def written(fit: str = "pass", predict: str = "pass", above: str = "") -> Path:
         path = tmp_path / "slip.py"
-        fit, predict = (textwrap.indent(part, "    ").strip() for part in (fit, predict))
+        fit, predict = (textwrap.indent(code, "    ").strip() for code in (fit, predict))
         path.write_text(MODEL.format(fit=fit, predict=predict, above=above), encoding="utf-8")
         return path
 
@@ -100,10 +100,10 @@ def write(tmp_path: Path) -> Write:
 
 @pytest.fixture
 def loaded(write: Write) -> Iterator[Callable[..., Configuration]]:
-    """The same, as a configuration of this process."""
+    """Return a function that writes and loads SLIP and returns its configuration."""
 
-    def load(*parts: str, **named: str) -> Configuration:
-        models.load_model_file(write(*parts, **named))
+    def load(*code: str, **named_code: str) -> Configuration:
+        models.load_model_file(write(*code, **named_code))
         return resolve_configurations("SLIP")[0]
 
     yield load
@@ -129,14 +129,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def outcomes(events: Iterator[Event]) -> dict[str, Any]:
+def collect_outcomes(events: Iterator[Event]) -> dict[str, Any]:
     return {e.configuration.name: e for e in events if isinstance(e, Finished | Failed | Skipped)}
 
 
-def results(log: ReviewLog, names: Any, **options: Any) -> dict[str, Result]:
+def evaluate_to_results(log: ReviewLog, names: Any, **options: Any) -> dict[str, Result]:
     return {
         name: event.result
-        for name, event in outcomes(evaluate(log, names, **options)).items()
+        for name, event in collect_outcomes(evaluate(log, names, **options)).items()
         if isinstance(event, Finished)
     }
 
@@ -168,44 +168,47 @@ WRITES = {
     slow_except({WRITES["a column"], WRITES["the rows to predict"]}, WRITES.values()),
     ids=WRITES,
 )
-def test_what_a_model_writes_changes_no_other(
+def test_model_that_writes_to_arrays_changes_no_other_model(
     fit: str, predict: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
-    """In one process; neither later figures nor the cache have anything of it."""
-    undisturbed = results(log, OTHERS, jobs=0, use_cache=False)
+    """Check later figures in the same process and the figures in the cache."""
+    undisturbed = evaluate_to_results(log, OTHERS, jobs=0, use_cache=False)
     slip = loaded(fit or "pass", predict or "pass")
-    found = outcomes(
+    events = collect_outcomes(
         evaluate(log, [slip, *resolve_configurations(OTHERS)], jobs=0, prioritized={"SLIP"})
     )
-    failed = found.pop("SLIP")
+    failed = events.pop("SLIP")
     if "torch" not in fit:  # which does not ask whether it may; `models check` does
         assert isinstance(failed, Failed)
         assert "belong to all models" in failed.reason
         assert "copy" in failed.reason
-    assert found.keys() == undisturbed.keys()
-    cached = results(log, OTHERS, jobs=0)
+    assert events.keys() == undisturbed.keys()
+    cached = evaluate_to_results(log, OTHERS, jobs=0)
     for name, result in undisturbed.items():
-        for other in (found[name].result, cached[name]):
-            np.testing.assert_array_equal(other.p, result.p)
-            assert other.metrics == result.metrics
+        for later_result in (events[name].result, cached[name]):
+            np.testing.assert_array_equal(later_result.p, result.p)
+            assert later_result.metrics == result.metrics
 
 
 @pytest.mark.parametrize(("fit", "predict"), WRITES.values(), ids=WRITES)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-def test_the_session_goes_on_as_before(
+def test_session_is_unchanged_after_a_model_writes(
     fit: str, predict: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
-    """What is derived was there already, as in a worker after some models."""
+    """Check features that earlier models have derived, as in a worker after some models."""
     slip = loaded(fit or "pass", predict or "pass")
     session = LearnerSession(log)
-    before = {each.name: session.run(each) for each in resolve_configurations(OTHERS)}
+    before = {
+        configuration.name: session.run(configuration)
+        for configuration in resolve_configurations(OTHERS)
+    }
     with nullcontext() if "torch" in fit else pytest.raises(Exception, match=r"read-only"):
         session.run(slip)
-    for each in resolve_configurations(OTHERS):
-        np.testing.assert_array_equal(session.run(each).p, before[each.name].p)
+    for configuration in resolve_configurations(OTHERS):
+        np.testing.assert_array_equal(session.run(configuration).p, before[configuration.name].p)
 
 
-def test_lists_that_models_share_cannot_be_changed(
+def test_shared_lists_cannot_be_changed(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     slip = loaded("card_steps(trials).pop()")
@@ -217,9 +220,16 @@ def test_lists_that_models_share_cannot_be_changed(
     np.testing.assert_array_equal(session.run(sm2).p, before.p)
 
 
+def figures_of(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the results of a run without the time they took and where they came from."""
+    return [{**row, "seconds": 0, "cached": False} for row in document["results"]]
+
+
 @pytest.mark.slow
-def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> None:
-    """The slip of a person who adds one to all intervals, as `run` tells it."""
+def test_run_reports_a_model_that_writes_in_a_worker(
+    write: Write, collection: Path, tmp_path: Path
+) -> None:
+    """Run a model that adds 1 to all intervals; the other models keep their figures."""
     file = write("t = trials.delta_t\nt += 1")
     common = ("run", collection, "--models", f"SLIP,{OTHERS}", "--jobs", "1", "--json", "-")
     done = run_in_process(*common, "--model-file", file)
@@ -231,17 +241,13 @@ def test_writing_in_a_worker(write: Write, collection: Path, tmp_path: Path) -> 
         "It writes to a read-only array; those that it is given belong"
     )
     without = ("run", collection, "--models", OTHERS, "--jobs", "0", "--json", "-")
-    for more in ((), ("--no-cache",)):
-        again = json.loads(run_in_process(*without, *more).stdout)
-        figures = [
-            [{**each, "seconds": 0, "cached": False} for each in one["results"]]
-            for one in (document, again)
-        ]
-        assert figures[0] == figures[1]
+    for flags in ((), ("--no-cache",)):
+        again = json.loads(run_in_process(*without, *flags).stdout)
+        assert figures_of(again) == figures_of(document)
 
 
 @pytest.mark.slow
-def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None:
+def test_batch_reports_a_model_that_writes(write: Write, dataset: Path, tmp_path: Path) -> None:
     file = write("t = trials.delta_t\nt += 1")
     run = ("batch", "--dataset", dataset)
     with_slip = tmp_path / "with"
@@ -251,17 +257,17 @@ def test_writing_in_a_batch(write: Write, dataset: Path, tmp_path: Path) -> None
     assert done.returncode == 1
     alone = tmp_path / "alone"
     assert run_in_process(*run, "--models", OTHERS, "--out", alone).returncode == 0
-    for name in (each.name for each in resolve_configurations(OTHERS)):
+    for name in (configuration.name for configuration in resolve_configurations(OTHERS)):
         assert read_results(with_slip, name) == read_results(alone, name)
     failed = (with_slip / "failed" / "SLIP.jsonl").read_text().splitlines()
     assert [json.loads(line)["user"] for line in failed] == [1, 2]
     assert all("belong to all models" in json.loads(line)["reason"] for line in failed)
 
 
-def test_what_a_model_returns_is_its_own(
+def test_returned_arrays_may_be_changed_later(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
-    """Arrays that it keeps and changes later: predictions, parameters, those of an online model."""
+    """Check predictions and parameters that the model changes later, and an online model's."""
     (usual,) = resolve_configurations("FSRS-6-dry-run")
     groups = np.arange(len(LearnerSession(log).trials(usual.protocol))) % 2
     slip = loaded(
@@ -276,31 +282,31 @@ def test_what_a_model_returns_is_its_own(
     assert result.parameters == {0: [0.5], 1: [0.9]}
     np.testing.assert_array_equal(result.p, np.where(result.tests.partition == 0, 0.5, 0.9))
 
-    kept = np.full(len(trials.test_index), 0.7)
-    online = replace(usual, model=models.OnlineModel("KEPT", online=lambda *_: kept))
+    predicted = np.full(len(trials.test_index), 0.7)
+    online = replace(usual, model=models.OnlineModel("KEPT", online=lambda *_: predicted))
     result = session.run(online)
-    kept[:] = 0.1
+    predicted[:] = 0.1
     assert (result.p == 0.7).all()
 
 
-# Parameters that are no numbers
+# Parameters that are not finite
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "float('inf')", "-np.inf"])
 @pytest.mark.parametrize("kind", ["[0.9, {}]", "np.array([0.9, {}])", "(0.9, {})"])
-def test_parameters_must_be_finite(
+def test_parameters_that_are_not_finite_fail_the_model(
     kind: str, value: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     slip = loaded(f"return {kind.format(value)}")
-    found = outcomes(evaluate(log, [slip, *resolve_configurations("AVG")], jobs=0))
-    assert isinstance(found["AVG"], Finished)
-    assert found["SLIP"].reason == (
+    events = collect_outcomes(evaluate(log, [slip, *resolve_configurations("AVG")], jobs=0))
+    assert isinstance(events["AVG"], Finished)
+    assert events["SLIP"].reason == (
         "ArithmeticError: SLIP was fitted to parameters that are no finite numbers"
     )
 
 
 @pytest.mark.slow
-def test_a_report_knows_a_model_by_what_its_batch_has_said(
+def test_report_describes_a_model_as_its_batch_did(
     write: Write, dataset: Path, tmp_path: Path
 ) -> None:
     run = ("batch", "--dataset", dataset, "--out", tmp_path / "r", "--model-file", write())
@@ -308,11 +314,11 @@ def test_a_report_knows_a_model_by_what_its_batch_has_said(
     done = run_in_process("report", tmp_path / "r", "--json", "-")
     assert done.returncode == 0, done.stderr
     for table in json.loads(done.stdout)["tables"].values():
-        for row in (each for each in table["rows"] if each.get("file") == "SLIP-recency.jsonl"):
+        for row in (row for row in table["rows"] if row.get("file") == "SLIP-recency.jsonl"):
             assert (row["model"], row["configuration"]) == ("SLIP recency", "SLIP-recency")
             assert (row.get("input", "IL"), row.get("parameters", 1)) == ("IL", 1)
     means = json.loads(done.stdout)["tables"]["means-by-users"]["rows"]
-    assert "SLIP recency" in [each["model"] for each in means if each["parameters"] == 1]
+    assert "SLIP recency" in [row["model"] for row in means if row["parameters"] == 1]
 
 
 @pytest.mark.slow
@@ -338,19 +344,19 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
     done = run_in_process(*run, "--json", "-")
     assert done.returncode == 1
     document = json.loads(done.stdout)
-    assert [each["configuration"] for each in document["results"]] == ["AVG"]
+    assert [row["configuration"] for row in document["results"]] == ["AVG"]
     assert "no finite numbers" in document["failed"][0]["reason"]
 
 
-# What it imports from its folder
+# Imports from the folder of a model file
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [pytest.param("0", marks=pytest.mark.slow), "1"])
-def test_a_file_imports_what_lies_beside_it(
+def test_model_file_imports_modules_beside_it(
     jobs: str, write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while it runs, and in a worker."""
+    """Check imports while the model runs, in this process and in a worker."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(models, "_model_folders", [])
     runs = run_program if jobs == "0" else run_in_process  # a worker is a new process anyway
@@ -360,7 +366,7 @@ def test_a_file_imports_what_lies_beside_it(
     (file.parent / "parts" / "fitted.py").write_text("more = 2\n")
     run = ("run", collection, "--models", "SLIP", "--model-file", file, "--jobs", jobs, "--json")
     first = json.loads(runs(*run).stdout)
-    assert [each["configuration"] for each in first["results"]] == ["SLIP"]
+    assert [row["configuration"] for row in first["results"]] == ["SLIP"]
     assert json.loads(runs(*run).stdout)["results"][0]["cached"]
     (file.parent / "parts" / "fitted.py").write_text("more = 3\n")
     assert "AssertionError" in json.loads(runs(*run).stdout)["failed"][0]["reason"]
@@ -372,14 +378,16 @@ def test_a_changed_copy_beside_a_model_has_its_own_figures(write: Write, log: Re
     file = write()
     copy = file.with_name("copy_of_slip.py")
     copy.write_text(file.read_text("utf-8").replace("[0.9]", "[0.7]"), encoding="utf-8")
-    found = []
-    for each in (file, copy):
-        models.load_model_file(each)
+    predictions = []
+    for path in (file, copy):
+        models.load_model_file(path)
         try:
-            found.append(results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"].p[0])
+            predictions.append(
+                evaluate_to_results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"].p[0]
+            )
         finally:
             del models.all_models()["SLIP"]
-    assert found == [0.9, 0.7]
+    assert predictions == [0.9, 0.7]
 
 
 READS = """
@@ -390,8 +398,8 @@ W = json.loads((Path(__file__).parent / "data" / "w.json").read_text())
 """
 
 
-def in_a_folder(write: Write, content: str, predict: str, above: str) -> Path:
-    """A model file in a folder of its own, with a file two folders down."""
+def write_in_a_folder(write: Write, content: str, predict: str, above: str) -> Path:
+    """Write a model file into a folder of its own, with a module two folders down."""
     path = write(predict=predict, above=above)
     folder = path.parent / "project"
     (folder / "data" / "more").mkdir(parents=True, exist_ok=True)
@@ -418,50 +426,50 @@ def test_a_changed_file_below_the_folder_has_new_figures(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also in the same process, and the earlier ones are found again."""
+    """Check in one process; the earlier content's figures are found again."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(models, "_model_folders", [])
-    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", above)
-    found = []
+    file = write_in_a_folder(write, "0.8", "return np.full(len(index), W)", above)
+    figures = []
     for content in ("0.8", "0.7", "0.8"):
         written = content if changed.endswith("json") else f"W = {content}  # is {content}\n"
         (file.parent / changed).write_text(written)
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         models.load_model_file(file)
-        result = results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"]
-        found.append((result.p[0], result.cached))
+        result = evaluate_to_results(log, resolve_configurations("SLIP"), jobs=0)["SLIP"]
+        figures.append((result.p[0], result.cached))
     del models.all_models()["SLIP"]
     for name in ("data", "data.more", "data.more.of_slip"):
         sys.modules.pop(name, None)
-    assert found == [(0.8, False), (0.7, False), (0.8, True)]
+    assert figures == [(0.8, False), (0.7, False), (0.8, True)]
 
 
 @pytest.mark.slow
-def test_a_model_in_a_large_folder_keeps_no_figures(
+def test_model_in_a_large_folder_is_not_cached(
     write: Write, collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_folder, "MAX_ENTRIES", 3)
-    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
+    file = write_in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
     run = ("run", collection, "--models", "SLIP,HLR", "--model-file", file, "--jobs", 0, "--json")
-    said = []
+    figures = []
     for content in ("0.8", "0.7"):
         (file.parent / "data" / "w.json").write_text(content)
         done = run_in_process(*run)
-        found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
-        said.append((found["SLIP"]["metrics"]["LogLoss"], found["SLIP"]["cached"]))
+        result_of = {row["configuration"]: row for row in json.loads(done.stdout)["results"]}
+        figures.append((result_of["SLIP"]["metrics"]["LogLoss"], result_of["SLIP"]["cached"]))
         assert done.stderr.count('Results of "slip.py" are not kept') == 1
         assert done.stderr.count("its folder has more than 3 files") == 1
-    assert found["HLR"]["cached"]
-    assert said[0][0] != said[1][0]
-    assert not said[1][1]
+    assert result_of["HLR"]["cached"]
+    assert figures[0][0] != figures[1][0]
+    assert not figures[1][1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("out", ["results", "."])
-def test_a_batch_goes_on_with_its_results_beside_the_model(
+def test_batch_resumes_with_its_results_beside_the_model(
     out: str, write: Write, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
+    file = write_in_a_folder(write, "0.8", "return np.full(len(index), W)", READS)
     monkeypatch.chdir(file.parent)
     common = ("--dataset", dataset, "--models", "SLIP,AVG", "--model-file", "slip.py")
     batch = ("batch", *common, "--out", out, "--file", "--plot", "--users")
@@ -481,9 +489,9 @@ def test_a_batch_goes_on_with_its_results_beside_the_model(
 
 @pytest.mark.slow
 def test_a_growing_log_beside_a_model_does_not_stop_a_run(write: Write, collection: Path) -> None:
-    """Workers are certain of its code, not of all that lies there."""
+    """Check that workers compare the code of a model, not every file beside it."""
     notes = "(Path(__file__).parent / 'notes.txt').open('a').write('fitted')"
-    file = in_a_folder(write, "0.8", notes, READS)
+    file = write_in_a_folder(write, "0.8", notes, READS)
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", 2, "--json")
     for _ in range(2):
         done = run_in_process(*run)
@@ -522,7 +530,7 @@ def test_two_files_with_equally_named_helpers_are_refused(
         sys.modules.pop("helper_of_two", None)
 
 
-# What it changes of the process
+# Changes to the process
 
 ELSEWHERE = """
 import os
@@ -543,47 +551,47 @@ numba.config.DISABLE_JIT = 1
 """
 
 
-@pytest.mark.parametrize("place", slow_except({"fit"}, ["above", "fit", "predict"]))
-def test_outputs_of_a_run_stay_where_a_person_has_named_them(
-    place: str, write: Write, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("function", slow_except({"fit"}, ["above", "fit", "predict"]))
+def test_run_writes_outputs_where_named_after_a_model_has_moved(
+    function: str, write: Write, collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(**{place: ELSEWHERE})
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    file = write(**{function: ELSEWHERE})
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     common = ("--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
     done = run_in_process("run", collection, *common, "--json", "run.json", "--csv", "run.csv")
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in here.iterdir()} == {"run.json", "run.csv"}
-    assert Path.cwd() == here
+    assert {path.name for path in folder.iterdir()} == {"run.json", "run.csv"}
+    assert Path.cwd() == folder
 
 
-def test_a_report_stays_where_a_person_has_named_it(
+def test_export_writes_where_named_after_a_model_has_moved(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(above=ELSEWHERE)
     small = tmp_path / "small.anki2"
     write_collection(simulate_learner(5, 300), small)
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     common = (small, "--models", "SLIP,HLR", "--model-file", file, "--jobs", "0")
     forms = ("--html", "a.html", "--md", "a.md", "--csv", "tables", "--json", "a")
     done = run_in_process("export", *common, *forms)
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in here.iterdir()} == {"a.html", "a.md", "tables", "a"}
+    assert {path.name for path in folder.iterdir()} == {"a.html", "a.md", "tables", "a"}
 
 
 @pytest.mark.slow
-def test_results_of_a_batch_stay_where_a_person_has_named_them(
+def test_batch_writes_where_named_after_a_model_has_moved(
     write: Write, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     batch = ("batch", "--dataset", dataset, "--models", "SLIP,AVG", "--model-file")
     assert run_in_process(*batch, write(fit=ELSEWHERE, above=ELSEWHERE)).returncode == 0
-    assert set(read_results(here / "results", "SLIP")) == {1, 2}
+    assert set(read_results(folder / "results", "SLIP")) == {1, 2}
 
 
 @pytest.mark.slow
@@ -592,18 +600,18 @@ def test_settings_of_a_model_file_change_no_other_model(
 ) -> None:
     pytest.importorskip("torch")
     configurations = resolve_configurations("LSTM,FSRS-6,HLR")
-    alone = [LearnerSession(log).run(each).p for each in configurations]
+    alone = [LearnerSession(log).run(configuration).p for configuration in configurations]
     slip = loaded(above=IN_DOUBLE + ELSEWHERE, fit="assert torch.empty(1).dtype == torch.float64")
     session = LearnerSession(log)
-    for each, before in zip(configurations, alone, strict=True):
+    for configuration, before in zip(configurations, alone, strict=True):
         session.run(slip)
-        assert (session.run(each).p == before).all(), each.name
+        assert (session.run(configuration).p == before).all(), configuration.name
 
 
-def test_a_model_draws_on_where_its_file_has_begun(
+def test_model_continues_the_random_stream_of_its_file(
     loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
-    """Random numbers of others are not its own."""
+    """Check that random numbers drawn by others do not change the model's."""
     slip = loaded(above="np.random.seed(5)", predict="return np.random.random(len(index))")
     np.random.seed(1)  # noqa: NPY002
     drawn = [LearnerSession(log).run(slip).p for _ in range(2)]
@@ -611,7 +619,7 @@ def test_a_model_draws_on_where_its_file_has_begun(
     assert (np.concatenate(drawn) == stream.random_sample(2 * len(drawn[0]))).all()
 
 
-# Whatever a model raises
+# Exceptions
 
 WICKED = """
 class Mute(Exception):
@@ -670,16 +678,16 @@ IN_WORKERS = {"exit 0", "base", "like an interrupt", "long", "exits when told", 
         for case in itertools.product(RAISES, (0, 1))
     ],
 )
-def test_whatever_a_model_raises_is_its_failure(
+def test_exception_in_a_model_is_a_short_failure(
     kind: str, jobs: int, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     code, words = RAISES[kind]
     slip = loaded(code, above=WICKED)
-    found = outcomes(
+    events = collect_outcomes(
         evaluate(log, [slip, *resolve_configurations("AVG")], jobs=jobs, prioritized={"SLIP"})
     )
-    assert isinstance(found["AVG"], Finished)
-    failed = found["SLIP"]
+    assert isinstance(events["AVG"], Finished)
+    failed = events["SLIP"]
     assert isinstance(failed, Failed)
     assert words in failed.reason
     assert len(f"failed: SLIP: {failed.reason}") <= 500
@@ -695,11 +703,11 @@ def test_whatever_a_model_raises_is_its_failure(
         ("raise NotInstalled('nothing is here')", "nothing is here"),
     ],
 )
-def test_whatever_a_model_lacks_is_one_line(
+def test_missing_data_or_package_skips_the_model_in_one_line(
     code: str, words: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
     slip = loaded(predict=code, above=WICKED)
-    skipped = outcomes(evaluate(log, [slip], jobs=0))["SLIP"]
+    skipped = collect_outcomes(evaluate(log, [slip], jobs=0))["SLIP"]
     assert isinstance(skipped, Skipped)
     assert words in skipped.reason
     assert len(skipped.reason) <= 500
@@ -707,17 +715,17 @@ def test_whatever_a_model_lacks_is_one_line(
 
 
 @pytest.mark.parametrize("code", ["raise KeyboardInterrupt", "raise AttributeError('read-only')"])
-def test_failures_in_a_worker(
+def test_exception_in_a_worker_is_the_models_failure(
     code: str, loaded: Callable[..., Configuration], log: ReviewLog
 ) -> None:
-    """A worker is not interrupted from the keyboard; and not all that is read-only is an array."""
-    found = outcomes(
+    """Check a keyboard interrupt and an error whose text resembles that of a read-only array."""
+    events = collect_outcomes(
         evaluate(log, [loaded(code), *resolve_configurations("AVG")], jobs=1, prioritized={"SLIP"})
     )
-    assert isinstance(found["AVG"], Finished)
-    assert isinstance(found["SLIP"], Failed)
-    assert code.removeprefix("raise ").partition("(")[0] in found["SLIP"].reason
-    assert "belong to all models" not in found["SLIP"].reason
+    assert isinstance(events["AVG"], Finished)
+    assert isinstance(events["SLIP"], Failed)
+    assert code.removeprefix("raise ").partition("(")[0] in events["SLIP"].reason
+    assert "belong to all models" not in events["SLIP"].reason
 
 
 def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog) -> None:
@@ -727,7 +735,9 @@ def test_notes_are_one_line(loaded: Callable[..., Configuration], log: ReviewLog
         assert len(note) <= 500
 
 
-def test_a_run_ends_with_a_table_and_its_code(write: Write, collection: Path) -> None:
+def test_run_with_a_failed_model_prints_its_table_and_exits_1(
+    write: Write, collection: Path
+) -> None:
     file = write("sys.exit(0)")
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
     done = run_in_process(*run)
@@ -738,9 +748,7 @@ def test_a_run_ends_with_a_table_and_its_code(write: Write, collection: Path) ->
     ]
 
 
-def test_a_batch_goes_on_after_whatever_a_model_raises(
-    write: Write, dataset: Path, tmp_path: Path
-) -> None:
+def test_batch_goes_on_after_any_exception(write: Write, dataset: Path, tmp_path: Path) -> None:
     code = "raise Leaving if context.user == 1 else ValueError('x' * 50_000_000)"
     out = tmp_path / "out"
     file = write(code, above=WICKED)
@@ -750,8 +758,8 @@ def test_a_batch_goes_on_after_whatever_a_model_raises(
     assert "Traceback" not in done.stderr
     assert set(read_results(out, "AVG")) == {1, 2}
     failed = [json.loads(line) for line in (out / "failed" / "SLIP.jsonl").open()]
-    assert [each["user"] for each in failed] == [1, 2]
-    assert all(len(each["reason"]) <= 500 for each in failed)
+    assert [row["user"] for row in failed] == [1, 2]
+    assert all(len(row["reason"]) <= 500 for row in failed)
 
 
 @pytest.mark.parametrize(
@@ -764,18 +772,18 @@ def test_a_batch_goes_on_after_whatever_a_model_raises(
     ],
     ids=["exit", "no words", "long", "nan"],
 )
-def test_an_audit_goes_on(
+def test_audit_goes_on_after_a_failed_model(
     code: str, words: str, loaded: Callable[..., Configuration], dataset: Path
 ) -> None:
-    """On the training parts as well as on what is held out."""
+    """Check the training parts as well as the held-out reviews."""
     (usual,) = resolve_configurations("HLR-dry-run")
-    own = loaded(code, above=WICKED)
+    slip = loaded(code, above=WICKED)
     for session in (LearnerSession, PastSession):
 
         def units(*chosen: Configuration, kind: type[LearnerSession] = session) -> list[Unit]:
             return _evaluate_user(dataset, 1, chosen, Context(), {}, session_factory=kind)
 
-        failed, done = units(own, usual)
+        failed, done = units(slip, usual)
         assert [failed.status, done.status] == ["failed", "done"]
         assert words in failed.reason
         assert len(failed.reason) <= 500
@@ -789,33 +797,42 @@ def test_an_audit_goes_on(
     ("number", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
-def test_ctrl_c_still_interrupts(
+def test_ctrl_c_interrupts_a_running_model(
     number: signal.Signals, code: int, write: Write, collection: Path, tmp_path: Path
 ) -> None:
-    there = tmp_path / "there"
-    file = write(f"open({str(there)!r}, 'w').close()\ntime.sleep(60)")
+    marker = tmp_path / "there"
+    file = write(f"open({str(marker)!r}, 'w').close()\ntime.sleep(60)")
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "srs_eval", "run", str(collection), "--jobs", "0"),
-            *("--models", "SLIP", "--model-file", str(file)),
+            sys.executable,
+            "-m",
+            "srs_eval",
+            "run",
+            str(collection),
+            "--jobs",
+            "0",
+            "--models",
+            "SLIP",
+            "--model-file",
+            str(file),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     until = time.monotonic() + 60
-    while not there.exists() and time.monotonic() < until:
+    while not marker.exists() and time.monotonic() < until:
         time.sleep(0.02)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=30)
     assert process.returncode == code
-    assert "Interrupted" in said
+    assert "Interrupted" in stderr
 
 
-# What cannot stand in MODELS
+# Invalid files
 
 
-def test_a_file_without_models_says_so(tmp_path: Path) -> None:
+def test_model_file_without_models_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.py").write_text("MODEL = ()\n")
     with pytest.raises(InputError, match=r'none.py" has no models in MODELS\.$'):
         models.load_model_file(tmp_path / "none.py")
@@ -842,7 +859,9 @@ def test_a_file_without_models_says_so(tmp_path: Path) -> None:
     ],
     ids=lambda change: change[1][:40],
 )
-def test_files_that_are_no_models_are_one_sentence(change: tuple[str, str], write: Write) -> None:
+def test_invalid_model_files_are_refused_in_one_sentence(
+    change: tuple[str, str], write: Write
+) -> None:
     file = write()
     text = file.read_text()
     assert change[0] in text

@@ -1,4 +1,4 @@
-"""Models of one's own that learn from other users first: `models pretrain` and --weights."""
+"""Model files that learn from other users first: `models pretrain` and --weights."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from srs_eval.benchmark.plan import survey_dataset
 from srs_eval.data.datasets import open_dataset, write_user
 from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import LEARNING, REVIEW, DayGrid, Entries, IntArray, ReviewLog
-from tests.cli.program import read_results, run_in_process, run_program
-from tests.test_docs import GUIDE, python_blocks
+from tests.helpers.documents import GUIDE, python_blocks
+from tests.helpers.program import read_results, run_in_process, run_program
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 MEAN = """
@@ -59,72 +59,82 @@ def mean(tmp_path: Path) -> Path:
     return path
 
 
-def pretrain(model: Path, dataset: Path, users: str, out: Path) -> None:
+def run_pretrain(model: Path, dataset: Path, users: str, out: Path) -> None:
     words = ("--dataset", str(dataset), "--users", users, "--out", str(out))
     done = run_in_process("models", "pretrain", str(model), *words)
     assert done.returncode == 0, done.stderr
 
 
-def batch(
-    model: Path, dataset: Path, names: str, weights: Path | None, out: Path, *more: str
+def run_batch(
+    model: Path, dataset: Path, names: str, weights: Path | None, out: Path, *flags: str
 ) -> subprocess.CompletedProcess[str]:
     words = ("--dataset", str(dataset), "--model-file", str(model), "--models", names)
-    given = () if weights is None else ("--weights", str(weights))
-    return run_in_process("batch", *words, *given, "--out", str(out), "--jobs", "0", *more)
+    weights_flags = () if weights is None else ("--weights", str(weights))
+    return run_in_process("batch", *words, *weights_flags, "--out", str(out), "--jobs", "0", *flags)
 
 
-def users_of(out: Path, name: str) -> list[int]:
+def read_users(out: Path, name: str) -> list[int]:
     return [*read_results(out, name)]
 
 
 @pytest.mark.slow
-def test_only_others_are_evaluated_unless_that_is_asked_for(
+def test_batch_skips_trained_users_unless_seen_users_is_given(
     mean: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    weights, out = tmp_path / "first.safetensors", tmp_path / "out"
-    pretrain(mean, dataset, "1-2", weights)
-    done = batch(mean, dataset, "MEAN,AVG", weights, out)
+    weights = tmp_path / "first.safetensors"
+    out = tmp_path / "out"
+    run_pretrain(mean, dataset, "1-2", weights)
+    done = run_batch(mean, dataset, "MEAN,AVG", weights, out)
     assert done.returncode == 0, done.stderr
     assert "first.safetensors was trained on users 1-2; --seen-users" in done.stderr
-    assert users_of(out, "MEAN") == [3, 4, 5]
-    assert users_of(out, "AVG") == [*USERS]
+    assert read_users(out, "MEAN") == [3, 4, 5]
+    assert read_users(out, "AVG") == [*USERS]
     setup = json.loads((out / "setup.json").read_text("utf-8"))["configurations"]
     assert setup["MEAN"]["pretrained"].endswith("trained on users 1-2")
     assert "pretrained" not in setup["AVG"]
-    told = batch(mean, dataset, "MEAN,AVG", weights, out, "--seen-users")
-    assert told.returncode == 2
-    assert "seen_users was none and is on now" in told.stderr
-    told = batch(mean, dataset, "MEAN,AVG", weights, tmp_path / "all", "--seen-users")
-    assert told.returncode == 0, told.stderr
-    assert users_of(tmp_path / "all", "MEAN") == [*USERS]
+    seen = run_batch(mean, dataset, "MEAN,AVG", weights, out, "--seen-users")
+    assert seen.returncode == 2
+    assert "seen_users was none and is on now" in seen.stderr
+    seen = run_batch(mean, dataset, "MEAN,AVG", weights, tmp_path / "all", "--seen-users")
+    assert seen.returncode == 0, seen.stderr
+    assert read_users(tmp_path / "all", "MEAN") == [*USERS]
 
-    other = tmp_path / "other.safetensors"
-    pretrain(mean, dataset, "1-3", other)
-    changed = batch(mean, dataset, "MEAN,AVG", other, out)
+    other_weights = tmp_path / "other.safetensors"
+    run_pretrain(mean, dataset, "1-3", other_weights)
+    changed = run_batch(mean, dataset, "MEAN,AVG", other_weights, out)
     assert changed.returncode == 2
-    unused = batch(mean, dataset, "AVG", weights, tmp_path / "none")
+    unused = run_batch(mean, dataset, "AVG", weights, tmp_path / "none")
     assert unused.returncode == 2
     assert "has weights of MEAN, which is not among the models" in unused.stderr
     again = run_in_process(
-        *("models", "pretrain", str(mean), "--dataset", str(dataset), "--users", "1-2"),
-        *("--out", str(weights)),
+        "models",
+        "pretrain",
+        str(mean),
+        "--dataset",
+        str(dataset),
+        "--users",
+        "1-2",
+        "--out",
+        str(weights),
     )
     assert again.returncode == 2
     assert "not overwritten" in again.stderr
 
 
 @pytest.mark.slow
-def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_path: Path) -> None:
+def test_two_halves_evaluate_each_user_by_the_other_half(
+    mean: Path, dataset: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "halves"
     folder.mkdir()
     expected = {}
-    for users, others in (("1-2", (3, 4, 5)), ("3-5", (1, 2))):
+    for users, evaluated in (("1-2", (3, 4, 5)), ("3-5", (1, 2))):
         path = folder / f"on-{users}.safetensors"
-        pretrain(mean, dataset, users, path)
-        expected |= dict.fromkeys(others, float(load_file(path)["mean"][0]))
-    done = batch(mean, dataset, "MEAN", folder, tmp_path / "out", "--raw")
+        run_pretrain(mean, dataset, users, path)
+        expected |= dict.fromkeys(evaluated, float(load_file(path)["mean"][0]))
+    done = run_batch(mean, dataset, "MEAN", folder, tmp_path / "out", "--raw")
     assert done.returncode == 0, done.stderr
-    assert users_of(tmp_path / "out", "MEAN") == [*USERS]
+    assert read_users(tmp_path / "out", "MEAN") == [*USERS]
     for user, line in read_results(tmp_path / "out", "MEAN").items():
         table = pq.read_table(
             tmp_path / "out" / "raw" / "MEAN" / f"user_id={user}.parquet", partitioning=None
@@ -135,42 +145,43 @@ def test_of_two_halves_each_user_gets_the_other(mean: Path, dataset: Path, tmp_p
 
 @pytest.fixture(scope="module")
 def renumbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another data set: user 1 is a stranger, users 7 and 8 are users 1 and 4 of `dataset`."""
+    """Write another data set: user 1 is new, users 7 and 8 are users 1 and 4 of `dataset`."""
     folder = tmp_path_factory.mktemp("renumbered") / "data"
     learners = {1: simulate_learner(11, 400), 7: simulate_learner(1, 400)}
     write_dataset({**learners, 8: simulate_learner(4, 400)}, folder)
     return folder
 
 
-def about(weights: Path) -> dict[str, Any]:
-    """What a file of weights says of its training."""
+def read_training_metadata(weights: Path) -> dict[str, Any]:
+    """Read what a file of weights records about its training."""
     with safe_open(weights, "numpy") as file:
-        found: dict[str, Any] = json.loads(file.metadata()["srs-eval"])
-    return found
+        training: dict[str, Any] = json.loads(file.metadata()["srs-eval"])
+    return training
 
 
-def test_people_are_known_by_their_reviews_and_not_by_numbers(
+def test_people_are_recognised_by_reviews_not_by_user_number(
     mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
 ) -> None:
-    weights, out = tmp_path / "first.safetensors", tmp_path / "out"
-    pretrain(mean, dataset, "1-2", weights)
-    done = batch(mean, renumbered, "MEAN", weights, out)
+    weights = tmp_path / "first.safetensors"
+    out = tmp_path / "out"
+    run_pretrain(mean, dataset, "1-2", weights)
+    done = run_batch(mean, renumbered, "MEAN", weights, out)
     assert done.returncode == 0, done.stderr
-    assert users_of(out, "MEAN") == [1, 8]
+    assert read_users(out, "MEAN") == [1, 8]
     words = "first.safetensors was trained on this person, under another number among its users"
     assert f"skipped: 1 x {words} 1-2; --seen-users" in done.stderr
-    done = batch(mean, renumbered, "MEAN", weights, tmp_path / "all", "--seen-users")
-    assert users_of(tmp_path / "all", "MEAN") == [1, 7, 8]
+    done = run_batch(mean, renumbered, "MEAN", weights, tmp_path / "all", "--seen-users")
+    assert read_users(tmp_path / "all", "MEAN") == [1, 7, 8]
 
 
-def test_halves_are_told_apart_by_reviews(
+def test_halves_are_chosen_by_reviews(
     mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "halves"
     folder.mkdir()
     for users in ("1-2", "3-5"):
-        pretrain(mean, dataset, users, folder / f"on-{users}.safetensors")
-    done = batch(mean, renumbered, "MEAN", folder, tmp_path / "out")
+        run_pretrain(mean, dataset, users, folder / f"on-{users}.safetensors")
+    done = run_batch(mean, renumbered, "MEAN", folder, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     timing = (tmp_path / "out" / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
     notes = {line["user"]: line["notes"][0] for line in map(json.loads, timing)}
@@ -178,17 +189,17 @@ def test_halves_are_told_apart_by_reviews(
     assert "on-1-2.safetensors" in notes[8]
 
 
-def test_weights_say_what_they_were_trained_on(
+def test_weights_record_their_training_data(
     mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
 ) -> None:
     weights = tmp_path / "first.safetensors"
-    pretrain(mean, dataset, "1-2", weights)
-    found = about(weights)
-    assert (found["model"], found["users"]) == ("MEAN", "1-2")
-    assert found["data"] == survey_dataset(open_dataset(dataset))[0]
-    assert len(found["sketches"]) == 2
-    assert all(len(sketch) < 400 for sketch in found["sketches"])
-    sketches = Sketches.of(found["sketches"])
+    run_pretrain(mean, dataset, "1-2", weights)
+    training = read_training_metadata(weights)
+    assert (training["model"], training["users"]) == ("MEAN", "1-2")
+    assert training["data"] == survey_dataset(open_dataset(dataset))[0]
+    assert len(training["sketches"]) == 2
+    assert all(len(sketch) < 400 for sketch in training["sketches"])
+    sketches = Sketches.of(training["sketches"])
     assert sketches.recognise(open_dataset(renumbered).load(7))
     assert sketches.recognise(open_dataset(dataset).load(1))
     assert not sketches.recognise(open_dataset(dataset).load(3))
@@ -196,7 +207,7 @@ def test_weights_say_what_they_were_trained_on(
 
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Data sets of the same three people: as they were at first, and with later reviews.
+    """Write data sets of the same three people: as they were at first, and with later reviews.
 
     Later on user 1 has another rollover, and user 2 has reset some cards.
     """
@@ -216,16 +227,19 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def first_entries(log: ReviewLog, count: int) -> ReviewLog:
     """Return an earlier export, of the first `count` entries."""
     assert log.entries is not None
-    columns = {name: each[:count] for name, each in vars(log.entries).items() if each is not None}
+    columns = {
+        name: column[:count] for name, column in vars(log.entries).items() if column is not None
+    }
     return replace(log, entries=Entries(**columns))
 
 
 def without_beginning(log: ReviewLog, cards: IntArray) -> ReviewLog:
     """Return the log with the last review of some cards as a learning start, as after a reset."""
     assert log.entries is not None
-    kind, places = log.entries.kind.copy(), np.arange(len(log.entries))
+    kind = log.entries.kind.copy()
+    index = np.arange(len(log.entries))
     for card in cards:
-        of_card = places[log.entries.card_id == card]
+        of_card = index[log.entries.card_id == card]
         kind[of_card] = REVIEW
         kind[of_card[-1]] = LEARNING
     return replace(log, entries=replace(log.entries, kind=kind))
@@ -237,18 +251,19 @@ def test_people_are_recognised_in_later_exports(
 ) -> None:
     earlier, later = exports
     weights = tmp_path / "first.safetensors"
-    pretrain(mean, earlier, "1-3", weights)
-    done = batch(mean, later, "MEAN", weights, tmp_path / "out")
+    run_pretrain(mean, earlier, "1-3", weights)
+    done = run_batch(mean, later, "MEAN", weights, tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert users_of(tmp_path / "out", "MEAN") == [4]
+    assert read_users(tmp_path / "out", "MEAN") == [4]
     assert "skipped: 3 x first.safetensors was trained on users 1-3; --seen-users" in done.stderr
 
 
 def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path: Path) -> None:
     learner = simulate_learner(31, 2_000)
-    folder, weights = tmp_path / "data", tmp_path / "first.safetensors"
+    folder = tmp_path / "data"
+    weights = tmp_path / "first.safetensors"
     write_dataset({1: learner, 2: simulate_learner(32, 400)}, folder)
-    pretrain(mean, folder, "1-2", weights)
+    run_pretrain(mean, folder, "1-2", weights)
     cards = np.unique(learner.entries.card_id)
     changed = without_beginning(learner.log(), cards[: len(cards) // 4])
     collection = tmp_path / "collection.anki2"
@@ -261,16 +276,17 @@ def test_a_collection_with_reset_cards_is_recognised_in_run(mean: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_weights_that_know_numbers_alone_go_by_these_and_say_so(
+def test_older_weights_recognise_users_by_number_with_a_note(
     mean: Path, dataset: Path, renumbered: Path, tmp_path: Path
 ) -> None:
-    """As files were before they named people by their reviews."""
-    weights, out = tmp_path / "old.safetensors", tmp_path / "out"
+    """Check files from before weights recorded people by their reviews."""
+    weights = tmp_path / "old.safetensors"
+    out = tmp_path / "out"
     old = {"srs-eval": json.dumps({"model": "MEAN", "users": "1-2", "version": "1.0.0"})}
     weights.write_bytes(save({"mean": np.array([0.5])}, old))
-    done = batch(mean, renumbered, "MEAN", weights, out)
+    done = run_batch(mean, renumbered, "MEAN", weights, out)
     assert done.returncode == 0, done.stderr
-    assert users_of(out, "MEAN") == [7, 8]
+    assert read_users(out, "MEAN") == [7, 8]
     alone = "the file knows people by their numbers alone, whatever the data set"
     assert f"skipped: 1 x old.safetensors was trained on users 1-2 ({alone})" in done.stderr
     timing = (out / "timing" / "MEAN.jsonl").read_text("utf-8").splitlines()
@@ -291,44 +307,46 @@ MODELS = (torch_model("LINEAR", module),)
 """
 
 
-def test_a_pretraining_tells_its_losses_and_settings(dataset: Path, tmp_path: Path) -> None:
-    model, weights = tmp_path / "linear.py", tmp_path / "linear.safetensors"
+def test_pretraining_prints_and_stores_losses_and_settings(dataset: Path, tmp_path: Path) -> None:
+    model = tmp_path / "linear.py"
+    weights = tmp_path / "linear.safetensors"
     model.write_text(LINEAR, encoding="utf-8")
     words = ("--dataset", str(dataset), "--users", "1-5", "--out", str(weights))
     done = run_in_process("models", "pretrain", str(model), *words)
     assert done.returncode == 0, done.stderr
-    found = about(weights)
-    settings = found["settings"]
+    training = read_training_metadata(weights)
+    settings = training["settings"]
     assert (settings["seed"], settings["learning_rate"]) == (0, 0.01)
-    assert settings["most_epochs"] >= len(found["epochs"]) > 1
-    losses = [epoch["held_out_loss"] for epoch in found["epochs"]]
+    assert settings["most_epochs"] >= len(training["epochs"]) > 1
+    losses = [epoch["held_out_loss"] for epoch in training["epochs"]]
     assert all(0 < loss < 2 for loss in losses)
     assert losses[0] > min(losses)
-    assert all(0 < epoch["loss"] < 2 for epoch in found["epochs"])
+    assert all(0 < epoch["loss"] < 2 for epoch in training["epochs"])
     assert "seed 0" in done.stderr
-    for number, epoch in enumerate(found["epochs"], start=1):
-        said = f"epoch {number}: log loss {epoch['loss']:.4f}, held out {losses[number - 1]:.4f}"
-        assert said in done.stderr
+    for number, epoch in enumerate(training["epochs"], start=1):
+        line = f"epoch {number}: log loss {epoch['loss']:.4f}, held out {losses[number - 1]:.4f}"
+        assert line in done.stderr
 
 
 @pytest.mark.slow
-def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path: Path) -> None:
-    """Fits start from what it learned, without training it is used as it is."""
+def test_torch_module_of_the_guide_gains_from_pretraining(dataset: Path, tmp_path: Path) -> None:
+    """Check fits that start from pretrained weights, and these weights without training."""
     model = tmp_path / "my_gru.py"
-    (example,) = (each for each in python_blocks(GUIDE) if "SMALL-GRU" in each)
+    (example,) = (block for block in python_blocks(GUIDE) if "SMALL-GRU" in block)
     model.write_text(example, encoding="utf-8")
-    weights, again = tmp_path / "half.safetensors", tmp_path / "again.safetensors"
-    pretrain(model, dataset, "1-3", weights)
-    pretrain(model, dataset, "1-3", again)
+    weights = tmp_path / "half.safetensors"
+    again = tmp_path / "again.safetensors"
+    run_pretrain(model, dataset, "1-3", weights)
+    run_pretrain(model, dataset, "1-3", again)
     assert weights.read_bytes() == again.read_bytes()
-    done = batch(model, dataset, "SMALL-GRU,SMALL-GRU-dry-run,AVG", weights, tmp_path / "with")
+    done = run_batch(model, dataset, "SMALL-GRU,SMALL-GRU-dry-run,AVG", weights, tmp_path / "with")
     assert done.returncode == 0, done.stderr
-    assert users_of(tmp_path / "with", "SMALL-GRU") == [4, 5]
-    assert batch(model, dataset, "SMALL-GRU", None, tmp_path / "without").returncode == 0
+    assert read_users(tmp_path / "with", "SMALL-GRU") == [4, 5]
+    assert run_batch(model, dataset, "SMALL-GRU", None, tmp_path / "without").returncode == 0
 
     def loss(out: str, name: str) -> float:
-        found = read_results(tmp_path / out, name)
-        return float(np.mean([found[user]["metrics"]["LogLoss"] for user in (4, 5)]))
+        results = read_results(tmp_path / out, name)
+        return float(np.mean([results[user]["metrics"]["LogLoss"] for user in (4, 5)]))
 
     alone = loss("without", "SMALL-GRU")
     assert loss("with", "SMALL-GRU") < alone
@@ -336,45 +354,53 @@ def test_a_torch_module_of_the_guide_learns_from_others(dataset: Path, tmp_path:
     assert loss("with", "SMALL-GRU") != loss("with", "SMALL-GRU-dry-run")
 
 
+def read_result_files(folder: Path) -> dict[Path, bytes]:
+    """Return the contents of a batch's result files by their paths below `folder`."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("result/*")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "dask-local"])
 def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_path: Path) -> None:
-    """A torch module with weights, one with a table, and trees, beside each other."""
+    """Run a torch module with weights, a model with a table and trees in one batch."""
     files = {"SMALL-GRU": tmp_path / "gru.py", "WORDS": tmp_path / "words.py"}
     for name, path in files.items():
-        (example,) = (each for each in python_blocks(GUIDE) if f'"{name}"' in each)
+        (example,) = (block for block in python_blocks(GUIDE) if f'"{name}"' in block)
         path.write_text(example, encoding="utf-8")
-    weights, table = tmp_path / "half.safetensors", tmp_path / "words.csv"
+    weights = tmp_path / "half.safetensors"
+    table = tmp_path / "words.csv"
     table.write_text("user_id,card_id,frequency\n4,1,2.5\n4,2,1\n5,1,3\n", encoding="utf-8")
-    pretrain(files["SMALL-GRU"], dataset, "1-3", weights)
+    run_pretrain(files["SMALL-GRU"], dataset, "1-3", weights)
     words = ["--dataset", dataset, "--users", "4-5", "--weights", weights, "--features", table]
     words += ["--models", "GradientBoosting,SMALL-GRU,WORDS,AVG"]
-    words += [word for path in files.values() for word in ("--model-file", path)]
-    for out, more in (("one", ("--jobs", 0)), ("many", ("--jobs", 2, "--engine", engine))):
+    for path in files.values():
+        words += ["--model-file", path]
+    for out, flags in (("one", ("--jobs", 0)), ("many", ("--jobs", 2, "--engine", engine))):
         run = run_in_process if out == "one" else run_program
-        done = run("batch", *words, "--out", tmp_path / out, *more)
+        done = run("batch", *words, "--out", tmp_path / out, *flags)
         assert done.returncode == 0, done.stderr
-    one, many = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("result/*")}
-        for folder in (tmp_path / "one", tmp_path / "many")
-    )
-    assert len(one) == 4
-    assert one == many
+    by_one_process = read_result_files(tmp_path / "one")
+    by_workers = read_result_files(tmp_path / "many")
+    assert len(by_one_process) == 4
+    assert by_one_process == by_workers
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("FSRS-6", "--users", "1-3", "--out", "w.safetensors"), "FSRS-6 has no pretrain"),
         (("{mean}", "--users", "1", "--out", "w.safetensors"), "1 of these users"),
         (("{mean}", "--users", "1-3"), "takes a file with one model"),
     ],
 )
-def test_what_cannot_be_pretrained_is_said(
-    words: tuple[str, ...], said: str, mean: Path, dataset: Path, tmp_path: Path
+def test_pretrain_refuses_unusable_models_and_users(
+    words: tuple[str, ...], message: str, mean: Path, dataset: Path, tmp_path: Path
 ) -> None:
-    asked = [each.format(mean=mean) for each in words]
-    asked = [str(tmp_path / each) if each.endswith("safetensors") else each for each in asked]
-    done = run_in_process("models", "pretrain", *asked, "--dataset", str(dataset))
+    arguments = [word.format(mean=mean) for word in words]
+    arguments = [
+        str(tmp_path / argument) if argument.endswith("safetensors") else argument
+        for argument in arguments
+    ]
+    done = run_in_process("models", "pretrain", *arguments, "--dataset", str(dataset))
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr

@@ -1,4 +1,4 @@
-"""RWKV: inputs, network and models, beside what the authors' own program says."""
+"""RWKV: inputs, network and models, compared with the authors' own program."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from srs_eval.training.hyperparameters import Cancelled, Context
 from srs_eval.training.networks import read_tensors
 from srs_eval.training.rwkv_inputs import Reviews, arrange_network, collect_reviews, compute_inputs
 from srs_eval.training.rwkv_network import compute_predictions
-from tests.cli.program import run_in_process
 from tests.conftest import RWKV_WEIGHTS, shared_or_skip, write_simulated_collection
 from tests.helpers.marks import slow_except
+from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
 
 # By the authors' program in torch, of 60 made-up reviews and made-up weights:
@@ -71,15 +71,15 @@ CURVE = np.fromstring(
 
 
 def no_tick(done: float) -> None:
-    """Nobody watches."""
+    """Report progress to nobody."""
 
 
 # The network
 
 
 @pytest.mark.parametrize("rows", slow_except({7}, [512, 7, 1]))
-def test_the_authors_program_predicts_the_same(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many rows are computed at once: states and norms are carried over."""
+def test_predictions_equal_the_authors_program(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check blocks of any size: states and norms are carried over."""
     monkeypatch.setattr(rwkv_network, "_ROWS_PER_BLOCK", rows)
     instant, curve = predict_ours(make_weights(TINY), make_reviews(60))
     np.testing.assert_allclose(instant, INSTANT, atol=5e-6)
@@ -87,30 +87,33 @@ def test_the_authors_program_predicts_the_same(rows: int, monkeypatch: pytest.Mo
 
 
 @pytest.mark.slow
-def test_what_is_asked_changes_nothing_else() -> None:
-    reviews, net = make_reviews(300), arrange_network(make_weights(SMALL), "made up")
-    given = compute_inputs(reviews)
-    every = compute_predictions(net, given, np.arange(300), reviews.elapsed_seconds, no_tick)
-    asked = np.arange(40, 280, 7)
-    seconds = reviews.elapsed_seconds[asked]
-    some = compute_predictions(net, given, asked, seconds, no_tick)
-    for both, few in zip(every, some, strict=True):
-        np.testing.assert_allclose(few, both[asked], atol=2e-6)
-    alone, nothing = compute_predictions(net, given, asked, seconds, no_tick, curve=False)
-    np.testing.assert_allclose(alone, some[0], atol=2e-6)
+def test_predicting_some_rows_changes_no_prediction() -> None:
+    reviews = make_reviews(300)
+    net = arrange_network(make_weights(SMALL), "made up")
+    inputs = compute_inputs(reviews)
+    every = compute_predictions(net, inputs, np.arange(300), reviews.elapsed_seconds, no_tick)
+    rows = np.arange(40, 280, 7)
+    seconds = reviews.elapsed_seconds[rows]
+    selected = compute_predictions(net, inputs, rows, seconds, no_tick)
+    for both, few in zip(every, selected, strict=True):
+        np.testing.assert_allclose(few, both[rows], atol=2e-6)
+    alone, nothing = compute_predictions(net, inputs, rows, seconds, no_tick, curve=False)
+    np.testing.assert_allclose(alone, selected[0], atol=2e-6)
     assert np.isnan(nothing).all()
-    nothing, alone = compute_predictions(net, given, asked, seconds, no_tick, instant=False)
-    np.testing.assert_allclose(alone, some[1], atol=2e-6)
+    nothing, alone = compute_predictions(net, inputs, rows, seconds, no_tick, instant=False)
+    np.testing.assert_allclose(alone, selected[1], atol=2e-6)
     assert np.isnan(nothing).all()
-    none = compute_predictions(net, given, asked[:0], seconds[:0], no_tick)
-    assert [len(each) for each in none] == [0, 0]
+    none = compute_predictions(net, inputs, rows[:0], seconds[:0], no_tick)
+    assert [len(p) for p in none] == [0, 0]
 
 
-def test_an_answer_is_not_known_before_it_is_given() -> None:
-    """Neither its grade nor its time nor its kind; nor anything of later reviews."""
-    reviews, at, weights = make_reviews(200), 150, make_weights(SMALL)
+def test_predictions_do_not_depend_on_the_answer() -> None:
+    """Change grade, time and kind of an answer and everything later: earlier predictions stay."""
+    reviews = make_reviews(200)
+    at = 150
+    weights = make_weights(SMALL)
     instant, curve = predict_ours(weights, reviews)
-    changed = [each.copy() for each in reviews]
+    changed = [column.copy() for column in reviews]
     for column, value in ((7, 123), (8, 1 + reviews.rating[at:] % 4), (9, 2)):
         changed[column][at:] = value
     other_instant, other_curve = predict_ours(weights, Reviews(*changed))
@@ -119,46 +122,46 @@ def test_an_answer_is_not_known_before_it_is_given() -> None:
     assert (np.abs(other_instant[at + 1 :] - instant[at + 1 :]) > 1e-4).mean() > 0.5
 
 
-def test_a_curve_far_beyond_its_points() -> None:
+def test_curve_far_beyond_its_points_gives_probabilities() -> None:
     reviews = make_reviews(60)
     net = arrange_network(make_weights(TINY), "made up")
-    asked = np.flatnonzero(reviews.elapsed_seconds >= 0)
+    rows = np.flatnonzero(reviews.elapsed_seconds >= 0)
     for seconds in (0, 10**10, 10**13):
-        late = np.full(len(asked), seconds)
-        _, p = compute_predictions(
-            net, compute_inputs(reviews), asked, late, no_tick, instant=False
-        )
+        late = np.full(len(rows), seconds)
+        _, p = compute_predictions(net, compute_inputs(reviews), rows, late, no_tick, instant=False)
         assert ((p >= 0) & (p <= 1)).all()
 
 
-def test_it_can_be_cancelled() -> None:
-    said = []
+def test_compute_predictions_can_be_cancelled() -> None:
+    fractions = []
 
     def tick(done: float) -> None:
-        said.append(done)
+        fractions.append(done)
         if done > 0.3:
             raise Cancelled
 
-    reviews, net = make_reviews(2_000), arrange_network(make_weights(TINY), "made up")
+    reviews = make_reviews(2_000)
+    net = arrange_network(make_weights(TINY), "made up")
     with pytest.raises(Cancelled):
         compute_predictions(
             net, compute_inputs(reviews), np.arange(2_000), reviews.elapsed_seconds, tick
         )
-    assert len(said) > 3
-    assert said == sorted(said)
-    assert said[-1] < 0.5
+    assert len(fractions) > 3
+    assert fractions == sorted(fractions)
+    assert fractions[-1] < 0.5
 
 
-def test_notes_that_are_not_known_are_one_a_card() -> None:
+def test_unknown_notes_become_one_note_per_card() -> None:
     reviews = make_reviews(100)._replace(note=np.full(100, -1))
-    apart, shared = compute_inputs(reviews), compute_inputs(reviews, note_per_card=False)
+    apart = compute_inputs(reviews)
+    shared = compute_inputs(reviews, note_per_card=False)
     assert len(np.unique(apart.entities[2])) == len(np.unique(reviews.card))
     assert len(np.unique(shared.entities[2])) == 1
     both = apart.at(np.arange(100), np.zeros(100, bool))
     assert (both[:, 13] == 1).all()
 
 
-def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
+def test_missing_answer_times_count_as_the_mean() -> None:
     reviews = make_reviews(50)._replace(duration_ms=np.zeros(50, np.int64))
     assert (compute_inputs(reviews).answers[:, 8] == 0).all()
 
@@ -166,20 +169,20 @@ def test_answer_times_that_nobody_measured_are_of_mean_length() -> None:
 # Files
 
 
-def test_files_of_torch_are_read_without_it(tmp_path: Path) -> None:
+def test_read_tensors_reads_torch_files_without_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="needs torch")
     weights = make_weights(TINY)
-    tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
+    tensors = {name: torch.from_numpy(array) for name, array in weights.items()}
     # A view into a larger storage, and one that is transposed.
     tensors["p_linear.bias"] = torch.cat([torch.zeros(3), tensors["p_linear.bias"]])[3:]
     wide = tensors["w_linear.weight"]
     tensors["w_linear.weight"] = wide.T.contiguous().T
     path = tmp_path / "mine.pth"
     torch.save(tensors, path)
-    found = read_tensors(path)
-    assert found.keys() == weights.keys()
-    for name, each in found.items():
-        np.testing.assert_array_equal(each, weights[name])
+    loaded = read_tensors(path)
+    assert loaded.keys() == weights.keys()
+    for name, array in loaded.items():
+        np.testing.assert_array_equal(array, weights[name])
 
 
 class Evil:
@@ -187,7 +190,7 @@ class Evil:
         return print, ("it ran",)
 
 
-def test_what_cannot_be_used_is_said_in_one_sentence(
+def test_unusable_weights_are_refused_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import zipfile
@@ -208,9 +211,9 @@ def test_what_cannot_be_used_is_said_in_one_sentence(
         read_tensors(tmp_path / "cut.pth")
 
     def refused(words: str, **changed: np.ndarray) -> None:
-        made = {name.replace("__", "."): each for name, each in changed.items()}
+        tensors = {name.replace("__", "."): array for name, array in changed.items()}
         with pytest.raises(InputError, match=words):
-            arrange_network({**weights, **made}, "mine")
+            arrange_network({**weights, **tensors}, "mine")
 
     refused("p_linear.weight", p_linear__weight=np.zeros((5, 64), np.float32))
     refused("features2card.0.weight", features2card__0__weight=np.zeros((64, 91), np.float32))
@@ -225,16 +228,18 @@ def test_what_cannot_be_used_is_said_in_one_sentence(
 
 
 @pytest.mark.slow
-def test_models_keep_to_the_rules(weights_file: Path) -> None:
-    """But one: the network is told of other cards between a card's answers."""
+def test_models_pass_the_checks_but_for_one_finding(weights_file: Path) -> None:
+    """Check the one exception: the network sees other cards between a card's answers."""
     models = [all_models()[name] for name in ("RWKV-Instant", "RWKV-Curve")]
-    found = {(each.configuration, each.kind) for each in find_mistakes(models)}
+    mistakes = {(mistake.configuration, mistake.kind) for mistake in find_mistakes(models)}
     notes = {(model.name, "not trained") for model in models}  # which weights they are
-    assert found - notes == {("RWKV-Curve", "learns")}
+    assert mistakes - notes == {("RWKV-Curve", "learns")}
 
 
-def test_without_weights_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {each.name for each in resolve_configurations("all,online,neural,fast")}
+def test_rwkv_without_weights_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {
+        configuration.name for configuration in resolve_configurations("all,online,neural,fast")
+    }
     assert not any(name.startswith("RWKV") for name in names)
     (instant,) = resolve_configurations("RWKV-P")
     assert instant.name == instant.words == "RWKV-Instant"
@@ -243,73 +248,76 @@ def test_without_weights_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> Non
         outcome = evaluate_safely(session, configuration, Context())
         assert isinstance(outcome, Skipped)
         assert "srs-eval models weights" in outcome.reason
-    said = run_in_process("models")
-    assert said.stdout.count("needs weights of") == 4  # two are blends
+    listing = run_in_process("models")
+    assert listing.stdout.count("needs weights of") == 4  # two are blends
 
 
-def test_weights_that_are_found_or_given(weights_file: Path, tmp_path: Path) -> None:
-    assert {"RWKV-Instant", "RWKV-Curve"} <= {each.name for each in resolve_configurations("all")}
+def test_find_weights_finds_usual_or_given_files(weights_file: Path, tmp_path: Path) -> None:
+    assert {"RWKV-Instant", "RWKV-Curve"} <= {
+        configuration.name for configuration in resolve_configurations("all")
+    }
     assert rwkv.find_weights()[0].path == weights_file
-    assert [each.path for each in rwkv.find_weights(Context(weights=weights_file))] == [
+    assert [weights.path for weights in rwkv.find_weights(Context(weights=weights_file))] == [
         weights_file
     ]
     folder = tmp_path / "some"
     folder.mkdir()
     assert rwkv.find_weights(Context(weights=folder))[0].path == weights_file
     weights_file.rename(folder / "RWKV_small.safetensors")
-    (found,) = rwkv.find_weights(Context(weights=folder))
-    assert found.public_file is None
-    said = run_in_process("models", "weights")
-    assert said.returncode == 0
-    assert "No weights of RWKV were found" in said.stdout
-    for each in rwkv.PUBLIC_WEIGHTS:
-        assert each.sha256 in said.stdout.split()
-        assert each.url in said.stdout.split()
+    (renamed,) = rwkv.find_weights(Context(weights=folder))
+    assert renamed.public_file is None
+    listing = run_in_process("models", "weights")
+    assert listing.returncode == 0
+    assert "No weights of RWKV were found" in listing.stdout
+    for public in rwkv.PUBLIC_WEIGHTS:
+        assert public.sha256 in listing.stdout.split()
+        assert public.url in listing.stdout.split()
     assert run_in_process("models", "weights", "--json").returncode == 2
 
 
 @pytest.mark.slow
-def test_parameters_are_those_of_the_weights(weights_file: Path, tmp_path: Path) -> None:
-    """In a run and in the report on a batch, which knows no weights."""
+def test_parameters_are_counted_in_the_weights(weights_file: Path, tmp_path: Path) -> None:
+    """Check the count in a run and in the report on a batch, which has no weights."""
     count = sum(tensor.size for tensor in read_tensors(weights_file).values())
     (curve,) = resolve_configurations("RWKV-Curve")
     assert curve.parameters is None
     assert curve.count_parameters(Context()) == count
     result = LearnerSession(load_demo_learner(600)).run(curve, Context())
     assert result.counted_parameters == count
-    dataset, out = tmp_path / "data", tmp_path / "out"
+    dataset = tmp_path / "data"
+    out = tmp_path / "out"
     write_dataset({1: simulate_learner(1, 400)}, dataset)
     flags = ("--models", "RWKV-Curve", "--weights", weights_file, "--out", out)
     done = run_in_process("batch", "--dataset", dataset, *flags)
     assert done.returncode == 0, done.stderr
     weights_file.unlink()
-    said = run_in_process("report", out, "--md", "-", "--tex", tmp_path / "tables")
-    assert f"| {count:,} |" in said.stdout
+    report = run_in_process("report", out, "--md", "-", "--tex", tmp_path / "tables")
+    assert f"| {count:,} |" in report.stdout
     table = (tmp_path / "tables" / "1-means-by-reviews.tex").read_text("utf-8")
     assert f"& {count} &" in table
 
 
-def test_parameters_of_weights_that_are_not_there_are_not_known() -> None:
+def test_count_parameters_without_weights_is_none() -> None:
     (curve,) = resolve_configurations("RWKV-Curve")
     assert curve.count_parameters(Context()) is None
 
 
-def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:
-    """Also those of who combines RWKV with others."""
+def test_cache_key_depends_on_the_weights(weights_file: Path) -> None:
+    """Check RWKV and the models that combine it with others."""
     names = "RWKV-Instant,RWKV-Curve,BLEND+RWKV-Curve,STATE-FSRS-6+7+RWKV"
     for context in (Context(), Context(weights=weights_file)):
         before = {
-            each.name: compute_cache_key("a", each, context)
-            for each in resolve_configurations(names)
+            configuration.name: compute_cache_key("a", configuration, context)
+            for configuration in resolve_configurations(names)
         }
         assert before == {
-            each.name: compute_cache_key("a", each, context)
-            for each in resolve_configurations(names)
+            configuration.name: compute_cache_key("a", configuration, context)
+            for configuration in resolve_configurations(names)
         }
         weights_file.write_bytes(weights_file.read_bytes() + b" ")
         after = {
-            each.name: compute_cache_key("a", each, context)
-            for each in resolve_configurations(names)
+            configuration.name: compute_cache_key("a", configuration, context)
+            for configuration in resolve_configurations(names)
         }
         assert len({*before.values(), *after.values()}) == 8
 
@@ -317,23 +325,25 @@ def test_stored_answers_go_with_the_weights(weights_file: Path) -> None:
 @pytest.mark.parametrize("command", ["run", "compare"])
 def test_a_folder_without_weights_is_refused(command: str, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no weights")
-    said = run_in_process(command, DEMO_FILE, "--weights", tmp_path)
-    assert said.returncode == 2
-    assert "there are no weights (.safetensors or .pth)" in said.stderr
-    assert said.stdout == ""
+    done = run_in_process(command, DEMO_FILE, "--weights", tmp_path)
+    assert done.returncode == 2
+    assert "there are no weights (.safetensors or .pth)" in done.stderr
+    assert done.stdout == ""
 
 
-def test_compare_has_rwkv_where_weights_are_named(
+def test_compare_includes_rwkv_when_weights_are_given(
     weights_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = write_simulated_collection(tmp_path_factory, 3, 1_500)
-    said = run_in_process("compare", path, "--question", "models", "--weights", weights_file)
-    assert said.returncode == 0, said.stderr
-    rows = [line.split("  ")[0] for line in said.stdout.splitlines()]
+    done = run_in_process("compare", path, "--question", "models", "--weights", weights_file)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert {"RWKV-Curve", "RWKV-Instant"} <= {row.split(" ")[0] for row in rows}
 
 
-def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_weights_searches_the_usual_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SRS_EVAL_RWKV_WEIGHTS")
     monkeypatch.setenv("SRS_EVAL_DATA_DIR", str(tmp_path / "data"))
     base = tmp_path / "Anki2"
@@ -349,20 +359,20 @@ def test_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fork = tmp_path / "fork.pth"
     fork.write_bytes(b"four")
     monkeypatch.setenv("ANKI_RWKV_MODEL_PATH", str(fork))
-    digests = [hashlib.sha256(each).hexdigest() for each in (b"four", b"one", b"two")]
-    known = tuple(rwkv.PublicWeights("", each, 1, range(1), "") for each in digests)
-    monkeypatch.setattr(rwkv, "PUBLIC_WEIGHTS", known)
-    found = [each.path.name for each in rwkv.find_weights()]
-    assert found == ["fork.pth", "RWKV_trained_on_101_4999.safetensors", "mine.pth"]
+    digests = [hashlib.sha256(content).hexdigest() for content in (b"four", b"one", b"two")]
+    public_weights = tuple(rwkv.PublicWeights("", digest, 1, range(1), "") for digest in digests)
+    monkeypatch.setattr(rwkv, "PUBLIC_WEIGHTS", public_weights)
+    names = [weights.path.name for weights in rwkv.find_weights()]
+    assert names == ["fork.pth", "RWKV_trained_on_101_4999.safetensors", "mine.pth"]
 
 
-def test_a_user_of_its_training_is_refused(
+def test_users_of_its_training_are_skipped(
     weights_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (mine,) = rwkv.find_weights()
+    (weights,) = rwkv.find_weights()
     users = range(101, 5000)
-    known = rwkv.PublicWeights("mine", mine.sha256, 1, users, "")
-    monkeypatch.setattr(rwkv, "PUBLIC_WEIGHTS", (known,))
+    public_weights = rwkv.PublicWeights("mine", weights.sha256, 1, users, "")
+    monkeypatch.setattr(rwkv, "PUBLIC_WEIGHTS", (public_weights,))
     for user, seen in ((101, True), (4999, True), (5000, False), (None, False)):
         log = replace(load_demo_learner(2_000), user=user)
         outcome = evaluate_safely(
@@ -373,7 +383,7 @@ def test_a_user_of_its_training_is_refused(
             assert outcome.reason.endswith(f"trained on user {user}: take weights that have not")
 
 
-def test_the_demo_says_why_it_has_none(weights_file: Path) -> None:
+def test_demo_learner_is_skipped_as_simulated(weights_file: Path) -> None:
     outcome = evaluate_safely(
         LearnerSession(load_log(DEMO_FILE)), resolve_configurations("RWKV-Curve")[0], Context()
     )
@@ -381,7 +391,7 @@ def test_the_demo_says_why_it_has_none(weights_file: Path) -> None:
     assert "simulated" in outcome.reason
 
 
-def test_results_say_what_the_source_lacks(weights_file: Path) -> None:
+def test_notes_name_what_the_source_lacks(weights_file: Path) -> None:
     log = load_demo_learner(2_000)
     (configuration,) = resolve_configurations("RWKV-Instant")
     notes = LearnerSession(log).run(configuration).notes
@@ -395,7 +405,7 @@ def test_results_say_what_the_source_lacks(weights_file: Path) -> None:
     assert "without answer times, notes, decks, presets" in result.notes[1]
 
 
-def test_state_takes_its_logit_and_runs_it_once(
+def test_state_uses_rwkvs_prediction_without_another_run(
     weights_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = load_demo_learner(2_000)
@@ -408,22 +418,30 @@ def test_state_takes_its_logit_and_runs_it_once(
     features = _compute_learner_features(state.name, trials, Context())
     logit = (features[:, -1] + features[:, 0])[trials.test_index]
     np.testing.assert_allclose(logit, np.log(p / (1 - p)).clip(-6, 6), atol=1e-12)
-    found = run_filters(features, trials.y, load_prior(state.name))
-    np.testing.assert_array_equal(session.run(state).p, found.p[trials.test_index])
+    filtered = run_filters(features, trials.y, load_prior(state.name))
+    np.testing.assert_array_equal(session.run(state).p, filtered.p[trials.test_index])
 
 
 @pytest.mark.slow
-def test_run_takes_a_file(
+def test_run_with_a_weights_file_evaluates_rwkv(
     weights_file: Path, simulated_collection: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_RWKV_WEIGHTS", "")
     done = run_in_process(
-        *("run", str(simulated_collection), "--weights", str(weights_file)),
-        *("--models", "AVG", "--jobs", "0", "--json", "-"),
+        "run",
+        str(simulated_collection),
+        "--weights",
+        str(weights_file),
+        "--models",
+        "AVG",
+        "--jobs",
+        "0",
+        "--json",
+        "-",
     )
     assert done.returncode == 0, done.stderr
-    found = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
-    assert set(found) == {"AVG", "RWKV-Instant", "RWKV-Curve"}
+    result_of = {row["configuration"]: row for row in json.loads(done.stdout)["results"]}
+    assert set(result_of) == {"AVG", "RWKV-Instant", "RWKV-Curve"}
 
 
 # With real weights
@@ -431,47 +449,50 @@ def test_run_takes_a_file(
 
 @pytest.fixture(scope="module")
 def golden() -> tuple[ReviewLog, Any]:
-    said = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
-    return load_log(shared_or_skip("golden", "dataset"), user=101), said
+    reference = json.loads(shared_or_skip("golden", "rwkv-101.json").read_text())
+    return load_log(shared_or_skip("golden", "dataset"), user=101), reference
 
 
-def test_inputs_of_the_golden_learner(golden: tuple[ReviewLog, Any]) -> None:
-    log, said = golden
-    given = compute_inputs(collect_reviews(log, select_rows(log).rows))
-    for row, expected in said["features"]["rows"].items():
+def test_inputs_equal_the_golden_learners(golden: tuple[ReviewLog, Any]) -> None:
+    log, reference = golden
+    inputs = compute_inputs(collect_reviews(log, select_rows(log).rows))
+    for row, expected in reference["features"]["rows"].items():
         for kind, values in expected.items():
-            found = given.at(np.array([int(row)]), np.array([kind == "query"]))[0]
-            np.testing.assert_allclose(found, values, rtol=0, atol=1e-6)
+            computed = inputs.at(np.array([int(row)]), np.array([kind == "query"]))[0]
+            np.testing.assert_allclose(computed, values, rtol=0, atol=1e-6)
 
 
-def test_predictions_for_the_golden_learner(golden: tuple[ReviewLog, Any]) -> None:
-    log, said = golden
+def test_predictions_equal_the_golden_learners(golden: tuple[ReviewLog, Any]) -> None:
+    log, reference = golden
     path = Path(RWKV_WEIGHTS)
     if not RWKV_WEIGHTS or not path.is_file():
         pytest.skip("needs RWKV's weights: SRS_EVAL_RWKV_WEIGHTS names champ_h2k16.safetensors")
-    rows, (weights,) = select_rows(log).rows, rwkv.find_weights(Context(weights=path))
-    assert weights.sha256 == said["weights_sha256"]
-    net, reviews = arrange_network(read_tensors(path), path.name), collect_reviews(log, rows)
-    asked = np.array([each["review_th"] for each in said["predictions"]]) - 1
+    rows = select_rows(log).rows
+    (weights,) = rwkv.find_weights(Context(weights=path))
+    assert weights.sha256 == reference["weights_sha256"]
+    net = arrange_network(read_tensors(path), path.name)
+    reviews = collect_reviews(log, rows)
+    index = np.array([review["review_th"] for review in reference["predictions"]]) - 1
     for seed, suffix in ((2025, ""), (5489, "_seed_5489")):
-        found = compute_predictions(
-            net, compute_inputs(reviews, seed), asked, rows.elapsed_seconds[asked], no_tick
+        predictions = compute_predictions(
+            net, compute_inputs(reviews, seed), index, rows.elapsed_seconds[index], no_tick
         )
-        for name, p in zip(("Instant", "Curve"), found, strict=True):
-            expected = [each[name + suffix] for each in said["predictions"]]
+        for name, p in zip(("Instant", "Curve"), predictions, strict=True):
+            expected = [review[name + suffix] for review in reference["predictions"]]
             np.testing.assert_allclose(p, expected, rtol=0, atol=5e-6)
     trials = LearnerSession(log).trials(Protocol())
     for name in ("Instant", "Curve"):
         (configuration,) = resolve_configurations(f"RWKV-{name}")
         result = LearnerSession(log).run(configuration, Context(weights=path))
         y = trials.y[trials.test_index]
-        assert log_loss(y, result.p) == pytest.approx(said["log_loss"][name], abs=2e-6)
+        assert log_loss(y, result.p) == pytest.approx(reference["log_loss"][name], abs=2e-6)
 
 
-def test_frozen_figures_of_a_large_network(tmp_path: Path) -> None:
-    """Of github.com/zaguk/rwkv-srs, tests/release: weights, reviews and figures are made up there.
+def test_predictions_of_a_large_network_equal_frozen_figures(tmp_path: Path) -> None:
+    """Compare with the made-up weights and reviews of github.com/zaguk/rwkv-srs, tests/release.
 
-    Its days begin at 0 and go on at 100: the slip of the authors' program."""
+    Its days begin at 0 and go on at 100: a mistake of the authors' program.
+    """
     folder = os.environ.get("SRS_EVAL_RWKV_FIXTURE")
     if not folder:
         pytest.skip("needs tests/release of zaguk/rwkv-srs: SRS_EVAL_RWKV_FIXTURE names it")
@@ -479,7 +500,7 @@ def test_frozen_figures_of_a_large_network(tmp_path: Path) -> None:
     make = [sys.executable, str(Path(folder) / "model_fixture.py"), "--output", str(path)]
     subprocess.run(make, check=True, capture_output=True)
     net = arrange_network(read_tensors(path), path.name)
-    given = json.loads((Path(folder) / "fixtures" / "reviews.json").read_text())
+    fixture = json.loads((Path(folder) / "fixtures" / "reviews.json").read_text())
     expected = json.loads((Path(folder) / "fixtures" / "expected_outputs.json").read_text())
 
     def reviews(rows: list[dict[str, float]]) -> Reviews:
@@ -487,28 +508,28 @@ def test_frozen_figures_of_a_large_network(tmp_path: Path) -> None:
         names += ("elapsed_seconds", "duration", "rating", "state")
         values = [[-1 if row.get(name) is None else row[name] for row in rows] for name in names]
         columns = [
-            np.array(each, float if "d" in name else int)
-            for name, each in zip(names, values, strict=True)
+            np.array(column, float if "d" in name else int)
+            for name, column in zip(names, values, strict=True)
         ]
         columns[4][0] = 0
         return Reviews(*columns)  # its days have fractions
 
-    done = given["process_rows"]
+    done = fixture["process_rows"]
     first = reviews(done)
-    found = compute_predictions(
-        net, compute_inputs(first, given["seed"]), np.arange(8), first.elapsed_seconds, no_tick
+    predictions = compute_predictions(
+        net, compute_inputs(first, fixture["seed"]), np.arange(8), first.elapsed_seconds, no_tick
     )[0]
-    np.testing.assert_allclose(found, expected["default_simd"]["scalar_process"], atol=5e-5)
+    np.testing.assert_allclose(predictions, expected["default_simd"]["scalar_process"], atol=5e-5)
     later = []
-    for row in given["prediction_rows"]:
-        more = reviews([*done, row])
-        asked = np.array([8])
+    for row in fixture["prediction_rows"]:
+        history = reviews([*done, row])
+        index = np.array([8])
         later.append(
             compute_predictions(
                 net,
-                compute_inputs(more, given["seed"]),
-                asked,
-                more.elapsed_seconds[asked],
+                compute_inputs(history, fixture["seed"]),
+                index,
+                history.elapsed_seconds[index],
                 no_tick,
             )[0][0]
         )

@@ -1,4 +1,4 @@
-"""STATE: features known before the answer, a filter that is Bayes' rule, gains that are no leak."""
+"""STATE: features known before the answer, a Bayesian filter, and gains that are no leak."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from srs_eval.models.state import (
     _mix_predictions,
     _run_kalman_filter,
     compute_features,
-    find_group_slice,
     load_prior,
     predict_base_logits,
     run_filters,
@@ -35,6 +34,7 @@ from srs_eval.training.compile import compile_kernel
 from srs_eval.training.state_features import (
     FEATURE_COUNT,
     FEATURE_NAMES,
+    FeatureGroup,
     _Timeline,
     build_timeline,
     compute_state_features,
@@ -52,20 +52,20 @@ OWN_FLAGS = resolve_configurations("STATE-FSRS-6")[0].protocol
 
 @cache
 def learner(seed: int, scheduler: str) -> tuple[Trials, FloatArray]:
-    """Trials and base logits of a simulated learner."""
+    """Return trials and base logits of a simulated learner."""
     log = simulate_learner(seed, 1500, scheduler=scheduler).log()  # type: ignore[arg-type]
     trials = LearnerSession(log).trials(OWN_FLAGS)
     return trials, predict_base_logits(trials, fsrs6, Context())
 
 
-def features_from(answers: _Timeline, z: FloatArray, reviews: int) -> FloatArray:
+def compute_features_from(answers: _Timeline, z: FloatArray, reviews: int) -> FloatArray:
     features = np.zeros((reviews, FEATURE_COUNT))
     compile_kernel(compute_state_features)(answers, z, features)
     return features
 
 
-def until(answers: _Timeline, row: int) -> _Timeline:
-    """The answers up to `row`, that one included."""
+def cut_after(answers: _Timeline, row: int) -> _Timeline:
+    """Return the answers up to and including `row`."""
     return _Timeline(*(column[: row + 1].copy() for column in answers))
 
 
@@ -73,61 +73,61 @@ def until(answers: _Timeline, row: int) -> _Timeline:
 
 
 @pytest.mark.parametrize(("seed", "scheduler"), slow_except(LEARNERS[-2:], LEARNERS))
-def test_nothing_later_and_not_the_own_answer_counts(seed: int, scheduler: str) -> None:
+def test_features_use_neither_later_answers_nor_their_own(seed: int, scheduler: str) -> None:
     trials, z = learner(seed, scheduler)
     answers = build_timeline(trials)
-    whole = features_from(answers, z, len(trials))
-    p = run_filters(whole, trials.y, load_prior("STATE-FSRS-6")).p
+    all_features = compute_features_from(answers, z, len(trials))
+    p = run_filters(all_features, trials.y, load_prior("STATE-FSRS-6")).p
     random = np.random.default_rng(seed)
     for k in random.choice(len(trials), CHECKED, replace=False).tolist():
         row = int(np.flatnonzero(answers.trial == k)[0])
-        cut = until(answers, row)
+        cut = cut_after(answers, row)
         cut.rating[row] = 1 if cut.rating[row] > 1 else 3
         y = trials.y[: k + 1].copy()
         y[k] = 1 - y[k]
-        features = features_from(cut, z[: k + 1], k + 1)
-        np.testing.assert_array_equal(features[k], whole[k])
+        features = compute_features_from(cut, z[: k + 1], k + 1)
+        np.testing.assert_array_equal(features[k], all_features[k])
         assert run_filters(features, y, load_prior("STATE-FSRS-6")).p[k] == p[k]
 
 
 @pytest.mark.parametrize(("seed", "scheduler"), LEARNERS)
-def test_every_earlier_answer_can_count(seed: int, scheduler: str) -> None:
-    """The positive side: an answer that is flipped shows in what comes after it."""
+def test_flipped_answer_changes_later_features_only(seed: int, scheduler: str) -> None:
+    """Flip an answer: the next review's features change, so earlier answers count."""
     trials, z = learner(seed, scheduler)
     answers = build_timeline(trials)
-    whole = features_from(answers, z, len(trials))
+    all_features = compute_features_from(answers, z, len(trials))
     for k in (10, len(trials) // 2, len(trials) - 2):
         row = int(np.flatnonzero(answers.trial == k)[0])
         flipped = answers._replace(rating=answers.rating.copy())
         flipped.rating[row] = 1 if flipped.rating[row] > 1 else 3
-        features = features_from(flipped, z, len(trials))
-        np.testing.assert_array_equal(features[: k + 1], whole[: k + 1])
-        assert not np.array_equal(features[k + 1], whole[k + 1])
+        features = compute_features_from(flipped, z, len(trials))
+        np.testing.assert_array_equal(features[: k + 1], all_features[: k + 1])
+        assert not np.array_equal(features[k + 1], all_features[k + 1])
 
 
-def redrawn(seed: int, scheduler: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Features, outcomes and base logits where outcomes are drawn from the base itself."""
+def redraw_outcomes(seed: int, scheduler: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return features, outcomes and base logits, with outcomes drawn from the base itself."""
     trials, z = learner(seed, scheduler)
     answers = build_timeline(trials)
     y = (np.random.default_rng(seed).random(len(z)) < 1 / (1 + np.exp(-z))).astype(np.float64)
     evaluated = answers.trial >= 0
     rating = answers.rating.copy()
     rating[evaluated] = np.where(y[answers.trial[evaluated]] > 0, 3, 1)
-    return features_from(answers._replace(rating=rating), z, len(z)), y, z
+    return compute_features_from(answers._replace(rating=rating), z, len(z)), y, z
 
 
-def test_nothing_is_gained_where_the_base_is_right() -> None:
+def test_filter_gains_nothing_when_the_base_is_right() -> None:
     gains = []
     for seed, scheduler in LEARNERS:
-        features, y, z = redrawn(seed, scheduler)
+        features, y, z = redraw_outcomes(seed, scheduler)
         p = run_filters(features, y, load_prior("STATE-FSRS-6")).p
         gains.append(log_loss(y, 1 / (1 + np.exp(-z))) - log_loss(y, p))
     assert np.mean(gains) <= 0.0005
     assert min(gains) >= -0.02
 
 
-def test_a_leak_of_the_own_answer_would_be_seen() -> None:
-    features, y, z = redrawn(*LEARNERS[0])
+def test_leak_of_the_own_answer_lowers_the_log_loss() -> None:
+    features, y, z = redraw_outcomes(*LEARNERS[0])
     leaking = features.copy()
     leaking[:, FEATURE_NAMES.index("state: today")] += 4 * y
     p = run_filters(leaking, y, _make_uninformed_prior()).p
@@ -138,7 +138,7 @@ def test_a_leak_of_the_own_answer_would_be_seen() -> None:
 
 
 def test_features_have_names_and_bounds() -> None:
-    assert len(set(FEATURE_NAMES)) == FEATURE_COUNT == find_group_slice("card")[1]
+    assert len(set(FEATURE_NAMES)) == FEATURE_COUNT == FeatureGroup.CARD.columns[1]
     for seed, scheduler in LEARNERS:
         trials, z = learner(seed, scheduler)
         features = compute_features(trials, [z])
@@ -150,7 +150,7 @@ def test_features_have_names_and_bounds() -> None:
 
 
 def test_features_by_hand() -> None:
-    """Three cards on two days; the second day's first evaluated review failed."""
+    """Compute three cards on three days; the second day's first evaluated review failed."""
     answers = _Timeline(
         *(
             np.array(column)
@@ -167,13 +167,13 @@ def test_features_by_hand() -> None:
         )
     )
     z = np.array([2.0, 1.0, 0.0])
-    features = features_from(answers, z, 3)
+    features = compute_features_from(answers, z, 3)
 
     def of(name: str) -> list[float]:
-        found: list[float] = features[:, FEATURE_NAMES.index(name)].tolist()
-        return found
+        column: list[float] = features[:, FEATURE_NAMES.index(name)].tolist()
+        return column
 
-    p0, p1 = (1 / (1 + math.exp(-each)) for each in z[:2].tolist())
+    p0, p1 = (1 / (1 + math.exp(-logit)) for logit in z[:2].tolist())
     r0, r1 = 0 - p0, 1 - p1
     h0, h1 = p0 * (1 - p0), p1 * (1 - p1)
     assert of("state: today") == pytest.approx([0, r0 / (h0 + 1), 0])
@@ -198,17 +198,17 @@ def test_features_by_hand() -> None:
     assert of("card: answer time known") == [1, 1, 1]
 
 
-def test_hours_are_silent_where_the_source_has_no_clock() -> None:
+def test_hour_features_are_zero_without_a_clock() -> None:
     trials, z = learner(*LEARNERS[0])
     answers = build_timeline(trials)
     assert (answers.time_of_day_s >= 0).all()
     silent = answers._replace(time_of_day_s=np.full_like(answers.time_of_day_s, -1))
-    features = features_from(silent, z, len(trials))
-    begin, end = find_group_slice("hour")
+    features = compute_features_from(silent, z, len(trials))
+    begin, end = FeatureGroup.HOUR.columns
     assert (features[:, begin:end] == 0).all()
-    with_hours = features_from(answers, z, len(trials))
-    others = np.r_[:begin, end:FEATURE_COUNT]
-    np.testing.assert_array_equal(features[:, others], with_hours[:, others])
+    with_hours = compute_features_from(answers, z, len(trials))
+    other_columns = np.r_[:begin, end:FEATURE_COUNT]
+    np.testing.assert_array_equal(features[:, other_columns], with_hours[:, other_columns])
 
 
 def test_timeline_is_the_log_in_order() -> None:
@@ -226,24 +226,28 @@ def test_timeline_is_the_log_in_order() -> None:
 # Filter and mixture
 
 
-def test_the_filter_is_the_formula() -> None:
+def test_kalman_filter_equals_the_formula() -> None:
     random = np.random.default_rng(1)
-    n, k, drift = 60, 5, 1e-3
+    n = 60
+    k = 5
+    drift = 1e-3
     x = random.normal(size=(n, k))
     y = (random.random(n) < 0.7).astype(np.float64)
-    mean, variance = random.normal(size=k), random.uniform(0.1, 1, k)
+    mean = random.normal(size=k)
+    variance = random.uniform(0.1, 1, k)
     p, offset, spread, w_last, variances = compile_kernel(_run_kalman_filter)(
         x, y, mean, variance, drift, (1, 4)
     )
-    w, covariance = mean.copy(), np.diag(variance)
-    part = np.array([0, 1, 1, 1, 0])
+    w = mean.copy()
+    covariance = np.diag(variance)
+    selected = np.array([0, 1, 1, 1, 0])
     for at in range(n):
         s2 = x[at] @ covariance @ x[at]
         expected = 1 / (1 + np.exp(-(w @ x[at]) / np.sqrt(1 + np.pi * s2 / 8)))
         assert p[at] == pytest.approx(expected, abs=1e-12)
-        some = part * x[at]
-        assert offset[at] == pytest.approx(w @ some, abs=1e-12)
-        assert spread[at] == pytest.approx(some @ covariance @ some, abs=1e-12)
+        masked = selected * x[at]
+        assert offset[at] == pytest.approx(w @ masked, abs=1e-12)
+        assert spread[at] == pytest.approx(masked @ covariance @ masked, abs=1e-12)
         h = expected * (1 - expected)
         gain = covariance @ x[at]
         w = w + gain * (y[at] - expected) / (1 + h * s2)
@@ -256,20 +260,20 @@ def test_the_filter_is_the_formula() -> None:
 
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.integers(1, 300))
-def test_a_mixture_costs_at_most_its_prior_weight(seed: int, n: int) -> None:
+def test_mixture_loses_at_most_its_prior_weight(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     p = random.uniform(0.01, 0.99, (3, n))
     y = (random.random(n) < 0.5).astype(np.float64)
     mixed = compile_kernel(_mix_predictions)(p, y, np.array([0.25, 0.25, 0.5]), 0.0, 1e-9)
     total = -np.log(np.where(y == 1, mixed, 1 - mixed)).sum()
-    each = -np.log(np.where(y == 1, p, 1 - p))
+    losses = -np.log(np.where(y == 1, p, 1 - p))
     # The first review is the base's alone; from then on it is Bayes' rule.
-    bound = each.sum(axis=1) + np.log([4, 4, 2]) + each[2, 0]
+    bound = losses.sum(axis=1) + np.log([4, 4, 2]) + losses[2, 0]
     assert total <= bound.min() + 1e-9
     assert ((mixed >= p.min(axis=0) - 1e-12) & (mixed <= p.max(axis=0) + 1e-12)).all()
 
 
-def test_a_mixture_begins_as_the_base() -> None:
+def test_mixture_begins_as_the_base() -> None:
     p = np.array([[0.1] * 50, [0.9] * 50])
     y = np.zeros(50)
     mixed = compile_kernel(_mix_predictions)(p, y, np.array([0.5, 0.5]), 0.0, 100.0)
@@ -287,7 +291,8 @@ def test_state_1_follows_its_formula() -> None:
     configuration = resolve_configurations("STATE-1")[0]
     trials = session.trials(configuration.protocol)
     z = predict_base_logits(trials, fsrs6, Context())
-    x, expected = 0.0, []
+    x = 0.0
+    expected = []
     for logit, y in zip(z.tolist(), trials.y.tolist(), strict=True):
         p = 1 / (1 + math.exp(-logit - x))
         expected.append(p)
@@ -297,7 +302,7 @@ def test_state_1_follows_its_formula() -> None:
     )
 
 
-def test_the_base_is_fsrs6_recency() -> None:
+def test_base_logits_equal_fsrs6_recency() -> None:
     session = LearnerSession(simulate_learner(15, 600).log())
     evaluated = session.run(resolve_configurations("FSRS-6-recency")[0])
     trials = session.trials(OWN_FLAGS)
@@ -307,7 +312,7 @@ def test_the_base_is_fsrs6_recency() -> None:
 
 
 def test_names_and_group() -> None:
-    online = {each.name for each in resolve_configurations("online")}
+    online = {configuration.name for configuration in resolve_configurations("online")}
     assert online == {"MOVING-AVG", "STATE-1", "STATE-FSRS-6", "STATE-FSRS-6+7"}
     assert all(isinstance(all_models()[name], OnlineModel) for name in online)
     with pytest.raises(InputError, match="not fitted"):
@@ -315,7 +320,7 @@ def test_names_and_group() -> None:
 
 
 @pytest.mark.parametrize("model", state_models._BASE_MODELS)
-def test_the_shipped_prior_fits_the_features(model: str) -> None:
+def test_shipped_prior_has_the_shape_of_the_features(model: str) -> None:
     prior = load_prior(model)
     assert prior.mean.shape == prior.deviation.shape == (len(_feature_names(model)),)
     assert (prior.deviation > 0).all()
@@ -327,32 +332,32 @@ def test_a_prior_for_other_features_is_refused(
 ) -> None:
     content = json.loads(state_models._PRIOR_FILE.read_text("utf-8"))
     content["priors"]["STATE-FSRS-6"]["features"][3] = "another"
-    other = tmp_path / "state.json"
-    other.write_text(json.dumps(content), "utf-8")
-    monkeypatch.setattr(state_models, "_PRIOR_FILE", other)
+    prior_file = tmp_path / "state.json"
+    prior_file.write_text(json.dumps(content), "utf-8")
+    monkeypatch.setattr(state_models, "_PRIOR_FILE", prior_file)
     load_prior.cache_clear()
     with pytest.raises(RuntimeError, match="other features"):
         load_prior("STATE-FSRS-6")
     load_prior.cache_clear()
 
 
-def test_the_prior_is_made_from_folders(simulated_dataset: Path, tmp_path: Path) -> None:
+def test_pretraining_makes_a_prior_from_folders(simulated_dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "state.json"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("no history", "utf-8")
     arguments = [str(simulated_dataset), str(tmp_path / "other"), "--users", "1-3,7"]
     assert pretraining_state.main([*arguments, "--out", str(out)]) == 0
-    made = json.loads(out.read_text("utf-8"))
-    assert made["people"] == 3  # user 7 has too few reviews
-    prior = made["priors"]["STATE-FSRS-6"]
+    content = json.loads(out.read_text("utf-8"))
+    assert content["people"] == 3  # user 7 has too few reviews
+    prior = content["priors"]["STATE-FSRS-6"]
     assert tuple(prior["features"]) == FEATURE_NAMES
     assert len(prior["mean"]) == len(prior["deviation"]) == FEATURE_COUNT
 
 
-def test_a_spread_takes_two_people() -> None:
+def test_prior_of_one_person_is_refused() -> None:
     trials, z = learner(*LEARNERS[0])
     with pytest.raises(ValueError, match="two people"):
-        pretraining_state.prior_from([(compute_features(trials, [z]), trials.y)])
+        pretraining_state.fit_prior([(compute_features(trials, [z]), trials.y)])
 
 
 # Figures
@@ -360,9 +365,9 @@ def test_a_spread_takes_two_people() -> None:
 
 @pytest.fixture(scope="module")
 def golden() -> dict[int, tuple[float, float, Trials]]:
-    """Log loss of FSRS-6-recency and of STATE-FSRS-6, and the trials, by user."""
+    """Return log loss of FSRS-6-recency and of STATE-FSRS-6, and the trials, by user."""
     dataset = golden_dataset()
-    found = {}
+    figures = {}
     for user in dataset.users:
         if user == 109:  # too few reviews
             continue
@@ -371,8 +376,8 @@ def golden() -> dict[int, tuple[float, float, Trials]]:
             session.run(resolve_configurations(name)[0]).metrics.log_loss
             for name in ("FSRS-6-recency", "STATE-FSRS-6")
         )
-        found[user] = (base, state, session.trials(OWN_FLAGS))
-    return found
+        figures[user] = (base, state, session.trials(OWN_FLAGS))
+    return figures
 
 
 def test_golden_real_learner(golden: dict[int, tuple[float, float, Trials]]) -> None:

@@ -1,4 +1,4 @@
-"""A report of what is known already asks nothing again, and tells no name that it should not."""
+"""A report from saved findings asks nothing again, and an anonymous one tells no names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import questions
-from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Finding
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import QuestionContext
@@ -21,6 +20,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
 from srs_eval.report.learner import build_learner_report, export_learner
 from tests.conftest import shared_or_skip
+from tests.helpers.advice import build_overview
 
 
 @pytest.fixture(scope="module")
@@ -29,81 +29,86 @@ def log() -> ReviewLog:
 
 
 @pytest.fixture(scope="module")
-def known(log: ReviewLog) -> tuple[Finding, ...]:
-    found = Overview.start(log)
-    for answers, settled in stream_answers(log):
-        found.add(answers, settled)
-    assert not found.waiting
-    return tuple(found.answers)
+def saved_findings(log: ReviewLog) -> tuple[Finding, ...]:
+    overview = build_overview(log)
+    assert not overview.waiting
+    return tuple(overview.answers)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Questions that are asked while this is there."""
+def asked_questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the questions that are asked."""
     noted = []
     ask = questions.ask
 
-    def noting(question: str, asked: QuestionContext) -> Any:
+    def noting(question: str, context: QuestionContext) -> Any:
         noted.append(question)
-        return ask(question, asked)
+        return ask(question, context)
 
     monkeypatch.setattr("srs_eval.advice.answering.ask", noting)
     return noted
 
 
-def exported(log: ReviewLog, folder: Path, **options: Any) -> dict[str, Any]:
+def export_report(log: ReviewLog, folder: Path, **options: Any) -> dict[str, Any]:
     path = folder / "report.json"
     path.unlink(missing_ok=True)
     export_learner(log, Run(), Protocol(), form="json", path=path, **options)
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return found
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return document
 
 
 @pytest.mark.slow
-def test_what_is_known_is_not_asked(
+def test_report_of_saved_findings_asks_nothing(
     log: ReviewLog,
-    known: tuple[Finding, ...],
-    asked: list[str],
+    saved_findings: tuple[Finding, ...],
+    asked_questions: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    at_hand = exported(log, tmp_path, known=known)
-    assert asked == []
+    at_hand = export_report(log, tmp_path, known=saved_findings)
+    assert asked_questions == []
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
-    anew = exported(log, tmp_path)
-    assert {"fit", "parameters", "split", "day", "standing"} <= set(asked)
+    anew = export_report(log, tmp_path)
+    assert {"fit", "parameters", "split", "day", "standing"} <= set(asked_questions)
     assert at_hand["lead"] == anew["lead"]
-    del at_hand["tables"]["what-to-do"], anew["tables"]["what-to-do"]  # noise is beside presets
+    del at_hand["tables"]["what-to-do"]  # noise is beside presets
+    del anew["tables"]["what-to-do"]
     for name, table in anew["tables"].items():
         assert at_hand["tables"][name] == table, name
 
 
-def test_the_first_screen_is_the_apps(log: ReviewLog, known: tuple[Finding, ...]) -> None:
-    """With the ranges of costs that it has, too."""
-    report = build_learner_report(log, Run(), Protocol(), known=known)
-    assert report.panes == Overview.from_answers(log, known).first_screen
-    assert report.panes is not None
-    assert any(isinstance(each, Bar) and each.range_end for each in report.panes.panes[2].items)
-
-
-def test_only_what_is_not_known_is_asked(
-    log: ReviewLog, known: tuple[Finding, ...], asked: list[str], tmp_path: Path
+def test_report_of_saved_findings_has_their_first_screen(
+    log: ReviewLog, saved_findings: tuple[Finding, ...]
 ) -> None:
-    without = tuple(each for each in known if each.question not in ("standing", "retention"))
-    exported(log, tmp_path, known=without)
-    assert sorted(asked) == ["retention", "standing"]
+    """Check that the ranges of costs are there, too."""
+    report = build_learner_report(log, Run(), Protocol(), known=saved_findings)
+    assert report.panes == Overview.from_answers(log, saved_findings).first_screen
+    assert report.panes is not None
+    assert any(isinstance(item, Bar) and item.range_end for item in report.panes.panes[2].items)
+
+
+def test_report_asks_only_questions_without_a_finding(
+    log: ReviewLog, saved_findings: tuple[Finding, ...], asked_questions: list[str], tmp_path: Path
+) -> None:
+    without = tuple(
+        finding for finding in saved_findings if finding.question not in ("standing", "retention")
+    )
+    export_report(log, tmp_path, known=without)
+    assert sorted(asked_questions) == ["retention", "standing"]
 
 
 @pytest.mark.slow
-def test_names_are_left_out_of_what_is_known(
-    log: ReviewLog, known: tuple[Finding, ...], asked: list[str], tmp_path: Path
+def test_anonymous_report_of_saved_findings_has_no_names(
+    log: ReviewLog, saved_findings: tuple[Finding, ...], asked_questions: list[str], tmp_path: Path
 ) -> None:
-    named = json.dumps(exported(log, tmp_path, known=known), ensure_ascii=False)
-    said = json.dumps(exported(log, tmp_path, known=known, anonymous=True), ensure_ascii=False)
-    assert "parameters" in asked  # anew: of the log without names
+    named = json.dumps(export_report(log, tmp_path, known=saved_findings), ensure_ascii=False)
+    anonymous = json.dumps(
+        export_report(log, tmp_path, known=saved_findings, anonymous=True), ensure_ascii=False
+    )
+    assert "parameters" in asked_questions  # asked again, of the log without names
     names = {log.preset_name(key) for key in log.presets} - {"Default"}
     names |= {deck.name for deck in log.decks.values()} - {"Default"}
     assert any(name in named for name in names)
     for name in names:
-        assert not re.search(rf"\b{re.escape(name)}\b", said), name
-    assert "preset 1" in said
+        assert not re.search(rf"\b{re.escape(name)}\b", anonymous), name
+    assert "preset 1" in anonymous

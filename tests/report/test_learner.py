@@ -1,10 +1,11 @@
-"""The report on one learner."""
+"""The report on one learner, in every form."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,35 +16,49 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.report.files import _render_markdown, render_as
+from srs_eval.report.files import render_as
 from srs_eval.report.learner import build_learner_report
-from tests.cli.program import run_in_process
-from tests.report.helpers import check_page
+from tests.helpers.program import run_in_process
+from tests.helpers.reports import check_page
 from tests.tui.app_world import make_answers, make_costs, make_log
 from tools.simulated import simulate_learner, write_collection
 
 
 @pytest.mark.slow
-def test_a_learners_report_in_every_form_without_names(
+def test_anonymous_report_has_every_form_and_no_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from srs_eval.advice.questions import QuestionContext
     from srs_eval.advice.workload.estimate import Workload, WorkloadQuestion, workload
     from srs_eval.anki_import import load_log
 
-    def of_few_draws(asked: QuestionContext, **_: object) -> Workload:
-        *_, found = workload(asked.log, question=WorkloadQuestion(draws=3))
-        return found
+    def workload_of_few_draws(context: QuestionContext, **_: object) -> Workload:
+        *_, result = workload(context.log, question=WorkloadQuestion(draws=3))
+        return result
 
-    monkeypatch.setattr("srs_eval.report.learner._workload", of_few_draws)
+    monkeypatch.setattr("srs_eval.report.learner._workload", workload_of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
     exported.mkdir()
     done = run_in_process(
-        *("export", collection, "--models", "AVG,FSRS-6-dry-run,SM2", "--anonymous", "--jobs", 0),
-        *("--html", exported / "r.html", "--md", exported / "r.md", "--json", exported / "r.json"),
-        *("--csv", exported / "csv", "--png", exported / "png"),
+        "export",
+        collection,
+        "--models",
+        "AVG,FSRS-6-dry-run,SM2",
+        "--anonymous",
+        "--jobs",
+        0,
+        "--html",
+        exported / "r.html",
+        "--md",
+        exported / "r.md",
+        "--json",
+        exported / "r.json",
+        "--csv",
+        exported / "csv",
+        "--png",
+        exported / "png",
     )
     assert done.returncode == 0, done.stderr
     html = (exported / "r.html").read_text(encoding="utf-8")
@@ -57,35 +72,38 @@ def test_a_learners_report_in_every_form_without_names(
     )
     assert text.rstrip().split("## ")[-1].startswith("Metric card")
     tables = json.loads((exported / "r.json").read_text(encoding="utf-8"))["tables"]
-    rows = {each["model"]: each for each in tables["ranking"]["rows"]}
+    rows = {row["model"]: row for row in tables["ranking"]["rows"]}
     assert rows["average"]["place"] is None
     written_rows = list(csv.DictReader((exported / "csv" / "ranking.csv").open(encoding="utf-8")))
-    assert [each["model"] for each in written_rows] == list(rows)
+    assert [row["model"] for row in written_rows] == list(rows)
     assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
     recalled = tables["months"]["rows"]
     evaluated = re.search(r"Evaluated on ([\d,]+) reviews", html)
     assert evaluated
-    assert sum(each["reviews"] for each in recalled) == int(evaluated[1].replace(",", ""))
-    assert {each.stem for each in (exported / "png").iterdir()} >= {"ranking", "calibration"}
+    assert sum(row["reviews"] for row in recalled) == int(evaluated[1].replace(",", ""))
+    assert {file.stem for file in (exported / "png").iterdir()} >= {"ranking", "calibration"}
     log = load_log(collection)
     names = {deck.name for deck in log.decks.values()} | {p.name for p in log.presets.values()}
-    names |= {part for name in names for part in name.split("::")} - {"Default"}
+    for name in list(names):
+        names |= set(name.split("::")) - {"Default"}
     for path in [*exported.glob("r.*"), *exported.glob("csv/*")]:
-        shown = path.read_text(encoding="utf-8")
+        text_of_file = path.read_text(encoding="utf-8")
         for name in filter(None, {*names, "somebody", str(tmp_path)}):
-            assert not re.search(rf"(?<!\w){re.escape(name)}\b", shown), (path.name, name)
+            assert not re.search(rf"(?<!\w){re.escape(name)}\b", text_of_file), (path.name, name)
     assert "preset 1" in html.lower()
     assert html.index("<h2>Your presets<") < html.index("<img") < html.index("<h2>Answers<")
     for word in ("--preset", "--rows", "docs/", "y copies"):
         assert word not in html
     for question in ("When FSRS says 90 %, do I recall 90 %?", "Was I predictable lately?"):
         assert f"<summary>{question}<span>" in html  # as in the app
-    assert re.search(r">0\.\d{4} worse ±\.\d{4}<", html)  # to the best, told as in the app
-    assert any(isinstance(each["to the best"], float) for each in rows.values())
+    assert re.search(
+        r">0\.\d{4} worse ±\.\d{4}<", html
+    )  # the difference to the best, as in the app
+    assert any(isinstance(row["to the best"], float) for row in rows.values())
     assert len(text) < 10_000
 
 
-def test_months_add_up() -> None:
+def test_months_add_up_to_the_result() -> None:
     from srs_eval.advice.over_time import make_date_formatter, monthly_figures
 
     configurations = resolve_configurations("AVG")
@@ -94,67 +112,70 @@ def test_months_add_up() -> None:
     for event in evaluate(log, configurations, use_cache=False, jobs=0):
         run.apply(event)
     result = run.results_by_name()["AVG"]
-    found = monthly_figures(result, make_date_formatter(log, Protocol()))
-    assert len(found) > 1
-    assert sum(each.reviews for each in found) == result.size
-    weights = [each.reviews for each in found]
-    loss = np.average([each.log_loss.estimate for each in found], weights=weights)
+    months = monthly_figures(result, make_date_formatter(log, Protocol()))
+    assert len(months) > 1
+    assert sum(month.reviews for month in months) == result.size
+    weights = [month.reviews for month in months]
+    loss = np.average([month.log_loss.estimate for month in months], weights=weights)
     assert loss == pytest.approx(result.metrics.log_loss)
-    predicted = np.average([each.predicted for each in found], weights=weights)
+    predicted = np.average([month.predicted for month in months], weights=weights)
     assert predicted == pytest.approx(result.p.mean())
-    assert len({each.name for each in found}) == len(found)
+    assert len({month.name for month in months}) == len(months)
 
 
 @pytest.fixture
 def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """No question is worked on."""
+    """Answer no question."""
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: [])
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     return monkeypatch
 
 
-def test_a_ranking_of_what_has_finished_so_far_says_so(
+def test_ranking_of_unfinished_models_says_so_far(
     nothing_asked: pytest.MonkeyPatch,
 ) -> None:
     log = simulate_learner(5, 3000).log()
     run = Run.from_configurations(resolve_configurations("AVG,90%,MOVING-AVG"))
-    said = "so far: 2 of 3 models have finished"
+    message = "so far: 2 of 3 models have finished"
     nothing_asked.setattr("srs_eval.report.learner.own_scheduler", lambda _: "90%")
 
     def report() -> str:
-        return _render_markdown(build_learner_report(log, run, Protocol()))
+        return render_as(build_learner_report(log, run, Protocol()), "md")
 
     for event in evaluate(log, resolve_configurations("AVG,MOVING-AVG"), use_cache=False, jobs=0):
         run.apply(event)
-    assert report().lower().count(said) == 1
+    assert report().lower().count(message) == 1
     for event in evaluate(log, resolve_configurations("90%"), use_cache=False, jobs=0):
         run.apply(event)
     assert "so far" not in report().lower()
     assert "| ★ **always 90 %** |" in report()
 
 
-def test_costs_are_said_as_if_fsrs_were_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     log = make_log()
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
-    found = make_costs("Default")
-    found = replace(
-        found, schedule="SM-2", current_figures=make_costs("Default", scale=2.0).estimates[0]
+    costs = make_costs("Default")
+    costs = replace(
+        costs, schedule="SM-2", current_figures=make_costs("Default", scale=2.0).estimates[0]
     )
     monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
-        "srs_eval.advice.questions.workload", lambda *_, **__: (each for each in [found])
+        "srs_eval.advice.questions.workload", lambda *_, **__: (stage for stage in [costs])
     )
-    report = _render_markdown(
+    report = render_as(
         build_learner_report(
             off, Run.from_configurations(resolve_configurations("AVG")), Protocol()
-        )
+        ),
+        "md",
     )
     assert "once FSRS is on and optimized and asked for 90 of 100." in report
     assert "If SM-2 goes on, they take" in report
     assert "FSRS is off" not in report
 
 
-def test_too_little_is_said_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_of_too_few_reviews_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
@@ -165,15 +186,17 @@ def test_too_little_is_said_in_the_report(tmp_path: Path, monkeypatch: pytest.Mo
     assert "Traceback" not in done.stderr
 
 
-def test_parameters_to_paste_are_said_once(nothing_asked: pytest.MonkeyPatch) -> None:
+def test_parameters_to_copy_stand_in_the_report_once(nothing_asked: pytest.MonkeyPatch) -> None:
     w = tuple(0.5 + k for k in range(21))
-    (optimize,) = (each for each in make_answers() if each.recommendation == "optimize")
+    (optimize,) = (finding for finding in make_answers() if finding.recommendation == "optimize")
     answer = replace(optimize, subject="Words", parameters=w)
-    nothing_asked.setattr(
-        "srs_eval.report.learner._answers", lambda _, asked, *__: [answer] * ("day" not in asked)
-    )
+
+    def answers(_log: object, questions: Sequence[str], *_: object) -> list[object]:
+        return [] if "day" in questions else [answer]
+
+    nothing_asked.setattr("srs_eval.report.learner._answers", answers)
     document = build_learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
-    text = _render_markdown(document)
+    text = render_as(document, "md")
     assert "| Words | optimize |" in text
     assert text.count("0.5000, 1.5000, 2.5000") == 1
     assert "<summary>Parameters for Words</summary>" in text

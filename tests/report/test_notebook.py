@@ -1,4 +1,4 @@
-"""The interface for notebooks: models that are objects, what is shown, frames and pictures."""
+"""The interface for notebooks: models as objects, representations, frames and pictures."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, TrainedModel, load_model_file
-from tests.cli.program import batches_in_process, run_in_process
 from tests.conftest import PATIENCE, REPOSITORY
+from tests.helpers.program import batches_in_process, run_in_process
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
@@ -32,8 +32,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> ReviewLog:
     return srs_eval.load(path)
 
 
-def constant(p: float) -> Model:
-    """A model that says always the same."""
+def make_constant_model(p: float) -> TrainedModel:
+    """Return a model that always predicts p."""
     return TrainedModel(
         "CONSTANT",
         family="baseline",
@@ -47,27 +47,32 @@ def fail(*_: object) -> Any:
 
 
 @pytest.mark.slow
-def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
-    """Beside names; one that is made anew is evaluated anew; no group takes it up."""
+def test_models_as_objects_are_evaluated_beside_names(log: ReviewLog, tmp_path: Path) -> None:
+    """Check that a changed model is evaluated anew and belongs to no group."""
     with batches_in_process():
         for p in (0.9, 0.6):
-            results = srs_eval.evaluate(log, models=["AVG", constant(p)])
+            results = srs_eval.evaluate(log, models=["AVG", make_constant_model(p)])
             assert {*results} == {"AVG", "CONSTANT"}
             assert set(results["CONSTANT"].p) == {p}
-        assert srs_eval.evaluate(log, models=constant(0.5)).frame().loc["CONSTANT", "place"] == 1
+        assert (
+            srs_eval.evaluate(log, models=make_constant_model(0.5)).frame().loc["CONSTANT", "place"]
+            == 1
+        )
         assert "CONSTANT" not in srs_eval.evaluate(log, models="baseline")
-        (finding,) = srs_eval.compare(log, "models", models=constant(0.9))
+        (finding,) = srs_eval.compare(log, "models", models=make_constant_model(0.9))
         (table,) = srs_eval.tables(finding)
         losses = {row[0]: row[1].estimate for row in table.rows if hasattr(row[1], "estimate")}
-        again = srs_eval.evaluate(log, models=constant(0.9))["CONSTANT"]
+        again = srs_eval.evaluate(log, models=make_constant_model(0.9))["CONSTANT"]
         assert losses["CONSTANT"] == again.metrics.log_loss
         with pytest.raises(InputError, match=r"FAILING has failed: .*nothing"):
             srs_eval.compare(
-                log, "models", models=replace(constant(0.9), name="FAILING", predict=fail)
+                log,
+                "models",
+                models=replace(make_constant_model(0.9), name="FAILING", predict=fail),
             )
         with pytest.raises(InputError, match="cannot be sent to worker processes"):
-            srs_eval.evaluate(log, models=["AVG", constant(0.9)], jobs=2)
-        wrong = replace(constant(0.9), name="fsrs-6")
+            srs_eval.evaluate(log, models=["AVG", make_constant_model(0.9)], jobs=2)
+        wrong = replace(make_constant_model(0.9), name="fsrs-6")
         with pytest.raises(InputError, match="fsrs-6 means FSRS-6 already"):
             srs_eval.evaluate(log, models=wrong)
         file = tmp_path / "mine.py"
@@ -79,14 +84,14 @@ def test_models_that_are_objects(log: ReviewLog, tmp_path: Path) -> None:
         assert set(srs_eval.evaluate(log, load_model_file(file), jobs=1)["MINE"].p) == {0.8}
 
 
-def test_what_is_shown_and_drawn(log: ReviewLog) -> None:
+def test_objects_have_representations_and_pictures(log: ReviewLog) -> None:
     assert {"load", "evaluate", "compare", "read_results", "leaderboard"} <= set(dir(srs_eval))
     assert all(getattr(srs_eval, name) for name in dir(srs_eval))
     results = srs_eval.evaluate(log, models=["AVG", "FSRS-6-dry-run", "FSRS-6"])
     findings = srs_eval.compare(log, ["hard", "wrong"])
-    for each, told in ((log, "entries: 3,"), (results, "log loss"), (findings, "Hard")):
-        assert told in each._repr_html_()
-        assert len(repr(each)) < 1000
+    for value, text in ((log, "entries: 3,"), (results, "log loss"), (findings, "Hard")):
+        assert text in value._repr_html_()
+        assert len(repr(value)) < 1000
     assert "Ann &lt;Lee&gt;.anki2" in log._repr_html_()
     assert repr(log).startswith("ReviewLog('Ann <Lee>.anki2', entries: 3,")
     assert repr(findings[0]).startswith("Finding('hard', ")
@@ -96,13 +101,13 @@ def test_what_is_shown_and_drawn(log: ReviewLog) -> None:
         (results.plot.forgetting_curves("FSRS-6-dry-run"), {"Good"}),
     ):
         (legend,) = figure.legends
-        assert words <= {each.get_text() for each in legend.get_texts()}
+        assert words <= {text.get_text() for text in legend.get_texts()}
     assert len(results.plot.calibration(*["AVG"] * 9).axes[0].lines) == 10
     labels = results.plot.ranking().axes[0].get_yticklabels()
-    assert {each.get_text() for each in labels} == {"FSRS-6", "FSRS-6 defaults", "average"}
+    assert {label.get_text() for label in labels} == {"FSRS-6", "FSRS-6 defaults", "average"}
 
 
-def test_columns_of_predictions(log: ReviewLog) -> None:
+def test_predictions_have_the_chosen_columns(log: ReviewLog) -> None:
     results = srs_eval.evaluate(log, models=["AVG", "SM2"])
     usual = ["configuration", "review_th", "fold", "y", "p", "review_id"]
     assert list(results.predictions()) == usual
@@ -120,9 +125,9 @@ def test_columns_of_predictions(log: ReviewLog) -> None:
         results.predictions(columns=["colour"])
 
 
-def test_frames_of_result_files(tmp_path: Path) -> None:
-    """As a report's tables have them."""
-    data, out = tmp_path / "data", tmp_path / "results"
+def test_frames_of_result_files_equal_the_reports_tables(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    out = tmp_path / "results"
     write_dataset({user: simulate_learner(user, 300 + 50 * user) for user in (1, 2, 3)}, data)
     done = run_in_process("batch", "--dataset", data, "--models", "MOVING-AVG,AVG", "--out", out)
     assert done.returncode == 0, done.stderr
@@ -135,41 +140,46 @@ def test_frames_of_result_files(tmp_path: Path) -> None:
     means = users.groupby("configuration")["LogLoss"].mean()
     assert (by_users["LogLoss"] - means).abs().max() < 1e-9
     assert (board["LogLoss_low"] <= board["LogLoss"]).all()
-    for wrong, said in ((((out,), ["loss"]), "metrics takes"), (((), ["AUC"]), "Name a folder")):
-        with pytest.raises(InputError, match=said):
-            srs_eval.leaderboard(*wrong[0], metrics=wrong[1])
+    with pytest.raises(InputError, match="metrics takes"):
+        srs_eval.leaderboard(out, metrics=["loss"])
+    with pytest.raises(InputError, match="Name a folder"):
+        srs_eval.leaderboard(metrics=["AUC"])
     report = run_in_process("report", out, "--json", "-", "--columns", "LogLoss,AUC")
-    told = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
-    np.testing.assert_allclose(by_users["LogLoss"], told["log_loss"])
+    table = pandas.DataFrame(json.loads(report.stdout)["tables"]["means-by-users"]["rows"])
+    np.testing.assert_allclose(by_users["LogLoss"], table["log_loss"])
     half = (by_users["LogLoss_high"] - by_users["LogLoss_low"]) / 2
-    np.testing.assert_allclose(half, told["log_loss_half_width"])
+    np.testing.assert_allclose(half, table["log_loss_half_width"])
 
 
 @pytest.mark.slow
-def test_the_example(log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every cell of docs/example.ipynb runs, and what it shows is short or a figure."""
+def test_cells_of_the_example_run_and_show_something(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Check that docs/example.ipynb runs with an output in every cell, and stores none."""
     notebook = json.loads((REPOSITORY / "docs" / "example.ipynb").read_text(encoding="utf-8"))
     copyfile(log.import_summary.path, tmp_path / "collection.anki2")
     monkeypatch.chdir(tmp_path)
-    cells = ["".join(each["source"]) for each in notebook["cells"] if each["cell_type"] == "code"]
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     names: dict[str, Any] = {}
-    shown = []
+    outputs = []
     with batches_in_process():
         for cell in cells:
             *lines, last = ast.parse(cell).body
             assert isinstance(last, ast.Expr)
             exec(compile(ast.Module(lines, []), "example.ipynb", "exec"), names)
-            shown.append(eval(compile(ast.Expression(last.value), "example.ipynb", "eval"), names))
-    figures = [each for each in shown if hasattr(each, "savefig")]
+            outputs.append(
+                eval(compile(ast.Expression(last.value), "example.ipynb", "eval"), names)
+            )
+    figures = [output for output in outputs if hasattr(output, "savefig")]
     assert len(figures) == 3
-    assert all(hasattr(each, "_repr_html_") for each in shown)
-    assert not any(each.get("outputs") for each in notebook["cells"])
+    assert all(hasattr(output, "_repr_html_") for output in outputs)
+    assert not any(cell.get("outputs") for cell in notebook["cells"])
 
 
-# What is missing or wrong is one sentence
+# Errors are one sentence
 
 
-def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
+def test_model_file_is_loaded_by_its_path_as_text(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "from srs_eval.models import TrainedModel\n"
@@ -183,7 +193,7 @@ def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
         ({"models": 3}, "The models are names or Model objects; 3 is neither."),
@@ -199,19 +209,19 @@ def test_a_model_file_may_be_named_by_a_text(tmp_path: Path) -> None:
         ({"on_event": 3}, "on_event is a function of an event, not 3."),
     ],
 )
-def test_evaluate_with_something_else_says_what_it_takes(
-    options: dict[str, Any], says: str, log: ReviewLog
+def test_evaluate_refuses_wrong_types_with_what_it_takes(
+    options: dict[str, Any], message: str, log: ReviewLog
 ) -> None:
     with pytest.raises(InputError) as refused:
         srs_eval.evaluate(log, **{"models": "AVG", **options})
-    assert str(refused.value) == says
+    assert str(refused.value) == message
 
 
 LISTS = "parameters is a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"models": [3]}, "The models are names or Model objects; 3 is neither."),
         ({"questions": 3}, "questions is a question's name or a list of such names, not 3."),
@@ -229,23 +239,25 @@ LISTS = "parameters is a dictionary of lists of numbers by name, such as {'mine'
         ({"equivalence": float("nan")}, "equivalence is a number of 0 or more, not nan."),
     ],
 )
-def test_compare_with_something_else_says_what_it_takes(
-    options: dict[str, Any], says: str, log: ReviewLog
+def test_compare_refuses_wrong_values_with_what_it_takes(
+    options: dict[str, Any], message: str, log: ReviewLog
 ) -> None:
     with pytest.raises(InputError) as refused:
         srs_eval.compare(log, **options)
-    assert str(refused.value).startswith(says)
+    assert str(refused.value).startswith(message)
 
 
 @pytest.mark.parametrize("function", [srs_eval.evaluate, srs_eval.compare, srs_eval.workload])
 @pytest.mark.parametrize("value", ["a.anki2", None])
-def test_another_log_is_refused_at_once(function: Callable[..., object], value: object) -> None:
+def test_functions_of_a_log_refuse_anything_else_at_once(
+    function: Callable[..., object], value: object
+) -> None:
     with pytest.raises(InputError, match=r"log is what srs_eval.load returns, not "):
         function(value)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"preset": 3}, "preset is the name or the number of a preset as text, not 3."),
         (
@@ -257,16 +269,16 @@ def test_another_log_is_refused_at_once(function: Callable[..., object], value: 
         ({"context": 3}, "context is an srs_eval.Context, not 3."),
     ],
 )
-def test_workload_with_something_else_says_what_it_takes(
-    options: dict[str, Any], says: str, log: ReviewLog
+def test_workload_refuses_wrong_types_with_what_it_takes(
+    options: dict[str, Any], message: str, log: ReviewLog
 ) -> None:
     with pytest.raises(InputError) as refused:
         srs_eval.workload(log, **options)
-    assert str(refused.value) == says
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: srs_eval.load(3), "path is the path of a file or folder, not 3."),
         (lambda: srs_eval.load(None), "path is the path of a file or folder, not None."),
@@ -286,13 +298,15 @@ def test_workload_with_something_else_says_what_it_takes(
         (lambda: srs_eval.tables(None), "finding is one of what srs_eval.compare returns, not Non"),
     ],
 )
-def test_what_takes_something_else_says_so(call: Callable[[], object], says: str) -> None:
+def test_functions_refuse_wrong_types_with_what_they_take(
+    call: Callable[[], object], message: str
+) -> None:
     with pytest.raises(InputError) as refused:
         call()
-    assert str(refused.value).startswith(says)
+    assert str(refused.value).startswith(message)
 
 
-def test_results_with_something_else_say_what_they_take(log: ReviewLog) -> None:
+def test_results_refuse_wrong_types_with_what_they_take(log: ReviewLog) -> None:
     results = srs_eval.evaluate(log, "AVG")
     calls: dict[Callable[[], object], str] = {
         lambda: results.predictions(columns=3): "columns is a list of names, not 3.",  # type: ignore[arg-type]
@@ -301,14 +315,14 @@ def test_results_with_something_else_say_what_they_take(log: ReviewLog) -> None:
         lambda: results.plot.ranking(1): "group is 0, the number of the only ranking, not 1.",
         lambda: results.plot.ranking("a"): "group is 0, the number of the only ranking, not 'a'.",  # type: ignore[arg-type]
     }
-    for call, says in calls.items():
+    for call, message in calls.items():
         with pytest.raises(InputError) as refused:
             call()
-        assert str(refused.value) == says
+        assert str(refused.value) == message
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"weights": 3}, "weights is the path of a file or folder, not 3."),
         ({"features": 3}, "features is the path of a file, not 3."),
@@ -321,19 +335,21 @@ def test_results_with_something_else_say_what_they_take(log: ReviewLog) -> None:
         ({"tick": 3}, "tick is a function of the fraction done, not 3."),
     ],
 )
-def test_a_context_of_something_else_says_what_it_takes(options: dict[str, Any], says: str) -> None:
+def test_context_refuses_wrong_types_with_what_it_takes(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError) as refused:
         srs_eval.Context(**options)
-    assert str(refused.value) == says
+    assert str(refused.value) == message
 
 
-def test_a_context_takes_paths_as_texts() -> None:
+def test_context_takes_paths_as_text() -> None:
     context = srs_eval.Context(weights="a", features="b")  # type: ignore[arg-type]
     assert (context.weights, context.features) == (Path("a"), Path("b"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"name": 3}, "3 stands where a model has a text"),
         ({"parameters": "many"}, "CONSTANT: parameters is a whole number, not 'many'."),
@@ -345,19 +361,19 @@ def test_a_context_takes_paths_as_texts() -> None:
         ({"hyperparameters": 3}, "CONSTANT: hyperparameters is a tuple of Hyperparameter objects"),
     ],
 )
-def test_a_model_of_something_else_says_what_it_takes(
-    changes: dict[str, Any], says: str, log: ReviewLog
+def test_model_refuses_wrong_types_with_what_it_takes(
+    changes: dict[str, Any], message: str, log: ReviewLog
 ) -> None:
     with batches_in_process(), pytest.raises(InputError) as refused:
-        srs_eval.evaluate(log, replace(constant(0.9), **changes))
-    assert str(refused.value).startswith(says)
+        srs_eval.evaluate(log, replace(make_constant_model(0.9), **changes))
+    assert str(refused.value).startswith(message)
 
 
-def test_a_name_without_a_result_proposes_what_has_one(log: ReviewLog) -> None:
-    broken = replace(constant(0.9), name="BROKEN", predict=fail)
+def test_missing_result_proposes_a_name_that_has_one(log: ReviewLog) -> None:
+    broken = replace(make_constant_model(0.9), name="BROKEN", predict=fail)
     with batches_in_process():
         results = srs_eval.evaluate(log, ["AVG", "FSRS-6-dry-run", broken])
-        for name, says in {
+        for name, message in {
             "FSRS-9": 'There is no result of "FSRS-9". Did you mean FSRS-6-dry-run?',
             "FSRS-7": 'There is no result of "FSRS-7". Did you mean FSRS-6-dry-run?',
             "xyz": 'There is no result of "xyz", only of FSRS-6-dry-run, AVG.',
@@ -365,10 +381,10 @@ def test_a_name_without_a_result_proposes_what_has_one(log: ReviewLog) -> None:
         }.items():
             with pytest.raises(KeyError) as missing:
                 results[name]
-            assert missing.value.args == (says,)
+            assert missing.value.args == (message,)
 
 
-def test_the_names_that_callers_need_are_exported_and_lazy() -> None:
+def test_names_that_callers_need_are_exported_lazily() -> None:
     from srs_eval.data.errors import InputError as error
     from srs_eval.data.protocol import Protocol
     from srs_eval.training.hyperparameters import Context

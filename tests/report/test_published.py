@@ -1,7 +1,8 @@
-"""The published files have the published figures."""
+"""A report of the published files has the published figures."""
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -12,36 +13,39 @@ from srs_eval.models.configurations import readable_name
 from srs_eval.report.dataset import build_results_report
 from srs_eval.report.files import render_as
 from tests.conftest import shared_or_skip
-from tests.report.helpers import check_page
+from tests.helpers.reports import check_page
 
 
 @pytest.fixture(scope="module")
 def published_tables() -> dict[str, list[list[str]]]:
-    """The tables of the published files' README, by heading."""
+    """Return the tables of the published files' README, by their number."""
     text = (shared_or_skip("published") / "README.md").read_text(encoding="utf-8")
-    found: dict[str, list[list[str]]] = {}
+    tables: dict[str, list[list[str]]] = {}
     for block in re.split(r"\n\n", text):
         rows = [
-            each.strip("| ").split(" | ") for each in block.splitlines() if each.startswith("| ")
+            line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("| ")
         ]
         if rows and rows[0][0] == "file":
-            found[str(len(found))] = rows[2:]
-    return found
+            tables[str(len(tables))] = rows[2:]
+    return tables
 
 
 @pytest.mark.slow
-def test_published_means_and_intervals(published_tables: dict[str, list[list[str]]]) -> None:
+def test_means_and_intervals_equal_the_published_ones(
+    published_tables: dict[str, list[list[str]]],
+) -> None:
     (folder,) = read_folders([shared_or_skip("published")])
     (comparison,) = compare_files(folder.files)
     assert comparison.review_count == 349_923_850
     assert len(comparison.users) == 9_999
-    lines = [{each.file.name: each for each in table.rows} for table in comparison.leaderboards]
+    lines = []
+    for leaderboard in comparison.leaderboards:
+        lines.append({row.file.name: row for row in leaderboard.rows})
     names = ("LogLoss", "RMSE(bins)", "AUC")
     weighted, unweighted, exact = (published_tables[key] for key in "012")
+    columns = list(itertools.product(range(2), names))
     for name, *figures in exact:
-        for figure, (weighting, metric) in zip(
-            figures, [(w, m) for w in range(2) for m in names], strict=True
-        ):
+        for figure, (weighting, metric) in zip(figures, columns, strict=True):
             assert f"{lines[weighting][name].means[metric].estimate:.6f}" == figure, (name, metric)
         assert lines[0][name].undefined_users == {"LogLoss": 0, "RMSE(bins)": 0, "AUC": 61}
     off = []
@@ -62,8 +66,10 @@ def test_published_means_and_intervals(published_tables: dict[str, list[list[str
 
 
 @pytest.mark.slow
-def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]) -> None:
-    """Who changes places is told as the README's figures have it."""
+def test_page_of_published_files_names_models_that_change_places(
+    published_tables: dict[str, list[list[str]]],
+) -> None:
+    """Check the sentence against the README's figures."""
     text = render_as(build_results_report([shared_or_skip("published")]), "html")
     check_page(text)
     exact = [(name, *map(float, figures)) for name, *figures in published_tables["2"]]
@@ -71,6 +77,6 @@ def test_published_report_as_a_page(published_tables: dict[str, list[list[str]]]
     by_users = [name for name, *_ in sorted(exact, key=lambda row: row[4])]
     moved = [readable_name(a) for a, b in zip(by_reviews, by_users, strict=True) if a != b]
     assert {"FSRSv4", "DASH"} <= {*moved}
-    *others, last = moved
-    assert f": {', '.join(others)} and {last} change places." in text
+    *all_but_last, last = moved
+    assert f": {', '.join(all_but_last)} and {last} change places." in text
     assert "61 users" in text

@@ -1,11 +1,12 @@
-"""The app, a report, `compare` and its JSON, and a notebook say the same, finding by finding.
+"""The app, a report, `compare` and its JSON, and a notebook state the same findings.
 
-Of the fixture, and of three people's files in the folder that SRS_EVAL_REAL names.
+The files are the fixture and three people's, in the folder that SRS_EVAL_REAL names.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import sqlite3
@@ -20,9 +21,7 @@ import pytest
 from rich.console import Console
 
 import srs_eval
-from srs_eval.advice.answering import stream_answers
 from srs_eval.advice.findings import Finding
-from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS
 from srs_eval.advice.sentences import FirstScreen, PaneLine, PresetRow, round_down_percent
 from srs_eval.data.protocol import Protocol
@@ -31,11 +30,12 @@ from srs_eval.report.document import Document, Section, Table
 from srs_eval.report.files import render_as as as_text_of
 from srs_eval.report.learner import build_learner_report
 from srs_eval.report.panes import render_first_screen
-from tests.cli.program import run_in_process
 from tests.conftest import shared_or_skip
+from tests.helpers.advice import build_overview
+from tests.helpers.program import run_in_process
 
 REAL = ("IllDepence.anki2", "supermemo-andyjak.txt", "niplav-revlog.csv")
-Said = dict[tuple[str, str], tuple[str | None, float | None]]
+Acts = dict[tuple[str, str], tuple[str | None, float | None]]
 
 
 @pytest.fixture(params=[pytest.param("fixture", marks=pytest.mark.slow), "suspended", *REAL])
@@ -52,46 +52,46 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = os.environ.get("SRS_EVAL_REAL")
     if folder is None:
         pytest.skip("needs SRS_EVAL_REAL, a folder with people's files")
-    found = Path(folder) / str(request.param)
-    if not found.exists():
+    file = Path(folder) / str(request.param)
+    if not file.exists():
         pytest.skip(f"needs {request.param} in SRS_EVAL_REAL")
-    return found
+    return file
 
 
-def said_by(findings: Sequence[Finding]) -> Said:
-    """Act and probability, by question and subject."""
+def collect_acts(findings: Sequence[Finding]) -> Acts:
+    """Return act and probability by question and subject."""
     return {
-        (each.question, each.subject): (
-            each.recommendation or None,
-            None if each.probability is None else round(each.probability, 6),
+        (finding.question, finding.subject): (
+            finding.recommendation or None,
+            None if finding.probability is None else round(finding.probability, 6),
         )
-        for each in findings
+        for finding in findings
     }
 
 
-def words_of(value: Any) -> Iterator[str]:
-    """All that a document says, with the cells of its tables."""
+def iterate_words(value: Any) -> Iterator[str]:
+    """Yield all texts of a document, with the cells of its tables."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Section | Table | Document):
-        for each in fields(value):
-            yield from words_of(getattr(value, each.name))
+        for item in fields(value):
+            yield from iterate_words(getattr(value, item.name))
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from words_of(each)
+        for item in value:
+            yield from iterate_words(item)
     elif is_dataclass(value) and not isinstance(value, type):
-        yield from (each for each in vars(value).values() if isinstance(each, str))
+        yield from (text for text in vars(value).values() if isinstance(text, str))
 
 
-def panes_printed(screen: FirstScreen) -> str:
-    """As the command line prints them without a terminal."""
+def print_panes(screen: FirstScreen) -> str:
+    """Return the panes as the command line prints them without a terminal."""
     console = Console(file=io.StringIO(), width=80, force_terminal=False)
     console.print(render_first_screen(screen, 80))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_all_views_say_the_same(
+def test_views_state_the_same_acts_and_sentences(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
@@ -103,57 +103,56 @@ def test_all_views_say_the_same(
     printed, _, table = done.stdout.partition("\npreset ")
     text = " ".join(run_in_process("compare", path, "--details").stdout.split())
     in_json = json.loads(target.read_text("utf-8"))["findings"]
-    by_json: Said = {
-        (each["question"], each["subject"]): (each["act"], each["probability"]) for each in in_json
+    by_json: Acts = {
+        (finding["question"], finding["subject"]): (finding["act"], finding["probability"])
+        for finding in in_json
     }
     assert any(act for act, _ in by_json.values())
 
-    assert said_by(srs_eval.compare(log)) == by_json
+    assert collect_acts(srs_eval.compare(log)) == by_json
 
-    app = Overview.start(log)
-    for answers, questions in stream_answers(log):
-        app.add(answers, questions)
-    by_app = said_by(app.answers)
+    app = build_overview(log)
+    by_app = collect_acts(app.answers)
     both = by_app.keys() & by_json.keys()
     assert {question for question, _ in both} >= {PARAMETERS}
     assert {key: by_app[key] for key in both} == {key: by_json[key] for key in both}
-    asked = {question for question, _ in by_app}
-    assert all(key in both for key in by_json if key[0] in asked - {"noise"})
+    app_questions = {question for question, _ in by_app}
+    assert all(key in both for key in by_json if key[0] in app_questions - {"noise"})
     screen = app.first_screen
-    panes = panes_printed(screen).rstrip()
+    panes = print_panes(screen).rstrip()
     assert printed.rstrip() == panes
     ran = run_in_process("run", path, "--models", "AVG", "--jobs", "0")
     assert ran.stdout.startswith(panes)
     if screen.copyable is not None:
-        copied = said_by([screen.copyable])
+        copied = collect_acts([screen.copyable])
         assert copied.items() <= by_json.items()
 
     document = build_learner_report(log, Run(), Protocol(), on_question=lambda *_: None)
-    said = " ".join(" ".join(words_of(document)).split())
-    for each in in_json:
-        for sentence in each["sentences"]:
+    report_text = " ".join(" ".join(iterate_words(document)).split())
+    for finding in in_json:
+        for sentence in finding["sentences"]:
             assert sentence in text
-        if (each["question"], each["subject"]) in both:
-            assert each["sentences"][0].rstrip(".") in said
-    left = "nothing is left to schedule"
-    assert {text.count(left), said.count(left)} == {int("suspended" in path.name)}
+        if (finding["question"], finding["subject"]) in both:
+            assert finding["sentences"][0].rstrip(".") in report_text
+    remark = "nothing is left to schedule"
+    assert {text.count(remark), report_text.count(remark)} == {int("suspended" in path.name)}
     assert document.panes is not None
     assert document.panes == screen
-    assert document.lead == tuple(f"{each.title} {each.summary.text}" for each in screen.panes)
+    assert document.lead == tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes)
     assert json.loads(as_text_of(document, "json"))["lead"] == list(document.lead)
     html, markdown = (unescape(as_text_of(document, form)) for form in ("html", "md"))
-    for line in (
-        each for pane in screen.panes for each in pane.items if isinstance(each, PaneLine)
-    ):
-        assert line.text.strip() in html
-        assert line.text.strip() in markdown.replace("\\", "")
-    presets = [each for each in _tables(document) if each.name == "what-to-do"]
+    for pane in screen.panes:
+        for item in pane.items:
+            if isinstance(item, PaneLine):
+                assert item.text.strip() in html
+                assert item.text.strip() in markdown.replace("\\", "")
+    presets = [row_table for row_table in _tables(document) if row_table.name == "what-to-do"]
     rows = {
-        each.cells[0]: each.cells[-1]
-        for each in screen.panes[3].items
-        if isinstance(each, PresetRow)
+        item.cells[0]: item.cells[-1]
+        for item in screen.panes[3].items
+        if isinstance(item, PresetRow)
     }
-    for name, act, sure in (row for each in presets for row in each.rows):
+    for name, act, sure in itertools.chain.from_iterable(preset.rows for preset in presets):
         assert rows.get(str(name), act) == act
         assert {*f"{act} {sure}".split()} <= {*table.split()}
         probability = by_json[PARAMETERS, str(name)][1]
@@ -165,6 +164,8 @@ def _tables(value: Any) -> Iterator[Table]:
     if isinstance(value, Table):
         yield value
     elif isinstance(value, Document):
-        yield from (found for each in value.sections for found in _tables(each))
+        for section in value.sections:
+            yield from _tables(section)
     elif isinstance(value, Section):
-        yield from (found for each in value.blocks for found in _tables(each))
+        for block in value.blocks:
+            yield from _tables(block)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval import metrics
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.engine.result import Result, log_loss_difference, log_loss_interval, review_losses
+from srs_eval.engine.result import log_loss_difference, log_loss_interval, review_losses
 from srs_eval.stats import intervals as comparison
 from srs_eval.stats.intervals import (
     Interval,
@@ -45,7 +44,7 @@ def test_interval_of_a_single_day_is_unknown() -> None:
 
 
 def test_weeks_count_from_nine_blocks_of_review_days_on() -> None:
-    days = np.arange(0, 63 * 3, 3)  # days without reviews are no days
+    days = np.arange(0, 63 * 3, 3)  # only days with reviews count
     values = np.repeat(np.arange(9) % 2, 7).astype(float)  # good and bad weeks
     assert len(mean_interval(values[:56], days[:56]).errors) == 3
     interval = mean_interval(values, days)
@@ -55,12 +54,12 @@ def test_weeks_count_from_nine_blocks_of_review_days_on() -> None:
     assert interval.half_width == pytest.approx(2.306004135 * by_week)
 
 
-def test_times_that_last_widen_the_interval() -> None:
+def test_lasting_good_and_bad_times_widen_the_interval() -> None:
     day = np.arange(60)
     bad_then_good = np.repeat([-1.0, 1.0], 30)
     waves = int(0.41 * 60 ** (2 / 3))
     cosine = [np.cos(np.pi * k * (day + 0.5) / 60) for k in range(1, waves + 1)]
-    error = math.sqrt(sum(2 * float(bad_then_good @ each) ** 2 for each in cosine) / waves) / 60
+    error = math.sqrt(sum(2 * float(bad_then_good @ wave) ** 2 for wave in cosine) / waves) / 60
     interval = mean_interval(bad_then_good, day)
     assert interval.errors[-1] == (pytest.approx(error), 6)
     assert interval.standard_error == pytest.approx(error)
@@ -83,10 +82,10 @@ def test_order_of_reviews_and_number_of_the_day_do_not_matter(
     assert (interval.p_value < 0.05) == (abs(interval.estimate) > interval.half_width)
 
 
-def _days_of_an_autoregressive_learner(
+def _draw_autoregressive_days(
     random: np.random.Generator, days: int, phi: float
 ) -> tuple[FloatArray, IntArray]:
-    """Differences of losses that share their day's fortune, which lasts (AR(1))."""
+    """Draw differences of losses with a lasting effect of the day (AR(1)), and their days."""
     shocks = random.normal(size=days) * math.sqrt(1 - phi**2)
     fortune = np.empty(days)
     fortune[0] = random.normal()
@@ -100,20 +99,20 @@ def _days_of_an_autoregressive_learner(
     ("days", "phi", "share"), [(30, 0.4, 0.9), (120, 0.4, 0.93), (120, 0.9, 0.82), (480, 0.9, 0.84)]
 )
 def test_interval_covers_the_truth_where_days_matter(days: int, phi: float, share: float) -> None:
-    """Days matter here more than on real learners; nothing helps much where they are few."""
+    """Draw days that matter more than on real learners; few days give too narrow intervals."""
     random = np.random.default_rng(days)
     hits = as_independent = 0
     for _ in range(400):
-        values, day = _days_of_an_autoregressive_learner(random, days, phi)
+        values, day = _draw_autoregressive_days(random, days, phi)
         interval = mean_interval(values, day)
         hits += interval.low <= 0 <= interval.high
         error = values.std(ddof=1) / math.sqrt(len(values))
         as_independent += abs(values.mean()) <= 1.96 * error
     assert hits / 400 >= share
-    assert as_independent / 400 < 0.75  # what it replaces
+    assert as_independent / 400 < 0.75  # the interval that it replaces
 
 
-def test_students_t_is_scipys() -> None:
+def test_t_quantile_and_p_value_equal_scipys() -> None:
     from scipy.stats import t
 
     for freedom in (1, 2, 3, 4, 8, 9, 30, 999, 4_000):
@@ -126,23 +125,7 @@ def test_students_t_is_scipys() -> None:
     assert Interval(0.1, 0.0, errors=((0.0, 5),)).p_value == 0
 
 
-def _evaluated(seed: int, days: int = 60, count: int = 1_500) -> Result:
-    random = np.random.default_rng(seed)
-    p = np.round(random.uniform(0.5, 0.99, count), 2)  # many ties
-    y = (random.random(count) < p).astype(float)
-    bins = random.integers(0, 30, count)
-    result = make_result("FSRS-6")
-    tests = replace(
-        result.tests,
-        y=y,
-        bin=bins,
-        day=np.sort(random.integers(0, days, count)),
-        review_th=np.arange(count),
-    )
-    return replace(result, metrics=metrics.compute_metrics(y, p, bins), p=p, tests=tests)
-
-
-def test_log_loss_is_that_of_the_metrics() -> None:
+def test_log_loss_interval_is_around_the_metrics_log_loss() -> None:
     for name in MODELS:
         result = make_result(name)
         interval = log_loss_interval(result)
@@ -153,20 +136,23 @@ def test_log_loss_is_that_of_the_metrics() -> None:
 
 
 def test_paired_difference_is_sharper_than_two_intervals() -> None:
-    one, other = make_result("FSRS-6"), make_result("FSRS-6-dry-run")
-    difference = log_loss_difference(one, other)
+    trained = make_result("FSRS-6")
+    default = make_result("FSRS-6-dry-run")
+    difference = log_loss_difference(trained, default)
     assert difference is not None
     assert difference.estimate == pytest.approx(
-        one.metrics.log_loss - other.metrics.log_loss, abs=1e-12
+        trained.metrics.log_loss - default.metrics.log_loss, abs=1e-12
     )
-    assert difference.half_width < 0.5 * log_loss_interval(one).half_width
-    back = log_loss_difference(other, one)
+    assert difference.half_width < 0.5 * log_loss_interval(trained).half_width
+    back = log_loss_difference(default, trained)
     assert back is not None
     assert back.estimate == -difference.estimate
-    assert log_loss_difference(one, make_result("FSRS-5-secs")) is None
+    assert log_loss_difference(trained, make_result("FSRS-5-secs")) is None
 
 
-def _difference(estimate: float, error: float, reviews: int = 5_000, days: int = 400) -> Interval:
+def _make_difference(
+    estimate: float, error: float, reviews: int = 5_000, days: int = 400
+) -> Interval:
     freedom = days - 1
     return Interval(
         estimate,
@@ -178,39 +164,42 @@ def _difference(estimate: float, error: float, reviews: int = 5_000, days: int =
 
 
 @pytest.mark.parametrize(
-    ("difference", "says"),
+    ("difference", "verdict"),
     [
-        (_difference(-0.01, 0.004), "better"),
-        (_difference(0.01, 0.004), "worse"),
-        (_difference(0.0005, 0.0005), "as good"),
-        (_difference(-0.0010, 0.0004), "as good"),  # beyond zero, and yet too small to matter
-        (_difference(0.0005, 0.004), "can't tell yet"),
-        (_difference(-0.01, 0.004, reviews=999), "can't tell yet"),
-        (_difference(-0.01, 0.004, days=19), "can't tell yet"),
+        (_make_difference(-0.01, 0.004), "better"),
+        (_make_difference(0.01, 0.004), "worse"),
+        (_make_difference(0.0005, 0.0005), "as good"),
+        (_make_difference(-0.0010, 0.0004), "as good"),  # not zero, but too small to matter
+        (_make_difference(0.0005, 0.004), "can't tell yet"),
+        (_make_difference(-0.01, 0.004, reviews=999), "can't tell yet"),
+        (_make_difference(-0.01, 0.004, days=19), "can't tell yet"),
         (Interval(-0.01, math.nan, 5_000, 1), "can't tell yet"),
         (Interval(0.0, 0.0, 5_000, 400, ((0.0, 399),)), "as good"),
     ],
 )
-def test_verdicts(difference: Interval, says: str) -> None:
-    assert decide_verdict(difference) == says
+def test_decide_verdict_for_clear_and_unclear_differences(
+    difference: Interval, verdict: str
+) -> None:
+    assert decide_verdict(difference) == verdict
 
 
-def test_what_matters_is_adjustable() -> None:
-    small = _difference(-0.0010, 0.0004)
+def test_equivalence_bound_changes_the_verdict() -> None:
+    small = _make_difference(-0.0010, 0.0004)
     assert decide_verdict(small, equivalence=0.0005) == "better"
-    assert decide_verdict(_difference(0.001, 0.004), equivalence=0.02) == "as good"
+    assert decide_verdict(_make_difference(0.001, 0.004), equivalence=0.02) == "as good"
 
 
 def test_several_candidates_are_held_to_five_percent_together() -> None:
-    # p = 0.03 alone is better; as the weakest of three it is so only if the others are.
-    weak, strong = _difference(-0.0109, 0.005), _difference(-0.03, 0.005)
-    none = _difference(0.001, 0.005)
+    # p = 0.03 alone is better; as the weakest of three only if the others are better, too.
+    weak = _make_difference(-0.0109, 0.005)
+    strong = _make_difference(-0.03, 0.005)
+    none = _make_difference(0.001, 0.005)
     assert 0.025 < weak.p_value < 0.035
     assert decide_verdict(weak) == "better"
     assert decide_verdicts({"a": weak, "b": none})["a"] == "can't tell yet"
     assert decide_verdicts({"a": weak, "b": strong}) == {"a": "better", "b": "better"}
     assert decide_verdicts({"a": weak, "b": strong, "c": none})["a"] == "can't tell yet"
-    equal = _difference(-0.0005, 0.0005)
+    equal = _make_difference(-0.0005, 0.0005)
     assert decide_verdicts({"a": equal, "b": none, "c": none})["a"] == "as good"
     assert decide_verdicts({}) == {}
 
@@ -219,7 +208,7 @@ def test_several_candidates_are_held_to_five_percent_together() -> None:
 def test_more_candidates_never_make_a_difference_surer(
     estimates: list[float], error: float
 ) -> None:
-    several = {str(k): _difference(each, error) for k, each in enumerate(estimates)}
+    several = {str(k): _make_difference(estimate, error) for k, estimate in enumerate(estimates)}
     together = decide_verdicts(several)
     for name, difference in several.items():
         alone = decide_verdict(difference)
@@ -227,15 +216,16 @@ def test_more_candidates_never_make_a_difference_surer(
         assert (together[name] == "as good") == (alone == "as good")
 
 
-def test_how_many_more_reviews_would_tell() -> None:
+def test_estimate_more_reviews_until_a_verdict() -> None:
     # 5,000 ((2.8 * 0.004 / 0.008)^2 - 1) = 4,800
-    assert estimate_more_reviews(_difference(-0.008, 0.004)) == 5_000
-    # The distance from what matters is the larger: 5,000 ((2.8 * 0.003 / 0.002)^2 - 1) = 83,200
-    assert estimate_more_reviews(_difference(0.0, 0.003)) == 90_000
-    # 20 times what there is, about the last that is said
-    assert estimate_more_reviews(_difference(0.0, 0.003273)) == 100_000
-    assert estimate_more_reviews(_difference(0.0, 0.003274)) is None
-    assert estimate_more_reviews(_difference(0.0, 0.05)) is None
-    assert estimate_more_reviews(_difference(-0.008, 0.004, reviews=900)) is None
-    assert estimate_more_reviews(_difference(-0.02, 0.004)) is None
+    assert estimate_more_reviews(_make_difference(-0.008, 0.004)) == 5_000
+    # The distance to the bound of equivalence is the larger:
+    # 5,000 ((2.8 * 0.003 / 0.002)^2 - 1) = 83,200
+    assert estimate_more_reviews(_make_difference(0.0, 0.003)) == 90_000
+    # 20 times the reviews so far is about the largest estimate
+    assert estimate_more_reviews(_make_difference(0.0, 0.003273)) == 100_000
+    assert estimate_more_reviews(_make_difference(0.0, 0.003274)) is None
+    assert estimate_more_reviews(_make_difference(0.0, 0.05)) is None
+    assert estimate_more_reviews(_make_difference(-0.008, 0.004, reviews=900)) is None
+    assert estimate_more_reviews(_make_difference(-0.02, 0.004)) is None
     assert estimate_more_reviews(Interval(-0.01, math.nan, 5_000, 1)) is None

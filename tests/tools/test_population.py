@@ -1,4 +1,4 @@
-"""The published distributions, draws from them, and the simulated population."""
+"""Check the published distributions, draws from them, and the simulated population."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ pytestmark = pytest.mark.slow
 # What is published
 
 
-def test_the_file_is_what_the_published_results_give() -> None:
+def test_population_file_equals_the_published_results() -> None:
     summary = population.summarize_results(shared_or_skip("published"))
-    assert population.FILE.read_text(encoding="utf-8") == population.summary_text(summary)
+    assert population.FILE.read_text(encoding="utf-8") == population.format_summary(summary)
 
 
-def test_the_file_names_its_source_and_fits_the_models() -> None:
+def test_population_file_names_its_source_and_fits_the_models() -> None:
     content = population.load_summary()
     assert "srs-benchmark" in content["source"]
     for model, count in population.MODELS.items():
-        found = content["models"][model]
-        assert found["users"] > 9000
-        assert np.shape(found["quantiles"]) == (count + 2, len(population.LEVELS))
-        assert (np.diff(found["quantiles"], axis=1) >= 0).all()
-        correlation = np.array(found["correlation"])
+        distribution = content["models"][model]
+        assert distribution["users"] > 9000
+        assert np.shape(distribution["quantiles"]) == (count + 2, len(population.LEVELS))
+        assert (np.diff(distribution["quantiles"], axis=1) >= 0).all()
+        correlation = np.array(distribution["correlation"])
         assert correlation.shape == (count + 2, count + 2)
         np.testing.assert_array_equal(correlation, correlation.T)
         assert (np.diag(correlation) == 1).all()
 
 
-def test_published_sizes_and_success_are_those_of_learners() -> None:
+def test_published_sizes_and_success_are_plausible() -> None:
     quantiles = population.load_summary()["models"]["FSRS-5"]["quantiles"]
     median = population.LEVELS.index(0.5)
     assert 5_000 < quantiles[-2][median] < 50_000
@@ -71,27 +71,28 @@ def test_draws_are_distributed_and_correlated_as_published(model: str) -> None:
 
     random = np.random.default_rng(0)
     drawn = [population.draw(random, model) for _ in range(3000)]
-    table = np.array([[*each.parameters, each.size, each.success] for each in drawn])
-    found = population.load_summary()["models"][model]
-    quantiles = np.array(found["quantiles"])
+    table = np.array([[*draw.parameters, draw.size, draw.success] for draw in drawn])
+    published = population.load_summary()["models"][model]
+    quantiles = np.array(published["quantiles"])
     assert (table >= quantiles[:, :1].T).all()
     assert (table <= quantiles[:, -1:].T).all()
     # The share below a published quantile is its level, but for ties at a bound.
     for level in (0.2, 0.5, 0.8):
         at = quantiles[:, population.LEVELS.index(level)]
-        below, up_to = (table < at).mean(axis=0), (table <= at).mean(axis=0)
+        below = (table < at).mean(axis=0)
+        up_to = (table <= at).mean(axis=0)
         assert (below < level + 0.04).all()
         assert (up_to > level - 0.04).all()
     # Spearman's rho of a normal copula is 6/pi asin(r/2); ties make it a little smaller.
     rho = spearmanr(table).statistic
-    expected = 6 / np.pi * np.arcsin(np.array(found["correlation"]) / 2)
+    expected = 6 / np.pi * np.arcsin(np.array(published["correlation"]) / 2)
     assert np.abs(rho - expected).max() < 0.09
 
 
 def test_same_seed_same_draw() -> None:
-    one, two = (population.draw(np.random.default_rng(4), "DASH") for _ in range(2))
-    np.testing.assert_array_equal(one.parameters, two.parameters)
-    assert (one.size, one.success) == (two.size, two.success)
+    first, second = (population.draw(np.random.default_rng(4), "DASH") for _ in range(2))
+    np.testing.assert_array_equal(first.parameters, second.parameters)
+    assert (first.size, first.success) == (second.size, second.success)
 
 
 def test_no_distribution_for_an_unknown_model() -> None:
@@ -118,10 +119,12 @@ def traits(cards: int) -> Traits:
     return Traits(np.zeros(cards, np.int64), np.ones(cards), np.zeros(cards))
 
 
-def moment(now: float, days: float, cards: int) -> Moment:
-    whole = np.floor(days)
+def moment(time: float, days: float, cards: int) -> Moment:
+    whole_days = np.floor(days)
     return Moment(
-        np.full(cards, now), np.full(cards, whole), np.full(cards, days if whole == 0 else whole)
+        np.full(cards, time),
+        np.full(cards, whole_days),
+        np.full(cards, days if whole_days == 0 else whole_days),
     )
 
 
@@ -139,7 +142,7 @@ MEMORIES = {
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
-def test_memories_forget_with_time_and_keep_more_after_success(kind: str) -> None:
+def test_memories_forget_with_time_and_grow_with_success(kind: str) -> None:
     memory = MEMORIES[kind]()
     memory.begin(traits(4))
     cards = np.arange(3)
@@ -156,7 +159,7 @@ def test_memories_forget_with_time_and_keep_more_after_success(kind: str) -> Non
 
 
 def test_memories_follow_their_formulas() -> None:
-    """By hand: Good, then Good after 3 days, asked after 10 more."""
+    """Compute recall by hand: Good, then Good after 3 days, asked after 10 more."""
     cards = np.zeros(1, np.int64)
     memories = {name: make() for name, make in MEMORIES.items()}
     for memory in memories.values():
@@ -183,7 +186,7 @@ def test_memories_follow_their_formulas() -> None:
     assert recall["ACT-R"] == pytest.approx(1 / (1 + math.exp((-0.7 - m) / 0.255)))
 
 
-def test_traces_keep_more_reviews_than_they_have_room_for() -> None:
+def test_traces_grow_with_the_number_of_reviews() -> None:
     memory = MEMORIES["ACT-R"]()
     memory.begin(traits(2))
     for day in range(40):
@@ -196,16 +199,16 @@ def test_traces_keep_more_reviews_than_they_have_room_for() -> None:
 
 
 def test_kinds_of_memory_have_their_shares() -> None:
-    kinds = [population.kind_of(number) for number in range(120)]
+    kinds = [population.choose_kind(number) for number in range(120)]
     for kind, share in population.SHARES.items():
         assert kinds.count(kind) == round(share * 120)
     assert sum(population.SHARES.values()) == pytest.approx(1)
 
 
-def test_same_number_same_learner_other_number_other_learner() -> None:
-    first, again, other = (population.population_learner(7, number) for number in (2, 2, 3))
+def test_population_learner_depends_on_its_number_alone() -> None:
+    first, again, next_learner = (population.population_learner(7, number) for number in (2, 2, 3))
     assert first.log().fingerprint() == again.log().fingerprint()
-    assert first.log().fingerprint() != other.log().fingerprint()
+    assert first.log().fingerprint() != next_learner.log().fingerprint()
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 5, 8, 12])  # one of each kind
@@ -213,8 +216,9 @@ def test_answers_follow_the_memory(number: int) -> None:
     learner = population.population_learner(3, number)
     assert population.REVIEWS[0] <= len(learner.entries) <= population.REVIEWS[1]
     assert (np.diff(learner.entries.time_ms) > 0).all()
-    asked = ~np.isnan(learner.recall)
-    p, y = learner.recall[asked], learner.entries.rating[asked] > 1
+    is_recall = ~np.isnan(learner.recall)
+    p = learner.recall[is_recall]
+    y = learner.entries.rating[is_recall] > 1
     assert (p > 0).all()
     assert (p <= 1).all()
     assert abs(p.mean() - y.mean()) < 4 * math.sqrt((p * (1 - p)).sum()) / len(p)
@@ -222,65 +226,68 @@ def test_answers_follow_the_memory(number: int) -> None:
     assert (rows.elapsed_days > 0).sum() > 200
 
 
-def test_answer_times_tell_of_recall_where_a_learner_slows_down() -> None:
+def test_answer_times_depend_on_recall_if_a_learner_slows_down() -> None:
     random = np.random.default_rng(1)
     character, _ = population.draw_character(random, "FSRS-6")
     correlation = []
     for slowing in (0.0, 1.2):
         habits = replace(character.habits, slowing=slowing, weak_time=0.0, timed=True)
-        mine = replace(character, habits=habits)
-        learner = simulate_learner(1, 3000, incidents=False, character=mine)
-        asked = ~np.isnan(learner.recall)
-        seconds = np.log(learner.entries.duration_ms[asked])
-        correlation.append(np.corrcoef(learner.recall[asked], seconds)[0, 1])
+        changed = replace(character, habits=habits)
+        learner = simulate_learner(1, 3000, incidents=False, character=changed)
+        is_recall = ~np.isnan(learner.recall)
+        seconds = np.log(learner.entries.duration_ms[is_recall])
+        correlation.append(np.corrcoef(learner.recall[is_recall], seconds)[0, 1])
     assert abs(correlation[0]) < 0.1
     assert correlation[1] < -0.2
 
 
 def test_buttons_tell_of_strength() -> None:
-    """Easy is pressed where recall was likelier than where Hard is, if buttons tell."""
+    """Check that recall before Easy is higher than before Hard if buttons depend on strength."""
     character, _ = population.draw_character(np.random.default_rng(1), "FSRS-6")
     gaps = []
-    for tells in (0.0, 2.0):
+    for strength in (0.0, 2.0):
         habits = replace(character.habits, hard=0.2, easy=0.2, hard_when_unsure=0.0)
-        mine = replace(character, habits=replace(habits, buttons_tell=tells))
-        learner = simulate_learner(1, 3000, incidents=False, character=mine)
-        asked = ~np.isnan(learner.recall)
-        recall, rating = learner.recall[asked], learner.entries.rating[asked]
+        changed = replace(character, habits=replace(habits, buttons_tell=strength))
+        learner = simulate_learner(1, 3000, incidents=False, character=changed)
+        is_recall = ~np.isnan(learner.recall)
+        recall = learner.recall[is_recall]
+        rating = learner.entries.rating[is_recall]
         gaps.append(recall[rating == 4].mean() - recall[rating == 2].mean())
     assert gaps[1] > gaps[0] + 0.03
 
 
 def test_first_buttons_tell_of_strength() -> None:
-    """A half-life knows passes only; Easy at first sight still means more than Good."""
+    """Check that Easy at first sight means a stronger card, also for a half-life model."""
     character, _ = population.draw_character(np.random.default_rng(2), "HLR")
     gaps = []
-    for tells in (0.0, 0.9):
+    for strength in (0.0, 0.9):
         first = np.array([0.0, 0.0, 0.5, 0.5])
-        habits = replace(character.habits, first=first, first_tells=tells, easy=0.0)
-        mine = replace(character, habits=habits, spread=(0.8, 0.3))
-        learner = simulate_learner(3, 3000, incidents=False, character=mine)
+        habits = replace(character.habits, first=first, first_tells=strength, easy=0.0)
+        changed = replace(character, habits=habits, spread=(0.8, 0.3))
+        learner = simulate_learner(3, 3000, incidents=False, character=changed)
         cards, begin, card = np.unique(
             learner.entries.card_id, return_index=True, return_inverse=True
         )
         assert len(cards) > 100
         easy = learner.entries.rating[begin][card] == 4
-        asked = ~np.isnan(learner.recall)
-        gaps.append(learner.recall[asked & easy].mean() - learner.recall[asked & ~easy].mean())
+        is_recall = ~np.isnan(learner.recall)
+        gaps.append(
+            learner.recall[is_recall & easy].mean() - learner.recall[is_recall & ~easy].mean()
+        )
     assert abs(gaps[0]) < 0.03
     assert gaps[1] > gaps[0] + 0.05
 
 
 def test_some_programs_keep_no_answer_times() -> None:
     character, _ = population.draw_character(np.random.default_rng(1), "FSRS-6")
-    mine = replace(character, habits=replace(character.habits, timed=False))
-    learner = simulate_learner(1, 300, incidents=False, character=mine)
+    changed = replace(character, habits=replace(character.habits, timed=False))
+    learner = simulate_learner(1, 300, incidents=False, character=changed)
     assert not learner.entries.duration_ms.any()
 
 
 @pytest.mark.parametrize("kind", ["FSRS-6", "FSRS-4.5"])
-def test_strength_lasts(kind: str) -> None:
-    """A card four times as strong gains twice as much at a later review, if half of it lasts."""
+def test_lasting_strength_raises_later_gains(kind: str) -> None:
+    """Check that a card four times as strong gains twice as much later if half of it lasts."""
     gained = []
     for lasting in (0.0, 0.5):
         memory = MEMORIES[kind]()
@@ -298,26 +305,27 @@ def test_strength_lasts(kind: str) -> None:
 
 @pytest.mark.parametrize(("sd", "lasts"), [(0.0, 0.0), (0.6, 0.0), (0.9, 0.7)])
 def test_shifts_of_days_are_found(sd: float, lasts: float) -> None:
-    """Answers drawn with a shift of the logit for each day, an AR(1)."""
+    """Draw answers with a shift of the logit for each day, an AR(1), and estimate it."""
     random = np.random.default_rng(5)
-    days, each = 1500, 20
+    days = 1500
+    reviews_a_day = 20
     effect = np.zeros(days)
     for day in range(1, days):
         news = sd * math.sqrt(1 - lasts**2) * random.standard_normal()
         effect[day] = lasts * effect[day - 1] + news
-    day = np.repeat(np.arange(days), each)
-    z = random.normal(1.5, 0.5, days * each)
-    y = random.random(days * each) < 1 / (1 + np.exp(-z - effect[day]))
+    day = np.repeat(np.arange(days), reviews_a_day)
+    z = random.normal(1.5, 0.5, days * reviews_a_day)
+    y = random.random(days * reviews_a_day) < 1 / (1 + np.exp(-z - effect[day]))
     p = 1 / (1 + np.exp(-z))
-    found, correlation = estimate_shift(day, y - p, p * (1 - p))
+    deviation, correlation = estimate_shift(day, y - p, p * (1 - p))
     # To first order: strong shifts are found a little too small.
-    assert found == pytest.approx(sd, abs=0.12)
+    assert deviation == pytest.approx(sd, abs=0.12)
     if sd:
         assert correlation == pytest.approx(lasts, abs=0.1)
 
 
 def test_good_and_bad_days_are_simulated() -> None:
-    """The true recall of a session's answers moves with the day's form, and form alone."""
+    """Check that recall varies between days with the form of the day, and with that alone."""
     random = np.random.default_rng(1)
     character, _ = population.draw_character(random, "FSRS-6")
     departures = []
@@ -325,27 +333,27 @@ def test_good_and_bad_days_are_simulated() -> None:
         habits = replace(
             character.habits, form=form, form_lasts=0.5, slip=0.0, long_pause=0.0, skip=0.0
         )
-        mine = replace(character, habits=habits)
-        learner = simulate_learner(1, 3000, incidents=False, character=mine)
-        asked = ~np.isnan(learner.recall)
-        day = learner.entries.time_ms[asked] // 86_400_000
-        y = (learner.entries.rating[asked] > 1).astype(float)
+        changed = replace(character, habits=habits)
+        learner = simulate_learner(1, 3000, incidents=False, character=changed)
+        is_recall = ~np.isnan(learner.recall)
+        day = learner.entries.time_ms[is_recall] // 86_400_000
+        y = (learner.entries.rating[is_recall] > 1).astype(float)
         p = np.full(len(y), y.mean())
         departures.append(estimate_shift(day, y - p, p * (1 - p))[0])
     assert departures[1] > departures[0] + 0.3
 
 
 def test_cards_of_a_topic_belong_together() -> None:
-    """What is common to cards that are begun one after the other is found in their answers."""
+    """Check that answers show what cards that were begun together have in common."""
     character, _ = population.draw_character(np.random.default_rng(2), "HLR")
-    found = []
+    likenesses = []
     for topic in (0, 20):
-        mine = replace(character, topic=topic, topic_spread=(2.0, 2.0), spread=(0.1, 0.1))
-        log = simulate_learner(3, 2500, incidents=False, character=mine).log()
+        changed = replace(character, topic=topic, topic_spread=(2.0, 2.0), spread=(0.1, 0.1))
+        log = simulate_learner(3, 2500, incidents=False, character=changed).log()
         trials = prepare_trials(log, select_rows(log).rows, Protocol(short=True))
         evaluated = len(trials.test_index)
         share = trials.y[trials.test_index].mean()
-        found.append(compute_likeness(log, trials, np.full(evaluated, share)))
-        assert found[-1].evaluated == evaluated
-        assert found[-1].success == share
-    assert found[1].begun_together > found[0].begun_together + 0.2
+        likenesses.append(compute_likeness(log, trials, np.full(evaluated, share)))
+        assert likenesses[-1].evaluated == evaluated
+        assert likenesses[-1].success == share
+    assert likenesses[1].begun_together > likenesses[0].begun_together + 0.2

@@ -1,4 +1,4 @@
-"""What releases rest on: builds with the same bytes, markers of dependencies, weights."""
+"""Check releases: builds with the same bytes, markers of dependencies, weights."""
 
 from __future__ import annotations
 
@@ -27,36 +27,41 @@ MACHINES = {
 }
 
 
-def wanted(system: str, lines: list[str]) -> dict[str, Requirement]:
-    """The requirements of a system by name; each stands there once at most."""
+def find_requirements(system: str, lines: list[str]) -> dict[str, Requirement]:
+    """Return the requirements of a system by name; no name may occur twice."""
     platform, machine = MACHINES[system]
     names = {"sys_platform": platform, "platform_machine": machine, "python_version": "3.12"}
-    found = [
-        each for each in map(Requirement, lines) if not each.marker or each.marker.evaluate(names)
-    ]
-    assert len({each.name for each in found}) == len(found)
-    return {each.name: each for each in found}
+    requirements = {}
+    for requirement in map(Requirement, lines):
+        if not requirement.marker or requirement.marker.evaluate(names):
+            assert requirement.name not in requirements
+            requirements[requirement.name] = requirement
+    return requirements
 
 
 @pytest.mark.parametrize("system", platforms.SYSTEMS)
 def test_markers_leave_out_what_has_no_wheel(system: str) -> None:
-    always = wanted(system, PROJECT["dependencies"])
+    always = find_requirements(system, PROJECT["dependencies"])
     assert always["numba"].specifier.contains("0.62.1")
     assert always["numba"].specifier.contains("0.68.1") == (system != "macOS Intel")
     extras = PROJECT["optional-dependencies"]
     for module, (_, extra) in errors.EXTRAS.items():
         lacking = (module, *MACHINES[system]) in errors._WITHOUT_WHEEL
-        assert (module in wanted(system, extras[extra])) != lacking
+        assert (module in find_requirements(system, extras[extra])) != lacking
 
 
 def test_all_systems_and_pythons_are_declared() -> None:
     assert set(platforms.SYSTEMS) == set(MACHINES)
-    declared = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if ":: 3." in each}
+    declared = {
+        classifier.rpartition(" ")[2]
+        for classifier in PROJECT["classifiers"]
+        if ":: 3." in classifier
+    }
     assert declared == set(platforms.PYTHONS)
     assert set(platforms.EXTRAS) == {extra for _, extra in errors.EXTRAS.values()}
 
 
-def test_a_package_weighs_its_files_and_their_bytecode(tmp_path: Path) -> None:
+def test_count_bytes_includes_files_and_their_bytecode(tmp_path: Path) -> None:
     (tmp_path / "thing-1.0.dist-info").mkdir()
     (tmp_path / "thing-1.0.dist-info" / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\nLicense: MIT\n"
@@ -65,19 +70,19 @@ def test_a_package_weighs_its_files_and_their_bytecode(tmp_path: Path) -> None:
     (tmp_path / "thing.py").write_bytes(b"x" * 70)
     (tmp_path / "__pycache__").mkdir()
     (tmp_path / "__pycache__" / "thing.cpython-311.pyc").write_bytes(b"x" * 30)
-    (found,) = installed.distributions(path=[str(tmp_path)])
-    assert installed.count_bytes(found) == 100
-    assert installed.find_licence(found) == "MIT"
+    (distribution,) = installed.distributions(path=[str(tmp_path)])
+    assert installed.count_bytes(distribution) == 100
+    assert installed.find_licence(distribution) == "MIT"
 
 
-def test_a_tag_has_to_say_what_the_files_say() -> None:
+def test_tag_must_agree_with_the_files() -> None:
     wrong = build.find_unready_files("v0.0.0")
-    assert any(each.startswith("The tag is v0.0.0, VERSION is ") for each in wrong)
-    assert not any("CITATION.cff" in each for each in wrong)
+    assert any(sentence.startswith("The tag is v0.0.0, VERSION is ") for sentence in wrong)
+    assert not any("CITATION.cff" in sentence for sentence in wrong)
 
 
 @pytest.mark.slow
-def test_what_is_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
+def test_build_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "tools/build.py", "--out", str(tmp_path / "dist")],
         cwd=REPOSITORY,

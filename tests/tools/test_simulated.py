@@ -1,4 +1,4 @@
-"""Simulated learners: deterministic, lifelike, and valid files."""
+"""Check that simulated learners are deterministic and lifelike, and their files valid."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tools.simulated import SimulatedLearner, simulate_learner, write_collection
 from tools.simulated.memory import DEFAULT_PARAMETERS, fuzz_interval, interval_for, retrievability
 
 
-def test_same_seed_same_learner_other_seed_other_learner() -> None:
-    first, again, other = (simulate_learner(seed, 500) for seed in (3, 3, 4))
+def test_simulate_learner_depends_on_its_seed_alone() -> None:
+    first, again, next_seed = (simulate_learner(seed, 500) for seed in (3, 3, 4))
     assert first.log().fingerprint() == again.log().fingerprint()
-    assert first.log().fingerprint() != other.log().fingerprint()
+    assert first.log().fingerprint() != next_seed.log().fingerprint()
 
 
 @pytest.mark.slow
@@ -51,7 +51,8 @@ def test_no_learner_without_reviews() -> None:
 
 
 def test_entries_are_those_of_a_real_collection(simulated_learner: SimulatedLearner) -> None:
-    entries, cards = simulated_learner.entries, simulated_learner.cards
+    entries = simulated_learner.entries
+    cards = simulated_learner.cards
     assert (np.diff(entries.time_ms) > 0).all()
     for kind in (LEARNING, REVIEW, RELEARNING):
         assert (entries.kind == kind).sum() > 500
@@ -73,17 +74,19 @@ def test_entries_are_those_of_a_real_collection(simulated_learner: SimulatedLear
 
 
 def test_intervals_and_days_agree(simulated_learner: SimulatedLearner) -> None:
-    """A review is never before its day; the interval before it is the one given last."""
-    entries, learner = simulated_learner.entries, simulated_learner
+    """Check that reviews are not early and follow the interval scheduled last."""
+    learner = simulated_learner
+    entries = learner.entries
     order = np.argsort(entries.card_id, kind="stable")
-    card, kind = entries.card_id[order], entries.kind[order]
+    card = entries.card_id[order]
+    kind = entries.kind[order]
     day = (entries.time_ms[order] // 1000 - 3 * 3600) // 86_400
     follows = (card[1:] == card[:-1]) & (kind[1:] == REVIEW) & (kind[:-1] <= RELEARNING)
-    given = learner.interval[order][:-1][follows]
+    scheduled = learner.interval[order][:-1][follows]
     waited = (day[1:] - day[:-1])[follows]
-    assert (given > 0).all()
-    assert (waited >= given).all()
-    assert (learner.last_interval[order][1:][follows] == given).all()
+    assert (scheduled > 0).all()
+    assert (waited >= scheduled).all()
+    assert (learner.last_interval[order][1:][follows] == scheduled).all()
     steps = (card[1:] == card[:-1]) & np.isin(kind[1:], (LEARNING, RELEARNING))
     steps &= np.isin(kind[:-1], (LEARNING, REVIEW, RELEARNING))
     seconds = np.diff(entries.time_ms[order])[steps] / 1000
@@ -91,10 +94,10 @@ def test_intervals_and_days_agree(simulated_learner: SimulatedLearner) -> None:
 
 
 def test_recall_is_what_the_memory_says(simulated_learner: SimulatedLearner) -> None:
-    """Answers follow the recorded chance of recall, in every band of it."""
-    asked = ~np.isnan(simulated_learner.recall)
-    p = simulated_learner.recall[asked]
-    y = simulated_learner.entries.rating[asked] > 1
+    """Check that answers follow the recorded probability of recall, in every band of it."""
+    is_recall = ~np.isnan(simulated_learner.recall)
+    p = simulated_learner.recall[is_recall]
+    y = simulated_learner.entries.rating[is_recall] > 1
     assert len(p) > 15_000
     for low, high in ((0.3, 0.8), (0.8, 0.9), (0.9, 0.96), (0.96, 1.0)):
         band = (p >= low) & (p < high)
@@ -102,8 +105,10 @@ def test_recall_is_what_the_memory_says(simulated_learner: SimulatedLearner) -> 
         assert abs(y[band].mean() - p[band].mean()) < 4 * error, (low, high)
 
 
-def test_memory_is_seen_through_the_whole_way(simulated_learner: SimulatedLearner) -> None:
-    """Rows by the builder's rule: retention near what the scheduler aims at."""
+def test_benchmark_rows_have_the_retention_of_the_scheduler(
+    simulated_learner: SimulatedLearner,
+) -> None:
+    """Select rows as the benchmark does: retention is near the scheduler's aim."""
     rows = select_rows(simulated_learner.log()).rows
     later = rows.elapsed_days > 0
     assert later.sum() > 8_000
@@ -154,7 +159,7 @@ def test_collection_is_imported_as_it_was_simulated(
 
 def test_collection_is_a_sound_database(simulated_collection: Path) -> None:
     with closing(sqlite3.connect(f"file:{simulated_collection}?immutable=1", uri=True)) as database:
-        one = {
+        figures = {
             name: database.execute(query).fetchone()[0]
             for name, query in {
                 "check": "pragma integrity_check",
@@ -168,11 +173,11 @@ def test_collection_is_a_sound_database(simulated_collection: Path) -> None:
                 "filtered": "select count() from cards where odid != 0 and odue > 0 and due < 0",
             }.items()
         }
-    assert one["check"] == "ok"
-    assert one["schema"] == 11
-    assert one["homeless cards"] == one["empty notes"] == 0
-    assert one["graves"] >= one["gone cards"] > 0
-    assert one["filtered"] > 0
+    assert figures["check"] == "ok"
+    assert figures["schema"] == 11
+    assert figures["homeless cards"] == figures["empty notes"] == 0
+    assert figures["graves"] >= figures["gone cards"] > 0
+    assert figures["filtered"] > 0
 
 
 def test_no_file_is_overwritten(tmp_path: Path) -> None:
@@ -183,12 +188,13 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "somebody's"
 
 
-def test_dataset_holds_the_rows_that_the_collections_give(simulated_dataset: Path) -> None:
+def test_dataset_has_the_rows_of_the_collections(simulated_dataset: Path) -> None:
     dataset = Dataset(simulated_dataset)
     users = make_simulated_users()
     assert dataset.users == sorted(users)
     for user, learner in users.items():
-        stored, source = dataset.load(user), learner.log()
+        stored = dataset.load(user)
+        source = learner.log()
         expected = select_rows(source).rows
         assert stored.rows is not None
         for name in ("rating", "state", "day_offset", "elapsed_days", "elapsed_seconds"):

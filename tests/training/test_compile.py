@@ -25,8 +25,8 @@ print(compile_kernel(double)(2.0))
 """
 
 
-def output(program: Path, cache: Path, package: Path = REPOSITORY, **settings: str) -> str:
-    """What it prints, run with its kernels in `cache` and srs_eval from `package`."""
+def run_program(program: Path, cache: Path, package: Path = REPOSITORY, **settings: str) -> str:
+    """Run a program with kernels in `cache` and srs_eval from `package`; return its output."""
     done = subprocess.run(
         [sys.executable, program],
         capture_output=True,
@@ -52,7 +52,7 @@ def tear(path: Path) -> None:
 
 
 def block(path: Path) -> None:
-    """What can neither be read nor replaced."""
+    """Replace the file by a folder, which can neither be read nor replaced."""
     path.unlink()
     (path / "in the way").mkdir(parents=True)
 
@@ -77,23 +77,24 @@ def block(path: Path) -> None:
 def test_a_damaged_cache_is_compiled_anew(
     damage: Callable[[Path], None], suffix: str, tmp_path: Path
 ) -> None:
-    program, cache = tmp_path / "program.py", tmp_path / "cache"
+    program = tmp_path / "program.py"
+    cache = tmp_path / "cache"
     program.write_text(PROGRAM)
 
     def run() -> None:
-        assert output(program, cache) == "4.0\n"
+        assert run_program(program, cache) == "4.0\n"
 
     run()
     (path,) = cache.rglob(f"*{suffix}")
-    whole = path.stat().st_size
+    size = path.stat().st_size
     damage(path)
     run()
     if damage is not block:
-        assert path.stat().st_size > 0.5 * whole  # mended
+        assert path.stat().st_size > 0.5 * size  # compiled and written again
     run()
 
 
-# Kernels are kept by the sources of all
+# The folder of kernels depends on the sources of all kernels
 
 
 HLR = f"""{COMPILED}
@@ -115,11 +116,13 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_kernels_lie_by_the_sources_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_folder_depends_on_all_kernel_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "srs_eval"
-    for part in ("training/sweeps.py", "models/hlr.py", "report/console.py"):
-        (package / part).parent.mkdir(parents=True)
-        shutil.copy(REPOSITORY / "srs_eval" / part, package / part)
+    for name in ("training/sweeps.py", "models/hlr.py", "report/console.py"):
+        (package / name).parent.mkdir(parents=True)
+        shutil.copy(REPOSITORY / "srs_eval" / name, package / name)
     monkeypatch.setattr(compile_module, "_PACKAGE", package)
 
     def folder() -> str:
@@ -136,17 +139,19 @@ def test_kernels_lie_by_the_sources_of_all(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_after_an_update_all_is_compiled_once(tmp_path: Path) -> None:
-    """Where the program lies and when it was written is nothing; any source of kernels is all."""
-    program, cache = tmp_path / "program.py", tmp_path / "cache"
+def test_kernels_are_compiled_anew_after_a_source_changes(tmp_path: Path) -> None:
+    """Check that place and time of the sources do not matter, but any kernel's code does."""
+    program = tmp_path / "program.py"
+    cache = tmp_path / "cache"
     program.write_text(HLR)
-    first, second = tmp_path / "first", tmp_path / "second" / "elsewhere"
-    for place in (first, second):
+    first = tmp_path / "first"
+    second = tmp_path / "second" / "elsewhere"
+    for folder in (first, second):
         ignored = shutil.ignore_patterns("__pycache__", "weights")
-        shutil.copytree(REPOSITORY / "srs_eval", place / "srs_eval", ignore=ignored)
+        shutil.copytree(REPOSITORY / "srs_eval", folder / "srs_eval", ignore=ignored)
 
-    def run(place: Path) -> tuple[bool, list[str]]:
-        compiled, *figures = output(program, cache, place).split()
+    def run(folder: Path) -> tuple[bool, list[str]]:
+        compiled, *figures = run_program(program, cache, folder).split()
         return compiled == "True", figures
 
     compiled, figures = run(first)
@@ -158,9 +163,10 @@ def test_after_an_update_all_is_compiled_once(tmp_path: Path) -> None:
     edit(package / "report/console.py", "from __future__", "# of no kernel\nfrom __future__")
     assert run(second) == (False, figures)
 
-    model, template = package / "models/hlr.py", package / "training/sweeps.py"
+    model = package / "models/hlr.py"
+    template = package / "training/sweeps.py"
     for path, old, new in (
-        (model, "p * x * _LN2", "2.0 * p * x * _LN2"),  # what the kernel calls
+        (model, "p * x * _LN2", "2.0 * p * x * _LN2"),  # a function that the kernel calls
         (template, "surprise > 100.0, 100.0", "surprise > 0.01, 0.01"),  # the kernel itself
     ):
         edit(path, old, new)
@@ -184,40 +190,46 @@ print(compile_kernel(times)(3.0))
 
 
 @pytest.mark.slow
-def test_a_kernel_of_ones_own_is_made_from_its_file_and_those_beside_it(tmp_path: Path) -> None:
-    helper, cache = tmp_path / "helper.py", tmp_path / "cache"
+def test_own_kernel_depends_on_its_file_and_its_folder(tmp_path: Path) -> None:
+    helper = tmp_path / "helper.py"
+    cache = tmp_path / "cache"
     helper.write_text("FACTOR = 2\n")
-    programs = {tmp_path / f"times_{by}.py": by for by in (3, 4)}  # one a copy of the other
+    programs = {tmp_path / f"times_{by}.py": by for by in (3, 4)}  # two similar files
     for path, by in programs.items():
         path.write_text(OWN.replace("FACTOR * x", f"FACTOR * x * {by}.0"))
-    assert [output(path, cache) for path in programs] == ["18.0\n", "24.0\n"]
+    assert [run_program(path, cache) for path in programs] == ["18.0\n", "24.0\n"]
     helper.write_text("FACTOR = 4\n")
     for _ in range(2):
-        assert output(path, cache) == "48.0\n"
+        assert run_program(path, cache) == "48.0\n"
     assert len(list(cache.rglob("*.nbc"))) == 3
 
 
-def test_steps_of_another_closure_make_another_kernel() -> None:
-    def made(power: int) -> Any:
+def test_kernel_key_depends_on_closures() -> None:
+    def make_step(power: int) -> Any:
         return lambda x: x**power
 
-    two, three, again = (compile_module._describe_for_key({"recall": made(k)}) for k in (2, 3, 2))
+    two, three, again = (
+        compile_module._describe_for_key({"recall": make_step(k)}) for k in (2, 3, 2)
+    )
     assert two == again != three
 
 
-def test_kernels_that_nobody_used_for_long_go(tmp_path: Path) -> None:
-    program, cache = tmp_path / "program.py", tmp_path / "cache"
+def test_unused_kernel_folders_are_deleted(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    cache = tmp_path / "cache"
     program.write_text(PROGRAM)
     old, young, another = (cache / name for name in ("srs-eval0-old", "srs-eval0-young", "others"))
     for folder in (old, young, another):
         folder.mkdir(parents=True)
     for folder in (old, another):
         os.utime(folder, (1e9, 1e9))
-    assert output(program, cache) == "4.0\n"
-    assert [each.exists() for each in (old, young, another)] == [False, True, True]
+    assert run_program(program, cache) == "4.0\n"
+    assert [folder.exists() for folder in (old, young, another)] == [False, True, True]
 
 
-def test_marks_are_those_of_these_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_marks_count_for_the_same_sources_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert not compile_module.has_kernels("MINE trained")
     compile_module.mark_kernels("MINE trained")

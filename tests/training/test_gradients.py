@@ -25,19 +25,20 @@ from srs_eval.training.compile import Gradient, _compile_step
 from srs_eval.training.elementwise import clamp, exp, log, maximum, minimum, power, where
 from srs_eval.training.recurrent import RecurrentModel, SummedLoss
 from tests.conftest import REPOSITORY
-from tests.training.derived import derive_gradient
+from tests.helpers.derived_gradients import derive_gradient
 from tools.simulated import simulate_learner
 
 # One adjoint written by hand, for reference
 
 
 def success_adjoint(state: Any, t: Any, rating: Any, w: Any, bar: Any, w_bar: Any) -> Any:
-    """Of FSRS-6, from its formulas: d/dw of power, product and chain rule; no library."""
+    """Return the gradient of FSRS-6's step from its formulas: power, product and chain rule."""
     s, d = state
     base = exp(-_fsrs.LOG_09 / w[20])
     u = 1.0 + (base - 1.0) * t / s
     r = power(u, -w[20])
-    gain, plain = exp((1.0 - r) * w[10]), exp(w[8]) * power(s, -w[9])
+    gain = exp((1.0 - r) * w[10])
+    plain = exp(w[8]) * power(s, -w[9])
     modifier = where(rating == 2.0, w[15], where(rating == 4.0, w[16], 1.0))
     slope = plain * (11.0 - d) * modifier
     growth = slope * (gain - 1.0)  # new S = S (1 + growth)
@@ -52,7 +53,8 @@ def success_adjoint(state: Any, t: Any, rating: Any, w: Any, bar: Any, w_bar: An
     u_bar = -w[20] * r / u * r_bar
     w_bar[20] += u_bar * (t / s) * base * _fsrs.LOG_09 / (w[20] * w[20]) - r * log(u) * r_bar
 
-    damping, easiest = (rating - 3.0) * (10.0 - d) / 9.0, exp(3.0 * w[5])
+    damping = (rating - 3.0) * (10.0 - d) / 9.0
+    easiest = exp(3.0 * w[5])
     raw = _fsrs.raw_next_d(d, rating, w)
     d_bar = where((raw >= 1.0) & (raw <= 10.0), bar[1], 0.0)
     w_bar[4] += w[7] * d_bar
@@ -66,27 +68,33 @@ def success_adjoint(state: Any, t: Any, rating: Any, w: Any, bar: Any, w_bar: An
     )
 
 
-def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
-    """In a kernel and in numpy; states at bounds of clamps, too."""
+def test_derived_gradient_equals_the_one_written_by_hand() -> None:
+    """Compare in a kernel and in numpy, with states at bounds of clamps, too."""
     import numba
 
     from srs_eval.training import simd
 
-    rng, n = np.random.default_rng(0), 80
+    rng = np.random.default_rng(0)
+    n = 80
     w = np.array([*fsrs6.DEFAULT, 1.0])
-    s, d = np.exp(rng.uniform(np.log(0.001), np.log(36500), n)), rng.uniform(1, 10, n)
-    s[::9], s[1::9], d[::5], d[1::5] = 0.001, 36500, 1, 10
-    t, rating = np.floor(np.exp(rng.uniform(0, 8, n))), rng.integers(2, 5, n).astype(float)
+    s = np.exp(rng.uniform(np.log(0.001), np.log(36500), n))
+    d = rng.uniform(1, 10, n)
+    s[::9] = 0.001
+    s[1::9] = 36500
+    d[::5] = 1
+    d[1::5] = 10
+    t = np.floor(np.exp(rng.uniform(0, 8, n)))
+    rating = rng.integers(2, 5, n).astype(float)
     bar = rng.normal(size=(2, n))
     expected_w = np.zeros((22, n))
     expected = success_adjoint((s, d), t, rating, w, bar, expected_w)
 
-    found_w = np.zeros((22, n))
+    gradient_w = np.zeros((22, n))
     derived = derive_gradient(fsrs6._STEPS["success"], ("state",), "w")
-    found = derived((s, d), t, rating, w.tolist(), tuple(bar), found_w)
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(found_w[:21], expected_w[:21], rtol=1e-9, atol=1e-12)
-    assert found_w[21].any()  # the least stability, in w like the others, is a bound
+    gradient = derived((s, d), t, rating, w.tolist(), tuple(bar), gradient_w)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(gradient_w[:21], expected_w[:21], rtol=1e-9, atol=1e-12)
+    assert gradient_w[21].any()  # the least stability, a bound, is in w, too
 
     adjoint: Any = _compile_step(Gradient(fsrs6._STEPS["success"], ("state",), "w", parameters=21))
     as_tuple: Any = simd.as_tuple
@@ -101,7 +109,9 @@ def test_a_derived_gradient_is_the_one_written_by_hand() -> None:
             old = adjoint((s, d), t, rating, as_tuple(w, 22), (s_bar, d_bar), rows_of(w_bar))
             store_state(back, i, old)
 
-    inputs, back, lanes = np.array([s, d, t, rating, *bar]), np.empty((2, n)), np.zeros((22, 8))
+    inputs = np.array([s, d, t, rating, *bar])
+    back = np.empty((2, n))
+    lanes = np.zeros((22, 8))
     run(inputs, w, back, lanes)
     np.testing.assert_allclose(back, expected, rtol=1e-10, atol=1e-13)
     scale = np.abs(expected_w).sum(axis=1)[:21]  # sums of large terms cancel
@@ -127,16 +137,16 @@ def larger(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression
     )
 
 
-def computed(expression: Expression, known: dict[str, Any], kinks: list[Any] | None) -> Any:
-    """Its value; adds the differences whose signs decide between formulas to `kinks`."""
+def compute(expression: Expression, variables: dict[str, Any], kinks: list[Any] | None) -> Any:
+    """Return the value; add differences whose signs decide between formulas to `kinks`."""
     if isinstance(expression, str):
-        return known[expression]
+        return variables[expression]
     if isinstance(expression, float):
         return expression
     name, *operands = expression
-    a, *more = (plain(computed(each, known, kinks)) for each in operands)
-    b: Any = more[0] if more else None
-    high = b + 0.1 + more[1] * more[1] if name == "clamp" else b
+    a, *rest = (to_python(compute(operand, variables, kinks)) for operand in operands)
+    b: Any = rest[0] if rest else None
+    high = b + 0.1 + rest[1] * rest[1] if name == "clamp" else b
     if name in ("minimum", "maximum", "clamp", "where") and kinks is not None:
         kinks += [a - b, a - high]
     match name:
@@ -151,7 +161,7 @@ def computed(expression: Expression, known: dict[str, Any], kinks: list[Any] | N
         case "neg":
             return -a
         case "exp":
-            return exp(minimum_of(a))
+            return exp(squash(a))
         case "log":
             return log(1.5 + a * a)
         case "minimum":
@@ -161,16 +171,16 @@ def computed(expression: Expression, known: dict[str, Any], kinks: list[Any] | N
         case "clamp":
             return clamp(a, b, high)
         case _:
-            return where(a < b, more[1], more[2])
+            return where(a < b, rest[1], rest[2])
 
 
-def plain(x: Any) -> Any:
-    """A number of numpy's leaves no operation to what it is combined with."""
+def to_python(x: Any) -> Any:
+    """Convert numbers of numpy, whose operations would take over, to Python's."""
     return float(x) if isinstance(x, np.generic | np.ndarray) else x
 
 
-def minimum_of(a: Any) -> Any:
-    """Between -1 and 1 without a kink, so that nothing explodes."""
+def squash(a: Any) -> Any:
+    """Return a value between -1 and 1 without a kink, so that nothing explodes."""
     return a / (1.0 + a * a)
 
 
@@ -182,19 +192,19 @@ def minimum_of(a: Any) -> Any:
 )
 @example([("mul", "x", "x"), "x", 2.0], [1.0, 1.0, 1.0, 1.0], False)
 @example([("where", "x", "y", ("mul", "a", "x"), "b")], [0.0, 1.0, 2.0, 3.0], True)
-def test_gradients_of_any_expression_are_differences(
+def test_gradient_of_any_expression_equals_differences(
     expressions: list[Expression], at: list[float], numbers: bool
 ) -> None:
-    """x and y are a state, a and b parameters; several results, as a step has them."""
+    """Derive steps with a state (x, y), parameters (a, b) and several results."""
 
     def step(state: Any, w: Any) -> Any:
-        known = dict(zip("xyab", (*state, *w), strict=True))
-        return tuple(computed(each, known, None) for each in expressions)
+        variables = dict(zip("xyab", (*state, *w), strict=True))
+        return tuple(compute(expression, variables, None) for expression in expressions)
 
     def summed(at: FloatArray) -> tuple[float, FloatArray]:
         kinks: list[Any] = []
-        known = dict(zip("xyab", at, strict=True))
-        values = [computed(each, known, kinks) for each in expressions]
+        variables = dict(zip("xyab", at, strict=True))
+        values = [compute(expression, variables, kinks) for expression in expressions]
         return float(sum((k + 1.0) * value for k, value in enumerate(values))), np.array(kinks)
 
     middle = np.array(at)
@@ -209,10 +219,12 @@ def test_gradients_of_any_expression_are_differences(
         expected[k] = (high - low) / 2e-5
     bars = tuple(float(k + 1) for k in range(len(expressions)))
     rows = np.zeros(2)
-    found = derive_gradient(step, ("state",), "w", numbers)(
+    gradient = derive_gradient(step, ("state",), "w", numbers)(
         tuple(at[:2]), tuple(at[2:]), bars, rows
     )
-    np.testing.assert_allclose([*found, *rows], expected, rtol=1e-5, atol=1e-4 + 1e-9 * abs(value))
+    np.testing.assert_allclose(
+        [*gradient, *rows], expected, rtol=1e-5, atol=1e-4 + 1e-9 * abs(value)
+    )
 
 
 # Kinks
@@ -233,17 +245,17 @@ KINKS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("numbers", [False, True])
 @pytest.mark.parametrize("name", KINKS)
-def test_gradients_at_kinks_are_torchs(name: str, numbers: bool) -> None:
+def test_gradients_at_kinks_equal_torchs(name: str, numbers: bool) -> None:
     ours, torchs = KINKS[name]
     for x in (0.5, 1.0, 1.5, 2.0, 3.0):
         for y in (1.0, 1.5):
             leaves = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (x, y)]
             expected = torch.autograd.grad(torchs(*leaves), leaves)
-            found = derive_gradient(ours, ("x", "y"), None, numbers)(x, y, 1.0)
-            np.testing.assert_array_equal(np.array(found, float), [float(e) for e in expected])
+            gradient = derive_gradient(ours, ("x", "y"), None, numbers)(x, y, 1.0)
+            np.testing.assert_array_equal(np.array(gradient, float), [float(e) for e in expected])
 
 
-def test_what_is_infinite_on_the_other_side_of_a_where_stays_there() -> None:
+def test_infinity_in_the_other_branch_of_where_has_no_effect() -> None:
     x = np.array([0.0, 1e-320, 2.0])
 
     def guarded(x: Any, w: Any) -> Any:
@@ -252,39 +264,39 @@ def test_what_is_infinite_on_the_other_side_of_a_where_stays_there() -> None:
         return where(x > 1e-300, root + 1.0 / (x * x) + log(x) * inner, 5.0 * x + w[1])
 
     rows = np.zeros((2, 3))
-    found = derive_gradient(guarded, ("x",), "w")(x, [1.5, 7.0], np.ones(3), rows)
+    gradient = derive_gradient(guarded, ("x",), "w")(x, [1.5, 7.0], np.ones(3), rows)
     at_two = 0.5 / np.sqrt(2) - 2 / 8 + 0.75 / 2 - np.log(2) * 1.5 / 4
-    np.testing.assert_allclose(found, [5.0, 5.0, at_two], rtol=1e-12)
+    np.testing.assert_allclose(gradient, [5.0, 5.0, at_two], rtol=1e-12)
     np.testing.assert_allclose(rows, [[0, 0, np.log(2) / 2], [1, 1, 0]], rtol=1e-12)
 
 
 # Every model
 
 
-class Found(Exception):
-    """Of a recurrent model that is about to be trained."""
+class FitStopped(Exception):
+    """Stop a fit as soon as it has shown its recurrent model."""
 
 
-def recurrent_model(model: Model, monkeypatch: pytest.MonkeyPatch) -> RecurrentModel | None:
-    """The one that its `fit` trains, if it trains one; and no more of the fit."""
-    found: list[RecurrentModel] = []
+def find_recurrent_model(model: Model, monkeypatch: pytest.MonkeyPatch) -> RecurrentModel | None:
+    """Return the recurrent model that `fit` trains, if there is one, without training it."""
+    models: list[RecurrentModel] = []
 
-    def stop(*given: Any) -> Any:
-        found.extend(each for each in given if isinstance(each, RecurrentModel))
-        raise Found
+    def stop(*arguments: Any) -> Any:
+        models.extend(argument for argument in arguments if isinstance(argument, RecurrentModel))
+        raise FitStopped
 
     (configuration,) = resolve_configurations(model.name)
-    trials = learner(configuration.protocol)
+    trials = prepare_trials(configuration.protocol)
     assert model.fit is not None
     with monkeypatch.context() as patch:
         patch.setattr(recurrent, "_kernel_of_model", stop)
-        with contextlib.suppress(Found):
+        with contextlib.suppress(FitStopped):
             model.fit(trials, np.arange(len(trials)), np.ones(len(trials)), Context(tick=stop))
-    return found[0] if found else None
+    return models[0] if models else None
 
 
 @cache
-def learner(protocol: Protocol) -> Trials:
+def prepare_trials(protocol: Protocol) -> Trials:
     return LearnerSession(simulate_learner(3, 600).log()).trials(protocol)
 
 
@@ -301,50 +313,52 @@ def assert_differences(
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6 * scale, err_msg=name)
 
 
-def elsewhere(w: Any, seed: int = 1) -> FloatArray:
-    """Parameters beside these, so that nothing is equal to anything by design."""
+def shift(w: Any, seed: int = 1) -> FloatArray:
+    """Return parameters near these, so that no two values are equal by design."""
     at = np.array(w, float)
     return at + np.random.default_rng(seed).uniform(0.01, 0.05, len(at)) * np.maximum(at, 0.1)
 
 
-def test_gradients_of_all_recurrent_models_are_differences(
+def test_gradients_of_recurrent_models_equal_differences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever model is in the registry; same-day reviews in the histories, too."""
-    trials = learner(Protocol(short=True))
+    """Check every model in the registry, on histories with same-day reviews."""
+    trials = prepare_trials(Protocol(short=True))
     index = np.arange(len(trials))
-    found = set()
+    names = set()
     for name, model in all_models().items():
-        each = recurrent_model(model, monkeypatch) if model.is_trained else None
-        if each is not None:
-            found.add(name)
-            loss, w = SummedLoss(each, trials, index), elsewhere(each.default)
+        trained = find_recurrent_model(model, monkeypatch) if model.is_trained else None
+        if trained is not None:
+            names.add(name)
+            loss = SummedLoss(trained, trials, index)
+            w = shift(trained.default)
             assert_differences(name, loss.value, loss.gradient(w), w)
     fsrs = {"FSRSv1", "FSRSv2", "FSRSv3", "FSRSv4", "FSRS-4.5", "FSRS-5", "FSRS-6", "FSRS-7"}
-    assert found >= fsrs | {"Anki", "SM2-trainable", "NN-17"}
+    assert names >= fsrs | {"Anki", "SM2-trainable", "NN-17"}
 
 
-def test_gradients_of_other_models_are_differences() -> None:
-    trials = learner(Protocol(short=True, secs=True))
-    rows, weights = np.arange(len(trials)), np.linspace(0.25, 1, len(trials))
-    w = elsewhere(sbd._START)
-    everything, _ = sbd._make_kernel_rows(trials, rows, weights)
-    gradient = sbd._loss_and_gradient(everything, w)[1]
-    assert_differences("SBD", lambda w: sbd._loss_and_gradient(everything, w)[0], gradient, w)
+def test_gradients_of_other_models_equal_differences() -> None:
+    trials = prepare_trials(Protocol(short=True, secs=True))
+    rows = np.arange(len(trials))
+    weights = np.linspace(0.25, 1, len(trials))
+    w = shift(sbd._START)
+    kernel_rows, _ = sbd._make_kernel_rows(trials, rows, weights)
+    gradient = sbd._loss_and_gradient(kernel_rows, w)[1]
+    assert_differences("SBD", lambda w: sbd._loss_and_gradient(kernel_rows, w)[0], gradient, w)
 
-    w = elsewhere(act_r.START)
-    part, _ = act_r._make_batch(act_r._build_path_tree(trials), trials, rows, weights)
-    gradient = act_r._compute_gradient(part, w)
+    w = shift(act_r.START)
+    batch, _ = act_r._make_batch(act_r._build_path_tree(trials), trials, rows, weights)
+    gradient = act_r._compute_gradient(batch, w)
 
     def unrounded(w: FloatArray) -> float:
-        """Its loss is that of single precision, which has no differences."""
-        act_r._compute_loss(part, w)
-        p = act_r.recall(part.activation[0], w)
-        return float(-np.sum(part.passes * np.log(p) + part.failures * np.log1p(-p)))
+        """Return the loss in double precision; the model's own is in single precision."""
+        act_r._compute_loss(batch, w)
+        p = act_r.recall(batch.activation[0], w)
+        return float(-np.sum(batch.passes * np.log(p) + batch.failures * np.log1p(-p)))
 
     assert_differences("ACT-R", unrounded, gradient, w)
 
-    w = np.array([*elsewhere(fsrs7.DEFAULT), 0.0001])
+    w = np.array([*shift(fsrs7.DEFAULT), 0.0001])
     w[[7, 9, 8]] = 3.0, 2.4, 0.1  # intervals that grow
     gradient = np.zeros(len(fsrs7.DEFAULT))
     fsrs7._add_schedule_penalty(w, gradient)
@@ -352,8 +366,8 @@ def test_gradients_of_other_models_are_differences() -> None:
     assert_differences("penalty", lambda w: fsrs7._add_schedule_penalty(w, scratch), gradient, w)
 
 
-def test_every_use_of_a_derived_gradient_is_held_against_differences() -> None:
-    """FSRS-6-one-step's moves are held against torch (test_models_fsrs.py)."""
+def test_every_module_with_a_gradient_is_tested_here() -> None:
+    """Check all but FSRS-6-one-step, which is compared with torch (test_models_fsrs.py)."""
     users = {
         path.stem
         for path in (REPOSITORY / "srs_eval").rglob("*.py")

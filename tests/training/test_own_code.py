@@ -1,4 +1,4 @@
-"""What code of somebody's own changes of the process stays with it."""
+"""Settings of the process that own code changes stay with that code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import pytest
 from srs_eval.training import own_code
 from srs_eval.training.own_code import isolate_settings
 
-Setting = tuple[Callable[[], Any], Callable[[], Any]]  # reads it, changes it
+Setting = tuple[Callable[[], Any], Callable[[], Any]]
+"""A function that reads a setting and one that changes it."""
 
 
 def _of_numba() -> Setting:
@@ -123,7 +124,7 @@ def test_settings_are_restored_after_an_error() -> None:
     assert np.geterr() == before
 
 
-def test_a_notebooks_code_runs_with_the_settings_that_there_are() -> None:
+def test_code_without_owner_keeps_no_settings() -> None:
     before = np.get_printoptions()
     with isolate_settings(None):
         np.set_printoptions(precision=3)
@@ -132,13 +133,13 @@ def test_a_notebooks_code_runs_with_the_settings_that_there_are() -> None:
         assert np.get_printoptions() == before
 
 
-def test_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
+def test_deleted_working_folder_is_no_error(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
     before = os.getcwd()
     with isolate_settings("mine"):
-        os.chdir(here)
-    here.rmdir()
+        os.chdir(folder)
+    folder.rmdir()
     with isolate_settings("mine"):
         assert os.getcwd() == before
     assert os.getcwd() == before
@@ -167,7 +168,7 @@ assert torch is None or torch.get_num_threads() != 7
 
 
 @pytest.mark.slow
-def test_a_library_that_own_code_imports_first_is_as_it_comes() -> None:
+def test_library_first_imported_by_own_code_has_its_defaults() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FIRST], capture_output=True, text=True, check=False
     )

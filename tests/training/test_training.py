@@ -48,7 +48,7 @@ def trials() -> Trials:
 
 
 @pytest.mark.parametrize("seed", [2023, 0, 2**32 - 1])
-def test_permutations_are_torchs(seed: int) -> None:
+def test_permutations_equal_torchs(seed: int) -> None:
     import torch
 
     for n in (0, 1, 2, 3, 7, 10, 31, 64, 100, 255, 700, 1000):
@@ -58,11 +58,11 @@ def test_permutations_are_torchs(seed: int) -> None:
 
 
 def pure_python_quicksort(keys: list[int]) -> list[int]:
-    """Plain quicksort of positions, written anew from the description in words:
+    """Sort positions by plain quicksort, written anew from the description in words.
 
-    median of three (first, middle, last), partitions while a part has more than 16
-    elements, the larger part waits on the stack, insertion sort below, heapsort
-    beyond a depth of 2 floor(log2 n).
+    Median of three (first, middle, last), partitions while a part has more than 16 elements, the
+    larger part waits on the stack, insertion sort below, heapsort beyond a depth of 2 floor(log2
+    n).
     """
     order = list(range(len(keys)))
     if len(keys) < 2:
@@ -98,43 +98,45 @@ def pure_python_quicksort(keys: list[int]) -> list[int]:
             continue
         for k in range(low + 1, high + 1):
             moved = order[k]
-            place = k
-            while place > low and keys[moved] < keys[order[place - 1]]:
-                order[place] = order[place - 1]
-                place -= 1
-            order[place] = moved
+            index = k
+            while index > low and keys[moved] < keys[order[index - 1]]:
+                order[index] = order[index - 1]
+                index -= 1
+            order[index] = moved
     return order
 
 
-def pure_python_heapsort(keys: list[int], part: list[int]) -> list[int]:
+def pure_python_heapsort(keys: list[int], positions: list[int]) -> list[int]:
     def sift(top: int, size: int, moved: int) -> None:
-        place = top
-        while 2 * place + 1 < size:
-            child = 2 * place + 1
-            if child + 1 < size and keys[part[child]] < keys[part[child + 1]]:
+        index = top
+        while 2 * index + 1 < size:
+            child = 2 * index + 1
+            if child + 1 < size and keys[positions[child]] < keys[positions[child + 1]]:
                 child += 1
-            if keys[moved] >= keys[part[child]]:
+            if keys[moved] >= keys[positions[child]]:
                 break
-            part[place] = part[child]
-            place = child
-        part[place] = moved
+            positions[index] = positions[child]
+            index = child
+        positions[index] = moved
 
-    part = list(part)
-    heapsorts.append(len(part))
-    for top in range(len(part) // 2 - 1, -1, -1):
-        sift(top, len(part), part[top])
-    for size in range(len(part) - 1, 0, -1):
-        last, part[size] = part[size], part[0]
+    positions = list(positions)
+    heapsorts.append(len(positions))
+    for top in range(len(positions) // 2 - 1, -1, -1):
+        sift(top, len(positions), positions[top])
+    for size in range(len(positions) - 1, 0, -1):
+        last, positions[size] = positions[size], positions[0]
         sift(0, size, last)
-    return part
+    return positions
 
 
-heapsorts: list[int] = []  # sizes, to see that the test reaches them
+heapsorts: list[int] = []  # sizes, which show that the test reaches the heapsort
 
 
-def killer_of_medians(n: int) -> list[int]:
-    """Keys on which the median of three is nearly the smallest each time, so that the
-    depth runs out (McIlroy 1999: the adversary decides values as they are compared)."""
+def make_median_killer(n: int) -> list[int]:
+    """Return keys on which the median of three is nearly always the smallest.
+
+    So the depth runs out (McIlroy 1999: the adversary decides values as they are compared).
+    """
     solid = 0
     values = [n] * n
     candidate = 0
@@ -169,13 +171,15 @@ def killer_of_medians(n: int) -> list[int]:
 def sort_cases() -> list[list[int]]:
     rng = np.random.default_rng(3)
     sizes = [*range(0, 40), 100, 511, 513, 2000, 4940]
-    cases = [rng.integers(1, most + 1, n).tolist() for n in sizes for most in (1, 3, 30)]
-    cases += [list(range(300)), list(range(300, 0, -1)), [1] * 700, killer_of_medians(600)]
-    cases.append((killer_of_medians(900) * 2)[:1500])
+    cases = []
+    for n in sizes:
+        cases += [rng.integers(1, most + 1, n).tolist() for most in (1, 3, 30)]
+    cases += [list(range(300)), list(range(300, 0, -1)), [1] * 700, make_median_killer(600)]
+    cases.append((make_median_killer(900) * 2)[:1500])
     return cases
 
 
-def test_tie_order_is_that_of_the_description() -> None:
+def test_quicksort_order_equals_the_description() -> None:
     for keys in sort_cases():
         expected = pure_python_quicksort(keys)
         assert [keys[k] for k in expected] == sorted(keys)
@@ -183,8 +187,9 @@ def test_tie_order_is_that_of_the_description() -> None:
     assert max(heapsorts) > 16
 
 
-def test_tie_order_is_that_of_numpy_without_simd() -> None:
-    """numpy itself, in a process that does not use its SIMD routines."""
+@pytest.mark.starts_program
+def test_quicksort_order_equals_numpy_without_simd() -> None:
+    """Compare with numpy in a process that does not use its SIMD routines."""
     script = (
         "import sys, json, numpy as np\n"
         "for line in sys.stdin:\n"
@@ -215,7 +220,7 @@ def test_tie_order_is_that_of_numpy_without_simd() -> None:
 # Initial stabilities
 
 
-def scipy_minimum(
+def minimise_with_scipy(
     t: Any, recall: Any, count: Any, default: float, decay: float, low: float, pull: float
 ) -> tuple[float, Callable[[float], float]]:
     from scipy.optimize import minimize
@@ -232,8 +237,8 @@ def scipy_minimum(
     return float(result.x[0]), lambda s: float(loss(s))
 
 
-def test_initial_stabilities_are_scipys() -> None:
-    """Also where few reviews stop the search early, which is part of the figures."""
+def test_initial_stabilities_equal_scipys() -> None:
+    """Check small counts, too, which stop the search early and so change the figures."""
     rng = np.random.default_rng(1)
     for _ in range(250):
         n = int(rng.integers(1, 25))
@@ -243,17 +248,17 @@ def test_initial_stabilities_are_scipys() -> None:
         recall = (rng.binomial(count.astype(int), p) + rng.uniform(0.6, 1)) / (count + 1)
         default = fsrs6.DEFAULT[rng.integers(4)]
         decay = [0.1542, 0.5, 1.0][rng.integers(3)]
-        expected, loss = scipy_minimum(t, recall, count, default, decay, 0.001, 1 / 16)
+        expected, loss = minimise_with_scipy(t, recall, count, default, decay, 0.001, 1 / 16)
         problem = t, recall, count, default, decay, 1 / 16
         ours = compile_kernel(_minimise)(problem, 0.001, 100.0, int(count.sum()))
         assert ours == pytest.approx(expected, rel=1e-3)
         assert loss(ours) == pytest.approx(loss(expected), abs=1e-6)
 
 
-def powers(known: dict[int, float]) -> list[float]:
-    """The reference's table of exponents for ratings that were never used."""
+def fill_by_table(stabilities: dict[int, float]) -> list[float]:
+    """Return the stabilities by the reference's table for ratings that were never used."""
     w1, w2 = 0.41, 0.54
-    s = dict(known)
+    s = dict(stabilities)
     both = w1 + w2 - w1 * w2
     missing = {1, 2, 3, 4} - set(s)
     if missing == {2, 3}:
@@ -277,10 +282,12 @@ def powers(known: dict[int, float]) -> list[float]:
 def test_ratings_never_used_lie_between_the_others() -> None:
     values = {1: 0.4, 2: 1.1, 3: 3.0, 4: 14.0}
     for used in product([False, True], repeat=4):
-        known = {k: v for k, v in values.items() if used[k - 1]}
-        if len(known) >= 2:
+        stabilities = {k: v for k, v in values.items() if used[k - 1]}
+        if len(stabilities) >= 2:
             np.testing.assert_allclose(
-                _fill_missing_stabilities(known, fsrs6.DEFAULT[:4]), powers(known), rtol=1e-12
+                _fill_missing_stabilities(stabilities, fsrs6.DEFAULT[:4]),
+                fill_by_table(stabilities),
+                rtol=1e-12,
             )
     np.testing.assert_allclose(
         _fill_missing_stabilities({3: 2 * fsrs6.DEFAULT[2]}, fsrs6.DEFAULT[:4]),
@@ -306,16 +313,18 @@ def test_initial_stabilities_are_ordered_and_bounded(trials: Trials, data: st.Da
 
 
 def torch_fit(trials: Trials, train: np.ndarray, weights: np.ndarray, start: list[float]) -> Any:
-    """fsrs-optimizer's loop in double precision on unshared histories."""
+    """Fit by fsrs-optimizer's loop in double precision on unshared histories."""
     import torch
 
-    from tests.models.test_fsrs6 import LOWER, UPPER, torch_curve, torch_first, torch_step
+    from tests.helpers.torch_fsrs6 import LOWER, UPPER, torch_curve, torch_first, torch_step
 
     lengths = trials.sequence_length[train]
-    kept = lengths <= trials.protocol.max_seq_len
-    rows, weights = train[kept], weights[kept]
+    is_short = lengths <= trials.protocol.max_seq_len
+    rows = train[is_short]
+    weights = weights[is_short]
     order = np.argsort(trials.sequence_length[rows], kind="stable")
-    rows, weights = rows[order], weights[order]
+    rows = rows[order]
+    weights = weights[order]
     longest = int(trials.sequence_length[rows].max())
     t = torch.zeros(longest, len(rows), dtype=torch.float64)
     rating = torch.full((longest, len(rows)), 3.0, dtype=torch.float64)
@@ -325,42 +334,46 @@ def torch_fit(trials: Trials, train: np.ndarray, weights: np.ndarray, start: lis
         t[:size, column] = torch.tensor(trials.history_delta_t[history])
         rating[:size, column] = torch.tensor(trials.history_rating[history].astype(float))
     last = torch.tensor(trials.sequence_length[rows] - 1)
-    due, y = torch.tensor(trials.delta_t[rows]), torch.tensor(trials.y[rows])
+    due = torch.tensor(trials.delta_t[rows])
+    y = torch.tensor(trials.y[rows])
     weight = torch.tensor(weights)
     first = torch.tensor(start, dtype=torch.float64)
     w = first.clone().requires_grad_()
     deviation = torch.tensor(fsrs6.DEVIATION, dtype=torch.float64)
 
-    def loss(part: slice) -> Any:
-        state = torch_first(rating[0, part], w)
+    def loss(batch: slice) -> Any:
+        state = torch_first(rating[0, batch], w)
         stabilities = [state[0]]
-        for k in range(1, int(last[part].max()) + 1):
-            state = torch_step(*state, t[k, part], rating[k, part], w)
+        for k in range(1, int(last[batch].max()) + 1):
+            state = torch_step(*state, t[k, batch], rating[k, batch], w)
             stabilities.append(state[0])
-        s = torch.stack(stabilities).gather(0, last[part][None])[0]
-        r = torch_curve(due[part], s, w)
-        return (torch.nn.BCELoss(reduction="none")(r, y[part]) * weight[part]).sum()
+        s = torch.stack(stabilities).gather(0, last[batch][None])[0]
+        r = torch_curve(due[batch], s, w)
+        return (torch.nn.BCELoss(reduction="none")(r, y[batch]) * weight[batch]).sum()
 
     def penalty() -> Any:
         return ((w - first) ** 2 / deviation**2).sum()
 
-    n, size = len(rows), trials.protocol.batch_size
-    parts = [slice(k, min(k + size, n)) for k in range(0, n, size)]
+    n = len(rows)
+    size = trials.protocol.batch_size
+    batches = [slice(k, min(k + size, n)) for k in range(0, n, size)]
     adam = torch.optim.Adam([w], lr=4e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=5 * len(parts))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, T_max=5 * len(batches))
     generator = torch.Generator().manual_seed(2023)
-    best, best_loss = None, np.inf
+    best = None
+    best_loss = np.inf
     for epoch in range(6):
         with torch.no_grad():
-            now = float((loss(slice(0, n)) + penalty()) / n)
-        if now < best_loss:
-            best, best_loss = w.detach().clone(), now
+            current = float((loss(slice(0, n)) + penalty()) / n)
+        if current < best_loss:
+            best = w.detach().clone()
+            best_loss = current
         if epoch == 5:
             break
-        for b in torch.randperm(len(parts), generator=generator).tolist():
+        for b in torch.randperm(len(batches), generator=generator).tolist():
             adam.zero_grad()
-            share = (parts[b].stop - parts[b].start) / n
-            (loss(parts[b]) + penalty() * share).backward()
+            share = (batches[b].stop - batches[b].start) / n
+            (loss(batches[b]) + penalty() * share).backward()
             adam.step()
             schedule.step()
             with torch.no_grad():
@@ -370,8 +383,8 @@ def torch_fit(trials: Trials, train: np.ndarray, weights: np.ndarray, start: lis
 
 
 @pytest.mark.parametrize("recency", slow_except({True}, [False, True]))
-def test_fit_is_torchs(trials: Trials, recency: bool) -> None:
-    """Same batches, order, Adam, schedule, bounds, penalty and best epoch, unrounded."""
+def test_fit_equals_torchs(trials: Trials, recency: bool) -> None:
+    """Check batches, order, Adam, schedule, bounds, penalty and best epoch, unrounded."""
     train = trials.folds[-1].train
     weights = np.linspace(0.25, 1, len(train)) if recency else np.ones(len(train))
     small = replace(trials, protocol=replace(trials.protocol, batch_size=100, max_seq_len=12))
@@ -394,31 +407,31 @@ def test_kept_parameters_are_rounded_and_frozen_ones_stay(trials: Trials) -> Non
 
 def test_training_rows_can_be_chosen(trials: Trials) -> None:
     train = trials.folds[-1].train
-    asked = []
+    sizes = []
 
     def later(trials: Trials, rows: np.ndarray) -> np.ndarray:
-        asked.append(len(rows))
+        sizes.append(len(rows))
         return rows[trials.i[rows] > 2]
 
     def none(trials: Trials, rows: np.ndarray) -> np.ndarray:
         return rows[:0]
 
     def fit(model: Any) -> list[float]:
-        ones = np.ones(len(train))
-        return fit_recurrent(model, trials, train, ones, fsrs6.DEFAULT, Context())
+        weights = np.ones(len(train))
+        return fit_recurrent(model, trials, train, weights, fsrs6.DEFAULT, Context())
 
     model = fsrs6.make_recurrent(0.001)
     assert fit(replace(model, select_rows=later)) != fit(model)
-    assert asked == [len(train)]
+    assert sizes == [len(train)]
     with pytest.raises(NotEnoughData):
         fit(replace(model, select_rows=none))
 
 
 def test_a_fit_reports_and_can_be_cancelled(trials: Trials) -> None:
     train = trials.folds[-1].train
-    ones = np.ones(len(train))
+    weights = np.ones(len(train))
     seen: list[float] = []
-    fsrs6.fit(trials, train, ones, Context(tick=seen.append))
+    fsrs6.fit(trials, train, weights, Context(tick=seen.append))
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 
@@ -426,7 +439,7 @@ def test_a_fit_reports_and_can_be_cancelled(trials: Trials) -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        fsrs6.fit(trials, train, ones, Context(tick=stop))
+        fsrs6.fit(trials, train, weights, Context(tick=stop))
 
 
 @pytest.mark.filterwarnings("error")
@@ -445,13 +458,14 @@ def test_a_fit_reports_and_can_be_cancelled(trials: Trials) -> None:
     ids=str,
 )
 def test_hostile_histories_give_probabilities(trials: Trials, change: dict[str, float]) -> None:
-    """All passes, all failures, ten years between, everything on one day, one rating."""
+    """Check passes only, failures only, ten years between, one day only, and one rating only."""
     ((name, value),) = change.items()
     column = np.full_like(getattr(trials, name), value)
     hostile = replace(trials, _derived={}, **{name: column})
     train = trials.folds[-1].train
     w = fsrs6.fit(hostile, train, np.ones(len(train)), Context())
-    lower, upper = np.array(fsrs6.lower_bounds(0.001)), np.array(fsrs6.UPPER)
+    lower = np.array(fsrs6.lower_bounds(0.001))
+    upper = np.array(fsrs6.UPPER)
     assert np.isfinite(w).all()
     assert ((np.array(w) >= lower) & (np.array(w) <= upper)).all()
     p = fsrs6.predict(hostile, w, np.arange(len(trials)), Context())
@@ -459,11 +473,11 @@ def test_hostile_histories_give_probabilities(trials: Trials, change: dict[str, 
     assert ((p >= 0) & (p <= 1)).all()
 
 
-# Vectors and the cache
+# Vectors and compiled steps
 
 
 def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
-    """A function of the kernels on LANES numbers at a time."""
+    """Apply a function of the kernels to LANES numbers at a time."""
     import numba
 
     from srs_eval.training import simd
@@ -482,7 +496,7 @@ def _evaluate(function: Any, x: np.ndarray) -> np.ndarray:
     return out
 
 
-def test_vector_functions_are_exact_to_a_few_units_in_the_last_place() -> None:
+def test_vector_functions_are_exact_to_a_few_last_digits() -> None:
     from srs_eval.training import simd
 
     rng = np.random.default_rng(0)
@@ -511,7 +525,7 @@ def mixed(x: Any) -> Any:
     return held * high - low * elementwise.power(x * x + 1.0, 0.3)
 
 
-def test_compiled_operations_are_those_of_numpy() -> None:
+def test_compiled_operations_equal_numpys() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=64)
     x[:8] = 0.5
@@ -546,8 +560,8 @@ def test_zero_keeps_its_sign_in_a_step() -> None:
     def signs(x: Any) -> Any:
         return elementwise.where(1.0 / (x * 0.0) > 0.0, 1.0, 1.0 / (x * -0.0))
 
-    found = _evaluate(_compile_step(signs), np.repeat([-1.0, 1.0], 8))
-    assert found.tolist() == 8 * [np.inf] + 8 * [1.0]
+    values = _evaluate(_compile_step(signs), np.repeat([-1.0, 1.0], 8))
+    assert values.tolist() == 8 * [np.inf] + 8 * [1.0]
 
 
 def test_a_step_with_a_branch_is_refused() -> None:
@@ -567,7 +581,9 @@ def test_a_step_with_functions_of_math_is_refused() -> None:
 
 
 @pytest.mark.parametrize("change", [{"first": lambda rating, w: w[0]}, {"states": 3}])
-def test_steps_return_their_states(change: dict[str, Any], trials: Trials) -> None:
+def test_step_that_does_not_return_its_states_is_refused(
+    change: dict[str, Any], trials: Trials
+) -> None:
     model = replace(fsrs6.make_recurrent(0.001), name="REFUSED", **change)
     train = np.arange(64)
     with pytest.raises(TypeError, match="returns no tuple of"):
@@ -617,7 +633,7 @@ print(sum(kernel.stats.cache_misses.values()), sum(kernel.stats.cache_hits.value
 
 @pytest.mark.slow
 def test_kernels_are_compiled_once_for_all_processes() -> None:
-    """The second process finds them on disk, under names that hold the digest of their sources."""
+    """Check that the second process finds them on disk, named by their sources' digest."""
     answers = []
     for _ in range(2):
         done = subprocess.run(
@@ -657,7 +673,7 @@ def add_up(table: IntArray, out: FloatArray) -> None:
         out[0] += columns.value[k]
 
 
-def test_kernels_read_and_write_what_a_record_holds() -> None:
+def test_kernel_reads_and_writes_the_arrays_of_a_record() -> None:
     columns = Columns(3, np.arange(3), np.full(3, 7, np.int32), np.ones(3), -0.5)
     out = np.zeros(1)
     compile_kernel(add_up)(pack(columns), out)  # type: ignore[arg-type]
@@ -666,13 +682,13 @@ def test_kernels_read_and_write_what_a_record_holds() -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.arange(3.0), np.arange(6)[::2], np.arange(3, dtype=np.int32)])
-def test_a_record_refuses_arrays_that_are_not_what_it_says(wrong: Any) -> None:
+def test_pack_refuses_arrays_of_another_type(wrong: Any) -> None:
     with pytest.raises(TypeError, match="number must be a contiguous array of int64"):
         pack(Columns(3, wrong, np.zeros(3, np.int32), np.ones(3), 1.0))
 
 
 @pytest.mark.slow
-def test_exp_and_log_side_by_side_are_those_alone() -> None:
+def test_exp_and_log_of_many_values_equal_single_ones() -> None:
     from srs_eval.training import simd
 
     x = np.random.default_rng(0).normal(size=64)
@@ -682,11 +698,13 @@ def test_exp_and_log_side_by_side_are_those_alone() -> None:
         logs = [elementwise.log(elementwise.exp(x) + k) for k in range(3)]
         return (*exps, *logs)
 
-    found = _evaluate_all(_compile_step(many), x, 10)
+    results = _evaluate_all(_compile_step(many), x, 10)
     for k in range(1, 8):
-        np.testing.assert_array_equal(found[k - 1], _evaluate(simd.exp, x * k))
+        np.testing.assert_array_equal(results[k - 1], _evaluate(simd.exp, x * k))
     for k in range(3):
-        np.testing.assert_array_equal(found[7 + k], _evaluate(simd.log, _evaluate(simd.exp, x) + k))
+        np.testing.assert_array_equal(
+            results[7 + k], _evaluate(simd.log, _evaluate(simd.exp, x) + k)
+        )
 
 
 def _evaluate_all(function: Any, x: np.ndarray, results: int) -> np.ndarray:
@@ -698,12 +716,12 @@ def _evaluate_all(function: Any, x: np.ndarray, results: int) -> np.ndarray:
     store_state: Any = simd.store_state
 
     @numba.njit
-    def each(x: Any, out: Any) -> None:
+    def run(x: Any, out: Any) -> None:
         for i in range(0, len(x), 8):
             store_state(out, i, function(load(x, i)))
 
     out = np.empty((results, len(x)))
-    each(x, out)
+    run(x, out)
     return out
 
 
@@ -713,7 +731,7 @@ def growth(state: Any, t: Any, rating: Any, w: Any) -> Any:
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["as it was left", "left by another"])
-def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None:
+def test_gradient_reads_the_tape_of_its_own_step(in_order: bool) -> None:
     import numba
 
     from srs_eval.training import simd
@@ -731,16 +749,16 @@ def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None
     store_state: Any = simd.store_state
 
     @numba.njit
-    def run(inputs: Any, w: Any, back: Any, w_bar: Any, tape: Any, places: Any) -> None:
+    def run(inputs: Any, w: Any, back: Any, w_bar: Any, tape: Any, slots: Any) -> None:
         values = as_tuple(w, 2)
         for i in range(2):
             s, d, t, rating = load_state(inputs, 8 * i, 4)
             step((s, d), t, rating, values, rows_from(tape, 16 * i))
         for i in range(2):
             s, d, t, rating = load_state(inputs, 8 * i, 4)
-            left = rows_from(tape, 16 * places[i])
+            recorded = rows_from(tape, 16 * slots[i])
             store_state(
-                back, 8 * i, adjoint((s, d), t, rating, values, (t, d), rows_of(w_bar), left)
+                back, 8 * i, adjoint((s, d), t, rating, values, (t, d), rows_of(w_bar), recorded)
             )
 
     @numba.njit
@@ -753,10 +771,12 @@ def test_a_gradient_reads_what_its_step_left_on_the_tape(in_order: bool) -> None
 
     inputs = np.random.default_rng(0).uniform(1.0, 5.0, (4, 16))
     w = np.array([0.3, 0.7])
-    found, exact = np.empty((2, 16)), np.empty((2, 16))
-    w_bar, exact_w_bar = np.zeros((2, 8)), np.zeros((2, 8))
-    places = np.array([0, 1] if in_order else [1, 0])
-    run(inputs, w, found, w_bar, np.empty(32), places)
+    actual = np.empty((2, 16))
+    exact = np.empty((2, 16))
+    w_bar = np.zeros((2, 8))
+    exact_w_bar = np.zeros((2, 8))
+    slots = np.array([0, 1] if in_order else [1, 0])
+    run(inputs, w, actual, w_bar, np.empty(32), slots)
     run_alone(inputs, w, exact, exact_w_bar)
-    assert np.allclose(found, exact, rtol=1e-14) == in_order
+    assert np.allclose(actual, exact, rtol=1e-14) == in_order
     assert np.allclose(w_bar, exact_w_bar, rtol=1e-14) == in_order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def path_in_trie(trie: HistoryTrie, node: int) -> History:
     return tuple(reversed(path))
 
 
-def test_every_history_is_there_and_every_node_once(trials: Trials) -> None:
+def test_trie_holds_every_history_and_each_node_once(trials: Trials) -> None:
     trie = history_trie(trials)
     prefixes = set()
     for k in range(len(trials)):
@@ -79,15 +80,13 @@ def test_pairs_are_equal_where_history_and_interval_are(trials: Trials) -> None:
 
 
 def path_in_batch(batches: TrieBatches, b: int, node: int) -> History:
-    """The history of a node of batch b, by its segments' order."""
+    """Return the history of a node of batch b, by its segments' order."""
     base = int(batches.first_node[b])
     segments = range(batches.first_segment[b], batches.first_segment[b + 1])
-    first = {
-        at
-        for s in segments
-        if batches.kind[s] == 0
-        for at in range(batches.start[s], batches.end[s])
-    }
+    first = set[int]()
+    for s in segments:
+        if batches.kind[s] == 0:
+            first |= set(range(batches.start[s], batches.end[s]))
     path = []
     while True:
         at = base + node
@@ -101,29 +100,29 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.25, 1, len(trials))
     order = rng.permutation(len(trials))
-    parts = [order[:100], order[100:107], order[107:307]]
-    batches = cut_batches(history_trie(trials), trials, parts, weights)
+    row_sets = [order[:100], order[100:107], order[107:307]]
+    batches = cut_batches(history_trie(trials), trials, row_sets, weights)
     item = 0
-    for b, part in enumerate(parts):
+    for b, rows in enumerate(row_sets):
         needed = set()
         totals: dict[tuple[History, float], list[Any]] = {}
-        for k in part.tolist():
+        for k in rows.tolist():
             history = history_of(trials, k)
             needed |= {history[:length] for length in range(1, len(history) + 1)}
-            place = int(batches.target[item])
+            target = int(batches.target[item])
             item += 1
-            assert batches.first_target[b] <= place < batches.first_target[b + 1]
-            assert batches.target_delta_t[place] == trials.delta_t[k]
-            assert path_in_batch(batches, b, int(batches.target_node[place])) == history
-            both = totals.setdefault((history, float(trials.delta_t[k])), [0.0, 0.0, place])
+            assert batches.first_target[b] <= target < batches.first_target[b + 1]
+            assert batches.target_delta_t[target] == trials.delta_t[k]
+            assert path_in_batch(batches, b, int(batches.target_node[target])) == history
+            both = totals.setdefault((history, float(trials.delta_t[k])), [0.0, 0.0, target])
             both[0 if trials.y[k] else 1] += weights[k]
-            assert both[2] == place  # equal targets share one
-        for passes, failures, place in totals.values():
-            assert batches.passes[place] == pytest.approx(passes)
-            assert batches.failures[place] == pytest.approx(failures)
+            assert both[2] == target  # equal targets share one
+        for passes, failures, target in totals.values():
+            assert batches.passes[target] == pytest.approx(passes)
+            assert batches.failures[target] == pytest.approx(failures)
         targets = slice(batches.first_target[b], batches.first_target[b + 1])
         assert batches.passes[targets].sum() + batches.failures[targets].sum() == pytest.approx(
-            weights[part].sum()  # padding weighs nothing
+            weights[rows].sum()  # padding weighs nothing
         )
         nodes = batches.first_node[b + 1] - batches.first_node[b]
         segments = batches.first_segment[b + 1] - batches.first_segment[b]
@@ -131,9 +130,9 @@ def test_batches_hold_the_items_and_their_ancestors_only(trials: Trials) -> None
 
 
 def test_segments_are_whole_vectors_after_their_parents(trials: Trials) -> None:
-    parts = [np.arange(50), np.arange(50, 300)]
-    batches = cut_batches(history_trie(trials), trials, parts)
-    for b in range(len(parts)):
+    row_sets = [np.arange(50), np.arange(50, 300)]
+    batches = cut_batches(history_trie(trials), trials, row_sets)
+    for b in range(len(row_sets)):
         end = batches.first_node[b]
         for s in range(batches.first_segment[b], batches.first_segment[b + 1]):
             assert batches.start[s] == end
@@ -149,13 +148,15 @@ def test_segments_are_whole_vectors_after_their_parents(trials: Trials) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_tries_of_any_cards(trials: Trials, data: st.DataObject) -> None:
-    """Cards that begin alike, repeat, stop after one review, or are never tried."""
+def test_trie_of_random_cards_holds_their_histories(trials: Trials, data: st.DataObject) -> None:
+    """Draw cards that begin alike, repeat, stop after one review, or are never tried."""
     review = st.tuples(st.sampled_from([0.0, 1.0, 2.5, 3650.0]), st.integers(1, 4))
     cards = data.draw(st.lists(st.lists(review, min_size=1, max_size=6), min_size=1, max_size=8))
-    delta_t = np.array([t for card in cards for t, _ in card])
-    rating = np.array([r for card in cards for _, r in card])
-    start, end = [], []
+    reviews = list(chain.from_iterable(cards))
+    delta_t = np.array([t for t, _ in reviews])
+    rating = np.array([r for _, r in reviews])
+    start = []
+    end = []
     at = 0
     for card in cards:
         for length in range(1, len(card)):
@@ -177,11 +178,10 @@ def test_tries_of_any_cards(trials: Trials, data: st.DataObject) -> None:
     trie = history_trie(small)
     for k in range(n):
         assert path_in_trie(trie, int(trie.node[k])) == history_of(small, k)
-    prefixes = {
-        history_of(small, k)[:length]
-        for k in range(n)
-        for length in range(1, end[k] - start[k] + 1)
-    }
+    prefixes = set[History]()
+    for k in range(n):
+        history = history_of(small, k)
+        prefixes |= {history[:length] for length in range(1, len(history) + 1)}
     assert len(trie.parent) == len(prefixes)
     batches = cut_batches(trie, small, [np.arange(n)])
     for k in range(n):

@@ -1,4 +1,4 @@
-"""A made-up world for the app's tests: a small collection and an engine without models."""
+"""Build a made-up world for the app's tests: a small collection and an engine without models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from textual import events
+from textual.app import App
+from textual.screen import Screen
 
 from srs_eval.advice.findings import (
     Belief,
@@ -48,9 +51,13 @@ from srs_eval.metrics import compute_metrics
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.stats.intervals import Interval
+from srs_eval.tui.widgets.ranking import RankingTable
 
 REVIEWS = 3_000
 NOW = 1_717_200_000.0  # 1 June 2024
+FILE = Path("collection.anki2")
+
+AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
 
 # Name, how well it separates (0: not at all), how far it is off, and whether same-day
 # reviews are evaluated too.
@@ -70,7 +77,7 @@ OWN = {"FSRS-6-own": (1.0, 0.03, False)}  # in no made-up run unless it is asked
 
 
 def make_log() -> ReviewLog:
-    """4,000 entries of 200 cards in two decks; a few are manual, a few of deleted cards."""
+    """Make 4,000 entries of 200 cards in two decks: a few are manual, a few of deleted cards."""
     random = np.random.default_rng(7)
     n = 4_000
     card = 1_000 + (np.arange(n) * 7919) % 200
@@ -109,14 +116,24 @@ def make_costs(
     done: int = 2,
     retentions: tuple[float, ...] = RETENTIONS,
 ) -> Workload:
-    """Reviews a day grow with the retention, and from 0.97 on beyond all measure; `done` draws of
-    two, by a tenth below and above."""
+    """Make costs that grow with the retention, and from 0.97 on without measure.
+
+    `done` of the two draws exist; they lie a tenth below and above.
+    """
 
     def figures(times: float) -> tuple[tuple[float, ...], ...]:
-        reviews = [2 / (1 - each) if each <= 0.971 else 9_000.0 for each in retentions]
+        reviews = [
+            2 / (1 - retention) if retention <= 0.971 else 9_000.0 for retention in retentions
+        ]
         return tuple(
-            (times * scale * each, times * scale * each / 8, times * (1_000 + 400 * at), at, 0.0)
-            for at, each in zip(retentions, reviews, strict=True)
+            (
+                times * scale * reviews_a_day,
+                times * scale * reviews_a_day / 8,
+                times * (1_000 + 400 * at),
+                at,
+                0.0,
+            )
+            for at, reviews_a_day in zip(retentions, reviews, strict=True)
         )
 
     return Workload(
@@ -142,7 +159,7 @@ def make_costs(
 
 
 def make_result(name: str) -> Result:
-    """A model of given quality on made-up reviews, always the same."""
+    """Make the result of a model on made-up reviews, always the same; its name says how good."""
     separates, off, same_day = (MODELS | OWN)[name]
     random = np.random.default_rng(11 if same_day else 5)
     n = REVIEWS // 2 if same_day else REVIEWS
@@ -173,12 +190,15 @@ def make_result(name: str) -> Result:
 
 
 def configurations(names: Iterable[str]) -> tuple[Configuration, ...]:
-    """In the order of the names."""
-    return tuple(each for name in names for each in resolve_configurations(name))
+    """Return the configurations of all names, in their order."""
+    return tuple(chain.from_iterable(map(resolve_configurations, names)))
 
 
 class FakeEngine:
-    """`evaluate` of the app; waits for `go` where `hold_at` says, and obeys `cancel`."""
+    """Replace `evaluate` of the app.
+
+    It waits for `go` at the model and fold of `hold_at`, and obeys `cancel`.
+    """
 
     def __init__(
         self,
@@ -190,16 +210,19 @@ class FakeEngine:
         error: Exception | None = None,
     ) -> None:
         self.names = list(names)
-        self.hold_at, self.error = hold_at, error
-        self.failing, self.skipping = set(failing), set(skipping)
-        self.holding, self.go = threading.Event(), threading.Event()
+        self.hold_at = hold_at
+        self.error = error
+        self.failing = set(failing)
+        self.skipping = set(skipping)
+        self.holding = threading.Event()
+        self.go = threading.Event()
         self.closed = threading.Event()
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     def __call__(
         self, log: ReviewLog, names: Any, protocol: Any, *, cancel: threading.Event, **_: Any
     ) -> Iterator[Event]:
-        self.asked.append([each.name for each in names])
+        self.requests.append([configuration.name for configuration in names])
         try:
             yield from self._events(names, cancel)
         finally:
@@ -208,9 +231,9 @@ class FakeEngine:
     def _events(self, names: Any, cancel: threading.Event) -> Iterator[Event]:
         if self.error is not None:
             raise self.error
-        given = [each.name for each in names]
+        requested = [configuration.name for configuration in names]
         # Whoever asks for a group gets what there is; who runs again gets what was missing.
-        chosen = configurations(given if set(given) <= set(self.names) else self.names)
+        chosen = configurations(requested if set(requested) <= set(self.names) else self.names)
         yield Prepared(3_900, REVIEWS, chosen)
         for configuration in chosen:
             name = configuration.name
@@ -233,21 +256,28 @@ class FakeEngine:
 
 
 def make_answers() -> list[Finding]:
-    """Of a learner with two presets, always the same."""
+    """Make the answers of a learner with two presets, always the same."""
 
     def interval(estimate: float, half_width: float, reviews: int = 2_300) -> Interval:
         return Interval(estimate, half_width, reviews, 60, ((half_width / 2, 59),))
 
     def of_preset(
-        subject: str, now: float, gain: float, half: float, better: float, act: str
+        subject: str, current_loss: float, gain: float, half: float, better: float, act: str
     ) -> Finding:
-        """A refit gains `gain`, give or take `half`; its probability is `better`."""
-        refit = Candidate("recency", interval(now - gain, 0.021), interval(-gain, half), "better")
-        sm2 = Candidate("sm2", interval(now + 0.06, 0.02), interval(0.06, 0.015))
-        defaults = Candidate("defaults", interval(now + 0.02, 0.023), interval(0.02, 0.01), "worse")
-        optimized = Candidate("optimized", interval(now - gain, 0.021))
+        """Make the finding of a preset with a refit that gains `gain` ± `half`.
+
+        `better` is the probability that the refit is better.
+        """
+        refit = Candidate(
+            "recency", interval(current_loss - gain, 0.021), interval(-gain, half), "better"
+        )
+        sm2 = Candidate("sm2", interval(current_loss + 0.06, 0.02), interval(0.06, 0.015))
+        defaults = Candidate(
+            "defaults", interval(current_loss + 0.02, 0.023), interval(0.02, 0.01), "worse"
+        )
+        optimized = Candidate("optimized", interval(current_loss - gain, 0.021))
         evaluated = (
-            Candidate("now", interval(now, 0.024)),
+            Candidate("now", interval(current_loss, 0.024)),
             replace(refit, belief=Belief(better, gain, gain - half, gain + half)),
             replace(defaults, belief=Belief(0.05, -0.02, -0.03, -0.01)),
             replace(sm2, belief=Belief(0.02, -0.06, -0.075, -0.045)),
@@ -262,7 +292,11 @@ def make_answers() -> list[Finding]:
             interval=refit.difference,
             parameters=None if keeps else fsrs6.DEFAULT,
             reviews=2_300,
-            probabilities={each.name: each.belief.probability for each in evaluated if each.belief},
+            probabilities={
+                candidate.name: candidate.belief.probability
+                for candidate in evaluated
+                if candidate.belief
+            },
             evidence=PresetParameters(
                 is_fitted=True,
                 is_known=True,
@@ -274,12 +308,13 @@ def make_answers() -> list[Finding]:
 
     saved = interval(0.13, 0.03)
     average = Rival(
-        "average", "average", *(interval(0.501, 0.024), interval(-0.065, 0.016)), "better", saved
+        "average", "average", interval(0.501, 0.024), interval(-0.065, 0.016), "better", saved
     )
     older = Rival(
         "SM-2 as scheduled",
         "older scheduler",
-        *(interval(0.46, 0.02), interval(-0.024, 0.013)),
+        interval(0.46, 0.02),
+        interval(-0.024, 0.013),
         "better",
         interval(0.05, 0.03),
     )
@@ -296,10 +331,10 @@ def make_answers() -> list[Finding]:
         TypicalCard("new", 0, (60.0, 360.0, 600.0, 691_200.0)),
         TypicalCard("young", 9, (600.0, 1.2e6, 1.8e6, 3.4e6)),
     )
-    whole = RecallGroup("all", interval(0.847, 0.012), 0.87)
+    all_reviews = RecallGroup("all", interval(0.847, 0.012), 0.87)
     near = RecallGroup("88–92 %", interval(0.88, 0.02), 0.9)
     late = interval(-0.03, 0.01), interval(-0.023, 0.03)
-    remembered = Retention("below", (whole,), 0.9, False, *late)
+    remembered = Retention("below", (all_reviews,), 0.9, False, *late)
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
     costs = replace(costs, estimates=((41.0, 6.0, 900.0, 0.85, 0.0), costs.estimates[1]))
     return [
@@ -309,15 +344,18 @@ def make_answers() -> list[Finding]:
         Finding("buttons", "Default", evidence=ButtonPreview(0.9, (("in force", cards),))),
         Finding("noise", "Default", evidence=ParameterNoise("0 of 21")),
         Finding("health", "Default", "keep", 0.98, evidence=Health(older, None)),
-        Finding(*("split", "all presets", "keep shared", 0.98), reviews=4_000, evidence=shared),
+        Finding("split", "all presets", "keep shared", 0.98, reviews=4_000, evidence=shared),
         costs.glance_finding,
         Finding("often", "Default", "every +25 %", evidence=OptimizationFrequency("as good")),
         Finding(
             "often", "Maps", "every +10 %", reviews=725, evidence=OptimizationFrequency("safe")
         ),
-        Finding("says", "all presets", evidence=Calibration("below", near, whole, (near,), False)),
         Finding(
-            *("time", "2024-05"),
+            "says", "all presets", evidence=Calibration("below", near, all_reviews, (near,), False)
+        ),
+        Finding(
+            "time",
+            "2024-05",
             interval=interval(0.002, 0.015),
             reviews=400,
             evidence=Months("no matter", by_month),
@@ -331,54 +369,73 @@ def make_answers() -> list[Finding]:
 
 
 class FakeAnswers:
-    """`answer` of the app; waits for `go` before the question `hold_at`, and obeys `cancel`."""
+    """Replace `answer` of the app.
+
+    It waits for `go` before the question `hold_at`, and obeys `cancel`.
+    """
 
     def __init__(self, *, hold_at: str = "", error: Exception | None = None) -> None:
-        self.hold_at, self.error = hold_at, error
-        self.holding, self.go = threading.Event(), threading.Event()
-        self.asked: list[ReviewLog] = []
+        self.hold_at = hold_at
+        self.error = error
+        self.holding = threading.Event()
+        self.go = threading.Event()
+        self.requests: list[ReviewLog] = []
 
     def __call__(
         self, log: ReviewLog, *, cancel: threading.Event, **_: Any
     ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
-        self.asked.append(log)
+        self.requests.append(log)
         if self.error is not None:
             raise self.error
         answers = make_answers()
-        for question in dict.fromkeys(each.question for each in answers):
+        for question in dict.fromkeys(finding.question for finding in answers):
             while question == self.hold_at and not self.go.wait(0.01):
                 self.holding.set()
                 if cancel.is_set():
                     return
             if cancel.is_set():
                 return
-            yield tuple(each for each in answers if each.question == question), (question,)
-        said = {each.question for each in answers}
-        yield (), tuple(each for task in TASKS_WITH_PRESETS for each in task if each not in said)
+            yield tuple(finding for finding in answers if finding.question == question), (question,)
+        answered = {finding.question for finding in answers}
+        unanswered = []
+        for task in TASKS_WITH_PRESETS:
+            for question in task:
+                if question not in answered:
+                    unanswered.append(question)
+        yield (), tuple(unanswered)
 
 
 async def to_import_summary(pilot: Any) -> None:
-    """From the answers of a file that is being opened to what was read from it."""
+    """Go from the answers of a file that is being opened to its import summary."""
     await wait_until(pilot, is_on_screen(pilot.app, "AnswersScreen"))
     await pilot.press("i")
     await wait_until(pilot, is_on_screen(pilot.app, "ImportSummaryScreen"))
 
 
+async def to_results(pilot: Any, app: SrsEvalApp) -> None:
+    """Go from the start with a path to the finished ranking."""
+    await to_import_summary(pilot)
+    await pilot.press("enter")
+    await wait_until(pilot, is_on_screen(app, "RunScreen"))
+    await wait_until(pilot, lambda: not app.session.models.run.is_running)
+    await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
+
+
 class WatchedApp(SrsEvalApp):
-    """The app as a test can follow it, however fast or slow the machine is."""
+    """Record the screens and messages of the app, however fast or slow the machine is."""
 
     CSS_PATH = Path(inspect.getfile(SrsEvalApp)).parent / "tui" / "app.tcss"
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.opened: list[str] = []
-        """The classes of the screens in the order of their opening, of those closed again, too."""
+        """Classes of the screens in the order of their opening, those closed again too."""
 
-        self.said: list[str] = []
-        """What it has told in passing, also what is seen no more."""
+        self.notices: list[str] = []
+        """All notifications, also those that are no longer visible."""
 
     def notify(self, message: str, **named: Any) -> None:
-        self.said.append(message)
+        self.notices.append(message)
         super().notify(message, **named)
 
     def push_screen(self, screen: Any, *arguments: Any, **named: Any) -> Any:
@@ -386,23 +443,23 @@ class WatchedApp(SrsEvalApp):
         return super().push_screen(screen, *arguments, **named)
 
     async def _press_keys(self, keys: Iterable[str]) -> None:
-        """Until all that each key leads to is there.
+        """Press each key and wait until its effects have appeared.
 
-        Textual waits until the process does nothing for a moment, as it often does, with much
-        before it, on a busy machine.
+        Textual waits until the process does nothing for a moment, which on a busy machine says
+        little.
         """
         for key in keys:
             await super()._press_keys([key])
-            taken = asyncio.Event()
-            self.call_later(taken.set)
-            while self.is_running and not taken.is_set() and not self._exit:
+            is_handled = asyncio.Event()
+            self.call_later(is_handled.set)
+            while self.is_running and not is_handled.is_set() and not self._exit:
                 await asyncio.sleep(0.001)
             while self.is_running and self._input.waiting and not self._exit:
                 await asyncio.sleep(0.01)
 
 
 def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> WatchedApp:
-    """An app whose surroundings are made up; what is remembered goes to `folder`."""
+    """Make an app whose surroundings are made up and whose state is saved in `folder`."""
     settings: dict[str, Any] = {
         "evaluate": FakeEngine(),
         "answer": FakeAnswers(),
@@ -418,9 +475,9 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
 
 
 async def wait_until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:
-    """Let the app work until something is true that stays so.
+    """Let the app work until a condition is true and stays true.
 
-    What is there for a moment only may have gone before the first look.
+    A condition that is true for a moment only may be missed.
     """
     for _ in range(int(seconds / 0.02)):
         await pilot.pause(0.02)
@@ -433,19 +490,25 @@ async def wait_until(pilot: Any, condition: Callable[[], Any], seconds: float = 
 
 
 def is_on_screen(app: SrsEvalApp, name: str) -> Callable[[], bool]:
-    """Whether the app shows the screen of that class name, mounted."""
+    """Return a condition: the app shows the screen of that class, and it is mounted."""
     return lambda: type(app.screen).__name__ == name and app.screen.is_mounted
 
 
+def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
+    """Return the app's screen, which must be of this class."""
+    assert isinstance(app.screen, kind)
+    return app.screen
+
+
 def screen_text(app: SrsEvalApp) -> str:
-    """The screen as lines of text."""
+    """Return the screen as lines of text."""
     width, height = app.size
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text[:width] for strip in strips[:height])
 
 
 def type_at_once(app: SrsEvalApp, keys: str) -> None:
-    """As a terminal delivers what is typed while the loop is busy: one key right after another."""
+    """Send keys one right after another, as a terminal does while the app is busy."""
     names = {
         "/": "slash",
         "?": "question_mark",
@@ -461,7 +524,7 @@ def type_at_once(app: SrsEvalApp, keys: str) -> None:
 
 
 def mouse(kind: type[events.MouseEvent], x: int, y: int, button: int = 1) -> events.MouseEvent:
-    """A mouse event at a place of the screen, as a terminal's driver makes it."""
+    """Make a mouse event at a position of the screen, as a terminal's driver does."""
     return kind(None, x, y, 0, 0, button, False, False, False, x, y)
 
 

@@ -1,4 +1,4 @@
-"""The terminal app, driven as a person would: keys, mouse, sizes, broken files."""
+"""Drive the terminal app as a person would: keys, mouse, sizes, broken files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,7 @@ from srs_eval.tui.widgets.ranking import RankingTable
 from tests.conftest import PATIENCE, SHARED
 from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
+    FILE,
     MODELS,
     FakeEngine,
     WatchedApp,
@@ -50,27 +52,19 @@ from tests.tui.app_world import (
     make_log,
     screen_text,
     to_import_summary,
+    to_results,
     type_at_once,
     wait_until,
 )
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
-FILE = Path("collection.anki2")
-
-
-async def to_results(pilot: Any, app: SrsEvalApp) -> None:
-    """From the start with a path to the finished ranking."""
-    await to_import_summary(pilot)
-    await pilot.press("enter")
-    await wait_until(pilot, is_on_screen(app, "RunScreen"))
-    await wait_until(pilot, lambda: not app.session.models.run.is_running)
-    await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)
-
 
 def order(app: SrsEvalApp) -> list[str]:
-    """The models from top to bottom, without the headings between them."""
+    """Return the models from top to bottom, without the headings between them."""
     return [
-        readable_name(each.id) for each in app.screen.query_one(RankingTable).options if each.id
+        readable_name(option.id)
+        for option in app.screen.query_one(RankingTable).options
+        if option.id
     ]
 
 
@@ -92,11 +86,11 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         assert ranked[:2] == ["FSRS-6 recency", "FSRS-6"]
         assert ranked.index("average") < ranked.index("SM2")
         assert ranked[-2:] == ["moving average", "FSRS-5 secs"]
-        shown = screen_text(app)
-        assert "3,000 evaluated" in shown
-        assert "the baseline" in shown
+        text = screen_text(app)
+        assert "3,000 evaluated" in text
+        assert "the baseline" in text
         headings = ("─ best ─", "─ worse ─", "═ know how today is going", "═ other reviews ═")
-        assert all(heading in shown for heading in headings)
+        assert all(heading in text for heading in headings)
         await wait_until(pilot, lambda: "off on average" in screen_text(app))
 
         await pilot.press("down", "enter")
@@ -128,7 +122,7 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_import_summary_counts_entries_that_are_in_the_file_twice(tmp_path: Path) -> None:
+async def test_import_summary_counts_repeated_entries(tmp_path: Path) -> None:
     log = make_log()
     summary = replace(log.import_summary, entries_read=4_007, repeated=7)
     app = make_app(tmp_path, FILE, load=lambda *_, **__: replace(log, import_summary=summary))
@@ -154,11 +148,11 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
         table = app.screen.query_one(RankingTable)
         await wait_until(pilot, lambda: len(order(app)) == len(MODELS))
         third = app.session.models.run.ranked_results()[2].configuration.name
-        place = (8, table.get_option_index(third))
-        await pilot.click(table, offset=place)
+        offset = (8, table.get_option_index(third))
+        await pilot.click(table, offset=offset)
         assert table.chosen == third
         assert not is_on_screen(app, "DetailsScreen")()
-        await pilot.click(table, offset=place)
+        await pilot.click(table, offset=offset)
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.click(offset=(screen_text(app).splitlines()[-1].index("Compare"), 29))
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
@@ -167,20 +161,20 @@ async def test_whole_way_by_mouse(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_ranking_fills_while_models_finish(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
-    now = SimpleNamespace(seconds=100.0)
-    app = make_app(tmp_path, FILE, evaluate=engine, monotonic=lambda: now.seconds)
+    clock = SimpleNamespace(seconds=100.0)
+    app = make_app(tmp_path, FILE, evaluate=engine, monotonic=lambda: clock.seconds)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")
         await wait_until(pilot, engine.holding.is_set)
-        now.seconds += 20
+        clock.seconds += 20
         await wait_until(pilot, lambda: "3 of 8 · 0:20 gone, about" in screen_text(app))
-        shown = screen_text(app)
+        text = screen_text(app)
         assert order(app)[:3] == ["average", "SM2", "DASH"]
         assert order(app)[-1] == "moving average"
-        assert "▓▓▓▓░░░░░░░" in shown
-        assert "40%" in shown
-        assert "waiting" in shown
+        assert "▓▓▓▓░░░░░░░" in text
+        assert "40%" in text
+        assert "waiting" in text
         # The cursor stays with its model while others overtake it.
         await pilot.press("down")
         table = app.screen.query_one(RankingTable)
@@ -218,7 +212,7 @@ async def test_cancel_keeps_what_is_done_and_runs_again(tmp_path: Path, by: str)
         engine.go.set()
         await pilot.press("r")
         await wait_until(pilot, lambda: len(app.session.models.run.results_by_name()) == 8)
-        assert engine.asked[1] == list(MODELS)[3:]  # what is done is not done again
+        assert engine.requests[1] == list(MODELS)[3:]  # what is done is not done again
 
 
 @pytest.mark.slow
@@ -236,10 +230,10 @@ async def test_an_evaluation_goes_on_behind_other_screens(tmp_path: Path) -> Non
         assert len(app.session.models.run.results_by_name()) == len(MODELS)
         await pilot.press("enter")
         await wait_until(pilot, lambda: "8 of 8 models finished" in screen_text(app))
-        assert len(engine.asked) == 1
+        assert len(engine.requests) == 1
 
 
-async def test_broken_file_is_said_kindly_and_another_opens(tmp_path: Path) -> None:
+async def test_broken_file_shows_an_error_and_another_can_be_opened(tmp_path: Path) -> None:
     broken = tmp_path / "broken.anki2"
     broken.write_bytes(b"SQLite format 3\0" + b"\x10" * 40)
     good = tmp_path / "good.anki2"
@@ -250,10 +244,10 @@ async def test_broken_file_is_said_kindly_and_another_opens(tmp_path: Path) -> N
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
         await wait_until(pilot, lambda: "Can't read this file" in screen_text(app))
-        shown = screen_text(app)
-        assert "damaged" in shown
-        assert "Your file was not changed." in shown
-        assert "Traceback" not in shown
+        text = screen_text(app)
+        assert "damaged" in text
+        assert "Your file was not changed." in text
+        assert "Traceback" not in text
         await pilot.click(Button)
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         app.screen.query_one(Input).focus()
@@ -334,7 +328,7 @@ async def test_marked_models_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_path: Path) -> None:
+async def test_every_chart_has_a_table_and_bins_are_saved(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
@@ -359,12 +353,13 @@ async def test_a_table_is_behind_every_chart_and_bins_are_chosen_and_kept(tmp_pa
     assert load_state(tmp_path).bins == 10
 
 
-KEYS = sorted(
-    {key for each in SCREEN_ACTIONS.values() for action in each for key in action.key.split(",")}
-    - {"q"}
-    | {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
-    | {"backspace", "1", "j", "k", "Q"}
-)
+def list_keys() -> list[str]:
+    """Return the keys of all actions except `q`, and keys that move or do nothing."""
+    keys = {"up", "down", "left", "right", "pageup", "pagedown", "home", "end", "tab", "shift+tab"}
+    keys |= {"backspace", "1", "j", "k", "Q"}
+    for action in chain.from_iterable(SCREEN_ACTIONS.values()):
+        keys.update(action.key.split(","))
+    return sorted(keys - {"q"})
 
 
 @pytest.mark.slow
@@ -389,8 +384,8 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
     [
         ("\x10", "CommandPalette"),
         *(
-            pytest.param(*each, marks=pytest.mark.slow)
-            for each in (
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
                 ("", "AnswersScreen"),
                 ("m/a", "RunScreen"),  # in the filter, where letters are letters
                 ("md?", "HelpScreen"),
@@ -405,9 +400,10 @@ async def test_tiny_windows_ask_for_room(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: str) -> None:
-    """Else they reach lists that nobody sees, and that know no page to go down."""
-    app, tiny = make_app(tmp_path, FILE), (40, 10)
+async def test_tiny_window_ignores_keys_except_quit(tmp_path: Path, way: str, last: str) -> None:
+    """Check that other keys reach no lists that are hidden and cannot scroll."""
+    app = make_app(tmp_path, FILE)
+    tiny = (40, 10)
     async with app.run_test(size=(80, 24) if way else tiny) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await wait_until(
@@ -418,8 +414,9 @@ async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: 
         await wait_until(pilot, lambda: not app._input.waiting)
         await pilot.resize_terminal(*tiny)
         await wait_until(pilot, lambda: "larger" in screen_text(app))
-        stack, state = list(app.screen_stack), app.session.state
-        for key in KEYS:
+        stack = list(app.screen_stack)
+        state = app.session.state
+        for key in list_keys():
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         app.post_message(events.Paste("pasted"))
         await wait_until(pilot, lambda: not app._input.waiting)
@@ -431,7 +428,7 @@ async def test_in_a_tiny_window_keys_only_leave(tmp_path: Path, way: str, last: 
 
 
 @pytest.mark.slow
-async def test_in_a_tiny_window_the_keys_of_ones_own_leave(tmp_path: Path) -> None:
+async def test_tiny_window_can_be_left_by_configured_keys(tmp_path: Path) -> None:
     for key, leaves in (("q", False), ("Q", True), ("f9", True), ("ctrl+c", True)):
         options = AppOptions(config=Config(keys={"quit": "Q,f9"}))
         app = make_app(tmp_path, options=options)
@@ -476,10 +473,10 @@ async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
             await wait_until(
                 pilot, lambda screen=screen: screen.actions[-1].label in screen_text(app)
             )
-            shown = screen_text(app)
+            text = screen_text(app)
             for action in (*screen.actions, *GLOBAL_ACTIONS):
-                assert action.label in shown, action
-                assert action.key_label.split()[0] in shown, action
+                assert action.label in text, action
+                assert action.key_label.split()[0] in text, action
                 runs = screen.check_action(action.name, ()) is not False
                 if runs and action.name != "app.command_palette":
                     assert action.label in commands, action
@@ -512,17 +509,18 @@ async def test_theme_survives(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("theme", [DARK_THEME, LIGHT_THEME], ids=lambda theme: theme.name)
 def test_own_themes_have_contrast(theme: Any) -> None:
-    """WCAG 2.1, level AA: 4.5 for text."""
+    """Check the contrast that level AA of WCAG 2.1 asks of text: 4.5."""
     from textual.color import Color
 
-    def contrast(one: str, other: str) -> float:
-        light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    def contrast(ink_colour: str, ground_colour: str) -> float:
+        light, dark = sorted((_luminance(ink_colour), _luminance(ground_colour)), reverse=True)
         return (light + 0.05) / (dark + 0.05)
 
     def _luminance(colour: str) -> float:
-        parts = (value / 255 for value in Color.parse(colour).rgb)
+        channels = (value / 255 for value in Color.parse(colour).rgb)
         red, green, blue = (
-            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+            channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+            for channel in channels
         )
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
@@ -544,10 +542,10 @@ async def test_without_colour_the_cursor_is_still_seen(
         assert app.no_color
         await wait_until(pilot, lambda: "off on average" in screen_text(app))
         strips = app.screen._compositor.render_strips()
-        colours = [
-            {segment.style.bgcolor.triplet for segment in strip if segment.style.bgcolor}
-            for strip in strips
-        ]
+        colours = []
+        for strip in strips:
+            styles = [segment.style for segment in strip]
+            colours.append({style.bgcolor.triplet for style in styles if style.bgcolor})
         for triplet in set.union(*colours):
             assert triplet.red == triplet.green == triplet.blue
         assert colours[3] != colours[4]  # the cursor's row, and the one after
@@ -667,22 +665,22 @@ async def test_rows_and_models_are_chosen(tmp_path: Path) -> None:
         await pilot.press("m")
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
-    asked = engine.asked[-1]  # all models have been asked for behind the answers
-    assert "AVG" in asked  # the baseline joins
-    wanted = resolve_configurations("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
-    assert sorted(asked) == sorted(
-        each.name for each in add_baselines(wanted, excludes_deleted=False)
+    requested = engine.requests[-1]  # all models have been asked for behind the answers
+    assert "AVG" in requested  # the baseline joins
+    chosen = resolve_configurations("fsrs,FSRS-6-own")  # what a preset holds joins FSRS-6
+    assert sorted(requested) == sorted(
+        configuration.name for configuration in add_baselines(chosen, excludes_deleted=False)
     )
 
 
 @pytest.mark.slow
 async def test_one_deck_only(tmp_path: Path) -> None:
-    """`--deck` and `--no-cache` hold in the app as in `run`; an unknown deck is told."""
-    asked: list[dict[str, Any]] = []
+    """Check `--deck` and `--no-cache` in the app; an unknown deck is an error with a suggestion."""
+    requests: list[dict[str, Any]] = []
     engine = FakeEngine()
 
     def evaluate(log: Any, names: Any, protocol: Any, **keywords: Any) -> Any:
-        asked.append({"cards": len(log.cards.card_id), **keywords})
+        requests.append({"cards": len(log.cards.card_id), **keywords})
         return engine(log, names, protocol, **keywords)
 
     options = AppOptions(decks=("japanese::words",), use_cache=False)
@@ -690,8 +688,8 @@ async def test_one_deck_only(tmp_path: Path) -> None:
     async with app.run_test(size=(160, 40)) as pilot:
         await to_results(pilot, app)
         assert "japanese::words" in screen_text(app)
-    assert asked[0]["cards"] < 190
-    assert asked[0]["use_cache"] is False
+    assert requests[0]["cards"] < 190
+    assert requests[0]["use_cache"] is False
     app = make_app(tmp_path, FILE, options=AppOptions(decks=("Japanesse",)))
     async with app.run_test(size=(160, 40)) as pilot:
         await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
@@ -755,8 +753,7 @@ async def test_demo_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_heavy_libraries_wait(tmp_path: Path) -> None:
-    """The first screen stands before anything heavy is imported."""
+def test_first_screen_imports_no_heavy_packages(tmp_path: Path) -> None:
     code = textwrap.dedent(
         f"""
         import asyncio, sys
@@ -780,10 +777,10 @@ def test_heavy_libraries_wait(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
-    "how", ["ctrl-c", "closed", pytest.param("sigterm", marks=pytest.mark.slow)]
+    "ending", ["ctrl-c", "closed", pytest.param("sigterm", marks=pytest.mark.slow)]
 )
-def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
-    """In a real terminal, with real workers, left in the midst of an evaluation."""
+def test_leaving_the_app_leaves_no_process_behind(tmp_path: Path, ending: str) -> None:
+    """Leave an evaluation with worker processes, in a real terminal."""
     import pty
     import select
     import signal
@@ -791,7 +788,7 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
 
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(5, 1_500), path)
-    terminal, theirs = pty.openpty()
+    terminal, app_side = pty.openpty()
     environment = {
         **os.environ,
         "TERM": "xterm-256color",
@@ -801,13 +798,13 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
     }
     process = subprocess.Popen(
         [sys.executable, "-m", "srs_eval.app", str(path)],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=app_side,
+        stdout=app_side,
+        stderr=app_side,
         env=environment,
         start_new_session=True,
     )
-    os.close(theirs)
+    os.close(app_side)
     seen = ""
 
     def read_until(words: str) -> None:
@@ -832,14 +829,14 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         while len(session()) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         assert len(session()) >= 2  # the app and its workers
-        if how == "ctrl-c":
+        if ending == "ctrl-c":
             os.write(terminal, b"\x03")
-        elif how == "closed":  # and no signal tells so, for it does not control the process
+        elif ending == "closed":  # and no signal tells so, for it does not control the process
             os.close(terminal)
         else:
             process.send_signal(signal.SIGTERM)
         end = time.monotonic() + PATIENCE
-        while how != "closed" and process.poll() is None and time.monotonic() < end:
+        while ending != "closed" and process.poll() is None and time.monotonic() < end:
             if select.select([terminal], [], [], 0.1)[0]:
                 try:
                     os.read(terminal, 65536)
@@ -854,12 +851,12 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         if process.poll() is None:
             process.kill()
             process.wait()
-        if how != "closed":
+        if ending != "closed":
             os.close(terminal)
 
 
 @pytest.mark.parametrize(
-    ("configuration", "shown"),
+    ("configuration", "label"),
     [
         ("AVG", "average"),
         ("FSRS-6-recency", "FSRS-6 recency"),
@@ -871,8 +868,8 @@ def test_nothing_stays_behind(tmp_path: Path, how: str) -> None:
         ("unheard-of", "unheard-of"),
     ],
 )
-def test_labels(configuration: str, shown: str) -> None:
-    assert readable_name(configuration) == shown
+def test_readable_name_of_configurations(configuration: str, label: str) -> None:
+    assert readable_name(configuration) == label
 
 
 def test_run_app_refuses_unknown_models() -> None:
@@ -882,14 +879,15 @@ def test_run_app_refuses_unknown_models() -> None:
         run_app(models="FSRS-66")
 
 
-def test_preparing_is_said_and_expected() -> None:
+def test_compilation_is_shown_and_part_of_the_estimate() -> None:
     average, fsrs = configurations(["AVG", "FSRS-6"])
     evaluation = Run()
     evaluation.apply(Prepared(100, 50, (average, fsrs), frozenset({fsrs.name})), 0.0)
     evaluation.apply(Started(fsrs, needs_compilation=True), 0.0)
     assert evaluation.is_compiling
     assert estimate_seconds_left(evaluation, 0.5) is None  # nothing is known of this machine yet
-    soon, usual = estimate_seconds_left(evaluation, 1.0), Run()
+    soon = estimate_seconds_left(evaluation, 1.0)
+    usual = Run()
     usual.apply(Prepared(100, 50, (average, fsrs)), 0.0)
     usual.apply(Started(fsrs), 0.0)
     without = estimate_seconds_left(usual, 1.0)

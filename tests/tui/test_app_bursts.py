@@ -1,4 +1,4 @@
-"""Several events in one burst, as a terminal sends them while the app is busy, do no harm."""
+"""Check that several events in one burst, as a terminal sends them to a busy app, do no harm."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from srs_eval.tui.screens.dialogs import ConfirmDialog
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
+    FILE,
     MODELS,
     NOW,
     FakeAnswers,
@@ -27,14 +28,12 @@ from tests.tui.app_world import (
     is_on_screen,
     make_app,
     mouse,
+    screen_of,
     screen_text,
+    to_results,
     type_at_once,
     wait_until,
 )
-from tests.tui.test_app import to_results
-from tests.tui.test_app_habits import screen_of
-
-FILE = Path("collection.anki2")
 
 
 async def test_two_clicks_beside_the_palette_close_it_only(tmp_path: Path) -> None:
@@ -75,11 +74,12 @@ async def test_three_clicks_on_a_command_run_it_once(tmp_path: Path) -> None:
         ("", "RunScreen", " ofRR/a\x1b\rdv\x14\x14"),
     ],
 )
-async def test_a_screen_of_a_ranking_outlives_the_ranking(
+async def test_screens_survive_a_cancelled_and_restarted_ranking(
     tmp_path: Path, way: str, screen: str, keys: str
 ) -> None:
-    """Models that a person cancels begin anew behind the answers, once these are there."""
-    engine, answers = FakeEngine(hold_at=("DASH", 3)), FakeAnswers(hold_at="split")
+    """Check keys on a screen whose ranking was cancelled and then started again by the answers."""
+    engine = FakeEngine(hold_at=("DASH", 3))
+    answers = FakeAnswers(hold_at="split")
     app = make_app(tmp_path, FILE, evaluate=engine, answer=answers)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await wait_until(
@@ -111,7 +111,7 @@ async def test_a_screen_of_a_ranking_outlives_the_ranking(
 
 
 @pytest.mark.slow
-async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Path) -> None:
+async def test_details_keep_the_models_they_were_opened_with(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
@@ -126,7 +126,7 @@ async def test_details_go_on_with_the_models_they_were_opened_with(tmp_path: Pat
 
 
 @pytest.mark.parametrize("key", slow_except({"?"}, ["\x10", "?", "x", "P", "i", "m", "w"]))
-async def test_a_screen_that_is_closed_twice_closes_no_other(tmp_path: Path, key: str) -> None:
+async def test_screen_closed_twice_closes_no_other(tmp_path: Path, key: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -162,7 +162,7 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
         app.notify("something is said", timeout=600)
         await wait_until(pilot, lambda: "something is said" in screen_text(app))
         (toast,) = app.screen.query(Toast)
-        x, y = (int(place) for place in toast.region.center)
+        x, y = (int(coordinate) for coordinate in toast.region.center)
         if is_pressed_before:
             app.post_message(mouse(events.MouseDown, x, y))
             await wait_until(pilot, lambda: not app._input.waiting)
@@ -179,7 +179,7 @@ async def test_a_drag_over_a_toast_that_goes_selects_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", slow_except({"m/a"}, ["", "\x10", "m/a", "md?", "x"]))
-async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
+async def test_tiny_window_can_be_left_by_ctrl_q(tmp_path: Path, way: str) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -196,8 +196,8 @@ async def test_in_a_tiny_window_ctrl_q_leaves(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.slow
-async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
-    """Of a thread that is no daemon Python would wait for the end, minutes after the terminal."""
+async def test_leaving_does_not_wait_for_tables_of_errors(tmp_path: Path) -> None:
+    """Check that errors are computed by a daemon thread, for which Python does not wait."""
     app = make_app(tmp_path, FILE)
     threads: list[threading.Thread] = []
     go = threading.Event()
@@ -219,7 +219,7 @@ async def test_leaving_waits_for_no_tables_of_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
+async def test_missing_error_tables_are_explained(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
 
     def errors_of(model: ModelRun) -> list[FindingTable]:
@@ -234,7 +234,7 @@ async def test_why_a_model_errs_nowhere_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> None:
+async def test_closing_a_file_closes_the_screens_above_it(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -252,8 +252,8 @@ async def test_closing_a_file_closes_what_has_opened_over_it(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", slow_except({"pageup"}, ["pageup", "pagedown"]))
-async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) -> None:
-    """The palette hides its list where nothing matches."""
+async def test_paging_a_hidden_list_does_nothing(tmp_path: Path, key: str) -> None:
+    """Check the list of the palette, which is hidden where nothing matches."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -270,7 +270,7 @@ async def test_a_page_of_a_list_without_lines_is_none(tmp_path: Path, key: str) 
 
 
 @pytest.mark.slow
-async def test_a_path_in_the_home_of_nobody_is_none(tmp_path: Path) -> None:
+async def test_path_in_an_unknown_home_is_refused(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))

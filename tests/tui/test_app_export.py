@@ -1,4 +1,4 @@
-"""The app writes reports: what was chosen, where it was chosen, nothing overwritten unasked."""
+"""Check the reports that the app writes: their form, their file, nothing overwritten unasked."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from srs_eval.report.document import Document
 from srs_eval.report.files import render_as
 from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
+    FILE,
     FakeEngine,
     WatchedApp,
     is_on_screen,
@@ -27,23 +28,21 @@ from tests.tui.app_world import (
 )
 from tools.simulated import simulate_learner, write_collection
 
-FILE = Path("collection.anki2")
-
 
 class Written:
-    """Takes the place of the work: remembers what was asked and writes one word."""
+    """Replace the writing of reports: keep the requests and write one word."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def __call__(self, log: Any, run: Any, protocol: Any, **options: Any) -> Sequence[Path]:
-        self.asked.append({"log": log, "run": run, "protocol": protocol, **options})
+        self.requests.append({"log": log, "run": run, "protocol": protocol, **options})
         options["path"].write_text("report")
         return [options["path"]]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -51,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(app: SrsEvalApp) -> str:
-    """What the dialog says of the path."""
+    """Return the message of the dialog about the path."""
     return str(app.screen.query_one("#said", Static).content)
 
 
@@ -68,25 +67,25 @@ async def to_export(pilot: Any) -> None:
 
 
 @pytest.mark.slow
-async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> None:
+async def test_a_report_is_written_where_one_is(working_folder: Path, tmp_path: Path) -> None:
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         assert "8 of 8 models" in screen_text(app)
         await pilot.press("tab", "enter")
-        await wait_until(pilot, lambda: (here / "srs-eval-report.html").exists())
-        stated = f"Written: {here / 'srs-eval-report.html'}"
-        await wait_until(pilot, lambda: stated in app.said)
-    (asked,) = written.asked
-    assert asked["log"] is app.session.log
-    assert sorted(asked["run"].results_by_name()) == sorted(
+        await wait_until(pilot, lambda: (working_folder / "srs-eval-report.html").exists())
+        stated = f"Written: {working_folder / 'srs-eval-report.html'}"
+        await wait_until(pilot, lambda: stated in app.notices)
+    (request,) = written.requests
+    assert request["log"] is app.session.log
+    assert sorted(request["run"].results_by_name()) == sorted(
         app.session.models.run.results_by_name()
     )
-    assert asked["run"].groups()[0].best is not None
-    assert (asked["form"], asked["anonymous"]) == ("html", False)
-    assert asked["narrowed_to"] == {"preset": None, "deck": None}
-    assert asked["known"] == tuple(app.session.overview.answers) != ()
+    assert request["run"].groups()[0].best is not None
+    assert (request["form"], request["anonymous"]) == ("html", False)
+    assert request["narrowed_to"] == {"preset": None, "deck": None}
+    assert request["known"] == tuple(app.session.overview.answers) != ()
 
 
 @pytest.mark.slow
@@ -95,18 +94,20 @@ async def test_a_report_is_written_where_one_is(here: Path, tmp_path: Path) -> N
     [(["enter"], "html"), pytest.param(["down", "enter"], "md", marks=pytest.mark.slow)],
 )
 async def test_enter_writes_from_the_list_of_forms(
-    here: Path, tmp_path: Path, keys: list[str], ending: str
+    working_folder: Path, tmp_path: Path, keys: list[str], ending: str
 ) -> None:
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         await pilot.press(*keys)
-        await wait_until(pilot, (here / f"srs-eval-report.{ending}").exists)
+        await wait_until(pilot, (working_folder / f"srs-eval-report.{ending}").exists)
 
 
-async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path: Path) -> None:
-    target = here / "srs-eval-report.html"
+async def test_report_is_overwritten_only_after_confirmation(
+    working_folder: Path, tmp_path: Path
+) -> None:
+    target = working_folder / "srs-eval-report.html"
     target.write_text(before := render_as(Document("T", (), ()), "html"))
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
@@ -117,7 +118,7 @@ async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path
         assert target.read_text() == before
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
-        assert not written.asked
+        assert not written.requests
         await pilot.press("x")
         await wait_until(pilot, is_on_screen(app, "ExportScreen"))
         await pilot.press("tab", "enter")
@@ -127,18 +128,16 @@ async def test_nothing_is_overwritten_without_a_second_word(here: Path, tmp_path
 
 
 @pytest.mark.slow
-async def test_what_somebody_else_has_written_is_never_overwritten(
-    here: Path, tmp_path: Path
-) -> None:
-    """Not with a second word either; nor does a folder with such files take tables."""
+async def test_foreign_files_are_never_overwritten(working_folder: Path, tmp_path: Path) -> None:
+    """Check that confirming does not help, and that a folder with such files takes no tables."""
     for name in ("srs-eval-report.html", "srs-eval-report.csv"):
-        (here / name).write_text("mine")
+        (working_folder / name).write_text("mine")
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         path = app.screen.query_one(Input)
-        for key, value in (("", path.value), ("down", str(here))):
+        for key, value in (("", path.value), ("down", str(working_folder))):
             if key:
                 app.screen.query_one(OptionList).focus()
                 await pilot.press(key, key)  # CSV
@@ -149,20 +148,20 @@ async def test_what_somebody_else_has_written_is_never_overwritten(
                 await pilot.press("enter")
                 await wait_until(pilot, lambda: "is not overwritten" in refusal(app))
                 assert type(app.screen).__name__ == "ExportScreen"
-    assert not written.asked
-    assert {path.read_text() for path in here.iterdir()} == {"mine"}
+    assert not written.requests
+    assert {path.read_text() for path in working_folder.iterdir()} == {"mine"}
 
 
 @pytest.mark.slow
-async def test_the_ending_follows_the_form_and_names_can_be_left_out(
-    here: Path, tmp_path: Path
+async def test_report_path_follows_the_form_and_names_can_be_omitted(
+    working_folder: Path, tmp_path: Path
 ) -> None:
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
         path = app.screen.query_one(Input)
-        stem = here / "srs-eval-report"
+        stem = working_folder / "srs-eval-report"
         for form, value in zip(
             ("md", "csv", "png", "json"),
             (f"{stem}.md", str(stem), str(stem), f"{stem}.json"),
@@ -171,23 +170,23 @@ async def test_the_ending_follows_the_form_and_names_can_be_left_out(
             await pilot.press("down", "space")
             await wait_until(pilot, lambda form=form: chosen_form(app) == form)
             await wait_until(pilot, lambda value=value: path.value == value)
-        path.value = str(here / "elsewhere" / "report.json")
+        path.value = str(working_folder / "elsewhere" / "report.json")
         app.screen.query_one(Checkbox).value = True
         path.focus()
         await pilot.press("enter")
         await wait_until(pilot, lambda: "there is no folder" in refusal(app))
-        (here / "elsewhere").mkdir()
+        (working_folder / "elsewhere").mkdir()
         await pilot.press("enter")
-        await wait_until(pilot, lambda: written.asked)
-    (asked,) = written.asked
-    assert (asked["form"], asked["anonymous"]) == ("json", True)
-    assert asked["path"] == here / "elsewhere" / "report.json"
+        await wait_until(pilot, lambda: written.requests)
+    (request,) = written.requests
+    assert (request["form"], request["anonymous"]) == ("json", True)
+    assert request["path"] == working_folder / "elsewhere" / "report.json"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("entered", slow_except({"/"}, ["", "/", ".", ".."]))
 async def test_a_form_can_be_chosen_while_no_file_is_named(
-    entered: str, here: Path, tmp_path: Path
+    entered: str, working_folder: Path, tmp_path: Path
 ) -> None:
     app = make_app(tmp_path, FILE, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -199,8 +198,8 @@ async def test_a_form_can_be_chosen_while_no_file_is_named(
 
 
 @pytest.mark.slow
-async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -> None:
-    folder = here / "srs-eval-report"
+async def test_confirmation_holds_for_one_form_only(working_folder: Path, tmp_path: Path) -> None:
+    folder = working_folder / "srs-eval-report"
     write_folder(folder, {"ours.csv": b"a table\n", "ours.png": b"a picture"})
     written = Written()
     app = make_app(tmp_path, FILE, write_report=written, options=AppOptions(jobs=0))
@@ -214,12 +213,12 @@ async def test_the_second_word_is_on_one_form_only(here: Path, tmp_path: Path) -
         await wait_until(pilot, lambda: "The folder has CSV files" not in screen_text(app))
         await pilot.click("#write")
         await wait_until(pilot, lambda: "The folder has PNG files" in screen_text(app))
-    assert not written.asked
+    assert not written.requests
 
 
 @pytest.mark.slow
-async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path) -> None:
-    collection = here / "collection.anki2"
+async def test_the_open_collection_is_never_a_target(working_folder: Path, tmp_path: Path) -> None:
+    collection = working_folder / "collection.anki2"
     collection.write_bytes(b"SQLite format 3\0 and so on")
     app = make_app(tmp_path, collection, options=AppOptions(jobs=0))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -230,7 +229,7 @@ async def test_the_open_collection_is_never_a_target(here: Path, tmp_path: Path)
         await wait_until(pilot, lambda: "is not overwritten" in refusal(app))
 
 
-async def test_what_cannot_be_written_is_said(here: Path, tmp_path: Path) -> None:
+async def test_failed_writing_shows_an_error(working_folder: Path, tmp_path: Path) -> None:
     def full(*_: Any, **__: Any) -> Sequence[Path]:
         from srs_eval.data.errors import InputError
 
@@ -251,7 +250,9 @@ def endless(*_: Any, **__: Any) -> Sequence[Path]:
 
 
 @pytest.mark.slow
-async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_path: Path) -> None:
+async def test_report_shows_progress_and_can_be_cancelled(
+    working_folder: Path, tmp_path: Path
+) -> None:
     app = make_app(tmp_path, FILE, write_report=endless, options=AppOptions(jobs=1))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_export(pilot)
@@ -261,17 +262,19 @@ async def test_a_report_says_how_far_it_is_and_can_be_cancelled(here: Path, tmp_
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: "report 2 of 9" in screen_text(app))
         await pilot.press("x")
-        await wait_until(pilot, lambda: "one at a time" in " ".join(app.said))
+        await wait_until(pilot, lambda: "one at a time" in " ".join(app.notices))
         assert type(app.screen).__name__ == "RunScreen"
         await pilot.press("c")
         await wait_until(pilot, lambda: not app.session.reports.progress)
         assert "report 2 of 9" not in screen_text(app)
         await wait_until(pilot, lambda: not app.session.reports.is_alive)
-    assert not list(here.iterdir())
+    assert not list(working_folder.iterdir())
 
 
 @pytest.mark.slow
-async def test_which_models_are_ranked_in_a_report_is_said(here: Path, tmp_path: Path) -> None:
+async def test_export_states_how_many_models_are_ranked(
+    working_folder: Path, tmp_path: Path
+) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -286,9 +289,9 @@ async def test_which_models_are_ranked_in_a_report_is_said(here: Path, tmp_path:
 
 
 @pytest.mark.slow
-async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> None:
-    """A real one, in a process of its own: answers, ranking of what has finished, no names."""
-    path = here / "collection.anki2"
+async def test_the_report_is_that_of_the_command(working_folder: Path, tmp_path: Path) -> None:
+    """Write a real report in its own process: answers, finished models, no names."""
+    path = working_folder / "collection.anki2"
     write_collection(simulate_learner(5, 1_500), path)
     app = WatchedApp(path, AppOptions(models="AVG,FSRS-6-dry-run", jobs=1), state_folder=tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -301,9 +304,9 @@ async def test_the_report_is_that_of_the_command(here: Path, tmp_path: Path) -> 
         await wait_until(pilot, lambda: app.screen.query_one(Input).value.endswith(".json"))
         app.screen.query_one(Checkbox).value = True
         await pilot.click("#write")
-        await wait_until(pilot, lambda: (here / "srs-eval-report.json").exists(), 240)
+        await wait_until(pilot, lambda: (working_folder / "srs-eval-report.json").exists(), 240)
     app.session.shut_down()
-    report = json.loads((here / "srs-eval-report.json").read_text())
+    report = json.loads((working_folder / "srs-eval-report.json").read_text())
     ranked = report["tables"]["ranking"]["rows"]
     assert {"average", "FSRS-6 defaults"} <= {row["model"] for row in ranked}
     assert "calibration" in report["tables"]

@@ -1,4 +1,4 @@
-"""What a person notices after a while: small faults that use has found, habits of the hand."""
+"""Check small faults that use has found, and habits of the hand."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from textual import events
-from textual.app import App
 from textual.screen import Screen
 from textual.widgets import DataTable, Input, OptionList, TabbedContent
 
@@ -40,6 +39,7 @@ from srs_eval.tui.screens.import_summary import ImportSummaryScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.tui.app_world import (
+    FILE,
     MODELS,
     NOW,
     FakeAnswers,
@@ -49,30 +49,24 @@ from tests.tui.app_world import (
     make_app,
     make_log,
     make_result,
+    screen_of,
     screen_text,
     to_import_summary,
+    to_results,
     type_at_once,
     wait_until,
 )
-from tests.tui.test_app import FILE, to_results
 from tools.simulated import simulate_learner, write_collection
-
-AnyScreen = TypeVar("AnyScreen", bound=Screen[Any])
-
-
-def screen_of(app: App[int], kind: type[AnyScreen]) -> AnyScreen:
-    assert isinstance(app.screen, kind)
-    return app.screen
 
 
 def beginning(result: Result, reviews: int) -> Result:
-    """Of the first so many reviews."""
+    """Return the result of a model on its first reviews alone."""
     tests = {name: values[:reviews] for name, values in vars(result.tests).items()}
     return replace(result, p=result.p[:reviews], tests=engine.TestSet(**tests))
 
 
 def footer(app: Any) -> str:
-    """The keys in the last line."""
+    """Return the keys in the last line."""
     return str(app.screen.query_one(Keys).render())
 
 
@@ -80,7 +74,7 @@ def footer(app: Any) -> str:
 async def test_every_footer_fits_80_columns_with_its_last_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While models run, so that Cancel is there, too."""
+    """Check footers while models run, when they have Cancel too."""
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     monkeypatch.setattr(app.session, "costs", lambda: [])
@@ -112,7 +106,7 @@ async def test_every_footer_fits_80_columns_with_its_last_key(
 
 
 @pytest.mark.slow
-async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> None:
+async def test_narrow_footer_has_fewer_but_complete_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(60, 20)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -126,7 +120,7 @@ async def test_a_narrow_window_has_fewer_keys_but_whole_ones(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_path: Path) -> None:
+async def test_wide_tables_of_the_import_summary_can_be_scrolled(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
         words_of_it = "Vocabulary of the second year::Chapter 7, animals and their young"
@@ -156,7 +150,7 @@ async def test_tables_of_a_file_are_scrolled_to_what_there_is_no_room_for(tmp_pa
 
 
 @pytest.mark.slow
-async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> None:
+async def test_preset_without_reviews_is_named_in_the_error(tmp_path: Path) -> None:
     def load(path: Path, **_: Any) -> ReviewLog:
         log = make_log()
         return replace(log, presets={3: Preset(3, "Never used", {}, 0.9), **log.presets})
@@ -166,8 +160,8 @@ async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> N
         await to_import_summary(pilot)
         await pilot.press("n", "n")
         table = app.screen.query_one("#presets", DataTable)
-        places = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
-        table.move_cursor(row=places.index("Never used"))
+        preset_names = [str(row[0]) for row in map(table.get_row_at, range(table.row_count))]
+        table.move_cursor(row=preset_names.index("Never used"))
         await pilot.press("enter")
         await wait_until(pilot, is_on_screen(app, "ErrorDialog"))
         await wait_until(
@@ -176,7 +170,7 @@ async def test_a_preset_without_reviews_is_said_by_its_name(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) -> None:
+async def test_cancelled_answers_can_be_asked_for_again(tmp_path: Path) -> None:
     answers = FakeAnswers(hold_at="split")
     app = make_app(tmp_path, FILE, answer=answers)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -196,7 +190,7 @@ async def test_after_cancelling_the_answers_are_asked_for_again(tmp_path: Path) 
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
 
 
-def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
+def test_letters_of_all_families_fit_the_frame_at_80_columns() -> None:
     assert (
         words.explain_letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
     )
@@ -204,7 +198,7 @@ def test_letters_of_all_families_fit_the_rankings_frame_at_80_columns() -> None:
 
 
 @pytest.mark.slow
-async def test_a_narrow_table_of_calibration_tells_both_ends_of_an_interval(tmp_path: Path) -> None:
+async def test_narrow_calibration_table_shows_both_ends_of_intervals(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
@@ -234,7 +228,7 @@ async def test_tabs_of_the_import_summary_have_keys(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: tabs.active == "remarks")
 
 
-async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path: Path) -> None:
+async def test_forget_is_offered_only_for_a_recent_file(tmp_path: Path) -> None:
     save_state(State(recent=(RecentFile(str(tmp_path / "mine.anki2"), NOW, 12),)), tmp_path)
     app = make_app(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -247,11 +241,13 @@ async def test_forgetting_is_offered_where_there_is_something_to_forget(tmp_path
 
 
 @pytest.mark.slow
-async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
-    """With what they have drawn, which Textual remembers for each widget: else memory grows with
-    every screen, and longer and longer looks through it for what may go."""
+async def test_closed_screens_are_freed_from_memory(tmp_path: Path) -> None:
+    """Check that nothing keeps closed screens and their drawings in memory.
+
+    Textual remembers drawings for each widget; with them memory would grow with every screen.
+    """
     app = make_app(tmp_path, FILE)
-    left: list[weakref.ref[Screen]] = []
+    closed_screens: list[weakref.ref[Screen]] = []
     drawn: list[weakref.ref[Any]] = []
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
@@ -259,21 +255,22 @@ async def test_screens_that_were_left_may_go(tmp_path: Path) -> None:
             await pilot.press("d")
             await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
             await wait_until(pilot, lambda: "Parameters" in screen_text(app))
-            left.append(weakref.ref(app.screen))
+            closed_screens.append(weakref.ref(app.screen))
             drawn.append(weakref.ref(app.screen.query_one("#facts")._styles_cache))
             await pilot.press("escape")
             await wait_until(pilot, is_on_screen(app, "RunScreen"))
         assert gc.isenabled()
         gc.collect()
-        for each in (left, drawn):
-            assert sum(kept() is not None for kept in each) <= 1  # Textual holds the last one
+        for references in (closed_screens, drawn):
+            alive = [reference for reference in references if reference() is not None]
+            assert len(alive) <= 1  # Textual holds the last one
     assert not gc.get_freeze_count()
 
 
 def keys(app: object) -> list[str]:
-    """Of the ranking's rows, headings among them."""
+    """Return the ids of the ranking's rows, empty for headings."""
     table = app.screen.query_one(RankingTable)
-    return [each.id or "" for each in table.options]
+    return [option.id or "" for option in table.options]
 
 
 @pytest.mark.slow
@@ -287,9 +284,9 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
         names = [line.configuration.name for line in sort_lines(first, "model")]
         assert keys(app)[: len(names)] == names  # no headings: the verdict has a column
         assert "verdict" in screen_text(app)
-        place = screen_text(app).splitlines()[2].index("RMSE(bins)")
+        column = screen_text(app).splitlines()[2].index("RMSE(bins)")
         for backwards in (False, True):
-            await pilot.click(offset=(place, 2))
+            await pilot.click(offset=(column, 2))
             await wait_until(pilot, lambda: app.session.state.order == "RMSE(bins)")
             errors = [line.result.metrics.rmse_bins for line in sort_lines(first, "RMSE(bins)")]
             assert errors == sorted(errors)
@@ -300,15 +297,13 @@ async def test_the_ranking_is_ordered_by_keys_and_headings(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_path: Path) -> None:
+async def test_ranking_filter_and_hidden_families_are_saved(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
         await pilot.press("slash", *"fsrs 6")
         await wait_until(pilot, lambda: "Models · 3 of 8" in screen_text(app))
-        assert [key for key in keys(app) if key] == [
-            *("FSRS-6-recency", "FSRS-6", "FSRS-6-dry-run")
-        ]
+        assert [key for key in keys(app) if key] == ["FSRS-6-recency", "FSRS-6", "FSRS-6-dry-run"]
         await pilot.press("enter", "down", "d")  # the list has the focus again
         await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
         await pilot.press("escape", "slash", "escape")
@@ -330,7 +325,7 @@ async def test_the_ranking_is_filtered_families_are_hidden_and_it_stays_so(tmp_p
 
 @pytest.mark.slow
 async def test_two_models_side_by_side(tmp_path: Path) -> None:
-    """Figures stand below names; none is better than one that looks the same; and why not."""
+    """Check that figures stand below names, equal figures have no winner, and doubt says why."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(120, 40)) as pilot:
         await to_results(pilot, app)
@@ -338,24 +333,24 @@ async def test_two_models_side_by_side(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, CompareScreen.__name__))
         await wait_until(pilot, lambda: "◀" in screen_text(app))
         models = app.session.models.run.models
-        left, right = (models[name] for name in screen_of(app, CompareScreen).pair)
-        names = [each.configuration.words for each in (left, right)]
+        left_model, right_model = (models[name] for name in screen_of(app, CompareScreen).pair)
+        names = [model.configuration.words for model in (left_model, right_model)]
         await wait_until(pilot, lambda: re.search(rf"{names[0]} +{names[1]}", screen_text(app)))
-        assert left.result is not None
-        metrics = left.result.metrics
+        assert left_model.result is not None
+        metrics = left_model.result.metrics
         almost = replace(metrics, ici=metrics.ici + 1e-9, log_loss=metrics.log_loss + 1e-9)
-        right.result = replace(left.result, metrics=almost)
+        right_model.result = replace(left_model.result, metrics=almost)
         app.screen.update_now()
         await wait_until(pilot, lambda: "◀" not in screen_text(app))
-        left.result, right.result = (
-            beginning(make_result(each.name), 900) for each in (left, right)
+        left_model.result, right_model.result = (
+            beginning(make_result(model.name), 900) for model in (left_model, right_model)
         )
         app.screen.update_now()
         await wait_until(pilot, lambda: "predicts better: needs " in screen_text(app))
 
 
 @pytest.mark.slow
-async def test_ones_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
+async def test_own_scheduler_is_starred_pinned_and_compared_first(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
     async with app.run_test(size=(80, 24)) as pilot:
         await to_results(pilot, app)
@@ -400,13 +395,13 @@ async def test_intervals_are_drawn_where_there_is_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path) -> None:
-    assert max(len(each.words) for each in resolve_configurations("all")) <= 24
+async def test_names_are_short_and_common_notes_stand_below(tmp_path: Path) -> None:
+    assert max(len(configuration.words) for configuration in resolve_configurations("all")) <= 24
     name = "FSRS-7-short-secs-equalize_test_with_non_secs-preset-fallback_user"
     engine = FakeEngine(skipping=["DASH", "SM2"])
 
-    def evaluate(*given: Any, **keywords: Any) -> Iterator[Any]:
-        for event in engine(*given, **keywords):
+    def evaluate(*arguments: Any, **keywords: Any) -> Iterator[Any]:
+        for event in engine(*arguments, **keywords):
             if isinstance(event, Prepared):
                 event = replace(
                     event, configurations=(*event.configurations, *resolve_configurations(name))
@@ -432,7 +427,7 @@ async def test_names_are_short_and_what_is_said_once_stands_below(tmp_path: Path
 
 
 @pytest.mark.slow
-async def test_where_reviews_are_too_few_the_ranking_says_its_doubt_alone(
+async def test_ranking_of_few_reviews_states_only_that_they_are_few(
     tmp_path: Path,
 ) -> None:
     app = make_app(tmp_path, FILE, evaluate=FakeEngine([*MODELS, "FSRS-6-own"]))
@@ -494,7 +489,7 @@ async def test_keys_typed_while_a_screen_opens_reach_it(tmp_path: Path) -> None:
     assert app.opened == ["AnswersScreen", "RunScreen", "CompareScreen", "ChooseScreen"]
 
 
-async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> None:
+async def test_stuck_key_does_not_block_later_keys(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -512,11 +507,12 @@ async def test_a_key_that_never_gets_through_keeps_no_others(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [None, NotEnoughData("no review is left")])
-async def test_rows_that_cannot_be_evaluated_are_said_and_left_again(
+async def test_rows_without_results_are_explained_and_can_be_left(
     tmp_path: Path, error: Exception | None
 ) -> None:
-    """Of all models that they are left out, or by a refusal, behind which R would be no more."""
-    of_benchmark, of_anki = FakeEngine(), FakeEngine(skipping=MODELS, error=error)
+    """Check rows without any usable review, and rows that the engine refuses."""
+    of_benchmark = FakeEngine()
+    of_anki = FakeEngine(skipping=MODELS, error=error)
 
     def evaluate(log: ReviewLog, names: Any, protocol: Protocol, **options: Any) -> Iterator[Any]:
         engine = of_anki if protocol.rows == "anki" else of_benchmark
@@ -549,11 +545,11 @@ async def test_a_screen_opens_with_its_footer(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
         await app.push_screen(ImportSummaryScreen())  # not a moment more
-        assert all(each in footer(app) for each in ("Models", "Rows", "Back", "Quit"))
+        assert all(label in footer(app) for label in ("Models", "Rows", "Back", "Quit"))
 
 
 @pytest.mark.slow
-async def test_answers_fit_a_window_made_narrow_under_a_dialog(tmp_path: Path) -> None:
+async def test_answers_fit_a_window_narrowed_under_a_dialog(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(160, 48)) as pilot:
         await wait_until(pilot, lambda: "models: 8 of 8" in screen_text(app))
@@ -576,7 +572,7 @@ async def test_a_screen_may_be_left_before_it_is_drawn(tmp_path: Path) -> None:
 
 
 async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
-    """One's own line is drawn first where the ranking is long; it may be the only best one."""
+    """Check headings where the user's own line, drawn first in a long ranking, is the only best."""
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(80, 16)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
@@ -589,7 +585,7 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
         table = app.screen.query_one(RankingTable)
         table.show(app.session.models.run, {}, app.session.state, best)
         assert "★" in table.heading.plain
-        rows = [(each.id, str(each.prompt)) for each in table.options]
+        rows = [(option.id, str(option.prompt)) for option in table.options]
         below = zip(rows, [*rows[1:], (None, "")], strict=True)
         verdicts = [after for (name, text), after in below if name is None and text[0] == "─"]
         assert verdicts
@@ -597,7 +593,7 @@ async def test_no_heading_of_the_ranking_is_empty(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_after_cancelling_the_footer_offers_to_go_on(tmp_path: Path) -> None:
+async def test_cancelled_run_can_be_continued_from_the_footer(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -630,7 +626,7 @@ async def test_lines_by_j_and_k(tmp_path: Path) -> None:
         assert table.chosen == app.session.models.run.ranked_results()[1].configuration.name
 
 
-async def test_profiles_tell_their_reviews_and_files_here_are_offered(
+async def test_profiles_show_counts_and_local_files_are_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [tmp_path / name / "collection.anki2" for name in ("User 1", "User 2")]
@@ -640,13 +636,13 @@ async def test_profiles_tell_their_reviews_and_files_here_are_offered(
         (answers,) = database.execute("select count(*) from revlog where ease > 0").fetchone()
     folders[1].parent.mkdir()
     folders[1].write_bytes(b"no database")
-    here = tmp_path / "here"
-    here.mkdir()
-    (here / "deck.apkg").touch()
-    (here / "picture.png").touch()
-    monkeypatch.chdir(here)
-    found = [SimpleNamespace(name=path.parent.name, path=path) for path in folders]
-    app = make_app(tmp_path, profiles=lambda: found)
+    working_folder = tmp_path / "here"
+    working_folder.mkdir()
+    (working_folder / "deck.apkg").touch()
+    (working_folder / "picture.png").touch()
+    monkeypatch.chdir(working_folder)
+    profiles = [SimpleNamespace(name=path.parent.name, path=path) for path in folders]
+    app = make_app(tmp_path, profiles=lambda: profiles)
     async with app.run_test(size=(120, 30)) as pilot:
         await wait_until(pilot, lambda: f"{answers:,} reviews" in screen_text(app))
         lines = screen_text(app).splitlines()
@@ -659,23 +655,24 @@ async def test_profiles_tell_their_reviews_and_files_here_are_offered(
     assert before == {"collection.anki2"}  # looked at, never written
 
 
-async def test_a_few_files_here_are_offered_the_last_changed_first(
+async def test_eight_local_files_are_offered_newest_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
+    working_folder = tmp_path / "here"
+    working_folder.mkdir()
     for number in range(15):
-        (here / f"file{number:02}.colpkg").touch()
-        os.utime(here / f"file{number:02}.colpkg", (NOW, NOW + number % 4 * 60 + number))
-    monkeypatch.chdir(here)
+        (working_folder / f"file{number:02}.colpkg").touch()
+        os.utime(working_folder / f"file{number:02}.colpkg", (NOW, NOW + number % 4 * 60 + number))
+    monkeypatch.chdir(working_folder)
     app = make_app(tmp_path)
     async with app.run_test(size=(160, 48)) as pilot:
         await wait_until(pilot, lambda: "… and 7 more: type ./ to see them" in screen_text(app))
         ids = [option.id or "" for option in app.screen.query_one(OptionList).options]
-        files = [each.removeprefix("here:") for each in ids if each.startswith("here:")]
-        changed = [(here / each).stat().st_mtime for each in files]
+        files = [key.removeprefix("here:") for key in ids if key.startswith("here:")]
+        changed = [(working_folder / file).stat().st_mtime for file in files]
         assert (
-            changed == sorted((path.stat().st_mtime for path in here.iterdir()), reverse=True)[:8]
+            changed
+            == sorted((path.stat().st_mtime for path in working_folder.iterdir()), reverse=True)[:8]
         )
         assert "Try a simulated learner" in screen_text(app)
 
@@ -690,16 +687,19 @@ async def test_paths_are_told_apart_by_their_ends(tmp_path: Path) -> None:
 
 
 async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> None:
-    """Evidence that has no line of its own keeps the ranking waiting no longer."""
+    """Check that the ranking does not wait for evidence without a line on the first screen."""
     go = threading.Event()
 
     def answer(log: ReviewLog, *, cancel: threading.Event, **_: Any) -> Iterator[Any]:
         answers = make_answers()
         questions = set(Overview.start(log).waiting) - NON_BLOCKING_QUESTIONS
-        yield tuple(each for each in answers if each.question in questions), tuple(questions)
+        yield (
+            tuple(finding for finding in answers if finding.question in questions),
+            tuple(questions),
+        )
         while not go.wait(0.01) and not cancel.is_set():
             pass
-        rest = tuple(each for each in answers if each.question in NON_BLOCKING_QUESTIONS)
+        rest = tuple(finding for finding in answers if finding.question in NON_BLOCKING_QUESTIONS)
         yield rest, tuple(NON_BLOCKING_QUESTIONS)
 
     engine = FakeEngine()
@@ -709,17 +709,18 @@ async def test_models_begin_before_the_previews_are_there(tmp_path: Path) -> Non
         assert sorted(app.session.overview.waiting) == sorted(NON_BLOCKING_QUESTIONS)
         go.set()
         await wait_until(pilot, lambda: app.session.answers_ended_at is not None)
-        assert len(engine.asked) == 1
+        assert len(engine.requests) == 1
 
 
 @pytest.mark.slow
-async def test_what_is_typed_pasted_or_dragged_is_a_path(tmp_path: Path) -> None:
-    """Wherever the focus is; no letter is a key there."""
+async def test_typed_pasted_and_dragged_text_is_a_path(tmp_path: Path) -> None:
+    """Check all focuses of the first screen: none of its letters is a key."""
     app = make_app(tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
         await wait_until(pilot, is_on_screen(app, "OpenScreen"))
         await wait_until(pilot, lambda: "^q Quit" in footer(app) and " q " not in footer(app))
-        path, choices = app.screen.query_one(Input), app.screen.query_one(OptionList)
+        path = app.screen.query_one(Input)
+        choices = app.screen.query_one(OptionList)
         for typed in ("/quit", "~/x", "jq"):
             path.clear()
             choices.focus()

@@ -1,4 +1,4 @@
-"""How screens look: the first one of a file in all sizes and both themes, five others in one.
+"""Compare pictures of screens: the first one in all sizes and both themes, five others in one.
 
 All in a tour through one app. After a wanted change: pytest THIS_FILE --snapshot-update, and look
 at the pictures.
@@ -27,12 +27,12 @@ SIZES = ((80, 24), (140, 45), (100, 30))
 
 
 async def settle(pilot: Any) -> None:
-    """Until nothing changes any more."""
+    """Wait until nothing changes any more."""
     looks: list[str] = []
     for _ in range(50):
         await pilot.pause(0.03)
         looks.append(screen_text(pilot.app))
-        worked_out = all(each.is_finished for each in pilot.app.workers)
+        worked_out = all(worker.is_finished for worker in pilot.app.workers)
         if worked_out and len(looks) > 3 and len(set(looks[-3:])) == 1:
             return
 

@@ -1,4 +1,4 @@
-"""What the app remembers, and that damage to it never matters."""
+"""Check the saved state of the app, and that damage to it never matters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.marks import slow_except
 from tests.tui.app_world import MODELS, is_on_screen, make_app, wait_until
 
 
-def test_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_state_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     state = State(theme="nord", light_theme="solarized-light", bins=20)
     state = state.with_opened(Path("/a/collection.anki2"), 12, 5.0).with_opened(
         Path("/b ü.colpkg"), 3, 6.0
@@ -52,7 +52,7 @@ def test_a_file_is_listed_once_latest_first() -> None:
         b"[" * 100_000,
     ],
 )
-def test_damage_is_as_good_as_nothing(tmp_path: Path, content: bytes) -> None:
+def test_damaged_state_is_read_as_no_state(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "app.json").write_bytes(content)
     assert load_state(tmp_path) == State()
 
@@ -61,7 +61,7 @@ NUMBERS = ["NaN", "-Infinity", "1e999", "-1e300", "1" * 400, "-5", "0.5", "5e-32
 
 
 @pytest.mark.parametrize("number", slow_except({"NaN"}, NUMBERS), ids=lambda number: number[:10])
-async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str) -> None:
+async def test_app_works_with_any_number_in_its_state(tmp_path: Path, number: str) -> None:
     (tmp_path / "app.json").write_text(
         f"""{{
             "recent": [{{"path": "/mine.anki2", "opened": {number}, "entries": {number}}}],
@@ -77,12 +77,12 @@ async def test_no_number_keeps_the_app_from_its_work(tmp_path: Path, number: str
         )
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
     assert load_state(tmp_path) == app.session.state
-    kept = json.loads((tmp_path / "app.json").read_text(), parse_constant=pytest.fail)
-    assert kept["recent"][0]["path"].endswith("collection.anki2")
+    stored = json.loads((tmp_path / "app.json").read_text(), parse_constant=pytest.fail)
+    assert stored["recent"][0]["path"].endswith("collection.anki2")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes among the files")
-def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
+def test_state_in_a_pipe_is_read_as_no_state(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "app.json")
     script = (
         "import sys; from pathlib import Path; from srs_eval.tui.config import State, load_state; "
@@ -91,7 +91,7 @@ def test_a_pipe_is_as_good_as_nothing(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, tmp_path], timeout=PATIENCE, check=True)
 
 
-def test_settings_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
+def test_load_state_ignores_settings_of_newer_versions(tmp_path: Path) -> None:
     (tmp_path / "app.json").write_text(
         json.dumps({"bins": 20, "later": {"a": 1}, "hidden": ["sm2", "later"]})
     )
@@ -105,7 +105,7 @@ def test_settings_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
         st.sampled_from(["recent", "theme", "bins", "path", "opened", "entries", "extra"]), inner
     )
 )))  # fmt: skip
-def test_any_content_is_survived(content: object) -> None:
+def test_load_state_survives_any_content(content: object) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -115,7 +115,7 @@ def test_any_content_is_survived(content: object) -> None:
         assert load_state(Path(folder)) == state
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_save_state_in_a_blocked_folder_is_harmless(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     assert not save_state(State(), blocked)

@@ -1,4 +1,4 @@
-"""config.toml: what is settled holds, and what is wrong is told in a sentence."""
+"""Check that the settings of config.toml hold, and that mistakes in it are one sentence."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,18 @@ from srs_eval.data.errors import InputError
 from srs_eval.tui.config import SCREEN_ACTIONS, Config, _find_key_conflict, load_config
 from srs_eval.tui.screens.answers import AnswersScreen
 from srs_eval.tui.screens.dialogs import _read_help
-from tests.cli.program import run_program
 from tests.conftest import PATIENCE
+from tests.helpers.program import run_program
 from tests.tui.app_world import (
+    FILE,
     FakeEngine,
     is_on_screen,
     make_app,
     screen_text,
     to_import_summary,
+    to_results,
     wait_until,
 )
-from tests.tui.test_app import FILE, to_results
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
@@ -39,7 +41,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_what_is_printed_is_a_file_with_the_values_in_force(
+def test_config_prints_a_valid_file_with_current_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
@@ -50,8 +52,8 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     write(tmp_path, printed)
     config = load_config()
     assert Config(**{**vars(config), "keys": {}}) == Config()
-    everything = [action for each in SCREEN_ACTIONS.values() for action in each]
-    assert config.keys == {action.id: action.key for action in everything}
+    all_actions = list(chain.from_iterable(SCREEN_ACTIONS.values()))
+    assert config.keys == {action.id: action.key for action in all_actions}
     write(tmp_path, 'theme = "nord"\nequivalence = 0.01\n[keys]\ncancel = "z"\n')
     assert main(["config"]) == 0
     printed = capsys.readouterr().out
@@ -61,7 +63,7 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "words"),
     [
         ("rows = ", "is no TOML"),
         ('colour = "red"', "there is no setting 'colour', only theme, rows"),
@@ -84,9 +86,9 @@ def test_what_is_printed_is_a_file_with_the_values_in_force(
     ],
     ids=lambda text: text[:30],
 )
-def test_what_is_wrong_is_one_sentence(
+def test_config_mistake_is_one_sentence(
     text: str,
-    said: str,
+    words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -94,22 +96,22 @@ def test_what_is_wrong_is_one_sentence(
     path = write(tmp_path, text)
     with pytest.raises(InputError) as caught:
         load_config(path)
-    assert said in str(caught.value)
+    assert words in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < len(str(path)) + 600
     monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path))
     assert main(["config"]) == 2
-    assert said in capsys.readouterr().err
+    assert words in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and devices among the files")
-@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
-def test_what_is_no_file_is_said_and_not_waited_for(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["a pipe", "a device", "a folder"])
+def test_config_that_is_no_regular_file_is_refused(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
-    if what == "a pipe":
+    if kind == "a pipe":
         os.mkfifo(path)
-    elif what == "a device":
+    elif kind == "a device":
         path.symlink_to("/dev/zero")
     else:
         path.mkdir()
@@ -117,7 +119,7 @@ def test_what_is_no_file_is_said_and_not_waited_for(what: str, tmp_path: Path) -
         environment = {**os.environ, "SRS_EVAL_CONFIG_DIR": str(tmp_path)}
         done = run_program(*command, env=environment, timeout=PATIENCE)
         assert done.returncode == 2
-        assert f"{path} cannot be read (no regular file); mend or delete it." in done.stderr
+        assert f"{path} cannot be read (not a regular file); mend or delete it." in done.stderr
 
 
 def test_keys_may_be_exchanged(tmp_path: Path) -> None:
@@ -128,16 +130,17 @@ def test_keys_may_be_exchanged(tmp_path: Path) -> None:
 def test_an_action_has_the_same_key_on_all_screens() -> None:
     assert _find_key_conflict({}) == ""
     by_id: dict[str, set[str]] = {}
-    for each in SCREEN_ACTIONS.values():
-        for action in each:
+    for screen_actions in SCREEN_ACTIONS.values():
+        for action in screen_actions:
             by_id.setdefault(action.id, set()).add(action.key)
     assert [name for name, keys in by_id.items() if len(keys) > 1] == []
 
 
 def test_a_key_means_the_same_on_all_screens() -> None:
-    panes = {str(each.key) for each in AnswersScreen.BINDINGS if each.action.startswith("pane")}
+    bindings = [binding for binding in AnswersScreen.BINDINGS if binding.action.startswith("pane")]
+    panes = {str(binding.key) for binding in bindings}
     by_key: dict[str, set[str]] = {key: {"pane"} for key in panes}
-    for action in (each for screen in SCREEN_ACTIONS.values() for each in screen):
+    for action in chain.from_iterable(SCREEN_ACTIONS.values()):
         for key in action.key.split(","):
             by_key.setdefault(key, set()).add(action.id)
     assert len(panes) == 5
@@ -160,15 +163,15 @@ def test_settings_hold_for_run(
     write(tmp_path, 'rows = "anki"\nmodels = "90%"\nequivalence = 0.5\n')
     assert main(run) == 0
     settled = json.loads(capsys.readouterr().out)
-    assert [each["configuration"] for each in settled["results"]] == ["90%"]
+    assert [result["configuration"] for result in settled["results"]] == ["90%"]
     assert settled["protocol"]["rows"] == "anki"
     assert main([*run, "--models", "Memrise", "--rows", "benchmark"]) == 0
-    asked = json.loads(capsys.readouterr().out)
-    assert [each["configuration"] for each in asked["results"]] == ["Memrise"]
-    assert asked["protocol"]["rows"] == "benchmark"
+    overridden = json.loads(capsys.readouterr().out)
+    assert [result["configuration"] for result in overridden["results"]] == ["Memrise"]
+    assert overridden["protocol"]["rows"] == "benchmark"
     assert main(["export", *run[1:], "--anonymous"]) == 0  # ranks what the app ranks
     ranking = json.loads(capsys.readouterr().out)["tables"]["ranking"]["rows"]
-    assert [each["model"] for each in ranking] == ["average", "always 90 %"]
+    assert [row["model"] for row in ranking] == ["average", "always 90 %"]
     # The rows of a data set are chosen already: what is settled for collections says nothing.
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     assert main(["run", str(tmp_path / "data"), "--user", "1", "--jobs", "0"]) == 0
@@ -203,11 +206,11 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
         await pilot.press("escape", "z")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
         await wait_until(pilot, lambda: "Each is as good as the other" in screen_text(app))
-        help_texts: list[Any] = [each.help for each in app.get_system_commands(app.screen)]
-        assert any(each.endswith("(2)") and "numbers behind" in each for each in help_texts)
+        help_texts: list[Any] = [command.help for command in app.get_system_commands(app.screen)]
+        assert any(text.endswith("(2)") and "numbers behind" in text for text in help_texts)
 
 
-def test_a_theme_that_is_not_there_is_said(
+def test_unknown_theme_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InputError, match="there is no theme 'nrd', only"):
@@ -221,7 +224,7 @@ def test_a_theme_that_is_not_there_is_said(
 
 
 @pytest.mark.slow
-async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> None:
+async def test_palette_lists_possible_actions_first(tmp_path: Path) -> None:
     engine = FakeEngine(hold_at=("DASH", 3))
     app = make_app(tmp_path, FILE, evaluate=engine)
     async with app.run_test(size=(100, 40)) as pilot:
@@ -229,10 +232,10 @@ async def test_the_palette_tells_first_what_is_possible_here(tmp_path: Path) -> 
         await pilot.press("enter")
         await wait_until(pilot, engine.holding.is_set)
         commands = list(app.get_system_commands(app.screen))
-        here = [each.title for each in commands if each.help.startswith("Here: ")]
-        assert "Cancel" in here
-        assert "Run again" not in here
-        assert [each.title for each in commands[: len(here)]] == here
+        possible = [command.title for command in commands if command.help.startswith("Here: ")]
+        assert "Cancel" in possible
+        assert "Run again" not in possible
+        assert [command.title for command in commands[: len(possible)]] == possible
         await pilot.press("ctrl+p")
         await wait_until(pilot, lambda: "Here: Stop the models" in screen_text(app))
         engine.go.set()

@@ -1,4 +1,4 @@
-"""What a desired retention costs, drawn: where today's stands."""
+"""Check the chart of what a desired retention costs."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ class Shown(App[None]):
 
 
 def points(app: App[None]) -> dict[str, tuple[float, float]]:
-    """Where each letter stands."""
-    shown = app.query_one(_CostsChart).graph
-    assert shown is not None
-    return {each.letter: (each.x[0], each.y[0]) for each in shown.marks if each.letter}
+    """Return the position of each mark with a letter."""
+    graph = app.query_one(_CostsChart).graph
+    assert graph is not None
+    return {mark.letter: (mark.x[0], mark.y[0]) for mark in graph.marks if mark.letter}
 
 
-async def test_a_dot_stands_on_the_curve_and_moves_with_what_is_known() -> None:
-    first, better = make_costs(done=1), make_costs(desired=0.85, scale=0.5)
+async def test_costs_chart_puts_the_dot_on_the_curve() -> None:
+    first = make_costs(done=1)
+    better = make_costs(desired=0.85, scale=0.5)
     app = Shown()
     async with app.run_test(size=(60, 40)):
-        for found in (first, better):
-            app.query_one(_CostsChart).show_workload(found)
-            at = found.figures[RETENTIONS.index(found.desired), REVIEWS]
-            assert points(app) == {"●": (found.desired, pytest.approx(at))}
+        for costs in (first, better):
+            app.query_one(_CostsChart).show_workload(costs)
+            at = costs.figures[RETENTIONS.index(costs.desired), REVIEWS]
+            assert points(app) == {"●": (costs.desired, pytest.approx(at))}
         app.query_one(_CostsChart).show_workload(replace(better, schedule="SM-2"))
         assert points(app) == {}  # no retention is asked for
 
 
-async def test_the_last_retentions_do_not_flatten_the_rest() -> None:
+async def test_highest_retentions_do_not_flatten_the_curve() -> None:
     app = Shown()
     async with app.run_test(size=(60, 40)):
         app.query_one(_CostsChart).show_workload(make_costs())
-        shown = app.query_one(_CostsChart).graph
-        assert shown is not None
-        assert shown.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000
+        graph = app.query_one(_CostsChart).graph
+        assert graph is not None
+        assert graph.y.high < 1.1 * 73  # the band at 0.97 ends at 73, at 0.99 near 10,000
 
 
 @pytest.mark.parametrize("high", [3, 410, 1_100, 25_000])
@@ -55,9 +56,11 @@ def test_labels_have_room(high: float) -> None:
     assert len({label for _, label in ticks}) == len(ticks)
 
 
-def test_bars_with_what_they_say_come_first_then_three_sentences_then_the_rest() -> None:
-    said = render_evidence(make_costs().finding, PLAIN_STYLES).draw(76).plain.splitlines()
-    assert "minutes a day" in said[0]
-    assert "█" in said[2]
-    assert sum(each.endswith(".") for each in said[: said.index("More")]) <= 5
-    assert said.index("More") < next(k for k, each in enumerate(said) if each.startswith("desired"))
+def test_costs_evidence_begins_with_bars_then_three_sentences() -> None:
+    lines = render_evidence(make_costs().finding, PLAIN_STYLES).draw(76).plain.splitlines()
+    assert "minutes a day" in lines[0]
+    assert "█" in lines[2]
+    assert sum(line.endswith(".") for line in lines[: lines.index("More")]) <= 5
+    assert lines.index("More") < next(
+        k for k, line in enumerate(lines) if line.startswith("desired")
+    )

@@ -1,4 +1,4 @@
-"""Tables that are text."""
+"""Check tables that are drawn as text."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from srs_eval.tui.widgets.facts import align_columns
     st.integers(24, 90),
 )
 def test_columns_keep_every_word_within_the_width(rows: list[tuple[str, str]], width: int) -> None:
-    shown = align_columns([tuple(map(Text, row)) for row in rows], width, right_aligned=[0])
-    assert all(len(line) <= width for line in shown.plain.split("\n"))
-    words = " ".join(word for row in rows for word in " ".join(row).split())
-    assert sorted(shown.plain.replace(" ", "").replace("\n", "")) == sorted(words.replace(" ", ""))
+    text = align_columns([tuple(map(Text, row)) for row in rows], width, right_aligned=[0])
+    assert all(len(line) <= width for line in text.plain.split("\n"))
+    words = " ".join(map(" ".join, rows))
+    assert sorted(text.plain.replace(" ", "").replace("\n", "")) == sorted(words.replace(" ", ""))
 
 
 @pytest.mark.parametrize("cells", [[], [("one",)], [("a", "b"), ("c",)]])
 def test_columns_of_uneven_rows(cells: list[tuple[str, ...]]) -> None:
-    shown = align_columns([tuple(map(Text, row)) for row in cells], 40)
-    assert [line.split() for line in shown.plain.splitlines()] == [list(row) for row in cells]
+    text = align_columns([tuple(map(Text, row)) for row in cells], 40)
+    assert [line.split() for line in text.plain.splitlines()] == [list(row) for row in cells]
 
 
 @given(st.text("aé日本語ひ", max_size=30), st.integers(1, 30))

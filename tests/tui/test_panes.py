@@ -1,4 +1,4 @@
-"""How the five panes are laid out: what has no room is left out by words or by lines."""
+"""Check the layout of the five panes: words or lines without room are left out."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ PANE = Pane("Anything wrong?", LINE, (LINE,), ())
 
 
 @pytest.mark.parametrize("width", range(30, 100, 3))
-def test_what_has_no_room_ends_after_a_word(width: int) -> None:
-    (shown,) = render_unframed(5, PANE, width, 1)
-    lines = [shown, *render_pane(PANE, width, 2)]
+def test_pane_text_is_cut_after_a_word(width: int) -> None:
+    (only_line,) = render_unframed(5, PANE, width, 1)
+    lines = [only_line, *render_pane(PANE, width, 2)]
     assert max(line.cell_len for line in lines) <= width
-    assert shown.plain.startswith("5 Anything wrong?  ! one")
-    for said in (
-        shown.plain.partition("! ")[2],
+    assert only_line.plain.startswith("5 Anything wrong?  ! one")
+    for text in (
+        only_line.plain.partition("! ")[2],
         " ".join(line.plain.strip(" !") for line in lines[1:]),
     ):
-        kept = said.removesuffix(" …")
-        assert SAID.startswith(kept)
-        assert said == SAID or SAID[len(kept)] in " ,;"
+        beginning = text.removesuffix(" …")
+        assert SAID.startswith(beginning)
+        assert text == SAID or SAID[len(beginning)] in " ,;"
 
 
-def test_grey_lines_take_the_room_there_is() -> None:
+def test_notes_take_the_available_lines() -> None:
     screen = replace(
         build_first_screen(make_answers()), footer=(PaneLine("Where you stand."), LINE)
     )
@@ -48,7 +48,7 @@ def test_grey_lines_take_the_room_there_is() -> None:
     assert " ".join(wrap_notes(screen, 40, 9)).split()[3:] == SAID.split()
 
 
-def test_a_sentence_needs_no_frame_and_a_long_act_a_line_more() -> None:
+def test_pane_heights_depend_on_frames_and_long_actions() -> None:
     assert compute_heights(80, 22, {3: 1})[1] == {1: 4, 2: 7, 3: 1, 4: 1, 5: 6}
     assert compute_heights(80, 22, action_lines=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
     assert compute_heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
@@ -60,9 +60,7 @@ async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         keys = screen_text(app).splitlines()[-1]
-        assert all(
-            each in keys for each in ("Enter Why", "y Copy", "w Costs", "x Export", "q Quit")
-        )
+        assert all(key in keys for key in ("Enter Why", "y Copy", "w Costs", "x Export", "q Quit"))
         box = app.screen.query_one("#pane-3", PaneBox)
         assert box.has_class("-line") is bool(box.unframed_lines(80))
     app.session.shut_down()
@@ -82,7 +80,7 @@ async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app.session.shut_down()
 
 
-def test_what_has_no_room_is_counted() -> None:
+def test_hidden_items_are_counted() -> None:
     items = (LINE, PaneLine("a", drop_order=1), PaneLine("b", drop_order=2))
     pane = replace(PANE, items=items)
     least = count_needed_lines(pane, 60)
@@ -98,17 +96,17 @@ async def test_evidence_begins_with_the_panes_own_lines(tmp_path: Path) -> None:
         for pane in (1, 2, 4):
             await pilot.press(str(pane))
             await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
-            shown = render_pane(
+            pane_lines = render_pane(
                 app.session.overview.first_screen.panes[pane - 1], 75, 99, spacious=False
             )
-            first = shown[0].plain.partition("  ")[0].rstrip()
+            first = pane_lines[0].plain.partition("  ")[0].rstrip()
             assert first in screen_text(app).splitlines()[2]
             await pilot.press("escape")
             await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
     app.session.shut_down()
 
 
-async def test_what_is_said_stays_on_its_screen(tmp_path: Path) -> None:
+async def test_notification_disappears_with_its_screen(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))

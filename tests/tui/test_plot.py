@@ -1,4 +1,4 @@
-"""Graphs in braille dots: where marks and labels come to lie."""
+"""Check graphs in braille dots: the positions of marks and labels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def lines(*marks: GraphMark, width: int = 16, height: int = 7) -> list[str]:
 def test_curve_points_and_axes() -> None:
     diagonal = GraphMark([0.0, 1.0], [0.0, 1.0], "red")
     beyond = GraphMark([-1.0, -0.5], [2.0, 3.0], "blue")
-    shown = lines(diagonal, beyond, GraphMark([0.5, 0.9], [0.5, 7.0], "green", "●"))
-    assert shown == [
+    drawn = lines(diagonal, beyond, GraphMark([0.5, 0.9], [0.5, 7.0], "green", "●"))
+    assert drawn == [
         "100 ┤         ⡠⠊",
         "    │      ⢀⠔⠊  ",
         " 50 ┤    ⢀●⠁    ",

@@ -1,4 +1,4 @@
-"""What is said of a run's time left: on runs as they were once recorded."""
+"""Check estimates of the time left of a run, on runs with recorded durations."""
 
 from __future__ import annotations
 
@@ -15,20 +15,49 @@ from tests.helpers.marks import slow_except
 from tests.tui.app_world import make_result
 
 REVIEWS = 12_000
-WORKER_S, LOADING_S, IMPORTING_S = 0.9, 0.75, 3.5
+WORKER_S = 0.9
+LOADING_S = 0.75
+IMPORTING_S = 3.5
 COMPILED_S: Mapping[str, float] = {
-    **{"HLR": 0.5, "DASH": 0.1, "DASH[MCM]": 0.9, "DASH[ACT-R]": 2.4, "ACT-R": 1.8},
-    **{"FSRSv1": 2.0, "FSRSv2": 1.9, "FSRSv3": 2.3, "FSRSv4": 2.1, "FSRS-4.5": 2.0},
-    **{"FSRS-5": 1.9, "FSRS-6-one-step": 1.4, "FSRS-7": 2.9, "STATE-1": 0.2, "SBD": 2.1},
-    **{"Anki": 1.4, "SM2-trainable": 1.5, "LogisticRegression": 7.5, "GRU": 6.1, "GRU-503": 8.2},
-    **{"NN-17": 2.5, "Transformer": 10.8, "STATE-FSRS-6": 6.9, "FSRS-6": 6.3},
+    "HLR": 0.5,
+    "DASH": 0.1,
+    "DASH[MCM]": 0.9,
+    "DASH[ACT-R]": 2.4,
+    "ACT-R": 1.8,
+    "FSRSv1": 2.0,
+    "FSRSv2": 1.9,
+    "FSRSv3": 2.3,
+    "FSRSv4": 2.1,
+    "FSRS-4.5": 2.0,
+    "FSRS-5": 1.9,
+    "FSRS-6-one-step": 1.4,
+    "FSRS-7": 2.9,
+    "STATE-1": 0.2,
+    "SBD": 2.1,
+    "Anki": 1.4,
+    "SM2-trainable": 1.5,
+    "LogisticRegression": 7.5,
+    "GRU": 6.1,
+    "GRU-503": 8.2,
+    "NN-17": 2.5,
+    "Transformer": 10.8,
+    "STATE-FSRS-6": 6.9,
+    "FSRS-6": 6.3,
 }
-"""Processor seconds of compiling, by what is `compiled_as`, as recorded; else 0.05."""
+"""Recorded processor seconds of compiling, by owner of the kernels; of all others 0.05."""
 WORK_S: Mapping[str, float] = {
-    **{"LSTM": 7.0, "LSTM-fixed": 7.0, "Transformer": 0.75, "GRU-503": 0.4, "FSRS-rs": 0.17},
-    **{"GRU-P": 0.17, "FSRS-7": 0.12, "SBD": 0.13, "STATE-FSRS-6": 0.14, "STATE-FSRS-6+7": 0.15},
+    "LSTM": 7.0,
+    "LSTM-fixed": 7.0,
+    "Transformer": 0.75,
+    "GRU-503": 0.4,
+    "FSRS-rs": 0.17,
+    "GRU-P": 0.17,
+    "FSRS-7": 0.12,
+    "SBD": 0.13,
+    "STATE-FSRS-6": 0.14,
+    "STATE-FSRS-6+7": 0.15,
 }
-"""The same of 12,000 reviews, two at work at once; of others 0.06."""
+"""Recorded processor seconds of 12,000 reviews with two workers; of all others 0.06."""
 
 
 def recorded(
@@ -38,83 +67,99 @@ def recorded(
     workers: int = 2,
     slowness: float = 1.0,
 ) -> Iterator[tuple[float, Event]]:
-    """What the engine sends of a run in which everything takes what was once measured."""
-    chosen = sorted(chosen, key=lambda each: each.expected_seconds(REVIEWS))
+    """Yield the events of a run in which everything takes as long as it once did, with times."""
+    chosen = sorted(chosen, key=lambda configuration: configuration.expected_seconds(REVIEWS))
     yield 0.0, Prepared(REVIEWS, REVIEWS, tuple(chosen), missing)
-    waiting, now = deque(chosen), 0.0
-    events: list[tuple[float, int, Event, bool]] = []  # the last: a worker is free then
-    compiled, imported, loaded = dict[str, float](), 0, 0  # the first: when
+    waiting = deque(chosen)
+    time = 0.0
+    events: list[tuple[float, int, Event, bool]] = []  # time, worker, event, worker is free
+    compiled: dict[str, float] = {}  # times by name
+    imported = 0
+    loaded = 0
     for number in range(workers):
         events.append((0.0, number, Started(waiting[0]), True))
     while events:
-        events.sort(key=lambda each: each[:2])
-        now, number, event, free = events.pop(0)
+        events.sort(key=lambda event: event[:2])
+        time, number, event, free = events.pop(0)
         if not isinstance(event, Started):
-            yield now, event
+            yield time, event
         if not free or not waiting:
             continue
-        each = waiting.popleft()
-        name, kernels = each.model.name, each.model.kernel_owner
-        before = WORKER_S if now == 0 else 0.0
-        if each.compiles:
-            before, loaded = before + LOADING_S * (loaded < workers), loaded + 1
-        if each.model.needs:
-            before, imported = before + IMPORTING_S * (imported < workers), imported + 1
-        compiles = each.name in missing and now < compiled.get(kernels, now + 1)
-        if compiles:  # also where another is at the same
+        configuration = waiting.popleft()
+        name = configuration.model.name
+        kernels = configuration.model.kernel_owner
+        before = WORKER_S if time == 0 else 0.0
+        if configuration.compiles:
+            if loaded < workers:
+                before += LOADING_S
+            loaded += 1
+        if configuration.model.needs:
+            if imported < workers:
+                before += IMPORTING_S
+            imported += 1
+        compiles = configuration.name in missing and time < compiled.get(kernels, time + 1)
+        if compiles:  # also while another worker compiles the same kernels
             before += COMPILED_S.get(kernels, 0.05)
-            compiled.setdefault(kernels, now + slowness * before)
-        yield now, Started(each, compiles)
-        begins = now + slowness * before
-        work = slowness * (WORK_S.get(name, 0.06))
+            compiled.setdefault(kernels, time + slowness * before)
+        yield time, Started(configuration, compiles)
+        begins = time + slowness * before
+        work = slowness * WORK_S.get(name, 0.06)
         if work > 0.5 * slowness:
-            for part in range(1, 100):
-                stated = Progress(each, part / 100)
-                events.append((begins + work * part / 100, number, stated, False))
-        took = slowness * WORK_S.get(name, 0.06)
-        result = replace(make_result("DASH"), configuration=each.name, seconds=took)
-        events.append((begins + work, number, Finished(each, result), True))
+            for percent in range(1, 100):
+                progress = Progress(configuration, percent / 100)
+                events.append((begins + work * percent / 100, number, progress, False))
+        result = replace(make_result("DASH"), configuration=configuration.name, seconds=work)
+        events.append((begins + work, number, Finished(configuration, result), True))
 
 
-def said(
+def measure_estimates(
     evaluation: Run, events: Iterator[tuple[float, Event]]
 ) -> list[tuple[float, float, float]]:
-    """(seconds gone, said to be left, left), four times a second, while a fifth is left."""
-    listed, stated = list(events), []
-    end, open_ = listed[-1][0], deque(listed)
+    """Apply the events; return (seconds gone, estimated seconds left, seconds left).
+
+    There are four a second, as long as a fifth of the run is left.
+    """
+    waiting = deque(events)
+    end = waiting[-1][0]
+    estimates = []
     for quarter in range(4, int(4 * end)):
-        now = quarter / 4
-        while open_ and open_[0][0] <= now:
-            when, event = open_.popleft()
+        time = quarter / 4
+        while waiting and waiting[0][0] <= time:
+            when, event = waiting.popleft()
             evaluation.apply(event, when)
-        if end - now > end / 5:
-            left = estimate_seconds_left(evaluation, now)
-            assert left is not None
-            stated.append((now, left, end - now))
-    while open_:
-        evaluation.apply(open_[0][1], open_.popleft()[0])
-    return stated
+        if end - time > end / 5:
+            estimate = estimate_seconds_left(evaluation, time)
+            assert estimate is not None
+            estimates.append((time, estimate, end - time))
+    for when, event in waiting:
+        evaluation.apply(event, when)
+    return estimates
 
 
 def all_compiled() -> frozenset[str]:
-    """Of a first run: the answers have compiled FSRS-6 and the day's model."""
-    there = ("FSRS-6", "STATE-FSRS-6")
+    """Return the configurations to compile in a first run.
+
+    The answers have compiled FSRS-6 and the model of the day already.
+    """
+    compiled_already = ("FSRS-6", "STATE-FSRS-6")
     return frozenset(
-        each.name
-        for each in resolve_configurations("all")
-        if each.compiles and each.model.name not in there
+        configuration.name
+        for configuration in resolve_configurations("all")
+        if configuration.compiles and configuration.model.name not in compiled_already
     )
 
 
 @pytest.mark.parametrize("slowness", slow_except({2.5}, [0.5, 2.5]))
 @pytest.mark.parametrize("workers", slow_except({4}, [1, 4]))
 @pytest.mark.parametrize("missing", [all_compiled(), frozenset()], ids=["first", "warm"])
-def test_recorded_runs_are_said_within_a_factor_of_two(
+def test_estimates_of_recorded_runs_are_within_a_factor_of_two(
     missing: frozenset[str], workers: int, slowness: float
 ) -> None:
-    """From the third second on."""
+    """Check estimates from the third second on."""
     events = recorded(resolve_configurations("all"), missing, workers=workers, slowness=slowness)
-    stated = [each for each in said(Run(), events) if each[0] > 3 * max(slowness, 1)]
-    assert len(stated) > 5
-    for now, left, true in stated:
-        assert true / 2 < left < true * 2, (now, left, true)
+    count = 0
+    for time, estimate, true in measure_estimates(Run(), events):
+        if time > 3 * max(slowness, 1):
+            count += 1
+            assert true / 2 < estimate < true * 2, (time, estimate, true)
+    assert count > 5

@@ -1,4 +1,4 @@
-"""Intervals as dots with whiskers: one scale, in order, nothing lost at the edges."""
+"""Check intervals as dots with whiskers: one scale, in order, nothing lost at the edges."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_every_line_has_the_width_of_the_scale(
     assert scale is not None
     line = None if baseline is None else baseline.estimate
     assert len(scale.draw_labels(line, "").plain) == width
-    for each in drawn:
-        text = scale.draw_interval(each, "●", "", line, "").plain
+    for interval in drawn:
+        text = scale.draw_interval(interval, "●", "", line, "").plain
         assert len(text) == width
         assert ("●" in text) != ("▸" in text)  # where it lies, or that it lies beyond
 
@@ -37,13 +37,15 @@ def test_every_line_has_the_width_of_the_scale(
 def test_dots_keep_their_order(drawn: list[Interval], width: int) -> None:
     scale = fit_scale(drawn, width)
     assert scale is not None
-    drawn.sort(key=lambda each: each.estimate)
-    dots = [scale.draw_interval(each, "●", "", None, "").plain.index("●") for each in drawn]
+    drawn.sort(key=lambda interval: interval.estimate)
+    dots = [scale.draw_interval(interval, "●", "", None, "").plain.index("●") for interval in drawn]
     assert dots == sorted(dots)
 
 
-def test_the_baseline_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
-    baseline, best, lost = Interval(0.5, 0.02), Interval(0.4, 0.02), Interval(3.0, 0.1)
+def test_scale_marks_the_baseline_and_omits_distant_intervals() -> None:
+    baseline = Interval(0.5, 0.02)
+    best = Interval(0.4, 0.02)
+    lost = Interval(3.0, 0.1)
     scale = fit_scale([best, baseline, lost], 40, baseline)
     assert scale is not None
     assert scale.high < 0.6
@@ -53,8 +55,10 @@ def test_the_baseline_is_a_line_and_what_is_far_beyond_is_left_off() -> None:
     assert scale.draw_interval(lost, "●", "", None, "").plain.strip() == "▸"
 
 
-def test_the_scale_is_that_of_the_data_and_a_crossed_line_is_seen() -> None:
-    baseline, best, worse = Interval(0.36, 0.03), Interval(0.31, 0.017), Interval(0.40, 0.03)
+def test_scale_fits_the_data_and_shows_a_crossed_baseline() -> None:
+    baseline = Interval(0.36, 0.03)
+    best = Interval(0.31, 0.017)
+    worse = Interval(0.40, 0.03)
     crossing = Interval(0.35, 0.02)
     scale = fit_scale([best, worse, crossing, baseline], 40, baseline)
     assert scale is not None
@@ -84,7 +88,7 @@ def test_nothing_to_draw() -> None:
     assert fit_scale([Interval(0.4, 0.1)], 5) is None
 
 
-def test_intervals_without_room_beside_their_table_are_drawn_below_it() -> None:
+def test_intervals_without_room_are_drawn_below_their_table() -> None:
     rows = (("now", Interval(0.0, math.nan), "–"), ("pooled", Interval(-0.02, 0.01), "better"))
     table = FindingTable("held out", ("candidate", "minus now", "verdict"), rows)
     wide, narrow = (

@@ -1,4 +1,4 @@
-"""A terminal that is closed, or sends no UTF-8, does not keep the app or end it with an error."""
+"""Check that the app survives a terminal that is closed or sends no UTF-8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from srs_eval.tui.workarounds import _SafeFile, is_terminal, with_safe_output
 
 
 class Closed:
-    """What a file is whose terminal is gone."""
+    """Fail like the file of a terminal that is gone."""
 
     def write(self, text: str) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -34,10 +34,12 @@ def test_writing_goes_on_where_nobody_reads() -> None:
 
 
 class Reader:
-    """A driver of which the thread that reads meets errors, one after another."""
+    """Raise errors, one at each read, like the reading thread of a driver."""
 
     def __init__(self, errors: list[Exception], file_number: int = -1) -> None:
-        self.errors, self.fileno, self.reads = errors, file_number, 0
+        self.errors = errors
+        self.fileno = file_number
+        self.reads = 0
         self.codes: list[int] = []
         self._app = SimpleNamespace(exit=self.codes.append)
         self._loop = SimpleNamespace(call_soon_threadsafe=lambda function, code: function(code))
@@ -59,7 +61,7 @@ def test_bytes_that_are_no_utf_8_are_passed_over() -> None:
     assert not reader.codes
 
 
-def test_a_terminal_that_has_gone_ends_the_app_without_an_error() -> None:
+def test_closed_terminal_ends_the_app_without_an_error() -> None:
     with open(os.devnull) as file:
         error = OSError(errno.EIO, "Input/output error")
         reader = make_reader(error, file_number=file.fileno())
@@ -68,7 +70,7 @@ def test_a_terminal_that_has_gone_ends_the_app_without_an_error() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_a_terminal_is_one_until_its_other_end_is_closed() -> None:
+def test_is_terminal_is_false_once_the_other_end_is_closed() -> None:
     import pty
 
     master, slave = pty.openpty()

@@ -50,11 +50,14 @@ def compute_likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
     `trials` hold same-day reviews in their histories (protocol with `short`).
     """
     index = trials.test_index
-    y, p = trials.y[index].astype(np.float64), np.clip(p, 0.02, 0.98)
-    departure, v = y - p, p * (1 - p)
-    day, card = trials.day[index], trials.card_id[index]
+    y = trials.y[index].astype(np.float64)
+    p = np.clip(p, 0.02, 0.98)
+    departure = y - p
+    v = p * (1 - p)
+    day = trials.day[index]
+    card = trials.card_id[index]
     deck_of = dict(zip(log.cards.card_id.tolist(), log.cards.deck_id.tolist(), strict=True))
-    deck = np.array([deck_of.get(each, -1) for each in card.tolist()])
+    deck = np.array([deck_of.get(card_id, -1) for card_id in card.tolist()])
     begun = trials.history_day[trials.history_start[index]]
     day_sd, correlation = estimate_shift(day, departure, v)
     rating = trials.history_rating
@@ -82,8 +85,8 @@ def compute_likeness(log: ReviewLog, trials: Trials, p: FloatArray) -> Likeness:
         breaks=float(np.sum(gaps > BREAK) * 365 / (days[-1] - days[0] + 1)),
         seconds=float(np.median(milliseconds[timed]) / 1000) if timed.any() else math.nan,
         spread=float(np.std(ln[timed])) if timed.any() else math.nan,
-        time_and_answer=_correlation(ln[timed], (rating > 1)[timed].astype(np.float64)),
-        time_tells=_correlation(ln[last][passed], (departure / np.sqrt(v))[passed]),
+        time_and_answer=_correlate(ln[timed], (rating > 1)[timed].astype(np.float64)),
+        time_tells=_correlate(ln[last][passed], (departure / np.sqrt(v))[passed]),
     )
 
 
@@ -92,8 +95,9 @@ def estimate_shift(group: IntArray, departure: FloatArray, v: FloatArray) -> tup
 
     0 and NaN if departures vary no more than by chance.
     """
-    _, place = np.unique(group, return_inverse=True)
-    score, weight = np.bincount(place, departure), np.bincount(place, v)
+    _, position = np.unique(group, return_inverse=True)
+    score = np.bincount(position, departure)
+    weight = np.bincount(position, v)
     variance = float(np.sum(score**2 - weight) / np.sum(weight**2))
     if variance <= 0:
         return 0.0, math.nan
@@ -101,7 +105,7 @@ def estimate_shift(group: IntArray, departure: FloatArray, v: FloatArray) -> tup
     return math.sqrt(variance), float(np.clip(common / variance, -1, 1))
 
 
-def _correlation(a: FloatArray, b: FloatArray) -> float:
+def _correlate(a: FloatArray, b: FloatArray) -> float:
     if len(a) < 30 or not np.std(a) or not np.std(b):
         return math.nan
     return float(np.corrcoef(a, b)[0, 1])

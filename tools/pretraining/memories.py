@@ -17,7 +17,7 @@ from tools.simulated.memory import LONGEST, SHORTEST, Moment, Traits
 _BoolArray = NDArray[np.bool_]
 
 
-def _logistic(z: FloatArray) -> FloatArray:
+def _apply_logistic(z: FloatArray) -> FloatArray:
     result: FloatArray = 1 / (1 + np.exp(-z))
     return result
 
@@ -48,8 +48,10 @@ class Fsrs4Dot5:
         return self.hard[cards]
 
     def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
-        w, new = self.w, ~self.seen(cards)
-        s, d = np.where(new, 1.0, self.stability[cards]), np.where(new, 5.0, self.hard[cards])
+        w = self.w
+        new = ~self.seen(cards)
+        s = np.where(new, 1.0, self.stability[cards])
+        d = np.where(new, 5.0, self.hard[cards])
         r = (1 + 19 / 81 * moment.days / s) ** -0.5
         bonus = np.where(rating == 2, w[15], np.where(rating == 4, w[16], 1.0))
         recalled = s * (
@@ -115,12 +117,12 @@ class _Past:
         self.value = np.zeros((cards, 8))  # another value of the review
 
     def add(self, cards: IntArray, time: FloatArray, value: FloatArray) -> None:
-        place = self.count[cards]
-        if len(place) and place.max() >= self.time.shape[1]:
+        column = self.count[cards]
+        if len(column) and column.max() >= self.time.shape[1]:
             self.time = np.concatenate([self.time, np.zeros_like(self.time)], axis=1)
             self.value = np.concatenate([self.value, np.zeros_like(self.value)], axis=1)
-        self.time[cards, place] = time
-        self.value[cards, place] = value
+        self.time[cards, column] = time
+        self.value[cards, column] = value
         self.count[cards] += 1
 
     def of(self, cards: IntArray) -> tuple[_BoolArray, FloatArray, FloatArray]:
@@ -157,14 +159,14 @@ class Dash:
 
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
         filled, day, success = self.past.of(cards)
-        age = np.floor(moment.now)[:, None] - day
+        age = np.floor(moment.time)[:, None] - day
         z = self.theta[8] - 0.6 * self.traits.hardness[cards]
         z = z + 0.5 * np.log(self.traits.strength[cards])
-        for place, window in enumerate(self.windows):
+        for number, window in enumerate(self.windows):
             inside = filled & (age <= window)
-            z = z + self.theta[2 * place] * np.log1p(inside.sum(axis=1))
-            z = z + self.theta[2 * place + 1] * np.log1p((inside * success).sum(axis=1))
-        p = _logistic(np.clip(z, -20, 20))
+            z = z + self.theta[2 * number] * np.log1p(inside.sum(axis=1))
+            z = z + self.theta[2 * number + 1] * np.log1p((inside * success).sum(axis=1))
+        p = _apply_logistic(np.clip(z, -20, 20))
         return np.where(moment.days == 0, 1 - 0.4 * (1 - p), p)
 
     def difficulty(self, cards: IntArray) -> FloatArray:
@@ -172,7 +174,7 @@ class Dash:
 
     def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
         counts = ~self.seen(cards) | (moment.days > 0)
-        day = np.floor(moment.now)
+        day = np.floor(moment.time)
         self.past.add(cards[counts], day[counts], (rating[counts] > 1).astype(np.float64))
 
 
@@ -189,7 +191,11 @@ class ActR:
     def __init__(
         self, a: float, c: float, s: float, tau: float, h: float, after_failure: float
     ) -> None:
-        self.a, self.c, self.s, self.tau, self.h = a, c, s, tau, h
+        self.a = a
+        self.c = c
+        self.s = s
+        self.tau = tau
+        self.h = h
         self.after_failure = after_failure  # added to d
 
     @staticmethod
@@ -213,7 +219,7 @@ class ActR:
 
     def _activation(self, cards: IntArray, moment: Moment) -> FloatArray:
         filled, time, decay = self.past.of(cards)
-        age = np.maximum((moment.now[:, None] - time) * 86_400 * self.h, 1.0)
+        age = np.maximum((moment.time[:, None] - time) * 86_400 * self.h, 1.0)
         traces = np.where(filled, age**-decay, 0.0).sum(axis=1)
         result: FloatArray = np.log(np.maximum(traces, 1e-12))
         return result
@@ -221,7 +227,7 @@ class ActR:
     def recall(self, cards: IntArray, moment: Moment) -> FloatArray:
         tau = self.tau + 0.25 * self.traits.hardness[cards]
         z = (self._activation(cards, moment) - tau) / self.s
-        return _logistic(np.clip(z, -20, 20))
+        return _apply_logistic(np.clip(z, -20, 20))
 
     def difficulty(self, cards: IntArray) -> FloatArray:
         return np.clip(5 + 2 * self.traits.hardness[cards], 1, 10)
@@ -230,4 +236,4 @@ class ActR:
         before = np.where(self.seen(cards), np.exp(self._activation(cards, moment)), 0.0)
         decay = self.c * np.minimum(before, 3.0) + self.a / self.traits.strength[cards] ** 0.3
         decay += self.after_failure * (rating == 1) - 0.03 * (rating == 4)
-        self.past.add(cards, moment.now, np.clip(decay, 0.02, 2.0))
+        self.past.add(cards, moment.time, np.clip(decay, 0.02, 2.0))

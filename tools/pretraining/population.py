@@ -1,6 +1,6 @@
 """A population of learners: published facts about real ones, and simulated ones like them.
 
-`data/population.json` sums up the per-user fits that srs-benchmark publishes for 9,999 users
+`population.json` sums up the per-user fits that srs-benchmark publishes for 9,999 users
 of anki-revlogs-10k: per model, quantiles of every parameter and the correlation of the parameters'
 normal scores, along with the number of evaluated reviews and the share of successes. `draw` draws
 a learner's parameters from that (a Gaussian copula), `draw_character` a whole learner with habits
@@ -73,13 +73,13 @@ def summarize_results(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     success = {
         user: success_rate(line["metrics"]["LogLoss"])
-        for user, line in _lines(folder, "AVG").items()
+        for user, line in _read_lines(folder, "AVG").items()
     }
     models = {}
     users = 0
     for model, count in MODELS.items():
         rows = []
-        for user, line in _lines(folder, model).items():
+        for user, line in _read_lines(folder, model).items():
             parameters = line["parameters"]
             if isinstance(parameters, Mapping):  # by partition; there is only one
                 (parameters,) = parameters.values()
@@ -90,9 +90,10 @@ def summarize_results(folder: str | Path) -> dict[str, Any]:
         models[model] = {
             "users": len(table),
             "quantiles": [
-                [_digits(value) for value in np.quantile(column, LEVELS)] for column in table.T
+                [_round_digits(value) for value in np.quantile(column, LEVELS)]
+                for column in table.T
             ],
-            "correlation": np.round(_normal_scores_correlation(table), 3).tolist(),
+            "correlation": np.round(_correlate_normal_scores(table), 3).tolist(),
         }
     return {
         "source": SOURCE,
@@ -106,23 +107,23 @@ def summarize_results(folder: str | Path) -> dict[str, Any]:
     }
 
 
-def summary_text(summary: Mapping[str, Any]) -> str:
+def format_summary(summary: Mapping[str, Any]) -> str:
     """Format population.json with one line for each row of numbers."""
 
-    def rows(table: list[list[float]]) -> str:
+    def format_rows(table: list[list[float]]) -> str:
         return "[\n" + ",\n".join(f"        {json.dumps(row)}" for row in table) + "\n      ]"
 
-    parts = [
+    entries = [
         f"  {json.dumps(key)}: {json.dumps(summary[key])}" for key in summary if key != "models"
     ]
     models = [
-        f'    "{model}": {{\n      "users": {found["users"]},\n'
-        f'      "quantiles": {rows(found["quantiles"])},\n'
-        f'      "correlation": {rows(found["correlation"])}\n    }}'
-        for model, found in summary["models"].items()
+        f'    "{model}": {{\n      "users": {fits["users"]},\n'
+        f'      "quantiles": {format_rows(fits["quantiles"])},\n'
+        f'      "correlation": {format_rows(fits["correlation"])}\n    }}'
+        for model, fits in summary["models"].items()
     ]
-    parts.append('  "models": {\n' + ",\n".join(models) + "\n  }")
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    entries.append('  "models": {\n' + ",\n".join(models) + "\n  }")
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def success_rate(log_loss: float) -> float:
@@ -131,11 +132,15 @@ def success_rate(log_loss: float) -> float:
     Solves -p ln p - (1 - p) ln(1 - p) = log_loss by bisection; 0.5 above ln 2, where a
     constant prediction was worse than none.
     """
-    low, high = 0.5, 1.0
+    low = 0.5
+    high = 1.0
     for _ in range(60):
         p = (low + high) / 2
         entropy = -p * math.log(p) - (1 - p) * math.log1p(-p) if p < 1 else 0.0
-        low, high = (p, high) if entropy > log_loss else (low, p)
+        if entropy > log_loss:
+            low = p
+        else:
+            high = p
     return (low + high) / 2
 
 
@@ -146,7 +151,7 @@ def draw(random: np.random.Generator, model: str) -> ParameterDraw:
     quantile, with the published rank correlations. Raises InputError for a model that
     population.json does not contain.
     """
-    copula = _copula(model)
+    copula = _load_copula(model)
     scores = copula.root @ random.standard_normal(len(copula.root))
     level = [0.5 * math.erfc(-score / math.sqrt(2)) for score in scores.tolist()]
     values = [
@@ -159,25 +164,25 @@ def draw(random: np.random.Generator, model: str) -> ParameterDraw:
 @cache
 def load_summary() -> dict[str, Any]:
     """Load the content of population.json."""
-    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    summary: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return summary
 
 
 @cache
-def _copula(model: str) -> _Copula:
+def _load_copula(model: str) -> _Copula:
     content = load_summary()
     if model not in content["models"]:
         raise InputError(
             f"No published distribution for {model!r}; there are {', '.join(content['models'])}."
         )
-    found = content["models"][model]
-    correlation = np.array(found["correlation"])
+    fits = content["models"][model]
+    correlation = np.array(fits["correlation"])
     # Rounding may leave the matrix just short of positive definite.
     root = np.array(np.linalg.cholesky(0.999 * correlation + 0.001 * np.eye(len(correlation))))
-    return _Copula(np.array(content["levels"]), np.array(found["quantiles"]), root)
+    return _Copula(np.array(content["levels"]), np.array(fits["quantiles"]), root)
 
 
-def _lines(folder: Path, model: str) -> dict[int, dict[str, Any]]:
+def _read_lines(folder: Path, model: str) -> dict[int, dict[str, Any]]:
     path = folder / f"{model}.jsonl.gz"
     try:
         with gzip.open(path, "rt", encoding="utf-8") as source:
@@ -191,7 +196,7 @@ def _lines(folder: Path, model: str) -> dict[int, dict[str, Any]]:
         ) from error
 
 
-def _normal_scores_correlation(table: FloatArray) -> FloatArray:
+def _correlate_normal_scores(table: FloatArray) -> FloatArray:
     """Return the correlation (k, k) of the columns' normal scores; ties share their mean rank."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
@@ -200,7 +205,7 @@ def _normal_scores_correlation(table: FloatArray) -> FloatArray:
     return np.array(np.corrcoef(scores.T))
 
 
-def _digits(value: float) -> float:
+def _round_digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
@@ -222,18 +227,18 @@ FAILS = 0.7  # target share of failures, relative to the published one
 REVIEWS = 2_000, 12_000  # least and most answers of one learner
 
 
-def kind_of(number: int) -> Kind:
+def choose_kind(number: int) -> Kind:
     """Return the kind of memory of the population's learner with this number (0, 1, ...).
 
     Any run of consecutive numbers meets the shares as closely as possible.
     """
     kinds = list(SHARES)
     weights = np.array(list(SHARES.values()))
-    given = np.zeros(len(kinds))
+    counts = np.zeros(len(kinds))
     chosen = 0
     for count in range(number % 20 + 1):
-        chosen = int(np.argmax(weights * (count + 1) - given))
-        given[chosen] += 1
+        chosen = int(np.argmax(weights * (count + 1) - counts))
+        counts[chosen] += 1
     return kinds[chosen]
 
 
@@ -246,10 +251,11 @@ def population_learner(seed: int, number: int) -> SimulatedLearner:
     says little: a learner who changes over time looks like one who guesses, see `success_rate`.)
     """
     random = np.random.default_rng([seed, number])
-    levels, shares = load_summary()["levels"], load_summary()["models"]["FSRS-5"]["quantiles"][-1]
+    levels = load_summary()["levels"]
+    shares = load_summary()["models"]["FSRS-5"]["quantiles"][-1]
     least, most = np.interp([0.2, 0.98], levels, shares)
     while True:
-        character, reviews = draw_character(random, kind_of(number))
+        character, reviews = draw_character(random, choose_kind(number))
         learner = simulate_learner(
             int(random.integers(2**62)), reviews, incidents=False, character=character
         )
@@ -260,7 +266,7 @@ def population_learner(seed: int, number: int) -> SimulatedLearner:
 
 def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, int]:
     """Draw a learner's memory and habits, and the number of their answers."""
-    memory, drawn, own = _memory(random, kind)
+    memory, drawn, parameters = _draw_memory(random, kind)
     reviews = int(np.clip(0.35 * drawn.size, *REVIEWS))
     # The published share counts a learner who changes over time as one who guesses (see
     # `success_rate`): learners aim higher, and cards stick better.
@@ -268,8 +274,10 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
     retention = float(np.clip(aim + random.normal(0, 0.02), 0.75, 0.97))
     # Learners who have optimised use parameters near their memory's, others the defaults.
     stored = np.array(DEFAULT_PARAMETERS)
-    if own is not None and random.random() < 0.5:
-        stored = np.clip(own * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None)
+    if parameters is not None and random.random() < 0.5:
+        stored = np.clip(
+            parameters * np.exp(0.15 * SPREAD * random.standard_normal(21)), 1e-4, None
+        )
     two_buttons = random.random() < 0.15
     first = random.dirichlet(np.array([1.6, 1.2, 2.8, 0.7]))
     if two_buttons:
@@ -325,17 +333,17 @@ def draw_character(random: np.random.Generator, kind: Kind) -> tuple[Character, 
     return character, reviews
 
 
-def _memory(
+def _draw_memory(
     random: np.random.Generator, kind: Kind
 ) -> tuple[Memory, ParameterDraw, NDArray[np.float64] | None]:
     """Draw a memory; return it with its draw and FSRS-6 parameters near it, if there are any."""
     if kind in ("FSRS-5", "FSRS-6"):
         drawn = draw(random, "FSRS-5")
         # FSRS-5 is FSRS-6 without the last but one parameter and with a decay of 0.5.
-        more = (0.0, 0.5)
+        last_parameters = (0.0, 0.5)
         if kind == "FSRS-6":
-            more = (float(random.uniform(0.0, 0.2)), float(random.uniform(0.08, 0.3)))
-        w = np.array([*drawn.parameters, *more])
+            last_parameters = (float(random.uniform(0.0, 0.2)), float(random.uniform(0.08, 0.3)))
+        w = np.array([*drawn.parameters, *last_parameters])
         return Fsrs6(w[:, None]), drawn, w
     if kind == "FSRS-4.5":
         drawn = draw(random, "FSRS-4.5")

@@ -49,7 +49,7 @@ ITERATIONS = 8
 DRIFT = 1e-5
 
 
-def histories(
+def list_histories(
     folders: Sequence[Path], users: str | None = None
 ) -> Iterator[tuple[str, Callable[[], ReviewLog]]]:
     """Yield each learner's name, in order, and a function that reads the history.
@@ -73,7 +73,7 @@ def load_trials(history: ReviewLog) -> Trials:
     )
 
 
-def prior_from(
+def fit_prior(
     learners: Sequence[tuple[FloatArray, FloatArray]], iterations: int = ITERATIONS
 ) -> WeightPrior:
     """Fit means and standard deviations over learners, each given by features (n, k) and y (n,).
@@ -84,7 +84,8 @@ def prior_from(
         raise ValueError("a spread over people takes two people at least")
     prior = _make_uninformed_prior(learners[0][0].shape[1])
     for _ in range(iterations):
-        weights, variances = [], []
+        weights = []
+        variances = []
         for features, y in learners:
             *_, w, variance = compile_kernel(_run_kalman_filter)(
                 features, y, prior.mean, prior.deviation**2, DRIFT, (0, 0)
@@ -100,14 +101,15 @@ def prior_from(
 
 def build_document(learners: Sequence[Trials]) -> Mapping[str, object]:
     """Build the content of the shipped file."""
-    priors, context = {}, Context()
+    priors = {}
+    context = Context()
     for model, bases in _BASE_MODELS.items():
         if rwkv in bases and not rwkv.find_weights():
             continue
-        known = [
+        examples = [
             (_compute_learner_features(model, trials, context), trials.y) for trials in learners
         ]
-        prior = prior_from(known)
+        prior = fit_prior(examples)
         priors[model] = {
             "features": list(_feature_names(model)),
             "mean": [round(value, 4) for value in prior.mean.tolist()],
@@ -126,10 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--users", help="of data sets: ids and ranges, as in 1-3,7")
     parser.add_argument("--out", type=Path, default=_PRIOR_FILE, help="the file to write")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     learners = []
-    for name, read in histories(given.folders, given.users):
+    for name, read in list_histories(options.folders, options.users):
         try:
             trials = load_trials(read())
         except (InputError, NotEnoughData) as reason:
@@ -137,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         log.info("%s: %d reviews", name, len(trials))
         learners.append(trials)
-    given.out.write_text(json.dumps(build_document(learners), indent=1) + "\n", "utf-8")
+    options.out.write_text(json.dumps(build_document(learners), indent=1) + "\n", "utf-8")
     return 0
 
 

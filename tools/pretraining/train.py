@@ -39,7 +39,9 @@ from tools.pretraining import population
 
 log = logging.getLogger(__name__)
 
-DAYS, SHORT, SECS = Protocol(), Protocol(short=True), Protocol(secs=True)
+DAYS = Protocol()
+SHORT = Protocol(short=True)
+SECS = Protocol(secs=True)
 EVERYTHING = Protocol(short=True, secs=True, equalize_test_with_non_secs=True)  # LSTM's protocol
 BATCH = 2_048  # reviews, approximately
 PATIENCE = 8  # epochs without a new best
@@ -89,15 +91,15 @@ class Pretrained:
 # Learners
 
 
-def learner_logs(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[ReviewLog]:
+def simulate_logs(seed: int, numbers: Sequence[int], jobs: int = 1) -> list[ReviewLog]:
     """Simulate the population's learners with these numbers, in order, in `jobs` processes."""
     if jobs <= 1:
-        return [_learner_log(seed, number) for number in numbers]
+        return [_simulate_log(seed, number) for number in numbers]
     with WorkerPool(jobs) as pool:
-        return list(pool.map(_learner_log, [seed] * len(numbers), numbers))
+        return list(pool.map(_simulate_log, [seed] * len(numbers), numbers))
 
 
-def _learner_log(seed: int, number: int) -> ReviewLog:
+def _simulate_log(seed: int, number: int) -> ReviewLog:
     return population.population_learner(seed, number).log()
 
 
@@ -112,22 +114,22 @@ def pool(several: Sequence[Trials]) -> Trials:
     cards = 0
     shifted = []
     for trials, first_row in zip(several, rows.tolist(), strict=False):
-        known, numbers = np.unique(trials.history_card_id, return_inverse=True)
+        card_ids, numbers = np.unique(trials.history_card_id, return_inverse=True)
         shifted.append(
             replace(
                 trials,
-                card_id=np.searchsorted(known, trials.card_id) + cards,
+                card_id=np.searchsorted(card_ids, trials.card_id) + cards,
                 history_card_id=numbers + cards,
                 history_start=trials.history_start + first_row,
                 history_end=trials.history_end + first_row,
             )
         )
-        cards += len(known)
-    columns: dict[str, Any] = {
-        each.name: np.concatenate([getattr(trials, each.name) for trials in shifted])
-        for each in fields(Trials)
-        if each.name not in ("folds", "protocol", "log", "rows", "_derived")
-    }
+        cards += len(card_ids)
+    columns: dict[str, Any] = {}
+    for column in fields(Trials):
+        if column.name not in ("folds", "protocol", "log", "rows", "_derived"):
+            values = [getattr(trials, column.name) for trials in shifted]
+            columns[column.name] = np.concatenate(values)
     return Trials(**columns, folds=(), protocol=several[0].protocol)
 
 
@@ -140,13 +142,13 @@ def make_card_batches(
     each batch resembles all.
     """
     card = trials.card_id[rows]
-    place = random.permutation(int(card.max()) + 1)[card]
-    order = np.argsort(place, kind="stable")
+    card_order = random.permutation(int(card.max()) + 1)[card]
+    order = np.argsort(card_order, kind="stable")
     count = max(1, round(len(rows) / size))
     cuts = [k * len(rows) // count for k in range(1, count)]
     # Never within a card.
-    cuts = [int(np.searchsorted(place[order], place[order][cut])) for cut in cuts]
-    return [part for part in np.split(rows[order], cuts) if len(part)]
+    cuts = [int(np.searchsorted(card_order[order], card_order[order][cut])) for cut in cuts]
+    return [batch for batch in np.split(rows[order], cuts) if len(batch)]
 
 
 def _select_training_rows(trials: Trials) -> IntArray:
@@ -155,7 +157,7 @@ def _select_training_rows(trials: Trials) -> IntArray:
     return np.flatnonzero(short & (trials.elapsed_days > 0))
 
 
-def _loss(y: FloatArray, p: FloatArray) -> float:
+def _compute_loss(y: FloatArray, p: FloatArray) -> float:
     p = np.clip(p, 1e-7, 1 - 1e-7)
     return -float(np.mean(np.where(y == 1, np.log(p), np.log(1 - p))))
 
@@ -186,15 +188,11 @@ def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -
                 since = epoch
             elif epoch == 0:
                 since = epoch
+            title = f"{name} start {start + 1}" if recipe.starts > 1 else name
+            mark = " *" if better else ""
+            seconds = time.perf_counter() - began
             log.info(
-                "%s%s epoch %d/%d: log loss %.4f%s (%.1f s)",
-                name,
-                f" start {start + 1}" if recipe.starts > 1 else "",
-                epoch + 1,
-                epochs,
-                loss,
-                " *" if better else "",
-                time.perf_counter() - began,
+                f"{title} epoch {epoch + 1}/{epochs}: log loss {loss:.4f}{mark} ({seconds:.1f} s)"
             )
             if not math.isfinite(loss) or epoch - since >= PATIENCE:
                 break
@@ -203,7 +201,7 @@ def pretrain(name: str, train: Trials, validation: Trials, settings: Settings) -
     return best
 
 
-def _recurrent(
+def _set_up_recurrent(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """Set up GRU, plain and LSTM cells of one layer, in the kernels of `cells`."""
@@ -214,8 +212,8 @@ def _recurrent(
     network = recipe.network
     assert network is not None
     random = np.random.default_rng([settings.seed, start])
-    parts = make_card_batches(train, _select_training_rows(train), BATCH, random)
-    batches = cut_batches(network._build_trie(train), train, parts)
+    batch_rows = make_card_batches(train, _select_training_rows(train), BATCH, random)
+    batches = cut_batches(network._build_trie(train), train, batch_rows)
     x = network._compute_inputs(batches)
     w = network.random_start(Context(user=1_000 * settings.seed + start))
     adam = AdamWState(
@@ -223,28 +221,28 @@ def _recurrent(
         square=np.zeros(len(w)),
         rate=recipe.rate,
         decay=1e-4,
-        steps=len(parts) * (settings.epochs or recipe.epochs),
+        steps=len(batch_rows) * (settings.epochs or recipe.epochs),
     )
     scratch = network._make_scratch(batches)
     evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
-        visits = random.permutation(len(parts))
+        visits = random.permutation(len(batch_rows))
         shape = network._cell_shape()
         compile_kernel(network_pass)(
-            shape, visits, number * len(parts), w, batches, x, adam, scratch
+            shape, visits, number * len(batch_rows), w, batches, x, adam, scratch
         )
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
         p = network.predict(validation, w, evaluated, Context())
-        return _loss(validation.y[evaluated], p)
+        return _compute_loss(validation.y[evaluated], p)
 
-    return Course(epoch, log_loss, lambda: _tensors(w, network.shapes))
+    return Course(epoch, log_loss, lambda: _split_tensors(w, network.shapes))
 
 
-def _nn17(
+def _set_up_nn17(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     from srs_eval.training import recurrent
@@ -252,52 +250,54 @@ def _nn17(
 
     model = nn17._recurrent_for(train)
     random = np.random.default_rng([settings.seed, start])
-    parts = make_card_batches(train, _select_training_rows(train), BATCH, random)
-    batches = cut_batches(history_trie(train, same_day=False), train, parts)
+    batch_rows = make_card_batches(train, _select_training_rows(train), BATCH, random)
+    batches = cut_batches(history_trie(train, same_day=False), train, batch_rows)
     # torch's initialization: within 1/sqrt(inputs).
     w = np.array([*model.default, *model.constants])
-    place = 11
+    start_of_tensor = 11
     for name, shape in list(nn17.SHAPES.items())[3:]:
         size = math.prod(shape)
         inputs = nn17.SHAPES[name.replace("bias", "weight")][1]
-        w[place : place + size] = random.uniform(-1, 1, size) / math.sqrt(inputs)
-        place += size
+        w[start_of_tensor : start_of_tensor + size] = random.uniform(-1, 1, size) / math.sqrt(
+            inputs
+        )
+        start_of_tensor += size
     p = len(model.default)
     descent = recurrent._new_adam_state(
         w[:p].copy(),
-        np.array([len(part) for part in parts]) / sum(len(part) for part in parts),
+        np.array([len(batch) for batch in batch_rows]) / sum(len(batch) for batch in batch_rows),
         rate=recipe.rate,
-        steps=len(parts) * (settings.epochs or recipe.epochs),
+        steps=len(batch_rows) * (settings.epochs or recipe.epochs),
     )._replace(lower=np.array(model.lower, np.float64), upper=np.array(model.upper, np.float64))
     scratch = recurrent._make_scratch(model, (batches,))
     evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
-        visits = random.permutation(len(parts))
+        visits = random.permutation(len(batch_rows))
         tables = pack(batches), pack(descent), pack(scratch)
-        recurrent._kernel_of_model(model)(visits, number * len(parts), w, *tables)
+        recurrent._kernel_of_model(model)(visits, number * len(batch_rows), w, *tables)
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        found = recurrent.predict_recurrent(model, validation, w[:p].tolist(), evaluated)
-        return _loss(validation.y[evaluated], found)
+        predicted = recurrent.predict_recurrent(model, validation, w[:p].tolist(), evaluated)
+        return _compute_loss(validation.y[evaluated], predicted)
 
-    return Course(epoch, log_loss, lambda: _tensors(w[:p], nn17.SHAPES))
+    return Course(epoch, log_loss, lambda: _split_tensors(w[:p], nn17.SHAPES))
 
 
-def _tensors(w: FloatArray, shapes: networks.Shapes) -> Tensors:
+def _split_tensors(w: FloatArray, shapes: networks.Shapes) -> Tensors:
     """Split the vector of parameters into tensors (copies)."""
-    found = {}
-    place = 0
+    tensors = {}
+    start = 0
     for name, shape in shapes.items():
         size = math.prod(shape)
-        found[name] = w[place : place + size].reshape(shape).astype(np.float32)
-        place += size
-    return found
+        tensors[name] = w[start : start + size].reshape(shape).astype(np.float32)
+        start += size
+    return tensors
 
 
-def _transformer(
+def _set_up_transformer(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """Set up a transformer.
@@ -313,7 +313,8 @@ def _transformer(
     network = transformer.network_class()().to(device)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=1e-4)
     rows = _select_training_rows(train)
-    per_epoch, size = min(len(rows), 60_000), 512
+    per_epoch = min(len(rows), 60_000)
+    size = 512
     count = -(-per_epoch // size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, T_max=count * (settings.epochs or recipe.epochs)
@@ -322,30 +323,31 @@ def _transformer(
     evaluated = evaluated[:: -(-len(evaluated) // 30_000)]
 
     def epoch(number: int) -> None:
-        some = random.choice(rows, per_epoch, replace=False)
-        mixed = len(some) // 6
-        by_length = some[mixed:][np.argsort(train.sequence_length[some[mixed:]], kind="stable")]
-        ordered = np.concatenate([some[:mixed], by_length])
-        parts = [ordered[k : k + size] for k in range(0, per_epoch, size)]
+        chosen = random.choice(rows, per_epoch, replace=False)
+        mixed = len(chosen) // 6
+        by_length = chosen[mixed:][np.argsort(train.sequence_length[chosen[mixed:]], kind="stable")]
+        ordered = np.concatenate([chosen[:mixed], by_length])
+        batches = [ordered[k : k + size] for k in range(0, per_epoch, size)]
         network.train()
-        for k in random.permutation(len(parts)):
-            rows_ = (
-                transformer.pad_histories(train, parts[k]),
-                train.delta_t[parts[k]],
-                train.y[parts[k]],
+        for k in random.permutation(len(batches)):
+            batch = batches[k]
+            arrays = (
+                transformer.pad_histories(train, batch),
+                train.delta_t[batch],
+                train.y[batch],
             )
-            histories, delta_t, y = (torch.from_numpy(each).float().to(device) for each in rows_)
+            histories, delta_t, y = (torch.from_numpy(array).float().to(device) for array in arrays)
             optimizer.zero_grad()
             binary_cross_entropy(network(histories, delta_t), y).backward()
             optimizer.step()
             schedule.step()
 
     def tensors() -> Tensors:
-        return {name: each.cpu().numpy().copy() for name, each in network.state_dict().items()}
+        return {name: tensor.cpu().numpy().copy() for name, tensor in network.state_dict().items()}
 
     def log_loss() -> float:
         p = transformer.predict(validation, networks.flatten(tensors()), evaluated, Context())
-        return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
+        return _compute_loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, tensors)
 
@@ -353,13 +355,16 @@ def _transformer(
 # LSTM
 
 META_RATE = 5e-4
-TASKS, TASKS_AT_ONCE = 4, 6  # per learner and round; per step
+TASKS = 4  # per learner and round
+TASKS_AT_ONCE = 6  # per step
 LONGEST_TASK = 2_500  # reviews to tune on
 EVALUATED_AFTER_TUNING = 8  # validation learners
-MIXTURE_TASKS, MIXTURE_META_RATE = 8, 2e-3  # the same for GRU-503
+# The same for GRU-503.
+MIXTURE_TASKS = 8
+MIXTURE_META_RATE = 2e-3
 
 
-def _lstm(
+def _set_up_lstm(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """Set up joint training of LSTM; `meta_train` continues from there."""
@@ -374,13 +379,13 @@ def _lstm(
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=0.03)
     x = lstm._compute_inputs(train, mean, deviation)
     rows = _select_training_rows(train)
-    parts = make_card_batches(train, rows, 2 * BATCH, random)
-    made: list[tuple[Any, Any]] = []
-    for part in parts:
-        for group in lstm.group_cards(train, part, x, device, 1 << 30):
-            y = train.y[part[group.position]].astype(np.float32)
-            made.append((group, torch.from_numpy(y).to(device)))
-    steps = len(made) * (settings.epochs or recipe.epochs)
+    batch_rows = make_card_batches(train, rows, 2 * BATCH, random)
+    groups: list[tuple[Any, Any]] = []
+    for batch in batch_rows:
+        for group in lstm.group_cards(train, batch, x, device, 1 << 30):
+            y = train.y[batch[group.position]].astype(np.float32)
+            groups.append((group, torch.from_numpy(y).to(device)))
+    steps = len(groups) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
     done = 0
     evaluated = _select_training_rows(validation)
@@ -388,11 +393,11 @@ def _lstm(
     def epoch(number: int) -> None:
         nonlocal done
         network.train()
-        for k in random.permutation(len(made)):
-            group, y = made[k]
+        for k in random.permutation(len(groups)):
+            group, y = groups[k]
             rate = (1 + math.cos(math.pi * done / steps)) / 2 * min(1.0, (done + 1) / warm_up)
-            for settings_ in optimizer.param_groups:
-                settings_["lr"] = recipe.rate * rate
+            for parameter_group in optimizer.param_groups:
+                parameter_group["lr"] = recipe.rate * rate
             optimizer.zero_grad()
             p = network(group)
             binary_cross_entropy(p, y).backward()
@@ -407,15 +412,16 @@ def _lstm(
 
     def log_loss() -> float:
         p = lstm.predict_recall(weights(), validation, evaluated, Context(device=settings.device))
-        return _loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
+        return _compute_loss(validation.y[evaluated], p) if np.isfinite(p).all() else math.inf
 
     return Course(epoch, log_loss, lambda: export_lstm(weights()))
 
 
 def compute_input_normalisation(trials: Trials) -> tuple[Any, Any]:
     """Compute mean and deviation (2,) of LSTM's ln delay and ln answer time over history rows."""
-    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    raw = lstm._compute_inputs(trials, zero, one)[:, :2].astype(np.float64)
+    zero = np.zeros(2, np.float32)
+    unit = np.ones(2, np.float32)
+    raw = lstm._compute_inputs(trials, zero, unit)[:, :2].astype(np.float64)
     return raw.mean(axis=0).astype(np.float32), raw.std(axis=0).astype(np.float32)
 
 
@@ -435,7 +441,8 @@ def merge_normalisations(tensors: Tensors) -> Tensors:
 
     `LSTM` normalises them this way.
     """
-    mean, deviation = tensors["input_mean"], tensors["input_std"]
+    mean = tensors["input_mean"]
+    deviation = tensors["input_std"]
     first = tensors["process.0.weight"].copy()
     bias = tensors["process.0.bias"] + first[:, 1] * (mean[0] - mean[1]) / deviation[1]
     first[:, 1] *= deviation[0] / deviation[1]
@@ -472,8 +479,8 @@ def meta_train(
     before = least = compute_tuned_loss(weights, evaluated, context)
     log.info("LSTM after tuning: log loss %.4f", least)
     meta = {
-        name: torch.nn.Parameter(torch.from_numpy(each.copy()))
-        for name, each in weights.tensors.items()
+        name: torch.nn.Parameter(torch.from_numpy(tensor.copy()))
+        for name, tensor in weights.tensors.items()
     }
     optimizer = torch.optim.AdamW(meta.values(), lr=META_RATE, weight_decay=0.0)
     steps = -(-rounds * TASKS * len(learners) // TASKS_AT_ONCE)
@@ -482,14 +489,14 @@ def meta_train(
         began = time.perf_counter()
         tasks = random.permutation(np.repeat(np.arange(len(learners)), TASKS))
         for first in range(0, len(tasks), TASKS_AT_ONCE):
-            weights = replace(
-                weights, tensors={name: each.detach().numpy() for name, each in meta.items()}
-            )
-            gradients = {name: torch.zeros_like(each) for name, each in meta.items()}
-            here = tasks[first : first + TASKS_AT_ONCE].tolist()
-            for k in here:
-                for name, each in _task_gradient(weights, learners[k], random, context).items():
-                    gradients[name] += each / len(here)
+            tensors = {name: parameter.detach().numpy() for name, parameter in meta.items()}
+            weights = replace(weights, tensors=tensors)
+            gradients = {name: torch.zeros_like(parameter) for name, parameter in meta.items()}
+            step_tasks = tasks[first : first + TASKS_AT_ONCE].tolist()
+            for k in step_tasks:
+                task_gradients = _compute_task_gradient(weights, learners[k], random, context)
+                for name, gradient in task_gradients.items():
+                    gradients[name] += gradient / len(step_tasks)
             for name, parameter in meta.items():
                 parameter.grad = gradients[name]
             torch.nn.utils.clip_grad_norm_(meta.values(), 1.0)
@@ -499,7 +506,7 @@ def meta_train(
             done += 1
             if done % 20 == 0:
                 log.info("LSTM step %d/%d", done, steps)
-        tensors = {name: each.detach().numpy().copy() for name, each in meta.items()}
+        tensors = {name: parameter.detach().numpy().copy() for name, parameter in meta.items()}
         weights = replace(weights, tensors=tensors)
         loss = compute_tuned_loss(weights, evaluated, context)
         log.info(
@@ -511,30 +518,32 @@ def meta_train(
             time.perf_counter() - began,
         )
         if loss < least:
-            best, least = weights, loss
+            best = weights
+            least = loss
     if best is not joint:
         best = replace(joint, tensors=average_weights(joint.tensors, best.tensors))
         least = compute_tuned_loss(best, evaluated, context)
         log.info("LSTM halfway: log loss after tuning %.4f", least)
         if least > before:
-            best, least = joint, before
+            best = joint
+            least = before
     pooled = pool(validation)
     rows = _select_training_rows(pooled)
-    untuned = _loss(pooled.y[rows], lstm.predict_recall(best, pooled, rows, context))
+    untuned = _compute_loss(pooled.y[rows], lstm.predict_recall(best, pooled, rows, context))
     return replace(pretrained, tensors=export_lstm(best), log_loss=untuned, tuned_log_loss=least)
 
 
-def average_weights(one: Tensors, other: Tensors) -> Tensors:
+def average_weights(before: Tensors, after: Tensors) -> Tensors:
     """Average two sets of weights of which one was the start of the other.
 
     Meta-learning improves weights on simulated learners, and part of the gain holds for them alone;
     the mean does better on others (Wortsman and others, Robust fine-tuning of zero-shot models,
     2022).
     """
-    return {name: np.float32(0.5) * (one[name] + other[name]) for name in one}
+    return {name: np.float32(0.5) * (before[name] + after[name]) for name in before}
 
 
-def _task_gradient(
+def _compute_task_gradient(
     weights: lstm.LstmWeights, trials: Trials, random: np.random.Generator, context: Context
 ) -> dict[str, Any]:
     """Tune on a random stretch of reviews; return the log loss's gradient on those that follow."""
@@ -555,7 +564,7 @@ def _task_gradient(
         y = torch.from_numpy(trials.y[rows[group.position]].astype(np.float32)).to(device)
         p = network(group)
         (binary_cross_entropy(p, y, reduction="sum") / len(rows)).backward()
-    return {name: each.grad.cpu() for name, each in network.named_parameters()}
+    return {name: parameter.grad.cpu() for name, parameter in network.named_parameters()}
 
 
 def compute_tuned_loss(
@@ -569,7 +578,9 @@ def compute_tuned_loss(
         for cut in (min(15, most), min(300, most), most):
             tuned = lstm.fine_tune(weights, trials, later[:cut], context, lstm._REVIEWS_AT_ONCE)
             rows = later[cut : cut + 2_000]
-            losses.append(_loss(trials.y[rows], lstm.predict_recall(tuned, trials, rows, context)))
+            losses.append(
+                _compute_loss(trials.y[rows], lstm.predict_recall(tuned, trials, rows, context))
+            )
     return float(np.mean(losses))
 
 
@@ -578,7 +589,7 @@ def compute_tuned_loss(
 TUNED = 0.1  # share by which the shipped state of AdamW moves towards the last task's
 
 
-def _mixture(
+def _set_up_mixture(
     recipe: Recipe, train: Trials, validation: Trials, settings: Settings, start: int
 ) -> Course:
     """Set up joint training of GRU-503; `meta_train_mixture` continues from there."""
@@ -588,15 +599,15 @@ def _mixture(
 
     random = np.random.default_rng([settings.seed, start])
     rows = _select_short_rows(train)
-    parts = make_card_batches(train, rows, BATCH, random)
-    batches = cut_batches(history_trie(train, same_day=False), train, parts)
+    batch_rows = make_card_batches(train, rows, BATCH, random)
+    batches = cut_batches(history_trie(train, same_day=False), train, batch_rows)
     waited = np.log(1e-5 + train.history_delta_t)
     weights = gru_503.Gru503Weights(
         _draw_mixture(random), float(waited.mean()), float(waited.std())
     )
     w = weights.values
     delay = gru_503._normalise_delay(batches, weights)
-    scales = np.array([1.0 / len(part) for part in parts])
+    scales = np.array([1.0 / len(batch) for batch in batch_rows])
     scratch = gru_503._make_scratch(batches)
     descent = MixtureDescent(
         mean=np.zeros(len(w)),
@@ -609,22 +620,24 @@ def _mixture(
         decay=0.01,
         steps=0,
     )
-    steps = len(parts) * (settings.epochs or recipe.epochs)
+    steps = len(batch_rows) * (settings.epochs or recipe.epochs)
     warm_up = min(200, 1 + steps // 4)
     evaluated = _select_training_rows(validation)
 
     def epoch(number: int) -> None:
-        visits = random.permutation(len(parts))
-        done = number * len(parts) + np.arange(len(parts))
+        visits = random.permutation(len(batch_rows))
+        done = number * len(batch_rows) + np.arange(len(batch_rows))
         rates = recipe.rate * (1 + np.cos(np.pi * done / steps)) / 2
         rates *= np.minimum(1.0, (done + 1) / warm_up)
-        here = descent._replace(steps=number * len(parts))
-        compile_kernel(mixture_pass)(visits, rates, w, batches, delay, scales, here, scratch)
+        epoch_descent = descent._replace(steps=number * len(batch_rows))
+        compile_kernel(mixture_pass)(
+            visits, rates, w, batches, delay, scales, epoch_descent, scratch
+        )
 
     def log_loss() -> float:
         if not np.isfinite(w).all():
             return math.inf
-        return _loss(
+        return _compute_loss(
             validation.y[evaluated], gru_503.predict_recall(weights, validation, evaluated)
         )
 
@@ -658,7 +671,7 @@ def _draw_mixture(random: np.random.Generator) -> FloatArray:
 
 def export_mixture(weights: gru_503.Gru503Weights) -> Tensors:
     """Return the weights under the names of the weight file, with AdamW's state if there is one."""
-    tensors = dict(_tensors(weights.values, gru_503.SHAPES))
+    tensors = dict(_split_tensors(weights.values, gru_503.SHAPES))
     tensors["input_mean"] = np.array([weights.mean], np.float32)
     tensors["input_std"] = np.array([weights.deviation], np.float32)
     if weights.adam_mean is not None and weights.adam_square is not None:
@@ -671,7 +684,8 @@ def export_mixture(weights: gru_503.Gru503Weights) -> Tensors:
 def import_mixture(tensors: Tensors) -> gru_503.Gru503Weights:
     """Invert `export_mixture`, without AdamW's state."""
     values = networks.flatten({name: tensors[name] for name in gru_503.SHAPES})
-    mean, deviation = float(tensors["input_mean"][0]), float(tensors["input_std"][0])
+    mean = float(tensors["input_mean"][0])
+    deviation = float(tensors["input_std"][0])
     return gru_503.Gru503Weights(values, mean, deviation)
 
 
@@ -692,15 +706,17 @@ def meta_train_mixture(
     least = compute_tuned_mixture_loss(weights, evaluated)
     log.info("GRU-503 after tuning: log loss %.4f", least)
     count = rounds * MIXTURE_TASKS * len(learners)
-    mean, square = np.zeros(len(weights.values)), np.zeros(len(weights.values))
+    mean = np.zeros(len(weights.values))
+    square = np.zeros(len(weights.values))
     done = 0
     for number in range(rounds):
         tasks = random.permutation(np.repeat(np.arange(len(learners)), MIXTURE_TASKS))
         for first in range(0, len(tasks), TASKS_AT_ONCE):
-            here = tasks[first : first + TASKS_AT_ONCE].tolist()
-            gradients, tuned = [], weights
-            for k in here:
-                tuned, gradient = _mixture_task(weights, learners[k], random)
+            step_tasks = tasks[first : first + TASKS_AT_ONCE].tolist()
+            gradients = []
+            tuned = weights
+            for k in step_tasks:
+                tuned, gradient = _compute_mixture_task(weights, learners[k], random)
                 gradients.append(gradient)
             gradient = np.mean(gradients, axis=0)
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
@@ -719,10 +735,11 @@ def meta_train_mixture(
             " *" if loss < least else "",
         )
         if loss < least:
-            best, least = weights, loss
+            best = weights
+            least = loss
     pooled = pool(validation)
     rows = _select_training_rows(pooled)
-    untuned = _loss(pooled.y[rows], gru_503.predict_recall(best, pooled, rows))
+    untuned = _compute_loss(pooled.y[rows], gru_503.predict_recall(best, pooled, rows))
     return replace(pretrained, tensors=export_mixture(best), log_loss=untuned, tuned_log_loss=least)
 
 
@@ -742,7 +759,7 @@ def _merge_optimiser_state(
     )
 
 
-def _mixture_task(
+def _compute_mixture_task(
     weights: gru_503.Gru503Weights, trials: Trials, random: np.random.Generator
 ) -> tuple[gru_503.Gru503Weights, FloatArray]:
     """Tune on a random stretch; return the weights and the log loss's gradient on what follows."""
@@ -757,7 +774,7 @@ def _mixture_task(
     rows = rows[trials.elapsed_days[rows] > 0]
     if not len(rows):
         return tuned, np.zeros(len(weights.values))
-    return tuned, gradient(tuned, trials, rows) / len(rows)
+    return tuned, compute_gradient(tuned, trials, rows) / len(rows)
 
 
 def write_weights(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
@@ -768,15 +785,15 @@ def write_weights(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> 
     save_file(arrays, path, metadata=dict(metadata))
 
 
-def gradient(weights: gru_503.Gru503Weights, trials: Trials, index: IntArray) -> FloatArray:
+def compute_gradient(weights: gru_503.Gru503Weights, trials: Trials, index: IntArray) -> FloatArray:
     """Return the gradient (503,) of the log loss, summed over the positions `index`."""
     nowhere = gru_503._TrainingSchedule(
         np.array([1e-300]), decay=0.0, pull=0.0, max_gradient_norm=np.inf, exponent=1.0
     )
     still = replace(weights, adam_mean=None, adam_square=None, adam_steps=0)
-    found = gru_503._train(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
-    assert found.adam_mean is not None
-    return found.adam_mean / (1.0 - gru_503._BETAS[0])
+    trained = gru_503._train(still, trials, [index], np.ones(len(trials)), Context(), nowhere)
+    assert trained.adam_mean is not None
+    return trained.adam_mean / (1.0 - gru_503._BETAS[0])
 
 
 def compute_tuned_mixture_loss(weights: gru_503.Gru503Weights, learners: Sequence[Trials]) -> float:
@@ -789,23 +806,25 @@ def compute_tuned_mixture_loss(weights: gru_503.Gru503Weights, learners: Sequenc
             rows = np.arange(cut, min(len(trials), cut + 2_000))
             rows = rows[trials.elapsed_days[rows] > 0]
             if len(rows):
-                losses.append(_loss(trials.y[rows], gru_503.predict_recall(tuned, trials, rows)))
+                losses.append(
+                    _compute_loss(trials.y[rows], gru_503.predict_recall(tuned, trials, rows))
+                )
     return float(np.mean(losses))
 
 
 RECIPES: dict[str, Recipe] = {
-    "GRU": Recipe(DAYS, _recurrent, gru.GRU, starts=6),
-    "RNN": Recipe(DAYS, _recurrent, gru.RNN, starts=6),
-    "GRU-secs": Recipe(SECS, _recurrent, gru.GRU, starts=3),
-    "GRU-P": Recipe(DAYS, _recurrent, gru._GRU_P, starts=2),
-    "GRU-P-short": Recipe(SHORT, _recurrent, gru._GRU_P),
-    "GRU-P-secs": Recipe(SECS, _recurrent, gru._GRU_P),
-    "LSTM-489": Recipe(DAYS, _recurrent, gru._LSTM_489, rate=0.02),
-    "NN-17": Recipe(DAYS, _nn17, starts=6),
-    "NN-17-secs": Recipe(SECS, _nn17, starts=3),
-    "Transformer": Recipe(DAYS, _transformer, epochs=24, rate=0.02, starts=2),
-    "GRU-503": Recipe(EVERYTHING, _mixture, epochs=40, rate=0.01, starts=2),
-    "LSTM": Recipe(EVERYTHING, _lstm, epochs=10, rate=0.004, files=("LSTM-fixed", "LSTM")),
+    "GRU": Recipe(DAYS, _set_up_recurrent, gru.GRU, starts=6),
+    "RNN": Recipe(DAYS, _set_up_recurrent, gru.RNN, starts=6),
+    "GRU-secs": Recipe(SECS, _set_up_recurrent, gru.GRU, starts=3),
+    "GRU-P": Recipe(DAYS, _set_up_recurrent, gru._GRU_P, starts=2),
+    "GRU-P-short": Recipe(SHORT, _set_up_recurrent, gru._GRU_P),
+    "GRU-P-secs": Recipe(SECS, _set_up_recurrent, gru._GRU_P),
+    "LSTM-489": Recipe(DAYS, _set_up_recurrent, gru._LSTM_489, rate=0.02),
+    "NN-17": Recipe(DAYS, _set_up_nn17, starts=6),
+    "NN-17-secs": Recipe(SECS, _set_up_nn17, starts=3),
+    "Transformer": Recipe(DAYS, _set_up_transformer, epochs=24, rate=0.02, starts=2),
+    "GRU-503": Recipe(EVERYTHING, _set_up_mixture, epochs=40, rate=0.01, starts=2),
+    "LSTM": Recipe(EVERYTHING, _set_up_lstm, epochs=10, rate=0.004, files=("LSTM-fixed", "LSTM")),
 }
 """Recipes for pretraining by the name of the weight file, the slowest last."""
 
@@ -828,14 +847,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes that simulate")
     parser.add_argument("--threads", type=int, default=1, help="torch's; more are not repeatable")
     parser.add_argument("--device", default="cpu", help="of networks on torch: cpu or cuda")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    names = list(RECIPES) if given.models == "all" else given.models.split(",")
+    names = list(RECIPES) if options.models == "all" else options.models.split(",")
     try:
         settings = Settings(
-            given.learners, given.validation, given.seed, given.epochs, given.device
+            options.learners, options.validation, options.seed, options.epochs, options.device
         )
-        run(names, settings, given.out, given.jobs, given.rounds, given.threads)
+        run(names, settings, options.out, options.jobs, options.rounds, options.threads)
     except InputError as error:
         parser.error(str(error))
 
@@ -860,12 +879,15 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     count = settings.learners + settings.validation
-    logs = learner_logs(settings.seed, range(count), jobs)
+    logs = simulate_logs(settings.seed, range(count), jobs)
     log.info("%d learners simulated in %.0f s", count, time.perf_counter() - began)
     written = []
     for protocol in dict.fromkeys(RECIPES[name].protocol for name in names):
-        each = [prepare_trials(one, select_rows(one).rows, protocol) for one in logs]
-        train, validation = pool(each[: settings.learners]), pool(each[settings.learners :])
+        all_trials = [
+            prepare_trials(history, select_rows(history).rows, protocol) for history in logs
+        ]
+        train = pool(all_trials[: settings.learners])
+        validation = pool(all_trials[settings.learners :])
         reviews = len(_select_training_rows(train))
         for name in names:
             if RECIPES[name].protocol != protocol:
@@ -874,10 +896,11 @@ def run(
             with _limit_threads(threads):
                 pretrained = pretrain(name, train, validation, settings)
             course = RECIPES[name].course
-            if rounds and course in (_lstm, _mixture):
-                learners, others = each[: settings.learners], each[settings.learners :]
-                further = meta_train if course is _lstm else meta_train_mixture
-                pretrained = further(pretrained, learners, others, settings, rounds)
+            if rounds and course in (_set_up_lstm, _set_up_mixture):
+                learners = all_trials[: settings.learners]
+                validation_learners = all_trials[settings.learners :]
+                further = meta_train if course is _set_up_lstm else meta_train_mixture
+                pretrained = further(pretrained, learners, validation_learners, settings, rounds)
             for file in RECIPES[name].files or (name,):
                 tensors = pretrained.tensors
                 if file == "LSTM":
@@ -926,7 +949,7 @@ def _build_metadata(
         command += f" --epochs {settings.epochs}"
     if pretrained.tuned_log_loss is not None:
         command += f" --rounds {rounds}"
-    made = {
+    metadata = {
         "model": name,
         "made_by": f"srs-eval {VERSION}",
         "command": command,
@@ -938,5 +961,5 @@ def _build_metadata(
         "device": settings.device,
     }
     if pretrained.tuned_log_loss is not None:
-        made["tuned_validation_log_loss"] = f"{pretrained.tuned_log_loss:.6f}"
-    return made
+        metadata["tuned_validation_log_loss"] = f"{pretrained.tuned_log_loss:.6f}"
+    return metadata

@@ -22,6 +22,6 @@ def write_demo(path: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "collection.anki2"
-        write_demo(made)
-        DEMO_FILE.write_bytes(zstandard.ZstdCompressor(level=22).compress(made.read_bytes()))
+        collection = Path(folder) / "collection.anki2"
+        write_demo(collection)
+        DEMO_FILE.write_bytes(zstandard.ZstdCompressor(level=22).compress(collection.read_bytes()))

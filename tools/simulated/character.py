@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,9 @@ ROLLOVER_HOUR = 4
 UTC_OFFSET_HOURS = 1
 FIRST_DAY_S = 1_693_796_400  # 4 September 2023, 4:00 at UTC+1
 _MAXIMUM_INTERVAL = 36_500
-NEW_A_DAY, REVIEWS_A_DAY = 20, 250  # limits of a preset
+# Limits of a preset.
+NEW_A_DAY = 20
+REVIEWS_A_DAY = 250
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
 
@@ -107,7 +109,8 @@ def _draw_habits(random: np.random.Generator, buttons: int, forgets: bool) -> Ha
 
 # ids as in Anki: time of creation in milliseconds
 CREATED_MS = (FIRST_DAY_S - 40 * DAY_S) * 1000
-LANGUAGES, FACTS = CREATED_MS + 1, CREATED_MS + 2
+LANGUAGES = CREATED_MS + 1
+FACTS = CREATED_MS + 2
 _LANGUAGES_DECK, WORDS, _SENTENCES, _GEOGRAPHY, _ANATOMY = (CREATED_MS + k for k in range(11, 16))
 FILTERED_DECK = CREATED_MS + 20
 _DECK_SHARES = {WORDS: 0.45, _SENTENCES: 0.15, _GEOGRAPHY: 0.25, _ANATOMY: 0.15}
@@ -135,6 +138,27 @@ _FSRS5_DEFAULTS = (
 )  # fmt: skip
 
 
+def _make_preset(
+    identity: int, name: str, fsrs_parameters: Mapping[int, tuple[float, ...]]
+) -> Preset:
+    """Make a preset with Anki's defaults for everything else."""
+    return Preset(
+        identity,
+        name,
+        fsrs_parameters,
+        desired_retention=0.9,
+        historical_retention=0.9,
+        ignore_before=None,
+        learning_steps=(1.0, 10.0),
+        relearning_steps=(10.0,),
+        maximum_interval=_MAXIMUM_INTERVAL,
+        sm2_settings=SM2_SETTINGS,
+        new_a_day=NEW_A_DAY,
+        reviews_a_day=REVIEWS_A_DAY,
+        modified_s=FIRST_DAY_S,
+    )
+
+
 def _draw_presets(
     random: np.random.Generator,
 ) -> tuple[dict[int, Preset], dict[int, tuple[float, ...]]]:
@@ -152,26 +176,24 @@ def _draw_presets(
         return np.round(varied, 4)
 
     learner = vary(np.array(DEFAULT_PARAMETERS), 1.0)
-    languages, facts = learner.copy(), learner.copy()
+    languages = learner.copy()
+    facts = learner.copy()
     languages[:4] *= 0.7
     facts[:4] *= 2.0
     facts[8] += 0.3
     stored = tuple(vary(languages, 0.1).tolist())
     foreign = tuple(vary(np.array(DEFAULT_PARAMETERS), 1.5).tolist())
     presets = (
-        Preset(1, "Default", {}, 0.9, 0.9, None, (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL,
-               None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S),
-        Preset(
-            LANGUAGES, "Languages", {6: stored}, 0.9, 0.9, None,
-            (1.0, 10.0), (10.0,), _MAXIMUM_INTERVAL, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
-            modified_s=FIRST_DAY_S,
+        _make_preset(1, "Default", {}),
+        _make_preset(LANGUAGES, "Languages", {6: stored}),
+        replace(
+            _make_preset(FACTS, "Facts", {5: _FSRS5_DEFAULTS, 6: foreign}),
+            desired_retention=0.92,
+            learning_steps=(1.0, 10.0, 30.0),
+            relearning_steps=(10.0, 30.0),
+            maximum_interval=3650,
         ),
-        Preset(
-            FACTS, "Facts", {5: _FSRS5_DEFAULTS, 6: foreign}, 0.92, 0.9, None,
-            (1.0, 10.0, 30.0), (10.0, 30.0), 3650, None, SM2_SETTINGS, NEW_A_DAY, REVIEWS_A_DAY,
-            modified_s=FIRST_DAY_S,
-        ),
-    )  # fmt: skip
+    )
     memory = {1: learner, LANGUAGES: languages, FACTS: facts}
     return {preset.id: preset for preset in presets}, {
         preset: tuple(np.round(parameters, 6).tolist()) for preset, parameters in memory.items()
@@ -185,11 +207,12 @@ def make_single_deck(
     relearning_steps: tuple[float, ...],
 ) -> tuple[dict[int, Deck], dict[int, Preset], dict[int, float]]:
     """Return decks, presets and deck shares of a `Character` with one deck and these settings."""
-    preset = Preset(
-        1, "Default", {6: stored}, retention, 0.9, None,
-        learning_steps, relearning_steps, _MAXIMUM_INTERVAL, None, SM2_SETTINGS,
-        NEW_A_DAY, REVIEWS_A_DAY, modified_s=FIRST_DAY_S,
-    )  # fmt: skip
+    preset = replace(
+        _make_preset(1, "Default", {6: stored}),
+        desired_retention=retention,
+        learning_steps=learning_steps,
+        relearning_steps=relearning_steps,
+    )
     decks = {
         1: Deck(1, "Default", 1),
         FILTERED_DECK: Deck(FILTERED_DECK, "Cram", None, filtered=True),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,9 @@ create index ix_revlog_cid on revlog (cid);
 create index ix_notes_csum on notes (csum);
 """
 
-_ONE_CARD, _TWO_CARDS = CREATED_MS + 101, CREATED_MS + 102  # note types
+# Ids of note types.
+_ONE_CARD = CREATED_MS + 101
+_TWO_CARDS = CREATED_MS + 102
 _UNSYNCED = -1
 
 
@@ -80,45 +82,47 @@ def write_collection(learner: SimulatedLearner, path: Path) -> None:
         raise FileExistsError(f"{path} exists already")
     with closing(sqlite3.connect(path)) as database, database:
         database.executescript(_TABLES)
-        _insert(database, "notes", _note_rows(learner))
-        _insert(database, "cards", _card_rows(learner))
+        _insert(database, "notes", _make_note_rows(learner))
+        _insert(database, "cards", _make_card_rows(learner))
         entries = learner.entries
         _insert(
             database,
             "revlog",
             _zip_columns(
-                entries.time_ms,
-                entries.card_id,
-                np.full(len(entries), _UNSYNCED),
-                entries.rating,
-                learner.interval,
-                learner.last_interval,
-                entries.factor,
-                entries.duration_ms,
-                entries.kind,
+                [
+                    entries.time_ms,
+                    entries.card_id,
+                    np.full(len(entries), _UNSYNCED),
+                    entries.rating,
+                    learner.interval,
+                    learner.last_interval,
+                    entries.factor,
+                    entries.duration_ms,
+                    entries.kind,
+                ]
             ),
         )
-        _insert(database, "graves", _grave_rows(learner))
-        _insert(database, "col", [_collection_row(learner)])
+        _insert(database, "graves", _make_grave_rows(learner))
+        _insert(database, "col", [_make_collection_row(learner)])
         database.executescript(_INDEXES)
 
 
 def _insert(database: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
     rows = list(rows)
     if rows:
-        places = ",".join("?" * len(rows[0]))
-        database.executemany(f"insert into {table} values ({places})", rows)
+        placeholders = ",".join("?" * len(rows[0]))
+        database.executemany(f"insert into {table} values ({placeholders})", rows)
 
 
-def _zip_columns(*columns: Any) -> Iterable[tuple[Any, ...]]:
+def _zip_columns(columns: Sequence[Any]) -> Iterable[tuple[Any, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _note_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
+def _make_note_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
     cards = learner.cards
-    kept = ~cards.deleted
-    both = set(cards.note_id[kept & (cards.ordinal == 1)].tolist())
-    for number, note in enumerate(np.unique(cards.note_id[kept]).tolist(), 1):
+    present = ~cards.deleted
+    both = set(cards.note_id[present & (cards.ordinal == 1)].tolist())
+    for number, note in enumerate(np.unique(cards.note_id[present]).tolist(), 1):
         front = f"Term {number:04}"
         checksum = int(hashlib.sha1(front.encode()).hexdigest()[:8], 16)
         fields = f"{front}\x1fMeaning {number:04}"
@@ -128,24 +132,28 @@ def _note_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
         )  # fmt: skip
 
 
-def _card_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
+def _make_card_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
     """Return the rows of `cards`; cards in a filtered deck keep their own deck in `odid`."""
-    cards, presets, decks = learner.cards, learner.presets, learner.decks
-    place = 0
+    cards = learner.cards
+    presets = learner.presets
+    decks = learner.decks
+    position = 0
     for at in np.flatnonzero(~cards.deleted).tolist():
-        phase, deck = int(cards.phase[at]), decks[int(cards.deck_id[at])]
+        phase = int(cards.phase[at])
+        deck = decks[int(cards.deck_id[at])]
         preset = presets[deck.preset_id or 1]
         data: dict[str, Any] = {}
-        left = 0
+        steps_left = 0
         if phase == 0:
-            place += 1
-            due, data["pos"] = place, place
+            position += 1
+            due = position
+            data["pos"] = position
         elif phase == 2:
             due = int(cards.due_day[at])
         else:
             due = int(cards.due_s[at])
             steps = preset.learning_steps if phase == 1 else preset.relearning_steps
-            left = len(steps) - int(cards.step[at])
+            steps_left = len(steps) - int(cards.step[at])
         if not np.isnan(cards.stability[at]):
             data["s"] = round(float(cards.stability[at]), 4)
             data["d"] = round(float(cards.difficulty[at]), 3)
@@ -153,25 +161,31 @@ def _card_rows(learner: SimulatedLearner) -> Iterable[tuple[Any, ...]]:
             data["decay"] = round((preset.active_parameters or (0.1542,))[-1], 3)
             data["lrt"] = int(cards.last_review_s[at])
         queue = -1 if cards.suspended[at] else (0, 1, 2, 1)[phase]
-        home, now_in, home_due = 0, deck.id, 0
+        home = 0
+        now_in = deck.id
+        home_due = 0
         if cards.filtered[at]:
-            home, now_in, home_due, due = deck.id, FILTERED_DECK, due, at - 100_000
+            home = deck.id
+            now_in = FILTERED_DECK
+            home_due = due
+            due = at - 100_000
         yield (
             int(cards.card_id[at]), int(cards.note_id[at]), now_in, int(cards.ordinal[at]),
             int(cards.last_review_s[at]) or int(cards.card_id[at]) // 1000, _UNSYNCED, phase, queue,
             due, int(cards.interval[at]), 0 if phase == 0 else int(cards.ease[at]),
-            int(cards.reps[at]), int(cards.lapses[at]), left, home_due, home, 0, json.dumps(data),
+            int(cards.reps[at]), int(cards.lapses[at]), steps_left, home_due, home, 0,
+            json.dumps(data),
         )  # fmt: skip
 
 
-def _grave_rows(learner: SimulatedLearner) -> Iterable[tuple[int, int, int]]:
+def _make_grave_rows(learner: SimulatedLearner) -> Iterable[tuple[int, int, int]]:
     cards = learner.cards
     for kind, column in enumerate((cards.card_id, cards.note_id)):
         for gone in np.unique(column[cards.deleted]).tolist():
             yield (_UNSYNCED, gone, kind)
 
 
-def _collection_row(learner: SimulatedLearner) -> tuple[Any, ...]:
+def _make_collection_row(learner: SimulatedLearner) -> tuple[Any, ...]:
     """Return the only row of the table `col`."""
     modified_ms = int(learner.entries.time_ms[-1]) + 1000
     west = -60 * UTC_OFFSET_HOURS  # minutes, as Anki stores it
@@ -183,36 +197,36 @@ def _collection_row(learner: SimulatedLearner) -> tuple[Any, ...]:
         "sched2021": True, "schedVer": 2, "sortBackwards": False, "sortType": "noteFld",
         "timeLim": 0,
     }  # fmt: skip
-    models = {str(model["id"]): model for model in _note_types()}
+    models = {str(model["id"]): model for model in _make_note_types()}
     decks = {
         str(deck.id): _encode_deck(deck, modified_ms // 1000) for deck in learner.decks.values()
     }
     presets = {str(preset.id): _encode_preset(preset) for preset in learner.presets.values()}
-    texts = (json.dumps(part) for part in (settings, models, decks, presets, {}))
+    texts = (json.dumps(content) for content in (settings, models, decks, presets, {}))
     return (1, FIRST_DAY_S, modified_ms, CREATED_MS, 11, 0, 0, 0, *texts)
 
 
-def _note_types() -> Iterable[dict[str, Any]]:
+def _make_note_types() -> Iterable[dict[str, Any]]:
     for identity, name, sides in (
         (_ONE_CARD, "Simulated term", 1),
         (_TWO_CARDS, "Simulated term, both ways", 2),
     ):
         fields = [
-            {"name": field, "ord": place, "sticky": False, "rtl": False, "font": "Arial",
+            {"name": field, "ord": ordinal, "sticky": False, "rtl": False, "font": "Arial",
              "size": 20, "media": []}
-            for place, field in enumerate(("Term", "Meaning"))
+            for ordinal, field in enumerate(("Term", "Meaning"))
         ]  # fmt: skip
         templates = [
-            {"name": f"Card {place + 1}", "ord": place, "qfmt": f"{{{{{asked}}}}}",
+            {"name": f"Card {ordinal + 1}", "ord": ordinal, "qfmt": f"{{{{{question}}}}}",
              "afmt": f"{{{{FrontSide}}}}<hr id=answer>{{{{{answer}}}}}", "bqfmt": "", "bafmt": "",
              "did": None}
-            for place, (asked, answer) in enumerate((("Term", "Meaning"), ("Meaning", "Term")))
+            for ordinal, (question, answer) in enumerate((("Term", "Meaning"), ("Meaning", "Term")))
         ]  # fmt: skip
         yield {
             "id": identity, "name": name, "type": 0, "mod": 0, "usn": 0, "sortf": 0, "did": None,
             "tmpls": templates[:sides], "flds": fields, "css": "", "latexPre": "",
             "latexPost": "", "tags": [], "vers": [],
-            "req": [[place, "any", [place]] for place in range(sides)],
+            "req": [[ordinal, "any", [ordinal]] for ordinal in range(sides)],
         }  # fmt: skip
 
 

@@ -79,7 +79,7 @@ class SimulatedLearner:
 
     def log(self) -> ReviewLog:
         """Return the history as an importer would deliver it."""
-        kept = ~self.cards.deleted
+        present = ~self.cards.deleted
         next_day = FIRST_DAY_S + self.days * DAY_S
         return ReviewLog(
             import_summary=ImportSummary(
@@ -90,10 +90,10 @@ class SimulatedLearner:
             ),
             entries=replace(self.entries, interval=self.last_interval),
             cards=Cards(
-                self.cards.card_id[kept],
-                self.cards.note_id[kept],
-                self.cards.deck_id[kept],
-                self.cards.suspended[kept],
+                self.cards.card_id[present],
+                self.cards.note_id[present],
+                self.cards.deck_id[present],
+                self.cards.suspended[present],
             ),
             decks=self.decks,
             presets=self.presets,
@@ -168,8 +168,10 @@ def _finish(
     suspended, filtered, deleted = (
         column[order] for column in (sim.suspended, sim.filtered, sim.deleted)
     )
-    column = {name: np.concatenate([row[name] for row in sim.entries]) for name in ENTRY_COLUMNS}
-    whole = {
+    column = {}
+    for name in ENTRY_COLUMNS:
+        column[name] = np.concatenate([row[name] for row in sim.entries])
+    whole_numbers = {
         name: np.round(values).astype(np.int64)
         for name, values in column.items()
         if name != "recall"
@@ -177,15 +179,15 @@ def _finish(
     return SimulatedLearner(
         seed=seed,
         entries=Entries(
-            time_ms=whole["time_ms"],
-            card_id=sim.integer["card_id"][whole["card"]],
-            rating=whole["rating"],
-            kind=whole["kind"],
-            factor=whole["factor"],
-            duration_ms=whole["duration_ms"],
+            time_ms=whole_numbers["time_ms"],
+            card_id=sim.integer["card_id"][whole_numbers["card"]],
+            rating=whole_numbers["rating"],
+            kind=whole_numbers["kind"],
+            factor=whole_numbers["factor"],
+            duration_ms=whole_numbers["duration_ms"],
         ),
-        interval=whole["interval"],
-        last_interval=whole["last_interval"],
+        interval=whole_numbers["interval"],
+        last_interval=whole_numbers["last_interval"],
         cards=CardStates(
             card_id=integer["card_id"],
             note_id=integer["note_id"],

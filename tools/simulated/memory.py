@@ -44,7 +44,7 @@ def interval_for(w: FloatArray, stability: FloatArray, retention: FloatArray) ->
     return result
 
 
-def _initial_difficulty(w: FloatArray, rating: IntArray | float) -> FloatArray:
+def _compute_initial_difficulty(w: FloatArray, rating: IntArray | float) -> FloatArray:
     result: FloatArray = w[4] - np.exp(w[5] * (rating - 1)) + 1
     return result
 
@@ -52,14 +52,15 @@ def _initial_difficulty(w: FloatArray, rating: IntArray | float) -> FloatArray:
 def first_state(w: FloatArray, rating: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return stability and difficulty after a card's first review."""
     stability = np.take_along_axis(w[:4], rating[None] - 1, 0)[0]
-    return stability, np.clip(_initial_difficulty(w, rating), 1, 10)
+    return stability, np.clip(_compute_initial_difficulty(w, rating), 1, 10)
 
 
 def next_state(
     w: FloatArray, stability: FloatArray, difficulty: FloatArray, rating: IntArray, days: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return stability and difficulty after a review `days` (whole; 0: same day) after the last."""
-    s, d = stability, difficulty
+    s = stability
+    d = difficulty
     r = retrievability(w, s, days)
     bonus = np.where(rating == 2, w[15], np.where(rating == 4, w[16], 1.0))
     recalled = s * (
@@ -71,7 +72,7 @@ def next_state(
     same_day = s * np.where(rating >= 3, np.maximum(increase, 1), increase)
     later = np.where(rating == 1, forgotten, recalled)
     damped = d - w[6] * (rating - 3) * (10 - d) / 9
-    reverted = w[7] * _initial_difficulty(w, 4.0) + (1 - w[7]) * damped
+    reverted = w[7] * _compute_initial_difficulty(w, 4.0) + (1 - w[7]) * damped
     return (
         np.clip(np.where(days > 0, later, same_day), 0.001, 36_500.0),
         np.clip(reverted, 1, 10),
@@ -94,13 +95,15 @@ def fuzz_interval(random: np.random.Generator, interval: FloatArray) -> IntArray
 
 # A memory
 
-LONGEST, SHORTEST = 36_500.0, 0.001  # stability, days
+# Limits of stability, in days.
+LONGEST = 36_500.0
+SHORTEST = 0.001
 
 
 class Moment(NamedTuple):
     """Time at which each of n cards is shown, in days (n,)."""
 
-    now: FloatArray  # since the beginning of the first day
+    time: FloatArray  # since the beginning of the first day
     days: FloatArray  # whole days since the card's last review; 0: same day
     waited: FloatArray  # like `days`, but a fraction of a day for reviews on the same day
 
@@ -170,7 +173,8 @@ class Fsrs6:
 
     def learn(self, cards: IntArray, rating: IntArray, moment: Moment) -> None:
         w = self.w[:, self.traits.preset[cards]]
-        stability, difficulty = self.stability[cards], self.hard[cards]
+        stability = self.stability[cards]
+        difficulty = self.hard[cards]
         new = np.isnan(stability)
         first_s, first_d = first_state(w, rating)
         first_d = np.clip(first_d + self.traits.hardness[cards], 1, 10)

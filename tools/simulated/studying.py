@@ -62,16 +62,25 @@ class Simulation:
     """The running state: arrays with one element per card, in order of creation."""
 
     def __init__(self, random: np.random.Generator, reviews: int, character: Character) -> None:
-        self.random, self.habits, self.scheduler = random, character.habits, character.scheduler
-        self.decks, self.presets, self.memory = character.decks, character.presets, character.memory
+        self.random = random
+        self.habits = character.habits
+        self.scheduler = character.scheduler
+        self.decks = character.decks
+        self.presets = character.presets
+        self.memory = character.memory
         self.deck_ids = list(character.shares)
         self.deck_shares = list(character.shares.values())
-        self.spread, self.usual_strength = character.spread, math.log(character.strength)
-        self.topic, self.topic_spread = character.topic, np.array(character.topic_spread)
+        self.spread = character.spread
+        self.usual_strength = math.log(character.strength)
+        self.topic = character.topic
+        self.topic_spread = np.array(character.topic_spread)
         self.topic_shift = np.zeros(2)
         self.form = 0.0
         presets = character.presets
-        self.reviews, self.answered, self.day, self.now_s = reviews, 0, -1, 0.0
+        self.reviews = reviews
+        self.answered = 0
+        self.day = -1
+        self.now_s = 0.0
         self.entries: list[dict[str, NDArray[Any]]] = []
 
         # Per preset and per deck, looked up by position.
@@ -125,9 +134,11 @@ class Simulation:
                 and len(self.waiting) > 10
                 and self.random.random() < 0.6
             ):
-                note, ordinal = self.waiting.pop(0)[0], 1
+                note = self.waiting.pop(0)[0]
+                ordinal = 1
             else:
-                note, ordinal = CREATED_MS + 1_000_000 + 7_300 * self.notes, 0
+                note = CREATED_MS + 1_000_000 + 7_300 * self.notes
+                ordinal = 0
                 self.notes += 1
                 if deck == WORDS:
                     self.waiting.append((note, 1))
@@ -135,12 +146,16 @@ class Simulation:
         return np.arange(begin, self.n)
 
     def add_card(self, note: int, ordinal: int, deck: int) -> None:
-        at, integer, number = self.n, self.integer, self.number
+        at = self.n
+        integer = self.integer
+        number = self.number
         preset = self.decks[deck].preset_id
         assert preset is not None
         retention = self.decks[deck].desired_retention or self.presets[preset].desired_retention
-        integer["card_id"][at], integer["note_id"][at] = note + ordinal, note
-        integer["ordinal"][at], integer["deck_id"][at] = ordinal, deck
+        integer["card_id"][at] = note + ordinal
+        integer["note_id"][at] = note
+        integer["ordinal"][at] = ordinal
+        integer["deck_id"][at] = deck
         integer["preset"][at] = self.preset_ids.index(preset)
         integer["ease"][at] = 2500
         number["retention"][at] = retention
@@ -161,8 +176,8 @@ class Simulation:
     def active_cards(self, *phases: int) -> IntArray:
         """Return positions of the cards in these phases that are neither suspended nor deleted."""
         n = self.n
-        shown = np.isin(self.integer["phase"][:n], phases)
-        return np.flatnonzero(shown & ~self.suspended[:n] & ~self.deleted[:n])
+        in_phases = np.isin(self.integer["phase"][:n], phases)
+        return np.flatnonzero(in_phases & ~self.suspended[:n] & ~self.deleted[:n])
 
     # Time
 
@@ -194,9 +209,11 @@ class Simulation:
             if not len(cards) or (turn and self.random.random() < self.habits.stop):
                 return
             self.ask(cards, not_before[: len(cards)])
-            left = cards[np.isin(self.integer["phase"][cards], (_IN_LEARNING, _IN_RELEARNING))]
-            left = left[~self.suspended[left]]
-            cards = left[np.argsort(self.integer["due_s"][left], kind="stable")]
+            unfinished = cards[
+                np.isin(self.integer["phase"][cards], (_IN_LEARNING, _IN_RELEARNING))
+            ]
+            unfinished = unfinished[~self.suspended[unfinished]]
+            cards = unfinished[np.argsort(self.integer["due_s"][unfinished], kind="stable")]
             not_before = self.integer["due_s"][cards].astype(np.float64)
             if self.now_s > FIRST_DAY_S + (self.day + 1) * DAY_S - 3600:
                 return
@@ -236,7 +253,17 @@ class Simulation:
             phase == IN_REVIEW, self.integer["interval"][cards], -self.integer["delay_s"][cards]
         )
         took_ms = 1000 * seconds * self.habits.timed
-        self._record(at, cards, rating, kind, factor, took_ms, interval, last, recall)
+        self._record(
+            at,
+            cards,
+            rating=rating,
+            kind=kind,
+            factor=factor,
+            duration_ms=took_ms,
+            interval=interval,
+            last_interval=last,
+            recall=recall,
+        )
         self.integer["last_s"][cards] = at.astype(np.int64)
         self.integer["last_day"][cards] = self.day
         self.integer["reps"][cards] += 1
@@ -252,10 +279,14 @@ class Simulation:
         seen = self.memory.seen(cards)
         moment = self._make_moment(cards, at)
         recall = np.full(len(cards), np.nan)
-        known = self.memory.recall(cards[seen], Moment(*(column[seen] for column in moment)))
+        recall_of_seen = self.memory.recall(
+            cards[seen], Moment(*(column[seen] for column in moment))
+        )
         if self.form:
-            known = known / (known + (1 - known) * math.exp(-self.form))
-        recall[seen] = known * (1 - self.habits.slip)
+            recall_of_seen = recall_of_seen / (
+                recall_of_seen + (1 - recall_of_seen) * math.exp(-self.form)
+            )
+        recall[seen] = recall_of_seen * (1 - self.habits.slip)
         return recall, seen
 
     def _answer_time_factor(self, cards: IntArray, at: FloatArray) -> FloatArray:
@@ -280,21 +311,21 @@ class Simulation:
         hard = habits.hard * np.nan_to_num(self.memory.difficulty(cards)) / 5 * (1 + 6 * shaky)
         easy = habits.easy / (1 + 6 * shaky)
         if habits.buttons_tell:
-            tells = np.exp(habits.buttons_tell * self._estimate_ease(cards, recall))
-            hard = hard / (hard + np.maximum(1 - hard, 0) * tells)
-            easy = easy * tells / (easy * tells + 1 - easy)
+            odds = np.exp(habits.buttons_tell * self._estimate_ease(cards, recall))
+            hard = hard / (hard + np.maximum(1 - hard, 0) * odds)
+            easy = easy * odds / (easy * odds + 1 - easy)
         passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
-        known = np.where(chance[0] < recall, passed, 1)
-        return recall, np.where(seen, known, first)
+        later = np.where(chance[0] < recall, passed, 1)
+        return recall, np.where(seen, later, first)
 
     def _draw_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
         """Draw uniform values that correlate with the cards' strengths."""
         from scipy.special import ndtr, ndtri
 
         strength = np.log(self.number["strength"][cards]) - self.usual_strength
-        tells = self.habits.first_tells
-        score = tells * strength / math.hypot(self.spread[0], self.topic_spread[0])
-        result: FloatArray = ndtr(score + math.sqrt(1 - tells**2) * ndtri(chance))
+        correlation = self.habits.first_tells
+        score = correlation * strength / math.hypot(self.spread[0], self.topic_spread[0])
+        result: FloatArray = ndtr(score + math.sqrt(1 - correlation**2) * ndtri(chance))
         return result
 
     def _estimate_ease(self, cards: IntArray, recall: FloatArray) -> FloatArray:
@@ -307,8 +338,10 @@ class Simulation:
 
     def _schedule(self, cards: IntArray, rating: IntArray, at: FloatArray) -> None:
         """Update steps, lapses and intervals as Anki does."""
-        integer, random = self.integer, self.random
-        preset, phase = integer["preset"][cards], integer["phase"][cards]
+        integer = self.integer
+        random = self.random
+        preset = integer["preset"][cards]
+        phase = integer["phase"][cards]
         days_since = np.where(phase == _NEW, 0, self.day - integer["last_day"][cards])
         wish = self._intervals(cards, rating, days_since.astype(np.float64))
         wish = np.clip(wish, 1, self.longest[preset])
@@ -328,9 +361,9 @@ class Simulation:
         # A lapse goes to the first step; Good advances by one, Hard repeats the step.
         step = np.where(rating == 1, 0, step + (rating == 3))
         leaves = stepping & ~lapsed & ((rating == 4) | (step >= total))
-        place = np.minimum(step, total - 1)
-        delay = self.steps[*table, place]
-        longer = self.steps[*table, np.minimum(place + 1, total - 1)]
+        step_index = np.minimum(step, total - 1)
+        delay = self.steps[*table, step_index]
+        longer = self.steps[*table, np.minimum(step_index + 1, total - 1)]
         # Hard on the first of several steps waits for the mean of the first two delays.
         delay = np.where((rating == 2) & (step == 0), (delay + longer) // 2, delay)
 
@@ -348,8 +381,10 @@ class Simulation:
 
     def _intervals(self, cards: IntArray, rating: IntArray, days: FloatArray) -> FloatArray:
         """Return the scheduler's intervals in days, before fuzz and limits."""
-        integer, number = self.integer, self.number
-        preset, phase = integer["preset"][cards], integer["phase"][cards]
+        integer = self.integer
+        number = self.number
+        preset = integer["preset"][cards]
+        phase = integer["phase"][cards]
         if self.scheduler == "fsrs":
             w = self.stored_w[:, preset]
             stability = number["sched_stability"][cards]
@@ -366,7 +401,8 @@ class Simulation:
             number["sched_difficulty"][cards] = np.where(new, first[1], later[1])
             return interval_for(w, number["sched_stability"][cards], number["retention"][cards])
 
-        ease, old = integer["ease"][cards] / 1000, integer["interval"][cards].astype(np.float64)
+        ease = integer["ease"][cards] / 1000
+        old = integer["interval"][cards].astype(np.float64)
         late = np.maximum(days - old, 0)
         grown = np.select(
             [rating == 1, rating == 2, rating == 3],
@@ -379,16 +415,36 @@ class Simulation:
             reviewing, np.maximum(integer["ease"][cards] + change, 1300), integer["ease"][cards]
         )
         graduating = np.where(rating == 4, 4.0, 1.0)
-        kept = np.maximum(old, 1)  # a relearned card keeps the interval from its lapse
-        return np.select([reviewing, phase == _IN_RELEARNING], [grown, kept], graduating)
+        lapse_interval = np.maximum(old, 1)  # a relearned card keeps the interval from its lapse
+        return np.select([reviewing, phase == _IN_RELEARNING], [grown, lapse_interval], graduating)
 
     def _record(
-        self, at_s: NDArray[np.floating[Any]], cards: IntArray, *columns: NDArray[Any]
+        self,
+        at_s: NDArray[np.floating[Any]],
+        cards: IntArray,
+        *,
+        rating: NDArray[Any],
+        kind: NDArray[Any],
+        factor: NDArray[Any],
+        duration_ms: NDArray[Any],
+        interval: NDArray[Any],
+        last_interval: NDArray[Any],
+        recall: NDArray[Any],
     ) -> None:
-        row = dict(
-            zip(ENTRY_COLUMNS, ((at_s * 1000).astype(np.int64), cards, *columns), strict=True)
+        """Add entries to the log; arrays (n,)."""
+        self.entries.append(
+            {
+                "time_ms": (at_s * 1000).astype(np.int64),
+                "card": cards,
+                "rating": rating,
+                "kind": kind,
+                "factor": factor,
+                "duration_ms": duration_ms,
+                "interval": interval,
+                "last_interval": last_interval,
+                "recall": recall,
+            }
         )
-        self.entries.append(row)
 
     # Incidents
 
@@ -396,13 +452,24 @@ class Simulation:
         """Reset the cards (days None) or set their due dates."""
         if not len(cards):
             return
-        count, none = len(cards), np.zeros(len(cards), np.int64)
+        count = len(cards)
+        none = np.zeros(len(cards), np.int64)
         at = self.now_s + 0.001 * np.arange(1, count + 1)
         self.now_s = float(at[-1]) + 1
         last = self.integer["interval"][cards]
         unknown = np.full(count, np.nan)
         if days is None:
-            self._record(at, cards, none, none + MANUAL, none, none, none, last, unknown)
+            self._record(
+                at,
+                cards,
+                rating=none,
+                kind=none + MANUAL,
+                factor=none,
+                duration_ms=none,
+                interval=none,
+                last_interval=last,
+                recall=unknown,
+            )
             for name in ("phase", "step", "delay_s", "interval", "reps", "lapses"):
                 self.integer[name][cards] = 0
             self.number["sched_stability"][cards] = np.nan
@@ -410,7 +477,17 @@ class Simulation:
             self.integer["ease"][cards] = 2500
         else:
             factor = self.integer["ease"][cards]
-            self._record(at, cards, none, none + MANUAL, factor, none, days, last, unknown)
+            self._record(
+                at,
+                cards,
+                rating=none,
+                kind=none + MANUAL,
+                factor=factor,
+                duration_ms=none,
+                interval=days,
+                last_interval=last,
+                recall=unknown,
+            )
             self.integer["interval"][cards] = days
             self.integer["due_day"][cards] = self.day + days
 
@@ -423,7 +500,8 @@ class Simulation:
     def preview(self) -> None:
         """Cram in a filtered deck without rescheduling: log entries that leave memory unchanged."""
         cards = self.draw_share(0.08, IN_REVIEW)
-        count, none = len(cards), np.zeros(len(cards), np.int64)
+        count = len(cards)
+        none = np.zeros(len(cards), np.int64)
         seconds = np.clip(3 * np.exp(0.5 * self.random.standard_normal(count)), 0.8, 60.0)
         at = self.now_s + np.cumsum(seconds)
         if count:
@@ -431,7 +509,17 @@ class Simulation:
         fails = (self.random.random(count) < 0.2) & self.habits.forgets
         rating = np.where(fails, 1, 3)
         unknown = np.full(count, np.nan)
-        self._record(at, cards, rating, none + FILTERED, none, seconds * 1000, none, none, unknown)
+        self._record(
+            at,
+            cards,
+            rating=rating,
+            kind=none + FILTERED,
+            factor=none,
+            duration_ms=seconds * 1000,
+            interval=none,
+            last_interval=none,
+            recall=unknown,
+        )
 
     def review_early(self) -> None:
         """Review cards before they are due, in a filtered deck that reschedules."""
@@ -455,9 +543,12 @@ def _make_step_tables(presets: Sequence[Preset]) -> tuple[IntArray, IntArray]:
         [preset.learning_steps for preset in presets],
         [preset.relearning_steps for preset in presets],
     ]
-    count = np.array([[len(minutes) for minutes in steps] for steps in kinds])
+    counts = []
+    for steps in kinds:
+        counts.append([len(minutes) for minutes in steps])
+    count = np.array(counts)
     table = np.zeros((2, len(presets), count.max()), np.int64)
     for kind, steps in enumerate(kinds):
-        for place, minutes in enumerate(steps):
-            table[kind, place, : len(minutes)] = np.round(60 * np.array(minutes))
+        for number, minutes in enumerate(steps):
+            table[kind, number, : len(minutes)] = np.round(60 * np.array(minutes))
     return table, count

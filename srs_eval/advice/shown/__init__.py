@@ -58,6 +58,11 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     return tuple(answer)
 
 
+def clauses(finding: Finding) -> tuple[str, ...]:
+    """Return the clauses that the first sentence lists, if it lists several things."""
+    return tuple(_find_renderer(finding).clauses(finding))
+
+
 def tables(finding: Finding) -> tuple[FindingTable, ...]:
     """Return the tables of figures behind a finding."""
     return tuple(_find_renderer(finding).tables(finding))

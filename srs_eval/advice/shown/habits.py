@@ -260,9 +260,14 @@ _NEGLIGIBLE_GAIN = 0.02  # recall above expectation; up to here it does not matt
 
 def _checks_line(findings: Sequence[Finding]) -> str:
     """Summarize what is worth a look, or say that nothing is."""
-    checks = get_evidence(findings[0], f.Checks).checks
-    problems = [describe_check(check) for check in checks if check.level == "look"]
+    problems = _describe_problems(findings[0])
     return "; ".join(problems) if problems else "nothing that your reviews show"
+
+
+def _describe_problems(finding: Finding) -> list[str]:
+    """Describe each check that is worth a look."""
+    checks = get_evidence(finding, f.Checks).checks
+    return [describe_check(check) for check in checks if check.level == "look"]
 
 
 def _checks_sentences(finding: Finding) -> list[str]:
@@ -428,5 +433,5 @@ RENDERERS: Mapping[type[f.Evidence], Renderer] = {
     f.HardButton: Renderer(_hard_sentences, _hard_line, _hard_tables),
     f.StepTimings: Renderer(_steps_sentences, tables=_steps_tables),
     f.ButtonPreview: Renderer(_preview_sentences, tables=_preview_tables),
-    f.Checks: Renderer(_checks_sentences, _checks_line, _checks_tables),
+    f.Checks: Renderer(_checks_sentences, _checks_line, _checks_tables, _describe_problems),
 }

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from srs_eval.data.days import StoredClock
+from srs_eval.data.days import DAY_S, StoredClock
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.readers import files
 from srs_eval.data.readers.repeats import (
@@ -31,9 +31,9 @@ from srs_eval.data.readers.repeats import (
 )
 from srs_eval.data.readers.settings import (
     ALGORITHM_KEY,
-    INTEGER_SQL,
     OVERLAY_KEY,
     count_card_rules,
+    integer_sql,
     parse_integer,
     parse_json_object,
     parse_number,
@@ -102,16 +102,17 @@ _MEMORY_STATE_FIELDS = {
 }
 """Key of cards' data -> column of `Schedule`, and its lowest and highest possible value
 (ankitects/anki rslib/src/storage/card/data.rs, and JSchoreels/anki's)."""
-_MAX_DAYS_FROM_TODAY = 100_000  # from today: no learner has due days or intervals beyond
-_COUNT_DEADLINE_S = 5.0
-_DEADLINE_S = 300.0
+_MAX_DAYS = 100_000  # no learner has longer intervals, or cards that are due farther away
+_COUNT_DEADLINE_S = 5.0  # for counting answers
+_DEADLINE_S = 300.0  # for reading a collection
 _STEPS_PER_CLOCK_CHECK = 100_000  # of SQLite's virtual machine, between checks of the clock
 _MAX_VALUE_BYTES = 32 << 20
 _MAX_ENTRIES = 50_000_000
 _SUSPENDED = -1  # queue of suspended cards
 _LATER_STEP = 3  # queue of cards with a step on a later day
-_DUE_TODAY = 1 << 60  # no day that could be stored
+_NO_DUE_DAY = 1 << 60  # stands for cards that are not due on a day; no such day is stored
 _MAX_TIME_MS = 253_402_300_800_000  # the year 10000
+_WHOLE_DATABASE = "1"  # argument of quick_check: the number of errors to find, not a table
 
 
 def read_collection(
@@ -123,7 +124,7 @@ def read_collection(
 ) -> ReviewLog:
     """Read the private copy of a collection, whose format is called `format_name`.
 
-    Raises InputError if it is damaged, no collection, of an unknown schema, or without reviews.
+    Raises InputError if it is damaged, not a collection, of an unknown schema, or without reviews.
     """
     deadline = time.monotonic() + _DEADLINE_S
     name = printable(path)
@@ -134,8 +135,8 @@ def read_collection(
     except InputError as error:
         if "interrupted" not in str(error.__cause__):
             raise
-        # SQLite stops at the deadline, or when a signal raises an exception in our check of the
-        # clock, where it is lost.
+        # SQLite is interrupted at the deadline. It is also interrupted if Ctrl-C raises
+        # KeyboardInterrupt in our check of the clock, where the exception is lost.
         if time.monotonic() <= deadline:
             raise KeyboardInterrupt from None
         raise InputError(f"{name} takes too long to read; it is damaged or hostile.") from error
@@ -163,6 +164,7 @@ def restrict_connection(connection: sqlite3.Connection, deadline: float) -> None
 
 
 def _compare_unicase(left: str, right: str) -> int:
+    """Compare without case, as Anki's collation does; return -1, 0 or 1."""
     folded_left = left.casefold()
     folded_right = right.casefold()
     if folded_left == folded_right:
@@ -179,35 +181,35 @@ def _read_connection(
     notes: tuple[str, ...],
 ) -> ReviewLog:
     schema = _read_schema(connection, name)
-    messages = _check_damage(connection, schema, name)
+    content_notes = _check_damage(connection, schema, name)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
     (entry_count,) = connection.execute("select count(*) from revlog").fetchone()
     if entry_count > _MAX_ENTRIES:
         raise InputError(f"{name} holds more reviews than one person can give.")
-    # As Anki reads them: an unknown type is learning, a negative time taken is 0.
     names = ("id", "cid", "ease", "type", "factor", "time", "lastIvl")
     columns = _read_integers(connection, "revlog", names)
 
-    def two_with_one_id(first: int, second: int) -> InputError:
+    def duplicate_id_error(first: int, second: int) -> InputError:
         del first
         return files.damaged_database_error(
             name, f"two of its reviews have the id {columns[0][second]}"
         )
 
-    imported = build_entries(*columns, contradiction=two_with_one_id)
+    imported = build_entries(*columns, contradiction=duplicate_id_error)
     entries = imported.entries
     cards, schedule = _read_cards(connection)
+    # Anki's names: crt is the time of creation, conf the configuration, dconf holds the presets.
     crt, conf, dconf, decks_json = connection.execute(
         "select crt, conf, dconf, decks from col limit 1"
     ).fetchone()
     config = parse_json_object(conf, name) if schema < 14 else _read_config(connection)
     new_ignore_review_limit = config.get("newCardsIgnoreReviewLimit") is True
     presets = {}
-    stored_presets = read_presets(connection, schema, dconf, name, messages, config)
+    stored_presets = read_presets(connection, schema, dconf, name, content_notes, config)
     for key, preset in stored_presets.items():
         presets[key] = replace(preset, new_ignore_review_limit=new_ignore_review_limit)
     rule_count = count_card_rules(config.get(OVERLAY_KEY))
-    messages += _describe_fork(config, rule_count)
+    content_notes += _describe_fork(config, rule_count)
     decks = read_decks(connection, schema, decks_json, name)
     if not len(entries) and len(cards.card_id):
         raise InputError(
@@ -217,17 +219,17 @@ def _read_connection(
     if not len(entries):
         raise InputError(f"{name} is an empty collection, without cards or reviews.")
     grid = make_grid(entries, _read_clock(config, crt))
-    # To Anki a missing setting is off (rslib/src/config/bool.rs); deck packages have no settings.
-    enabled = config.get("fsrs")
-    if not isinstance(enabled, bool):
-        enabled = None if path.suffix.lower() == ".apkg" else False
+    # Without the setting, FSRS is off in Anki (rslib/src/config/bool.rs). Deck packages have none.
+    fsrs_enabled = config.get("fsrs")
+    if not isinstance(fsrs_enabled, bool):
+        fsrs_enabled = None if path.suffix.lower() == ".apkg" else False
     return ReviewLog(
         import_summary=ImportSummary(
             path=str(path),
             format=f"{format_name}, schema {schema}",
             entries_read=imported.entries_read,
-            notes=(*notes, *imported.notes, *messages),
-            fsrs_enabled=enabled,
+            notes=(*notes, *imported.notes, *content_notes),
+            fsrs_enabled=fsrs_enabled,
             repeated=imported.repeated,
         ),
         entries=entries,
@@ -241,7 +243,7 @@ def _read_connection(
     )
 
 
-def _describe_fork(config: Mapping[str, Any], rules: int) -> list[str]:
+def _describe_fork(config: Mapping[str, Any], rule_count: int) -> list[str]:
     """Describe the scheduling of a fork of Anki, and the parts that are not evaluated here."""
     notes = []
     algorithm = _RWKV_ALGORITHMS.get(str(config.get(ALGORITHM_KEY)))
@@ -250,14 +252,14 @@ def _describe_fork(config: Mapping[str, Any], rules: int) -> list[str]:
             f"Clanki schedules this collection by {algorithm}; the parameters here are those that "
             "it keeps for FSRS-7."
         )
-    if rules:
-        notes.append(describe_card_rules(rules))
+    if rule_count:
+        notes.append(describe_card_rules(rule_count))
     return notes
 
 
 def _check_damage(connection: sqlite3.Connection, schema: int, name: str) -> list[str]:
     """Raise InputError for damage to tables that are read; return notes about other damage."""
-    if _is_sound(connection, "1"):
+    if _is_sound(connection, _WHOLE_DATABASE):
         return []
     for table in _list_tables(schema):
         if not _is_sound(connection, table):
@@ -269,7 +271,7 @@ def _check_damage(connection: sqlite3.Connection, schema: int, name: str) -> lis
 
 
 def _is_sound(connection: sqlite3.Connection, table: str) -> bool:
-    """Return whether SQLite finds nothing wrong with a table, or with the whole database ("1").
+    """Return whether SQLite finds nothing wrong with a table, or with `_WHOLE_DATABASE`.
 
     SQLite describes damage in terms of its internals, which mean nothing to a user.
     """
@@ -284,42 +286,44 @@ def _is_sound(connection: sqlite3.Connection, table: str) -> bool:
 
 def _list_tables(schema: int) -> list[str]:
     """List the tables that are read."""
-    since = {"config": 14, "deck_config": 14, "decks": 15}
-    return [table for table in _REQUIRED_COLUMNS if since.get(table, 0) <= schema]
+    first_schema = {"config": 14, "deck_config": 14, "decks": 15}
+    return [table for table in _REQUIRED_COLUMNS if first_schema.get(table, 0) <= schema]
 
 
 def list_columns(connection: sqlite3.Connection, table: str) -> set[str]:
     """List the columns of a table, in lower case; none if reading it could run code.
 
-    Views, virtual tables and computed columns could.
+    This is so for views, virtual tables and computed columns.
     """
     columns = connection.execute(f"pragma table_xinfo({table})").fetchall()
-    plain = connection.execute(
+    is_table = connection.execute(
         "select 1 from sqlite_master where lower(name) = ? and type = 'table' "
         "and ifnull(sql, '') not like 'create virtual%'",
         (table,),
     ).fetchone()
-    if not plain or any(column[6] for column in columns):
+    # A column's name is at 1; at 6 is `hidden`, which is not 0 for computed columns.
+    if not is_table or any(column[6] for column in columns):
         return set()
     return {column[1].lower() for column in columns}
 
 
 def _read_schema(connection: sqlite3.Connection, name: str) -> int:
-    no_collection = (
-        f"{name} is a database but no Anki collection; "
+    """Return the schema. Raises InputError if it is not supported, or if a column is missing."""
+    complaint = (
+        f"{name} is a database but not an Anki collection; "
         "choose the collection.anki2 of an Anki profile or an exported package."
     )
 
-    def check(table: str) -> None:
+    def require_columns(table: str) -> None:
         if not _REQUIRED_COLUMNS[table] <= list_columns(connection, table):
-            raise InputError(no_collection)
+            raise InputError(complaint)
 
-    check("col")
+    require_columns("col")
     row = connection.execute("select ver from col limit 1").fetchone()
     schema = row[0] if row and isinstance(row[0], int) else 0
     if schema in (12, 13) or schema > max(_SUPPORTED_SCHEMAS):
         raise InputError(
-            f"{name} was written by a newer Anki (schema {schema}) than is known here; "
+            f"{name} was written by a newer Anki (schema {schema}) than srs-eval knows; "
             "export it from Anki with 'Support older Anki versions' ticked."
         )
     if schema not in _SUPPORTED_SCHEMAS:
@@ -328,7 +332,7 @@ def _read_schema(connection: sqlite3.Connection, name: str) -> int:
             "open it in a current Anki once, then try again."
         )
     for table in _list_tables(schema):
-        check(table)
+        require_columns(table)
     return schema
 
 
@@ -377,12 +381,12 @@ def build_entries(
     (`srs_eval.data.readers.repeats`), unless all times are whole days apart: then no entry repeats
     another. Raises `contradiction` for two entries with one identity that differ.
     """
-    raw = [time_ms, card_id, rating, kind, factor, duration_ms]
+    raw_columns = [time_ms, card_id, rating, kind, factor, duration_ms]
     if interval is not None:
-        raw.append(interval)
-    possible = np.flatnonzero((time_ms > 0) & (time_ms < _MAX_TIME_MS))
-    positions = possible[np.argsort(time_ms[possible], kind="stable")]
-    columns = [column[positions] for column in raw]
+        raw_columns.append(interval)
+    possible_positions = np.flatnonzero((time_ms > 0) & (time_ms < _MAX_TIME_MS))
+    positions = possible_positions[np.argsort(time_ms[possible_positions], kind="stable")]
+    columns = [column[positions] for column in raw_columns]
     identity = columns[:1] if has_ids else columns[:2]
 
     def source_contradiction(first: int, second: int) -> InputError:
@@ -396,6 +400,7 @@ def build_entries(
         is_kept = mark_first_occurrences(identity, columns[len(identity) :], source_contradiction)
     columns = [np.ascontiguousarray(column[is_kept], np.int64) for column in columns]
     time_ms, card_id, rating, kind, factor, duration_ms = columns[:6]
+    # As Anki reads them: an unknown type is learning, a negative time taken is 0.
     has_known_kind = (kind >= LEARNING) & (kind <= RESCHEDULED)
     entries = Entries(
         time_ms=time_ms,
@@ -408,7 +413,7 @@ def build_entries(
     )
     return ImportedEntries(
         entries,
-        unreadable=len(raw[0]) - len(positions),
+        unreadable=len(raw_columns[0]) - len(positions),
         repeated=int((~is_kept).sum()),
         in_order_of_file=in_order_of_file,
     )
@@ -433,7 +438,7 @@ def _describe_odd_times(entries: Entries, unreadable: int) -> tuple[str, ...]:
 def _read_integers(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> IntArray:
     """Read columns of a table as integers (names, n), without keeping a Python object per row."""
     rows = connection.execute(
-        f"select {', '.join(map(INTEGER_SQL, names))} from {table} order by id"
+        f"select {', '.join(map(integer_sql, names))} from {table} order by id"
     )
     values = np.fromiter(chain.from_iterable(rows), np.int64)
     return np.ascontiguousarray(values.reshape(-1, len(names)).T)
@@ -448,36 +453,43 @@ def _read_cards(connection: sqlite3.Connection) -> tuple[Cards, Schedule]:
     schedule_names = ("due", "odue", "odid", "ivl", "factor", "lapses")
     columns = _read_integers(connection, "cards", state_names + schedule_names)
     card, note, deck, kind, queue = columns[: len(state_names)]
-    due, home_due, home, interval, ease, lapses = columns[len(state_names) :]
+    due, home_due, home_deck, interval, ease, lapses = columns[len(state_names) :]
     kind = np.where((kind >= NEW_CARD) & (kind <= RELEARNING_CARD), kind, NEW_CARD)
     # Other cards are due at a point in time, or have a position among the new cards.
-    in_days = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
-    due = np.where((home != 0) & (home_due != 0), home_due, due)
+    has_due_day = (kind == REVIEW_CARD) | (queue == _LATER_STEP)
+    in_filtered_deck = home_deck != 0
+    due = np.where(in_filtered_deck & (home_due != 0), home_due, due)
     schedule = Schedule(
         card_id=card,
         kind=kind,
         queue=queue,
-        due_day=np.where(in_days, due, _DUE_TODAY),
-        interval=np.clip(interval, 0, _MAX_DAYS_FROM_TODAY),
+        due_day=np.where(has_due_day, due, _NO_DUE_DAY),
+        interval=np.clip(interval, 0, _MAX_DAYS),
         ease=np.clip(ease, 0, 100_000),
         lapses=np.clip(lapses, 0, 1 << 31),
         **_read_memory_states(connection, len(card)),
     )
-    return Cards(card, note, np.where(home != 0, home, deck), queue == _SUSPENDED), schedule
+    cards = Cards(
+        card_id=card,
+        note_id=note,
+        deck_id=np.where(in_filtered_deck, home_deck, deck),
+        suspended=queue == _SUSPENDED,
+    )
+    return cards, schedule
 
 
-def _make_due_days_relative(schedule: Schedule, day: int | None) -> Schedule | None:
-    """Make due days relative to the next day's number; return None if that is unknown."""
-    if day is None:
+def _make_due_days_relative(schedule: Schedule, next_day: int | None) -> Schedule | None:
+    """Make due days relative to the next day, whose number is given; None if that is unknown."""
+    if next_day is None:
         return None
-    days = np.where(schedule.due_day == _DUE_TODAY, 0, schedule.due_day - day)
-    return replace(schedule, due_day=np.clip(days, -_MAX_DAYS_FROM_TODAY, _MAX_DAYS_FROM_TODAY))
+    days = np.where(schedule.due_day == _NO_DUE_DAY, 0, schedule.due_day - next_day)
+    return replace(schedule, due_day=np.clip(days, -_MAX_DAYS, _MAX_DAYS))
 
 
 def _read_memory_states(connection: sqlite3.Connection, count: int) -> dict[str, FloatArray]:
     """Read the memory states in cards' `data`, by column of `Schedule`; NaN if there is none."""
     memory = {name: np.full(count, np.nan) for name, *_ in _MEMORY_STATE_FIELDS.values()}
-    # The order is the same, whatever an id is cast to.
+    # `_read_integers` has the same order.
     rows = connection.execute("select data from cards order by id")
     for row, (content,) in enumerate(rows):
         data = _parse_json(content) if isinstance(content, str) and '"s"' in content else None
@@ -488,6 +500,7 @@ def _read_memory_states(connection: sqlite3.Connection, count: int) -> dict[str,
             continue
         for key, value in values.items():
             name, low, high = _MEMORY_STATE_FIELDS[key]
+            # A difficulty of 0 is raised to the lowest one; other values of 0 count as absent.
             if value is not None and (value > 0 or key == "d"):
                 memory[name][row] = min(max(value, low), high)
     return memory
@@ -511,7 +524,7 @@ def _parse_json(content: Any) -> Any:
 
 
 def _read_clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
-    # Packages lack localOffset; the place of the collection's creation is the next best evidence.
+    # Packages lack localOffset. Then the offset at the collection's creation is the best guess.
     offset = _parse_offset_s(config.get("localOffset"))
     source = "from the collection"
     created_offset = _parse_offset_s(config.get("creationOffset"))
@@ -519,7 +532,7 @@ def _read_clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
         offset = created_offset
         source = "where the collection was created"
     crt = parse_integer(crt)
-    # To Anki anything but a plain 2 is scheduler 1, even a missing value: Anki 2.1 made such
+    # Anki takes anything but a plain 2 for scheduler 1, even a missing value: Anki 2.1 made such
     # collections before there was a second scheduler (rslib/src/config/mod.rs).
     version = config.get("schedVer")
     old_scheduler = crt is not None and not (type(version) is int and version == 2)
@@ -534,19 +547,20 @@ def _read_clock(config: Mapping[str, Any], crt: Any) -> StoredClock:
 
 
 def _end_of_day(crt: Any, day: Any) -> int | None:
-    """Return the Unix time at which the day with this number since the creation ends."""
+    """Return the Unix time of a day's end, from its number since the creation; None if unusable."""
     created = parse_integer(crt)
-    number = parse_integer(day)
-    if created is None or number is None or not 0 <= number < 100_000:
+    day_number = parse_integer(day)
+    if created is None or day_number is None or not 0 <= day_number < _MAX_DAYS:
         return None
-    return created + (number + 1) * 86_400
+    return created + (day_number + 1) * DAY_S
 
 
 def _parse_hour(stored: Any) -> int | None:
-    """Parse an hour as Anki does: a byte, 23 at most; else None."""
+    """Parse an hour as Anki does: a byte, of which more than 23 counts as 23; else None."""
     return min(stored, 23) if type(stored) is int and 0 <= stored <= 255 else None
 
 
 def _parse_offset_s(minutes_west: Any) -> int | None:
+    """Convert minutes west of UTC, as Anki stores, to seconds east; None if unusable."""
     minutes = parse_integer(minutes_west)
     return None if minutes is None or abs(minutes) > 23 * 60 else -60 * minutes

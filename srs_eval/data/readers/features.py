@@ -23,7 +23,7 @@ from srs_eval.data.readers.files import START_BYTES, detect_utf16
 from srs_eval.data.reviews import Features, ReviewLog
 
 _IDS = ("card_id", "note_id", "user_id")
-_SAMPLE_ROWS = 1024  # rows
+_SAMPLE_ROWS = 1024
 _ROWS_PER_BLOCK = 1 << 16  # rows of CSV that are held as text at a time
 _Columns = Mapping[str, NDArray[Any]]
 
@@ -38,10 +38,10 @@ def add_features(log: ReviewLog, path: Path | None) -> ReviewLog:
         raise InputError(f"{name} names a {features.id_column} twice; keep one row of each.")
     cards = np.unique(log.reviews.card_id)
     ids = cards if features.id_column == "card_id" else log.note_of(cards)
-    lacking = int((~np.isin(ids, features.ids)).sum())
+    missing_count = int((~np.isin(ids, features.ids)).sum())
     note = ""
-    if lacking:
-        note = f"{name}: {lacking:,} of {len(cards):,} cards have no row"
+    if missing_count:
+        note = f"{name}: {missing_count:,} of {len(cards):,} cards have no row"
     return replace(log, features=replace(features, note=note))
 
 
@@ -72,7 +72,7 @@ def read_features(
     elif "note_id" in columns:
         id_column = "note_id"
     else:
-        raise InputError(f"{name} has no column card_id or note_id, which tells whose rows it has.")
+        raise InputError(f"{name} has no column card_id or note_id, by which cards are found.")
     if "user_id" not in columns and (needs_user_id or user is not None):
         raise InputError(f"{name} has no column user_id, which a table for a data set needs.")
     names = tuple(column_name for column_name in columns if column_name not in _IDS)
@@ -83,11 +83,13 @@ def read_features(
         columns = {column_name: column[is_of_user] for column_name, column in columns.items()}
     ids = columns[id_column]
     if not (np.isfinite(ids) & (ids == np.floor(ids))).all():
-        raise InputError(f"{name}: a {id_column} is no whole number.")
+        raise InputError(f"{name}: a {id_column} is not a whole number.")
     order = np.argsort(ids, kind="stable")
     values = np.stack([columns[column_name][order] for column_name in names], axis=1)
     values[~np.isfinite(values)] = np.nan
-    return Features(id_column, ids[order].astype(np.int64), names, values)
+    return Features(
+        id_column=id_column, ids=ids[order].astype(np.int64), names=names, values=values
+    )
 
 
 def _read_columns(path: Path, user: int | None, sample_only: bool) -> Mapping[str, NDArray[Any]]:
@@ -107,6 +109,7 @@ def _read_columns(path: Path, user: int | None, sample_only: bool) -> Mapping[st
 
 @lru_cache(maxsize=1)  # a batch asks for each user
 def _read_csv_numbers(path: Path, modified_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
+    """Read the columns of numbers; date and size make the cache forget an older content."""
     columns = read_csv_columns(path)
     filled = {name: np.where(column == "", "nan", column) for name, column in columns.items()}
     return _select_numeric(filled)
@@ -139,7 +142,7 @@ def read_csv_columns(
                     continue
                 if len(row) != len(names):
                     raise InputError(
-                        f'"{path.name}": line {reader.line_num} has not as many fields as the '
+                        f'"{path.name}": line {reader.line_num} has more or fewer fields than the '
                         "header."
                     )
                 yield row
@@ -157,12 +160,12 @@ def read_csv_columns(
 
 
 def read_parquet_columns(
-    path: Path, key: str, user: int | None, max_rows: int | None = None
+    path: Path, user_column: str, user: int | None, max_rows: int | None = None
 ) -> Mapping[str, NDArray[Any]]:
-    """Read the columns by name; with a user, only its rows by the column `key`, in any case.
+    """Read the columns by name; with a user, only the user's rows, if there is a `user_column`.
 
-    Reads at most `max_rows` rows, if that is given. Raises NotInstalled, EOFError if there are no
-    rows at all, and all errors of pyarrow.
+    The case of that column's name does not matter. Reads at most `max_rows` rows, if that is given.
+    Raises NotInstalled, EOFError if there are no rows at all, and all errors of pyarrow.
     """
     require("pyarrow", printable(path.name))
     import pyarrow
@@ -171,7 +174,8 @@ def read_parquet_columns(
     with pq.ParquetFile(path) as file:
         if not file.metadata.num_rows:
             raise EOFError
-        filters = [(name, "=", user) for name in file.schema_arrow.names if name.lower() == key]
+        names = file.schema_arrow.names
+        filters = [(name, "=", user) for name in names if name.lower() == user_column]
         if max_rows is not None:
             batches = islice(file.iter_batches(max_rows), 1)
             table = pyarrow.Table.from_batches(batches, file.schema_arrow)
@@ -180,13 +184,14 @@ def read_parquet_columns(
             table = pq.read_table(path, filters=filters if has_filters else None)
     arrays = dict[str, NDArray[Any]]()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if pyarrow.types.is_dictionary(column.type):  # a null would be its last entry
+        if pyarrow.types.is_dictionary(column.type):  # else a null becomes the last entry
             column = column.cast(column.type.value_type)
         arrays[name] = column.to_numpy()
     return arrays
 
 
 def _select_numeric(columns: Mapping[str, object]) -> dict[str, NDArray[Any]]:
+    """Return the columns that consist of numbers, as floats; ids as integers where possible."""
     numeric = dict[str, NDArray[Any]]()
     for name, values in columns.items():
         with suppress(TypeError, ValueError, OverflowError), np.errstate(invalid="ignore"):

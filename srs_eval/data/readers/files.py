@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from srs_eval.data.errors import InputError, printable
 
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 MAX_DATABASE_BYTES = 4 << 30
 """Largest collection that is copied or unpacked."""
-_MEMORY_BYTES = 512 << 20  # of a copy; twice that is used while SQLite takes it over
+_MEMORY_BYTES = 512 << 20
+"""Largest copy in memory; twice that is used while SQLite takes it over."""
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
@@ -48,7 +49,7 @@ _JOURNAL_SUFFIXES = ("-wal", "-journal")
 # The first 8 bytes of a rollback journal, and the last 8 of one that names a second file
 # (SQLite file format 3).
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-_ATTEMPTS = 8
+_ATTEMPTS = 8  # at copying a file that does not change meanwhile
 # File systems may stamp two writes within one tick with the same time.
 _CLOCK_TICK_S = 0.02
 
@@ -71,7 +72,7 @@ def file_errors(path: Path) -> Iterator[None]:
 def resolve_file(path: Path) -> Path:
     """Return the real file behind links, where its journals lie.
 
-    Raises InputError if it is no file.
+    Raises InputError if it is not a file.
     """
     with file_errors(path):
         real = path.resolve(strict=True)
@@ -95,17 +96,18 @@ def read_limited(path: Path, limit: int) -> bytes:
     return content
 
 
-_UTF_16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_UTF16_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _UTF16_SAMPLE_BYTES = 32  # bytes by which UTF-16 is recognised without a mark
 
 
 def detect_utf16(start: bytes) -> str | None:
     """Return the encoding of a text with this beginning if it is UTF-16, else None.
 
-    Without the mark at its beginning, a table's header shows it: every second byte is zero.
+    Text without a byte-order mark is recognised by its first letters, as in a table's header: every
+    second byte is zero.
     """
-    if start[:2] in _UTF_16_MARKS:
-        return _UTF_16_MARKS[start[:2]]
+    if start[:2] in _UTF16_MARKS:
+        return _UTF16_MARKS[start[:2]]
     beginning = start[:_UTF16_SAMPLE_BYTES]
     even = beginning[::2]
     odd = beginning[1::2]
@@ -117,7 +119,7 @@ def detect_utf16(start: bytes) -> str | None:
 
 
 def normalize_text(content: bytes) -> bytes:
-    """Convert a text file's line ends to line feeds, and UTF-16 to UTF-8.
+    """Convert UTF-16 to UTF-8, and the line ends of old Mac programs to line feeds.
 
     Half a character at the end, as when only the beginning of a file was read, is dropped.
     """
@@ -125,7 +127,7 @@ def normalize_text(content: bytes) -> bytes:
     if encoding is not None:
         content = content.decode(encoding, "ignore").encode()
     end = content.find(b"\r")
-    if end >= 0 and b"\n" not in content[: end + 2]:  # line ends of old Mac programs
+    if end >= 0 and b"\n" not in content[: end + 2]:  # the first line ends with \r alone
         content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return content
 
@@ -143,18 +145,20 @@ def decode_text(content: bytes) -> str:
 def parse_sqlite_header(start: bytes) -> tuple[int, int | None] | None:
     """Return a database's page size and total bytes from its first 100 bytes.
 
-    None if it is no SQLite database. If an old writer left out the number of pages, the total is
-    None.
+    None if it is not an SQLite database. If an old writer left out the number of pages, the total
+    is None.
     """
     if len(start) < HEADER_BYTES or not start.startswith(SQLITE_MAGIC):
         return None
     page_size = int.from_bytes(start[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
-    if page_size < 512 or page_size & (page_size - 1):
+    is_power_of_two = page_size & (page_size - 1) == 0
+    if page_size < 512 or not is_power_of_two:
         return None
     pages = int.from_bytes(start[28:32], "big")
-    trusted = pages > 0 and start[24:28] == start[92:96]
-    if not trusted:
+    # The number of pages is valid if the change counter (24) was the same when it was written (92).
+    is_valid_count = pages > 0 and start[24:28] == start[92:96]
+    if not is_valid_count:
         return page_size, None
     return page_size, pages * page_size
 
@@ -168,9 +172,9 @@ def _check_database_length(start: bytes, size: int, name: str) -> None:
         )
     page_size, length = header
     if size % page_size or (length is not None and size != length):
-        promised = f"{length:,}" if length else "whole pages"
+        promised_size = f"{length:,}" if length else "whole pages"
         raise InputError(
-            f"{name} is damaged ({size:,} bytes where its header promises {promised}); "
+            f"{name} is damaged ({size:,} bytes where its header promises {promised_size}); "
             "copy it again or restore a backup in Anki."
         )
 
@@ -195,10 +199,18 @@ def damaged_database_error(name: str, reason: object) -> InputError:
 # Private copies
 
 
+class _FileState(NamedTuple):
+    """Identity, size and date of a file, which tell whether it has changed."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+
 class PrivateFile:
     """A database that is being written: in memory, or in a private folder if necessary."""
 
-    def __init__(self, size: int, on_disk: bool = False) -> None:
+    def __init__(self, size: int, *, on_disk: bool = False) -> None:
         """Prepare for `size` bytes; `on_disk` if journals will lie beside it."""
         self.path: Path | None = None  # set if it lies on disk
         self.stream: BinaryIO = io.BytesIO()
@@ -209,7 +221,7 @@ class PrivateFile:
     def connect(self) -> sqlite3.Connection:
         """Open the database for reading; if it fits into memory, it is removed from disk.
 
-        Raises sqlite3.Error if it is no database.
+        Raises sqlite3.Error if it is not a database.
         """
         if self.path is not None:
             self.stream.close()
@@ -231,7 +243,7 @@ class PrivateFile:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         with self.stream.getbuffer() as content:
             if len(content) > 20:
-                content[18:20] = b"\1\1"  # no write-ahead log: there is none in memory
+                content[18:20] = b"\1\1"  # turns write-ahead logging off: memory has no log
             connection.deserialize(content)
         self.stream.close()
         return connection
@@ -260,18 +272,19 @@ def private_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, tuple[str, ..
     name = printable(path)
     for attempt in range(_ATTEMPTS):
         states = _read_file_states(real)
-        sizes = [0 if state is None else state[1] for state in states]
+        sizes = [0 if state is None else state.size for state in states]
         if sum(sizes) > MAX_DATABASE_BYTES:
             raise InputError(
                 f"{name} is larger than {MAX_DATABASE_BYTES >> 30} GB, too large to read."
             )
-        newest = max((state[2] for state in states if state is not None), default=0)
-        if abs(time.time_ns() - newest) < _CLOCK_TICK_S * 1e9:
+        newest_ns = max((state.modified_ns for state in states if state is not None), default=0)
+        if abs(time.time_ns() - newest_ns) < _CLOCK_TICK_S * 1e9:
             time.sleep(_CLOCK_TICK_S)
             continue
-        with PrivateFile(sum(sizes), on_disk=any(sizes[1:])) as copy:
+        has_journals = any(sizes[1:])
+        with PrivateFile(sum(sizes), on_disk=has_journals) as copy:
             if _copy_all(real, copy, states) and _read_file_states(real) == states:
-                notes = _describe_journals(copy, name)
+                notes = _check_journals(copy, name)
                 with database_errors(name):
                     connection = copy.connect()
                 with closing(connection):
@@ -293,13 +306,13 @@ def sweep_abandoned_copies() -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Return whether a folder is this user's, and no living process has locked it."""
+    """Return whether a private folder is this user's, and no living process has locked it."""
     from filelock import FileLock
 
     with suppress(OSError):  # locked, or another user's
         names = {entry.name for entry in folder.iterdir()}
         is_own = not hasattr(os, "getuid") or folder.lstat().st_uid == os.getuid()
-        # Windows deletes the lock first. A collection is made only once there is a lock.
+        # A folder without both is only just being made. On Windows the lock may be deleted already.
         has_copy = not names.isdisjoint({_LOCK_NAME, _COLLECTION_NAME})
         has_only_copy = all(name.startswith(_COLLECTION_NAME) for name in names)
         if is_own and has_copy and has_only_copy:
@@ -309,7 +322,7 @@ def _is_abandoned(folder: Path) -> bool:
 
 
 _private_folders: dict[Path, FileLock] = {}
-"""Private folders of this process with their locks, which the system opens however it ends."""
+"""Private folders of this process with their locks, which the system releases when it ends."""
 
 
 def _make_private_folder() -> Path:
@@ -333,7 +346,7 @@ def _make_private_folder() -> Path:
 
 def _remove_private_folder(folder: Path) -> None:
     if folder in _private_folders:
-        _private_folders[folder].release()  # Windows keeps what is open
+        _private_folders[folder].release()  # Windows does not delete open files
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():
             del _private_folders[folder]
@@ -342,13 +355,14 @@ def _remove_private_folder(folder: Path) -> None:
 @atexit.register
 def _remove_private_folders() -> None:
     """Remove folders that a second interruption, or a thread that still reads, has left."""
-    for folder in 5 * list(_private_folders):
-        _remove_private_folder(folder)
+    for _ in range(5):  # the thread may write while they are removed
+        for folder in list(_private_folders):
+            _remove_private_folder(folder)
 
 
-def _read_file_states(real: Path) -> list[tuple[int, int, int] | None]:
-    """Read identity, size and time of the database and its journals; None for an absent one."""
-    states: list[tuple[int, int, int] | None] = []
+def _read_file_states(real: Path) -> list[_FileState | None]:
+    """Read the states of the database and its journals; None for an absent one."""
+    states: list[_FileState | None] = []
     with file_errors(real):
         for suffix in ("", *_JOURNAL_SUFFIXES):
             try:
@@ -358,11 +372,11 @@ def _read_file_states(real: Path) -> list[tuple[int, int, int] | None]:
                     raise
                 states.append(None)
             else:
-                states.append((status.st_ino, status.st_size, status.st_mtime_ns))
+                states.append(_FileState(status.st_ino, status.st_size, status.st_mtime_ns))
     return states
 
 
-def _copy_all(real: Path, copy: PrivateFile, states: list[tuple[int, int, int] | None]) -> bool:
+def _copy_all(real: Path, copy: PrivateFile, states: list[_FileState | None]) -> bool:
     """Copy the files that exist; return False if a file vanished meanwhile."""
     for suffix, state in zip(("", *_JOURNAL_SUFFIXES), states, strict=True):
         if state is None or (suffix and copy.path is None):
@@ -389,8 +403,8 @@ def _copy_all(real: Path, copy: PrivateFile, states: list[tuple[int, int, int] |
     return True
 
 
-def _describe_journals(copy: PrivateFile, name: str) -> tuple[str, ...]:
-    """Describe the meaning of a copy's journals.
+def _check_journals(copy: PrivateFile, name: str) -> tuple[str, ...]:
+    """Return notes about what a copy's journals mean.
 
     Raises InputError for a journal that must not be folded in, and for a database without journals
     whose length is wrong.

@@ -12,10 +12,10 @@ from srs_eval.data.reviews import Entries, FloatArray, Rows
 class ImportedTable:
     """The content of a table: entries, or rows if its days are settled."""
 
-    format: str  # words
+    format: str  # in words
     entries: Entries | None = None
     rows: Rows | None = None
-    excluded: int = 0  # entries with an impossible time; lines that are no reviews
+    excluded: int = 0  # entries with an impossible time; lines that are not reviews
     repeated: int = 0  # lines that repeat another
     app_name: str = "Anki"  # program that scheduled the reviews, "" if unknown
     source_predictions: Mapping[str, FloatArray] = field(default_factory=dict)

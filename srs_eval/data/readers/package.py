@@ -2,8 +2,8 @@
 
 The one database in a package (.colpkg, .apkg) or an extracted file is unpacked. In a package,
 `meta` decides which member that is; it is streamed into a private copy, never to its own name.
-Sizes in a zip directory or a zstd frame may be too small or too large, so the bytes that come out
-are counted and compared with the database's own header; a bomb stops at its first block.
+Sizes in a zip directory or a zstd frame may be wrong, so the unpacked bytes are counted and
+compared with the database's own header; a zip bomb is stopped at its first block.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MEMBERS = {1: "collection.anki2", 2: "collection.anki21", 3: "collection.anki21
 _MAX_MEMBERS = 500_000
 _MAX_DIRECTORY_BYTES = 32 << 20
 _MAX_META_BYTES = 1 << 16
-# Collections shrink to a third or so; what grows beyond this is a bomb.
+# Packing makes a collection about three times smaller; a ratio above this means a zip bomb.
 _MAX_RATIO = 200
 _ALWAYS_ALLOWED_BYTES = 64 << 20
 _CHUNK = 1 << 18
@@ -57,7 +57,7 @@ _OpenDatabase = AbstractContextManager[tuple[sqlite3.Connection, str]]
 
 
 def open_package(path: Path, start: bytes) -> _OpenDatabase | None:
-    """Open a private copy of a packed database; give the connection and words for the format.
+    """Open a private copy of a packed database: a connection to it, and its format in words.
 
     None for a file that does not begin like a package or an extracted collection.anki21b. Raises
     InputError for one that is damaged or holds no collection.
@@ -102,7 +102,7 @@ def _open_zip(path: Path) -> Iterator[tuple[sqlite3.Connection, str]]:
         MemoryError,
     ) as error:
         raise InputError(
-            f"{name} is damaged or no Anki package ({printable(error, 100)}); "
+            f"{name} is damaged or not an Anki package ({printable(error, 100)}); "
             "export it again from Anki."
         ) from error
     except OSError as error:
@@ -136,6 +136,8 @@ def _connect(copy: files.PrivateFile, name: str) -> Iterator[sqlite3.Connection]
 
 def _check_directory(path: Path, name: str) -> None:
     """Refuse zip directories that are so large that listing them would fill the memory."""
+    # The end record, whose comment may have 64 kB, is the last thing in the file. Before it may lie
+    # the end record of zip64, with the numbers that need more than 16 or 32 bits.
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - (1 << 16) - 200))
@@ -143,14 +145,15 @@ def _check_directory(path: Path, name: str) -> None:
     end = tail.rfind(b"PK\x05\x06")
     if end < 0 or len(tail) < end + 22:
         raise InputError(
-            f"{name} is cut short or no zip file (its directory is missing); "
+            f"{name} is cut short or not a zip file (its directory is missing); "
             "copy it again or export it again from Anki."
         )
-    members, directory = struct.unpack("<10xHI6x", tail[end : end + 22])
-    large = tail.rfind(b"PK\x06\x06")
-    if (members == 0xFFFF or directory == 0xFFFFFFFF) and 0 <= large <= len(tail) - 56:
-        members, directory = struct.unpack("<32xQQ8x", tail[large : large + 56])
-    if members > _MAX_MEMBERS or directory > _MAX_DIRECTORY_BYTES:
+    member_count, directory_bytes = struct.unpack("<10xHI6x", tail[end : end + 22])
+    needs_zip64 = member_count == 0xFFFF or directory_bytes == 0xFFFFFFFF
+    end64 = tail.rfind(b"PK\x06\x06")
+    if needs_zip64 and 0 <= end64 <= len(tail) - 56:
+        member_count, directory_bytes = struct.unpack("<32xQQ8x", tail[end64 : end64 + 56])
+    if member_count > _MAX_MEMBERS or directory_bytes > _MAX_DIRECTORY_BYTES:
         raise InputError(f"{name} lists too many files for an Anki package.")
 
 
@@ -167,7 +170,7 @@ def _read_version(archive: zipfile.ZipFile, name: str) -> int:
     version = parse_message("PackageMetadata", content, f"{name} is damaged (version note)").version
     if version not in _MEMBERS:
         raise InputError(
-            f"{name} was written by a newer version of Anki than is known here; "
+            f"{name} was written by a newer version of Anki than srs-eval knows; "
             "export it with 'Support older Anki versions' ticked."
         )
     return version
@@ -205,19 +208,19 @@ def _unpacked_size_limit(path: Path) -> int:
 
 def _copy_database(chunks: Iterator[bytes], name: str, limit: int) -> files.PrivateFile:
     """Copy a database, which must be as long as its own header says and within `limit`."""
-    start = b""
+    start = b""  # grows until it holds the header, or shows that this is not a database
     for chunk in chunks:
         start += chunk
         if len(start) >= files.HEADER_BYTES or not files.SQLITE_MAGIC.startswith(start[:16]):
             break
     header = files.parse_sqlite_header(start)
-    cut = InputError(
+    cut_short = InputError(
         f"{name} is cut short (the collection in it is not whole); "
         "copy it again or export it again from Anki."
     )
     if header is None:
         if files.SQLITE_MAGIC.startswith(start[:16]):
-            raise cut
+            raise cut_short
         raise InputError(
             f"{name} holds something else where the collection should be; "
             "export it again from Anki."
@@ -235,7 +238,7 @@ def _copy_database(chunks: Iterator[bytes], name: str, limit: int) -> files.Priv
                 raise _bomb_error(name)
             copy.stream.write(chunk)
         if length is not None and written != length:
-            raise cut
+            raise cut_short
         copy.stream.flush()
     except BaseException:
         copy.close()
@@ -253,9 +256,11 @@ def _bomb_error(name: str) -> InputError:
 
 
 _MAX_EXPORT_BYTES = 256 << 20
-# A review takes 30 to 40 bytes; shorter records on average only swell when they are decoded.
+# A review takes 30 to 40 bytes. Many shorter records can only be meant to fill the memory.
 _MIN_RECORD_BYTES = 16
 _MAX_SHORT_RECORDS = 100_000
+_VARINT, _FIXED_64_BITS, _LENGTH_DELIMITED = range(3)  # wire types of protobuf
+_FIXED_32_BITS = 5
 
 
 def read_research_export(
@@ -263,18 +268,20 @@ def read_research_export(
 ) -> ReviewLog:
     """Read the research export `real`, which the user calls `path`.
 
-    Raises InputError if it is no .revlog file, cut short, or without reviews.
+    Raises InputError if it is not a .revlog file, cut short, or without reviews.
     """
     content = files.read_limited(real, _MAX_EXPORT_BYTES)
     name = printable(path)
-    complaint = f"{name} is no collection, package, review-log table or .revlog file, or is damaged"
+    complaint = (
+        f"{name} is not a collection, package, review-log table or .revlog file, or is damaged"
+    )
     field_limit = _MAX_SHORT_RECORDS + len(content) // _MIN_RECORD_BYTES
     if _count_fields(content, field_limit) > field_limit:
         raise InputError(f"{complaint}; export it again from Anki.")
     dataset = parse_message("Dataset", content, complaint)
     if not 0 < dataset.next_day_at < 1 << 40:
         # The field comes last, so a file cut between two records parses but lacks it.
-        raise InputError(f"{name} is cut short or no .revlog file; export it again from Anki.")
+        raise InputError(f"{name} is cut short or not a .revlog file; export it again from Anki.")
     columns = [
         _read_field(dataset.revlogs, field)
         for field in (
@@ -288,13 +295,13 @@ def read_research_export(
         )
     ]
 
-    def two_with_one_id(first: int, second: int) -> InputError:
+    def duplicate_id_error(first: int, second: int) -> InputError:
         return InputError(
             f"{name} holds two different reviews with the id {columns[0][second]} (its entries "
             f"{first + 1:,} and {second + 1:,}); export it again from Anki."
         )
 
-    imported = build_entries(*columns, contradiction=two_with_one_id)
+    imported = build_entries(*columns, contradiction=duplicate_id_error)
     entries = imported.entries
     if not len(entries):
         raise InputError(f"{name} holds no reviews; choose another file.")
@@ -326,33 +333,33 @@ def read_research_export(
 
 
 def _count_fields(content: bytes, limit: int) -> int:
-    """Count the fields of a message in the memory of one field, up to one above `limit`.
+    """Count the fields of a message without keeping any; stop at one more than `limit`.
 
-    Stops where protobuf's decoder does: at a field that is cut or of no known kind.
+    Also stops where protobuf's decoder does: at a field that is cut, or of an unknown wire type.
     """
     offset = 0
     count = 0
     with suppress(IndexError):
         while offset < len(content) and count <= limit:
             tag, offset = _read_varint(content, offset)
-            kind = tag & 7
-            if kind > 5:
+            wire_type = tag & 7
+            if wire_type > 5:
                 break
-            count += 1  # groups (3, 4) too, and the fields in them
-            if kind == 0:
+            count += 1  # also for the begin and end of a group (3, 4), and the fields in it
+            if wire_type == _VARINT:
                 _, offset = _read_varint(content, offset)
-            elif kind == 2:
+            elif wire_type == _LENGTH_DELIMITED:
                 length, offset = _read_varint(content, offset)
                 offset += length
-            elif kind == 1:
+            elif wire_type == _FIXED_64_BITS:
                 offset += 8
-            elif kind == 5:
+            elif wire_type == _FIXED_32_BITS:
                 offset += 4
     return count
 
 
 def _read_varint(content: bytes, offset: int) -> tuple[int, int]:
-    """Read the number at `offset`, and the offset behind it. Raises IndexError if it is cut."""
+    """Return the number at `offset`, and the offset after it. Raises IndexError if it is cut."""
     value = 0
     for shift in range(0, 70, 7):
         byte = content[offset]

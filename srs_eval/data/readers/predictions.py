@@ -2,9 +2,9 @@
 
 JSchoreels' fork of Anki (and Clanki, which is based on it) records the predictions of RWKV and FSRS
 before each answer, in `collection.retrievability-cache.sqlite`. A prediction's role tells its
-origin: `final_fit` is of the sample on which a fit or a calibration is made, `test_fold` and
-`validation_fold` were held out of it, `post_optimization` was predicted live, before the answer.
-Content is untrusted.
+origin: `final_fit` belongs to the sample to which the model was fitted or calibrated, `test_fold`
+and `validation_fold` were held out of it, and `post_optimization` was predicted live, before the
+answer. Content is untrusted.
 
 Source: github.com/JSchoreels/anki, rslib/src/storage/revlog/mod.rs, qt/aqt/rwkv_scheduler.py.
 """
@@ -43,18 +43,21 @@ _TABLE_OF_MODEL = {
     _RWKV: "search_stats_rwkv_review_retrievability",
     "FSRS-Anki": "search_stats_fsrs_review_retrievability",
 }
-"""Tables by the models of `models/given.py`."""
+"""Tables of the cache by the names of the models in `models/given.py`."""
 _HELD_OUT_ROLES = ("test_fold", "validation_fold", "post_optimization")
 _CACHE_SUFFIX = ".retrievability-cache.sqlite"
 _REQUIRED_COLUMNS = {"revlog_id", "prediction", "source", "sample_role", "fold_index"}
 _MAX_ROWS = 50_000_000
-_MAX_ID = 1 << 53  # milliseconds of any date, exact as a float
+_MAX_ID = 1 << 53  # ids are Unix ms; integers up to this are exact as floats
 _MAX_VALUE_BYTES = 1 << 20
 _DEADLINE_S = 60.0
 
 
 def read_anki_predictions(collection: Path, entries: Entries) -> dict[str, ExternalPredictions]:
-    """Read the predictions beside a collection, by model; for an unusable file, the reason."""
+    """Read the predictions beside a collection, by model.
+
+    If they cannot be used, there are no probabilities, and the note tells why.
+    """
     path = collection.resolve().with_suffix(_CACHE_SUFFIX)
     if not path.exists():
         return {}
@@ -65,9 +68,9 @@ def read_anki_predictions(collection: Path, entries: Entries) -> dict[str, Exter
 
 
 def _unusable_predictions(error: InputError, entries: Entries) -> ExternalPredictions:
-    reason = str(error).partition(";")[0].rstrip(".")  # the advice after it is about collections
+    reason = str(error).partition(";")[0].rstrip(".")  # the advice after ";" is about collections
     return ExternalPredictions(
-        np.full(len(entries), np.nan), f"{reason}; its predictions are left out"
+        p=np.full(len(entries), np.nan), note=f"{reason}; its predictions are left out"
     )
 
 
@@ -75,7 +78,7 @@ def _read_cache(path: Path, entries: Entries) -> dict[str, ExternalPredictions]:
     name = printable(path.name)
     by_model = dict[str, ExternalPredictions]()
     if not files.read_start(files.resolve_file(path), 16).startswith(files.SQLITE_MAGIC):
-        raise InputError(f"{name} is no SQLite database.")
+        raise InputError(f"{name} is not an SQLite database.")
     with files.private_copy(path) as (connection, _):
         restrict_connection(connection, time.monotonic() + _DEADLINE_S)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
@@ -112,28 +115,32 @@ def _read_table(
     if not rows:
         return None
     for fault, complaint in (
-        ("typeof(revlog_id) != 'integer'", "a revlog_id is no whole number"),
-        ("typeof(prediction) not in ('real', 'integer')", "a prediction is no number"),
-        ("prediction not between 0 and 1", "a prediction is no probability"),
-        ("typeof(sample_role) != 'text'", "a sample_role is no text"),
-        ("typeof(fold_index) != 'integer'", "a fold_index is no whole number"),
+        ("typeof(revlog_id) != 'integer'", "a revlog_id is not a whole number"),
+        ("typeof(prediction) not in ('real', 'integer')", "a prediction is not a number"),
+        ("prediction not between 0 and 1", "a prediction is not a probability"),
+        ("typeof(sample_role) != 'text'", "a sample_role is not text"),
+        ("typeof(fold_index) != 'integer'", "a fold_index is not a whole number"),
     ):
         if connection.execute(f"select 1 from {table} where {fault} limit 1").fetchone():
             raise InputError(f"{where} {complaint}.")
-    key = "revlog_id, sample_role, fold_index, source"
-    duplicate_query = f"select revlog_id from {table} group by {key} having count(*) > 1 limit 1"
+    identity = "revlog_id, sample_role, fold_index, source"
+    duplicate_query = (
+        f"select revlog_id from {table} group by {identity} having count(*) > 1 limit 1"
+    )
     duplicate = connection.execute(duplicate_query).fetchone()
     if duplicate:
         raise InputError(f"{where} review {duplicate[0]} is there twice, from one fold and source.")
-    role = "case sample_role when '' then 'final_fit' when 'final_fit' then 'final_fit'"
-    for held_out_role in _HELD_OUT_ROLES:
-        role += f" when '{held_out_role}' then '{held_out_role}'"
-    by_role = dict(connection.execute(f"select {role} end, count(*) from {table} group by 1"))
-    latest = "updated_at" if "updated_at" in names else "0"
+    # Roles that are not known are counted together, as null.
+    role_sql = "case sample_role when '' then 'final_fit' when 'final_fit' then 'final_fit'"
+    for role in _HELD_OUT_ROLES:
+        role_sql += f" when '{role}' then '{role}'"
+    role_query = f"select {role_sql} end, count(*) from {table} group by 1"
+    count_of_role = dict(connection.execute(role_query))
+    updated_at = "updated_at" if "updated_at" in names else "0"  # it may be missing
     prediction_rows = connection.execute(
         f"select revlog_id, prediction from {table} where sample_role in (?, ?, ?) "
         f"and revlog_id between 1 and {_MAX_ID} "
-        f"order by revlog_id, {latest} desc, fold_index desc, source",
+        f"order by revlog_id, {updated_at} desc, fold_index desc, source",
         _HELD_OUT_ROLES,
     )
     review, p = np.fromiter(chain.from_iterable(prediction_rows), np.float64).reshape(-1, 2).T
@@ -142,24 +149,26 @@ def _read_table(
     ids = ids[is_latest]
     p = p[is_latest]
     position = np.searchsorted(entries.time_ms, ids)
-    position[position == len(entries)] = 0
+    position[position == len(entries)] = 0  # any entry, as its id will not match
     is_matched = entries.time_ms[position] == ids
     p_of_entries = np.full(len(entries), np.nan)
     p_of_entries[position[is_matched]] = p[is_matched]
-    return ExternalPredictions(p_of_entries, _describe_roles(by_role, int((~is_matched).sum())))
+    unmatched = int((~is_matched).sum())
+    return ExternalPredictions(p=p_of_entries, note=_describe_roles(count_of_role, unmatched))
 
 
-def _describe_roles(by_role: dict[str, int], unmatched: int) -> str:
+def _describe_roles(count_of_role: Mapping[str, int], unmatched: int) -> str:
     """Describe the roles that were used or left out, and predictions of unknown reviews."""
-    held_out = [f"{by_role.pop(role):,} {role}" for role in _HELD_OUT_ROLES if role in by_role]
+    left_out = dict(count_of_role)
+    held_out = [f"{left_out.pop(role):,} {role}" for role in _HELD_OUT_ROLES if role in left_out]
     held_out_words = ", ".join(held_out) or "nothing held out"
     description = f"as your Anki computed it, before each answer: {held_out_words}"
-    fitted_count = by_role.pop("final_fit", 0)
+    fitted_count = left_out.pop("final_fit", 0)
     if fitted_count:
         description += f"; left out are those of the training sample ({fitted_count:,} final_fit)"
-    other_count = sum(by_role.values())
-    if other_count:
-        description += f"; left out are {other_count:,} of a role that is not known"
+    unknown_count = sum(left_out.values())
+    if unknown_count:
+        description += f"; left out are {unknown_count:,} of a role that is not known"
     if unmatched:
         count = format_count(unmatched, "prediction")
         description += f"; {count} of reviews that the collection does not have"
@@ -172,7 +181,7 @@ _MAX_NAME_LENGTH = 40  # of a model's name
 
 
 def make_name_unique(name: str, is_taken: Callable[[str], object]) -> str:
-    """Append "(file)" to the name of a file's predictions as long as the name is taken."""
+    """Append "(file)" to the name of a file's predictions until the name is not taken."""
     while is_taken(name):
         name += " (file)"
     return name
@@ -213,12 +222,13 @@ _COMPARED_COLUMNS = ("card_id", "y")
 def add_predictions(log: ReviewLog, path: Path, find_model: Callable[[str], str]) -> ReviewLog:
     """Add a file's predictions to the log as `external_predictions`, by model.
 
-    Columns are review_id (or card_id and time_ms), p, model. review_id is that of Anki's revlog;
-    if a source has no times, review_th is the position among its reviews. The columns y and
-    card_id are compared with the reviews if they exist. Without `model` the file's name is the
-    model's; a name that `find_model` knows gets "(file)" appended. Raises InputError if the file is
-    missing or unreadable, if a prediction is no probability, of another review or ambiguous, if a
-    review_th is no review's, and if no review is covered.
+    Columns are review_id (or card_id and time_ms), p, model. review_id is the id in Anki's revlog;
+    if a source has no times, review_th is the number of a review in the file's order, from 1. The
+    columns y and card_id are compared with the reviews if they exist. Without a column `model`, the
+    model has the file's name; a name that `find_model` knows gets "(file)" appended.
+
+    Raises InputError if the file is missing or unreadable, if it covers no review, and if a
+    prediction is not a probability or cannot be assigned to one review.
     """
     if path == Path():
         raise InputError("Predictions are read from a file: name one.")
@@ -325,17 +335,18 @@ def _match_predictions(
     note = f"of {printable(predicted.path.name, 60)}"
     count = len(predicted.p)
     if not count:
-        return ExternalPredictions(np.full(len(log.reviews), np.nan), note)
-    row = _find_rows_of_reviews(log, model, predicted)
-    _refuse_mismatched_reviews(log, predicted, row)
+        return ExternalPredictions(p=np.full(len(log.reviews), np.nan), note=note)
+    row_of_review = _find_rows_of_reviews(log, model, predicted)
+    _refuse_mismatched_reviews(log, predicted, row_of_review)
     if predicted.key == "review_th":
-        _refuse_numbers_of_no_review(log, predicted)
-    covered = row >= 0
-    if not covered.any():
+        _refuse_unknown_review_numbers(log, predicted)
+    is_covered = row_of_review >= 0
+    if not is_covered.any():
         raise InputError(
             f'The predictions of "{model}" cover 0 of the {len(log.reviews):,} reviews.'
         )
-    return ExternalPredictions(np.where(covered, predicted.p[row], np.nan), note, count)
+    p = np.where(is_covered, predicted.p[row_of_review], np.nan)
+    return ExternalPredictions(p=p, note=note, file_count=count)
 
 
 def _find_rows_of_reviews(log: ReviewLog, model: str, predicted: _PredictionRows) -> IntArray:
@@ -343,7 +354,7 @@ def _find_rows_of_reviews(log: ReviewLog, model: str, predicted: _PredictionRows
     reviews = log.reviews
     keys = np.arange(1, len(reviews) + 1) if log.entries is None else log.entries.time_ms
     if predicted.card_id is None:
-        # Times (or numbers) alone distinguish reviews.
+        # The column review_id or review_th alone identifies a review.
         cards = np.zeros_like(keys)
         cards_of_rows = np.zeros_like(predicted.review)
     else:
@@ -357,24 +368,26 @@ def _find_rows_of_reviews(log: ReviewLog, model: str, predicted: _PredictionRows
     rows = np.array([row_of.get(name, -1) for name in names_of_reviews], np.int64)
     if predicted.key == "review_id" and (np.diff(keys[rows >= 0]) == 0).any():
         raise InputError(
-            f'The predictions of "{model}" name several reviews by one review_id, for cards share '
-            "times here; name reviews by card_id and time_ms."
+            f'The predictions of "{model}" name several reviews by one review_id, because cards '
+            "share times here; name reviews by card_id and time_ms."
         )
     return rows
 
 
-def _refuse_mismatched_reviews(log: ReviewLog, predicted: _PredictionRows, row: IntArray) -> None:
+def _refuse_mismatched_reviews(
+    log: ReviewLog, predicted: _PredictionRows, row_of_review: IntArray
+) -> None:
     """Raise InputError if a row's y or card_id is not that of the review that it names.
 
-    `row` is the file's row for each review of the log, -1 if it has none.
+    `row_of_review` is the file's row for each review of the log, -1 if it has none.
     """
-    review = np.flatnonzero(row >= 0)
-    row = row[review]
-    first_row = len(predicted.p)
+    review = np.flatnonzero(row_of_review >= 0)
+    row = row_of_review[review]
+    first_row = len(predicted.p)  # the first row of the file that differs, so far
     sentence = ""
     for name, column in predicted.compared_columns.items():
-        of_review = _values_of_reviews(log, name)[review]
-        differing = np.flatnonzero(_differ(column[row], of_review))
+        value_of_review = _values_of_reviews(log, name)[review]
+        differing = np.flatnonzero(_differ(column[row], value_of_review))
         if not len(differing):
             continue
         earliest = differing[np.argmin(row[differing])]
@@ -382,7 +395,7 @@ def _refuse_mismatched_reviews(log: ReviewLog, predicted: _PredictionRows, row: 
             first_row = int(row[earliest])
             sentence = (
                 f"at {predicted.name_of(first_row)} it has {name} {column[first_row]:.0f}, but the "
-                f"review has {name} {of_review[earliest]:.0f}"
+                f"review has {name} {value_of_review[earliest]:.0f}"
             )
     if not sentence:
         return
@@ -393,7 +406,7 @@ def _refuse_mismatched_reviews(log: ReviewLog, predicted: _PredictionRows, row: 
     )
 
 
-def _refuse_numbers_of_no_review(log: ReviewLog, predicted: _PredictionRows) -> None:
+def _refuse_unknown_review_numbers(log: ReviewLog, predicted: _PredictionRows) -> None:
     """Raise InputError if a review_th is below 1 or above the last review."""
     review_count = len(log.reviews)
     outside = np.flatnonzero((predicted.review < 1) | (predicted.review > review_count))
@@ -403,8 +416,9 @@ def _refuse_numbers_of_no_review(log: ReviewLog, predicted: _PredictionRows) -> 
     hint = ""
     if predicted.review.min() == 0 and predicted.review.max() < review_count:
         hint = " Are the numbers off by one? The first review has review_th 1."
+    name = predicted.name_of(int(outside[0]))
     raise InputError(
-        f'"{predicted.path.name}": {predicted.name_of(int(outside[0]))} is no review: {whose} has '
+        f'"{predicted.path.name}": {name} is not a review: {whose} has '
         f"reviews 1 to {review_count}.{hint}"
     )
 
@@ -420,9 +434,10 @@ def _describe_shift(log: ReviewLog, predicted: _PredictionRows) -> str:
         compared = 0
         differing = 0
         for name, column in predicted.compared_columns.items():
-            of_review = _values_of_reviews(log, name)[review]
-            compared += int(np.isfinite(column[row] + of_review).sum())
-            differing += int(_differ(column[row], of_review).sum())
+            value_of_review = _values_of_reviews(log, name)[review]
+            is_comparable = np.isfinite(column[row]) & np.isfinite(value_of_review)
+            compared += int(is_comparable.sum())
+            differing += int(_differ(column[row], value_of_review).sum())
         if compared and not differing:
             return (
                 f" With each review_th {direction} all would agree: are the numbers off by one? "
@@ -432,16 +447,16 @@ def _describe_shift(log: ReviewLog, predicted: _PredictionRows) -> str:
 
 
 def _values_of_reviews(log: ReviewLog, name: str) -> FloatArray:
-    """Return one of _COMPARED_COLUMNS for each entry or row, NaN for an entry that is no answer."""
+    """Return one of _COMPARED_COLUMNS for each entry or row; y is NaN if it is not an answer."""
     if name == "card_id":
         return log.reviews.card_id.astype(np.float64)
     rating = log.reviews.rating
     return np.where((rating >= 1) & (rating <= 4), rating > 1, np.nan)
 
 
-def _differ(stated: FloatArray, of_review: FloatArray) -> NDArray[np.bool_]:
+def _differ(stated: FloatArray, actual: FloatArray) -> NDArray[np.bool_]:
     """Mark where both have a value and the values differ (shape of both)."""
-    return np.isfinite(stated) & np.isfinite(of_review) & (stated != of_review)
+    return np.isfinite(stated) & np.isfinite(actual) & (stated != actual)
 
 
 def _read_columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
@@ -457,7 +472,7 @@ def _read_columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[A
     except EOFError:
         raise InputError(f'"{path.name}" holds no predictions.') from None
     except (OSError, csv.Error, ValueError, KeyError, NotImplementedError) as error:
-        if user is not None and isinstance(error, NotImplementedError):  # pyarrow compares no text
+        if user is not None and isinstance(error, NotImplementedError):  # the column is text
             raise _not_a_number_error(path, "user", "whole number") from None
         reason = getattr(error, "strerror", None) or "it is neither CSV nor parquet"
         raise InputError(f'Predictions cannot be read from "{path}" ({reason}).') from None
@@ -465,14 +480,17 @@ def _read_columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[A
     if user is None:
         return by_lower_name
     if "user" not in by_lower_name:
-        raise InputError(f'"{path.name}" has no column user, which predictions of many need.')
+        raise InputError(f'"{path.name}" has no column user, which is needed for a data set.')
     is_of_user = by_lower_name["user"] == user
     return {name: column[is_of_user] for name, column in by_lower_name.items()}
 
 
 @lru_cache(maxsize=1)  # a batch asks for each user
 def _read_user_columns(path: Path, modified_ns: int, size: int) -> Mapping[str, NDArray[Any]]:
-    """Read a CSV file for `read_user_predictions`, in few bytes: the file may have gigabytes."""
+    """Read a CSV file for `read_user_predictions`, in little memory: it may have gigabytes.
+
+    Date and size make the cache forget an older content.
+    """
     return read_csv_columns(path, partial(_convert_user_columns, path))
 
 
@@ -497,11 +515,11 @@ def _convert_user_columns(
 
 def _read_integers(path: Path, columns: Mapping[str, NDArray[Any]], name: str) -> IntArray:
     """Return a column as integers; floats such as 12.0 count. Raises InputError for others."""
-    return np.array(_read_numbers(path, columns, name, _whole_number), np.int64)
+    return np.array(_read_numbers(path, columns, name, _parse_whole_number), np.int64)
 
 
-def _whole_number(text: str) -> int:
-    """Read "12" and "12.0". Raises ValueError for others, and for floats that may be rounded."""
+def _parse_whole_number(text: str) -> int:
+    """Parse "12" or "12.0". Raises ValueError for others, and for floats that may be rounded."""
     try:
         return int(text)
     except ValueError:
@@ -511,7 +529,7 @@ def _whole_number(text: str) -> int:
         return int(value)
 
 
-_TRUTH_VALUES = {"true": 1.0, "false": 0.0, "": np.nan, "none": np.nan}
+_NUMBER_OF_WORD = {"true": 1.0, "false": 0.0, "": np.nan, "none": np.nan}
 
 
 def _read_compared_values(path: Path, columns: Mapping[str, NDArray[Any]], name: str) -> FloatArray:
@@ -525,7 +543,7 @@ def _read_compared_values(path: Path, columns: Mapping[str, NDArray[Any]], name:
             raise ValueError("a time")
         values = _parse_floats(column)
     except (ValueError, TypeError, OverflowError):
-        values = np.full(1, np.inf)
+        values = np.full(1, np.inf)  # neither 0 nor 1, nor a whole number: refused below
     stated = values[~np.isnan(values)]
     if name == "y" and not np.isin(stated, (0, 1)).all():
         raise InputError(f'"{path.name}": the column y holds something that is neither 0 nor 1.')
@@ -535,14 +553,14 @@ def _read_compared_values(path: Path, columns: Mapping[str, NDArray[Any]], name:
 
 
 def _parse_floats(column: NDArray[Any]) -> FloatArray:
-    """Convert a column of numbers or of their text, NaN where it is empty. Raises ValueError."""
+    """Convert a column of numbers or text to floats, NaN where it is empty. Raises ValueError."""
     try:
         return column.astype(np.float64)
     except (ValueError, TypeError):
         numbers = []
         for value in column.tolist():
             text = str(value).strip().lower()
-            numbers.append(_TRUTH_VALUES[text] if text in _TRUTH_VALUES else float(text))
+            numbers.append(_NUMBER_OF_WORD[text] if text in _NUMBER_OF_WORD else float(text))
         return np.array(numbers)
 
 
@@ -550,9 +568,9 @@ def _read_numbers(
     path: Path,
     columns: Mapping[str, NDArray[Any]],
     name: str,
-    kind: Callable[[str], float],
+    parse: Callable[[str], float],
 ) -> list[float]:
-    """Return a column as integers or floats. Raises InputError."""
+    """Return a column as integers or floats, parsed by `parse`. Raises InputError."""
     if name not in columns:
         raise InputError(
             f'"{path.name}" has no column {name}: review_id (or card_id and time_ms) and p are '
@@ -561,14 +579,14 @@ def _read_numbers(
     try:
         if columns[name].dtype.kind in "mM":
             raise ValueError("a time, which would count as nanoseconds")
-        numbers = [kind(str(value)) for value in columns[name].tolist()]
-        if kind is _whole_number:
-            np.array(numbers, np.int64)
+        numbers = [parse(str(value)) for value in columns[name].tolist()]
+        if parse is _parse_whole_number:
+            np.array(numbers, np.int64)  # raises OverflowError beyond 64 bits
     except (ValueError, OverflowError):
-        kind_words = "whole number" if kind is _whole_number else "number"
-        raise _not_a_number_error(path, name, kind_words) from None
+        kind = "whole number" if parse is _parse_whole_number else "number"
+        raise _not_a_number_error(path, name, kind) from None
     return numbers
 
 
 def _not_a_number_error(path: Path, name: str, kind: str) -> InputError:
-    return InputError(f'"{path.name}": the column {name} holds something that is no {kind}.')
+    return InputError(f'"{path.name}": the column {name} holds something that is not a {kind}.')

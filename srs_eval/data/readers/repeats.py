@@ -1,7 +1,7 @@
 """Find reviews that a file holds twice, as after joining two exports that overlap.
 
 The identity of an entry is Anki's id if the source has it, else the card and the time of the
-answer. Entries with one identity are one review: if they are alike, the first counts; if they
+answer. Entries with one identity are one review: if they are equal, the first counts; if they
 differ, only the user can know which is right, and the file is refused. Days without times of day
 identify nothing: if a file has only days, entries without an id are all distinct.
 """
@@ -31,20 +31,21 @@ def mark_first_occurrences(
 ) -> NDArray[np.bool_]:
     """Mark the first entry of each identity, shape (n,); columns of both kinds are (n,) each.
 
-    Raises `contradiction(first, second)` if entries with one identity differ in `content`; a
-    source whose entries are identified only by all their columns gives neither.
+    Raises `contradiction(first, second)` if entries with one identity differ in `content`. Both are
+    left out for a source whose entries are identified by all their columns.
     """
-    order = np.lexsort(tuple(reversed(identity)))  # keeps the order of equal ones
+    order = np.lexsort(tuple(reversed(identity)))  # stable: equal entries keep their order
     repeats = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in identity:
         repeats &= _equals_previous(column[order])
     differs = np.zeros(len(repeats), np.bool_)
     for column in content:
         differs |= ~_equals_previous(column[order])
-    wrong = np.flatnonzero(repeats & differs)
-    if len(wrong):
-        pairs = order[np.stack([wrong, wrong + 1])]
-        first, second = pairs[:, np.argmin(pairs[1])].tolist()
+    contradicting = np.flatnonzero(repeats & differs)
+    if len(contradicting):
+        pairs = order[np.stack([contradicting, contradicting + 1])]
+        earliest = np.argmin(pairs[1])  # the pair that the source completes first
+        first, second = pairs[:, earliest].tolist()
         assert contradiction is not None
         raise contradiction(first, second)
     is_first = np.ones(len(order), np.bool_)
@@ -53,9 +54,9 @@ def mark_first_occurrences(
 
 
 def are_days_only(time_ms: IntArray) -> bool:
-    """Return whether times (n,) in Unix ms share one time of day, as dates without any do.
+    """Return whether times (n,) in Unix ms share one time of day, as dates without times do.
 
-    Midnights of a zone with summer time have two in UTC, one hour apart.
+    Midnights of a zone with summer time fall on two times of day in UTC, one hour apart.
     """
     times_of_day = np.unique(time_ms % _DAY_MS)
     if len(times_of_day) == 2:
@@ -78,6 +79,6 @@ def describe_repeats(count: int) -> str:
 
 DAYS_ONLY = (
     "The file has days without times of day: several answers of a card on one day all count, in "
-    "the order of the file, even where they are alike."
+    "the order of the file, even if they are equal."
 )
 """A sentence for the import summary of such a file."""

@@ -3,7 +3,7 @@
 Values are untrusted. Defaults and bounds: ankitects/anki rslib/src/deckconfig/mod.rs. Only the few
 protobuf messages that are read are declared here, with the fields that matter; their numbers:
 proto/anki/{deck_config,decks,stats,import_export}.proto. Text is declared as bytes (the wire is the
-same), so that bad UTF-8 in a name is no error.
+same), so that bad UTF-8 in a name is not an error.
 
 Two forks of Anki, JSchoreels' and Clanki, store FSRS-7's parameters and the version that they run
 beside Anki's own fields: JSchoreels/anki proto/anki/deck_config.proto and
@@ -28,9 +28,10 @@ import numpy as np
 from srs_eval.data.errors import InputError, printable
 from srs_eval.data.reviews import MAX_PARAMETERS, Deck, Preset
 
-# Settings of the older scheduler: lowest and highest value, and Anki's default for any other
-# (rslib/src/deckconfig/mod.rs, `ensure_deck_config_values_valid`).
-_EASE_PATH = "new.initialFactor"  # in JSON in thousandths
+_EASE_PATH = "new.initialFactor"  # where JSON stores the ease, in thousandths
+# Settings of the older scheduler: path in JSON, field of protobuf, and the lowest and highest value
+# with Anki's default for all others (rslib/src/deckconfig/mod.rs,
+# `ensure_deck_config_values_valid`).
 _SM2_SETTINGS = (
     ("new.ints.0", "graduating_interval_good", (1, 36500, 1)),
     ("new.ints.1", "graduating_interval_easy", (1, 36500, 4)),
@@ -42,16 +43,19 @@ _SM2_SETTINGS = (
 )
 _ReadField = Callable[[str, str], Any]
 """Returns a preset's value at a path in JSON or in a field of protobuf, whichever stores it."""
+# Keys that forks add to a preset
 _FORK_FSRS_KEY = "jschoreels.fsrs"
 _FORK_RWKV_KEY = "jschoreels.rwkv"
-"""Keys that forks add to a preset."""
 _FORK_VERSIONS = {0: 7, 1: 6, 2: 5, 3: 4}  # FSRS versions by the numbers of their FsrsVersion
 OVERLAY_KEY = "fsrsPresetOverlay"
 """A key of the collection's configuration that only forks write."""
 ALGORITHM_KEY = "schedulingAlgorithm"
 """A key of the collection's configuration that only Clanki writes."""
-INTEGER_SQL = "ifnull(cast({0} as integer), 0)".format
-"""SQL that reads a column as an integer, whatever is stored in it."""
+
+
+def integer_sql(column: str) -> str:
+    """Return SQL that reads a column as an integer, whatever is stored in it."""
+    return f"ifnull(cast({column} as integer), 0)"
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class _StoredPreset:
     key: int
     label: str
     read: _ReadField
-    modified: Any
+    modified: Any  # Unix time of the last change
     fork_fields: _ForkFields | None
 
 
@@ -106,7 +110,7 @@ def _read_stored_presets(
         yield from _read_json_presets(parse_json_object(dconf, name))
         return
     rows = connection.execute(
-        f"select {INTEGER_SQL('id')}, name, config, {INTEGER_SQL('mtime_secs')} from deck_config"
+        f"select {integer_sql('id')}, name, config, {integer_sql('mtime_secs')} from deck_config"
     )
     if schema == 14:
         contents = {}
@@ -137,12 +141,12 @@ def _read_stored_presets(
 
 def _read_json_presets(presets: Mapping[Any, Any]) -> Iterator[_StoredPreset]:
     for key, value in _iterate_objects(presets):
-        added = value
-        other = value.get("other")
-        if isinstance(other, dict):
-            added = {**value, **other}
+        fork_values = value
+        other_values = value.get("other")  # forks keep their keys here or beside Anki's own
+        if isinstance(other_values, dict):
+            fork_values = {**value, **other_values}
         fork_fields = _read_fork_fields(
-            added, _parse_parameters(value.get("fsrsParams7")), value.get("fsrsVersion")
+            fork_values, _parse_parameters(value.get("fsrsParams7")), value.get("fsrsVersion")
         )
         yield _StoredPreset(
             key=key,
@@ -154,15 +158,15 @@ def _read_json_presets(presets: Mapping[Any, Any]) -> Iterator[_StoredPreset]:
 
 
 def _read_fork_fields(
-    added: Mapping[Any, Any], legacy_parameters: tuple[float, ...], version: Any
+    fork_values: Mapping[Any, Any], legacy_parameters: tuple[float, ...], version: Any
 ) -> _ForkFields | None:
     """Read the fields that a fork has added to a preset; None if it has added nothing.
 
-    `added` are keys that Anki does not know; `legacy_parameters` and `version` are from the
-    separate fields of older builds, over which the keys take precedence.
+    `fork_values` has the keys that Anki does not know. `legacy_parameters` and `version` are fields
+    of older builds, over which these keys take precedence.
     """
-    nested = added.get(_FORK_FSRS_KEY)
-    if not (legacy_parameters or isinstance(nested, dict) or _FORK_RWKV_KEY in added):
+    nested = fork_values.get(_FORK_FSRS_KEY)
+    if not (legacy_parameters or isinstance(nested, dict) or _FORK_RWKV_KEY in fork_values):
         return None
     if not isinstance(nested, dict):
         nested = {}
@@ -181,14 +185,14 @@ def _parse_fork_json(content: bytes) -> dict[Any, Any]:
 
 
 def _unpack_floats(packed: bytes) -> tuple[float, ...]:
-    """Unpack numbers of 32 bits; () for other content, as Anki may use the field otherwise."""
+    """Unpack float32 numbers; () for other content, because Anki may give the field to others."""
     if len(packed) % 4 or len(packed) > 4 * MAX_PARAMETERS:
         return ()
     return _parse_parameters(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
 def _iterate_objects(objects: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
-    """Yield the objects that JSON stores by number."""
+    """Yield number and object of each member of a JSON object whose key is a number."""
     for raw_key, value in objects.items():
         key = parse_integer(raw_key)
         if key is not None and isinstance(value, dict):
@@ -223,13 +227,15 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
         6: _parse_parameters(read("fsrsParams6", "fsrs_params_6")),
         7: fork_fields.parameters,
     }
-    least_desired = 0.1 if is_fork else 0.7
-    longest = parse_integer(read("rev.maxIvl", "maximum_review_interval"))
+    min_desired_retention = 0.1 if is_fork else 0.7
+    maximum_interval = parse_integer(read("rev.maxIvl", "maximum_review_interval"))
+    if maximum_interval is None or not 1 <= maximum_interval <= 36500:
+        maximum_interval = 36500
     ignore_before = _to_text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
     if ignore_before and not _is_date(ignore_before):
         notes.append(
             f"Preset {printable(label)!r} ignores reviews before "
-            f"{printable(ignore_before)!r}, which is no date; it is not applied."
+            f"{printable(ignore_before)!r}, which is not a date; it is not applied."
         )
         ignore_before = ""
     return Preset(
@@ -238,7 +244,7 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
         fsrs_parameters={version: values for version, values in lists.items() if values},
         chosen_version=fork_fields.version if is_fork else None,
         desired_retention=_parse_bounded(
-            read("desiredRetention", "desired_retention"), least_desired, 0.99, 0.9
+            read("desiredRetention", "desired_retention"), min_desired_retention, 0.99, 0.9
         ),
         historical_retention=_parse_bounded(
             read("sm2Retention", "historical_retention"), 0.7, 0.97, 0.9
@@ -246,7 +252,7 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
         ignore_before=ignore_before or None,
         learning_steps=_parse_numbers(read("new.delays", "learn_steps")),
         relearning_steps=_parse_numbers(read("lapse.delays", "relearn_steps")),
-        maximum_interval=longest if longest and 1 <= longest <= 36500 else 36500,
+        maximum_interval=maximum_interval,
         search=_to_text(read("weightSearch", "param_search")) or None,
         sm2_settings=tuple(
             _parse_bounded(read(path, field), *bounds) for path, field, bounds in _SM2_SETTINGS
@@ -290,7 +296,7 @@ def read_decks(
     """Read the decks, with their parents. Raises InputError if they cannot be read."""
     if schema < 15:
         return _with_parents(_decks_from_json(parse_json_object(decks_json, name)))
-    rows = connection.execute(f"select {INTEGER_SQL('id')}, name, kind from decks")
+    rows = connection.execute(f"select {integer_sql('id')}, name, kind from decks")
     decks = {}
     for key, label, kind in rows:
         decks[key] = _deck_from_proto(key, _to_text(label), kind, name)
@@ -305,7 +311,7 @@ def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
         desired = _shortest_float(message.normal.desired_retention)
     return Deck(
         id=key,
-        name=printable(label.replace("\x1f", "::"), 1000),
+        name=printable(label.replace("\x1f", "::"), 1000),  # \x1f separates parts of names
         preset_id=None if filtered else message.normal.config_id,
         desired_retention=desired,
         filtered=filtered,
@@ -331,7 +337,7 @@ def _decks_from_json(stored: Mapping[Any, Any]) -> dict[int, Deck]:
 
 
 def _with_parents(decks: Mapping[int, Deck]) -> dict[int, Deck]:
-    """Fill in `parent_id`: Anki finds parents by name."""
+    """Fill in `parent_id` by the decks' names, as Anki does."""
     id_by_name = {deck.name.casefold(): deck.id for deck in decks.values()}
     with_parents = {}
     for key, deck in decks.items():
@@ -385,6 +391,7 @@ def parse_number(value: Any) -> float | None:
 
 
 def _shortest_float(value: float) -> float | None:
+    """Return the nearest float32 in its shortest decimals: 0.9, not 0.89999998. None beyond it."""
     with np.errstate(over="ignore"):
         try:
             short = np.float32(value)
@@ -394,7 +401,7 @@ def _shortest_float(value: float) -> float | None:
 
 
 def _parse_parameters(values: Any) -> tuple[float, ...]:
-    """Parse a stored list with its faults (`Preset.fsrs_parameters`), as Anki repairs none."""
+    """Parse a stored list with its faults as NaN (`Preset.fsrs_parameters`); Anki repairs none."""
     if values is None:
         return ()
     if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__len__"):
@@ -407,7 +414,7 @@ def _parse_parameters(values: Any) -> tuple[float, ...]:
 
 
 def _parse_numbers(values: Any) -> tuple[float, ...]:
-    """Parse a list of numbers; () if it is none, too long, or one of them is no finite number."""
+    """Parse a list of numbers; () if it is not a list, too long, or one of them is not finite."""
     numbers = _parse_parameters(values)
     if len(numbers) > MAX_PARAMETERS or not all(map(math.isfinite, numbers)):
         return ()
@@ -429,7 +436,7 @@ def _is_date(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
-    return len(text) == 10
+    return len(text) == 10  # YYYY-MM-DD; Python also knows other forms
 
 
 # Protobuf
@@ -445,7 +452,7 @@ _MESSAGES = {
         "graduating_interval_easy 19 uint32, review_order 33 int32, "
         "desired_retention 37 float, historical_retention 40 float, param_search 45 bytes, "
         "ignore_revlogs_before_date 46 bytes, "
-        # Fields of forks. The list is declared as bytes, so that other content is no damage.
+        # Fields of forks. The list is declared as bytes, so that other content is not an error.
         "fsrs_params_7 52 bytes, fsrs_version 53 int32, other 255 bytes"
     ),
     "NormalDeck": "config_id 1 int64, desired_retention 10 float",
@@ -465,7 +472,7 @@ _MESSAGES = {
 
 
 def parse_message(message: str, content: bytes, complaint: str) -> Any:
-    """Decode `content` as `message`. Raises InputError starting with `complaint` if it is none."""
+    """Decode `content` as the named message. Raises InputError beginning with `complaint`."""
     from google.protobuf.message import DecodeError
 
     parsed = _build_message_classes()[message]()
@@ -490,9 +497,9 @@ def _build_message_classes() -> dict[str, type[Any]]:
         message = file.message_type.add(name=name)
         for declaration in fields.split(", "):
             field, number, kind = declaration.split()
-            repeated = field.endswith("*")
+            is_repeated = field.endswith("*")
             added = message.field.add(name=field.rstrip("*"), number=int(number))
-            added.label = field_type.LABEL_REPEATED if repeated else field_type.LABEL_OPTIONAL
+            added.label = field_type.LABEL_REPEATED if is_repeated else field_type.LABEL_OPTIONAL
             if kind in _MESSAGES:
                 added.type = field_type.TYPE_MESSAGE
                 added.type_name = f".srs_eval.anki.{kind}"

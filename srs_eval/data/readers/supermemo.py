@@ -6,8 +6,8 @@ predictions of two algorithms. The choice of repetitions and the conversion of g
 follow open-spaced-repetition/fsrs-vs-sm15 (script.py) and fsrs-vs-sm17 (script.py); with the
 former's data, the figures of SuperMemo equal the published ones.
 
-A repetition has the date on which SuperMemo counted it: after midnight an evening goes on
-(`Hour` passes 24), so days are settled and no time zone is needed.
+A repetition has the date to which SuperMemo counted it. After midnight, an evening still belongs to
+the day before (`Hour` passes 24), so days are settled and no time zone is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SM15 = "SuperMemo SM-15"
 SM16 = "SuperMemo SM-16"
 SM17 = "SuperMemo SM-17"
 
-_RATING_OF_GRADE = np.array([1, 1, 1, 2, 3, 4])  # of grades 0-5
+_RATING_OF_GRADE = np.array([1, 1, 1, 2, 3, 4])  # by grade, 0-5
 _SECTION_PATTERN = re.compile(r"^(\w+) #\d+")
 _NON_CARD_SECTIONS = ("Topic", "Concept", "Task")
 _NOON_HOUR = 12.0
@@ -72,35 +72,39 @@ def is_supermemo_history(start: bytes) -> bool:
 def read_history(content: bytes, name: str) -> ImportedTable:
     """Read the rows of a "Repetition History.txt". Raises InputError naming a bad line.
 
-    Left out are an item's first repetition (it tells when the item was added, not how well it was
-    known), items that do not begin with it or have more repetitions on that day, items with a grade
-    above 5 (reset or moved elsewhere) or an index of 100, and, if an item has several repetitions
-    on a day, all but the last.
+    Left out are
+
+    - an item's first repetition: it tells when the item was added, not how well it was known;
+    - items that do not begin with a first repetition, or have other repetitions on its day;
+    - items with a grade above 5 (reset or moved elsewhere) or a forgetting index of 100;
+    - if an item has several repetitions on a day, all but the last.
     """
     table = np.array(list(_parse_records(content, name)), np.float64).reshape(-1, 7).T
     item, day, repetition, lapses, grade = table[:5].astype(np.int64)
-    hour, index = table[5:]
+    hour, forgetting_index = table[5:]
     # The file has an item's newest repetition first, and the sort keeps that order within a day.
     order = np.lexsort((day, item))
-    new_item = mark_run_starts(item[order])
-    begins = (repetition == 1) & (lapses == 0)
-    reviews_per_item = np.diff([*np.flatnonzero(new_item), len(order)])
-    spoilt_items = np.unique(item[~begins & ((grade > 5) | (index == 100))])
-    is_usable = np.empty(len(order), np.bool_)
-    is_usable[order] = np.repeat(begins[order][new_item], reviews_per_item)
+    starts_item = mark_run_starts(item[order])
+    is_first = (repetition == 1) & (lapses == 0)
+    repetitions_per_item = np.diff([*np.flatnonzero(starts_item), len(order)])
+    is_faulty = ~is_first & ((grade > 5) | (forgetting_index == 100))
+    faulty_items = np.unique(item[is_faulty])
+    # The newest repetition of an item's first day must be the first one.
+    begins_well = np.empty(len(order), np.bool_)
+    begins_well[order] = np.repeat(is_first[order][starts_item], repetitions_per_item)
     reasons = {
-        "of items that do not begin with one first repetition on a day of its own": ~is_usable,
-        "first ones, which tell when an item was added, not how well it was known": begins,
-        "of items with a grade above 5 or a forgetting index of 100": np.isin(item, spoilt_items),
+        "of items that do not begin with one first repetition on a day of its own": ~begins_well,
+        "first ones, which tell when an item was added, not how well it was known": is_first,
+        "of items with a grade above 5 or a forgetting index of 100": np.isin(item, faulty_items),
     }
     is_kept = np.ones(len(order), np.bool_)
-    counts = {}
+    excluded = {}
     for reason, mask in reasons.items():
-        counts[reason] = int((is_kept & mask).sum())
+        excluded[reason] = int((is_kept & mask).sum())
         is_kept &= ~mask
     order = order[is_kept[order]]
     is_last_of_day = mark_run_starts(item[order]) | mark_run_starts(day[order])
-    counts["of an item on the same day as a later one"] = int((~is_last_of_day).sum())
+    excluded["of an item on the same day as a later one"] = int((~is_last_of_day).sum())
     order = order[is_last_of_day]
     hour = np.where(np.isnan(hour), _NOON_HOUR, hour)
     seconds = day * DAY_S + np.round(hour * 3600).astype(np.int64)
@@ -111,20 +115,19 @@ def read_history(content: bytes, name: str) -> ImportedTable:
         seconds=seconds[order],
         rating=_RATING_OF_GRADE[grade[order]],
         interval=None,
-        predictions={SM15: (100 - index[order]) / 100},
-        excluded=counts,
+        predictions={SM15: (100 - forgetting_index[order]) / 100},
+        excluded=excluded,
     )
 
 
 def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> ImportedTable:
     """Read the rows of an SM16-v-SM17.csv from its lines (fields by name in lower case).
 
-    Left out are lines without a date, a grade of 0-5, a success of 0 or 1, or with a prediction
-    that is no probability, lines without an interval (an item's first), and lines that repeat
-    another in everything.
+    Left out are lines in which the date, the grade (0-5), the success (0 or 1) or a prediction is
+    missing or impossible, lines without an interval (an item's first), and exact repeats of lines.
     """
     repetitions: list[tuple[float, ...]] = []
-    counts = {"without a readable date, grade or prediction": 0, "without an interval": 0}
+    excluded = {"without a readable date, grade or prediction": 0, "without an interval": 0}
     for _, line in lines:
         try:
             moment = _parse_moment(line["date"])
@@ -144,18 +147,18 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> I
         except (KeyError, ValueError, OverflowError):
             is_sound = False
         if not is_sound:
-            counts["without a readable date, grade or prediction"] += 1
+            excluded["without a readable date, grade or prediction"] += 1
         elif interval <= 0:
-            counts["without an interval"] += 1
+            excluded["without an interval"] += 1
         else:
             seconds = (moment - datetime(1970, 1, 1)).total_seconds()
             repetitions.append((item, seconds, interval, grade, sm16, sm17))
     if not repetitions:
         raise InputError(f"{name} holds no repetition that can be read; export it again.")
     table = np.array(repetitions)
-    # Dates may be without a time of day: only lines alike in everything are one repetition.
+    # Dates may lack a time of day, so only lines that are equal in everything are one repetition.
     is_kept = mark_first_occurrences(list(table.T))
-    repeated = int((~is_kept).sum())
+    repeats = int((~is_kept).sum())
     table = table[is_kept]
     item, seconds, interval, grade = table[:, :4].astype(np.int64).T
     order = np.lexsort((seconds, item))
@@ -167,8 +170,8 @@ def read_comparison(lines: Iterator[tuple[int, dict[str, str]]], name: str) -> I
         rating=_RATING_OF_GRADE[grade[order]],
         interval=interval[order],
         predictions={SM16: table[order, 4], SM17: table[order, 5]},
-        excluded=counts,
-        repeats=repeated,
+        excluded=excluded,
+        repeats=repeats,
     )
 
 
@@ -184,7 +187,10 @@ def _parse_records(content: bytes, name: str) -> Iterator[tuple[float, ...]]:
             continue
         if section in _NON_CARD_SECTIONS:
             continue
-        fields = dict(pair.partition("=")[::2] for pair in line.split())
+        fields = {}
+        for pair in line.split():
+            field, _, value = pair.partition("=")
+            fields[field] = value
         try:
             day = datetime.strptime(fields["Date"], "%d.%m.%Y").toordinal()
             yield (
@@ -198,7 +204,7 @@ def _parse_records(content: bytes, name: str) -> Iterator[tuple[float, ...]]:
             )
         except (KeyError, ValueError, OverflowError) as error:
             raise InputError(
-                f"{name} is damaged (line {number} is no repetition as SuperMemo writes it); "
+                f"{name} is damaged (line {number} is not a repetition as SuperMemo writes it); "
                 "export it again."
             ) from error
 
@@ -209,13 +215,13 @@ def _parse_moment(text: str) -> datetime:
     month = _MONTH_NUMBERS.get(words[0].rstrip(".")[:3].lower()) if words else None
     if month is not None:
         words[0] = str(month)
-    plain = " ".join(words).replace("月", "")
-    for form in _DATE_FORMATS:
+    numeric = " ".join(words).replace("月", "")  # "month" in Chinese and Japanese
+    for date_format in _DATE_FORMATS:
         try:
-            return datetime.strptime(plain, form)
+            return datetime.strptime(numeric, date_format)
         except ValueError:
             continue
-    raise ValueError(f"no date: {text}")
+    raise ValueError(f"not a date: {text}")
 
 
 def _build_table(
@@ -229,7 +235,10 @@ def _build_table(
     excluded: dict[str, int],
     repeats: int = 0,
 ) -> ImportedTable:
-    """Build rows in order of review from columns in order of item and time; days are ordinals."""
+    """Build rows in order of review from columns in order of item, then time.
+
+    `day` counts as `date.toordinal` does; `excluded` are numbers of repetitions by reason.
+    """
     is_first = mark_run_starts(item)
     elapsed = np.diff(day, prepend=0) if interval is None else interval
     elapsed_s = np.maximum(np.diff(seconds, prepend=0), 1)

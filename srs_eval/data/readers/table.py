@@ -44,7 +44,7 @@ from srs_eval.data.reviews import (
 )
 
 _MAX_BYTES = 256 << 20
-_MARK = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
+_UTF8_MARK = b"\xef\xbb\xbf"  # byte-order mark of UTF-8
 _REVLOG_COLUMNS = ("id", "cid", "ease", "type", "factor", "time")
 _BARE_LOG_COLUMNS = ("review_time", "card_id", "review_rating")
 _PY_FSRS_COLUMNS = ("review_datetime", "card_id", "rating")
@@ -95,15 +95,15 @@ def read_table(
     header = _find_header(start, name)
     if header is None:
         return None
-    content = normalize_text(read_limited(path, _MAX_BYTES)).removeprefix(_MARK)
-    content, headers = _without_repeated_headers(content)
+    content = normalize_text(read_limited(path, _MAX_BYTES)).removeprefix(_UTF8_MARK)
+    content, repeated_headers = _without_repeated_headers(content)
     column_names, delimiter = header
     table = _parse_table(content, column_names, delimiter, name, is_dataset_file=is_dataset_file)
-    return replace(table, notes=(*_headers_in_words(headers), *table.notes))
+    return replace(table, notes=(*_describe_repeated_headers(repeated_headers), *table.notes))
 
 
 def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
-    """Empty each later line that equals the first, and count these lines.
+    """Empty each line that repeats the first one; return the content and their number.
 
     They are emptied, not removed, so that other lines keep their numbers.
     """
@@ -112,12 +112,12 @@ def _without_repeated_headers(content: bytes) -> tuple[bytes, int]:
     if end < 0 or content.count(header.rstrip()) < 2:
         return content, 0
     rows = content[end + 1 :]
-    repeated = rb"^(?:%s)?%s[ \t]*(?=\r?$)" % (_MARK, re.escape(header.rstrip()))
-    rows, count = re.subn(repeated, b"", rows, flags=re.MULTILINE)
+    pattern = rb"^(?:%s)?%s[ \t]*(?=\r?$)" % (_UTF8_MARK, re.escape(header.rstrip()))
+    rows, count = re.subn(pattern, b"", rows, flags=re.MULTILINE)
     return header + b"\n" + rows, count
 
 
-def _headers_in_words(count: int) -> tuple[str, ...]:
+def _describe_repeated_headers(count: int) -> tuple[str, ...]:
     """Return a sentence for the import summary about lines that repeat the header; () for none."""
     if not count:
         return ()
@@ -127,10 +127,13 @@ def _headers_in_words(count: int) -> tuple[str, ...]:
 
 
 def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
-    """Return column names (in lower case) and delimiter if `start` opens a review-log table."""
-    line = re.split(rb"[\r\n]", start.removeprefix(_MARK), maxsplit=1)[0]
+    """Return column names (in lower case) and delimiter if `start` opens a review-log table.
+
+    None if it does not look like a table. Raises InputError for a table of something else.
+    """
+    line = re.split(rb"[\r\n]", start.removeprefix(_UTF8_MARK), maxsplit=1)[0]
     text = decode_text(line)
-    if not text.isprintable() and not text.replace("\t", "").isprintable():
+    if not text.replace("\t", "").isprintable():
         return None
     longest: list[str] = []
     for delimiter in ",\t;":
@@ -145,13 +148,15 @@ def _find_header(start: bytes, name: str) -> tuple[list[str], str] | None:
     if len(longest) < 3:
         return None
     for column in longest:
-        if not re.fullmatch(r"[^\W\d][\w .()#:/%-]{0,60}", column):
+        if not re.fullmatch(r"[^\W\d][\w .()#:/%-]{0,60}", column):  # not the name of a column
             return None
     nearest = max(_LAYOUTS, key=lambda layout: len(set(layout) & set(longest)) / len(layout))
     missing = [column for column in nearest if column not in longest]
-    expected = "; or ".join(", ".join(layout) for layout in _LAYOUTS[:5])
+    written_layouts = _LAYOUTS[:-1]  # nobody writes SuperMemo's table by hand
+    expected = "; or ".join(", ".join(layout) for layout in written_layouts)
     if 2 * len(missing) <= len(nearest):
-        expected = f"{', '.join(nearest)}; {', '.join(missing)} is missing"
+        verb = "is" if len(missing) == 1 else "are"
+        expected = f"{', '.join(nearest)}; {', '.join(missing)} {verb} missing"
     raise InputError(
         f"{name} is a table, but not of reviews as known here: its columns are "
         f"{printable(', '.join(longest), 200)}, needed are {expected}."
@@ -170,10 +175,10 @@ def _parse_table(
     columns = set(column_names)
     if set(_SUPERMEMO_COLUMNS) <= columns:
         return read_comparison(_iterate_lines(content, column_names, delimiter), name)
-    duration = [_DURATION_COLUMN] if _DURATION_COLUMN in columns else []
+    duration_columns = [_DURATION_COLUMN] if _DURATION_COLUMN in columns else []
 
-    def differing(key: str) -> Contradiction:
-        """Make the error for two lines that agree in `key`, but not in everything else."""
+    def contradiction_in(key: str) -> Contradiction:
+        """Return what makes the error for two lines that agree in `key`, but not in the rest."""
 
         def contradiction(first: int, second: int) -> InputError:
             numbers = [number for number, _ in _iterate_lines(content, column_names, delimiter)]
@@ -186,19 +191,19 @@ def _parse_table(
 
     if set(_REVLOG_COLUMNS) <= columns:
         raw = _read_number_columns(content, column_names, _REVLOG_COLUMNS, delimiter, name)
-        imported = build_entries(*raw, contradiction=differing("id"))
+        imported = build_entries(*raw, contradiction=contradiction_in("id"))
         return _table_from_entries("Anki revlog table (CSV)", imported)
     if set(_BARE_LOG_COLUMNS) <= columns:
-        needed = (*_BARE_LOG_COLUMNS, *duration)
+        needed = (*_BARE_LOG_COLUMNS, *duration_columns)
         table = _read_number_columns(content, column_names, needed, delimiter, name)
         time_ms = table[0]
-        if len(time_ms) and np.median(time_ms) < 1e11:
+        if len(time_ms) and np.median(time_ms) < 1e11:  # 1973 in ms; in seconds, the year 5138
             raise InputError(
                 f"{name} has review times that are not Unix milliseconds; convert them."
             )
         format_name = "review log (CSV)"
     elif set(_PY_FSRS_COLUMNS) <= columns:
-        needed = (*_PY_FSRS_COLUMNS, *duration)
+        needed = (*_PY_FSRS_COLUMNS, *duration_columns)
         lines = _iterate_lines(content, column_names, delimiter)
         table = _read_dated_columns(lines, needed, name)
         format_name = "py-fsrs review log (CSV)"
@@ -210,20 +215,20 @@ def _parse_table(
         is_kept = np.ones(len(table[0]), np.bool_)
         if not is_dataset_file:
             is_kept = mark_first_occurrences(
-                table[:2], table[2:], differing("card_id and review_th")
+                table[:2], table[2:], contradiction_in("card_id and review_th")
             )
         kept_columns = [column[is_kept] for column in table]
         return _build_undated_rows(*kept_columns, repeated=int((~is_kept).sum()))
     time_ms, card_id, rating = table[:3]
-    none = np.zeros(len(time_ms), np.int64)
+    zeros = np.zeros(len(time_ms), np.int64)  # kinds are inferred later, by `infer_kinds`
     imported = build_entries(
         time_ms=time_ms,
         card_id=card_id,
         rating=rating,
-        kind=none,
-        factor=none,
-        duration_ms=table[3] if duration else none,
-        contradiction=differing("card and time"),
+        kind=zeros,
+        factor=zeros,
+        duration_ms=table[3] if duration_columns else zeros,
+        contradiction=contradiction_in("card and time"),
         has_ids=False,
     )
     return _table_from_entries(format_name, imported, app_name="")
@@ -256,7 +261,10 @@ def _iterate_lines(
 def _read_dated_columns(
     lines: Iterator[tuple[int, dict[str, str]]], columns: tuple[str, ...], name: str
 ) -> list[IntArray]:
-    """Read columns of a table, the first of which has dates in ISO 8601, as Unix ms."""
+    """Read columns of a table: dates in ISO 8601 (as Unix ms), two of integers, and durations.
+
+    The durations may be empty or missing.
+    """
     rows: list[list[int]] = []
     try:
         for number, line in lines:
@@ -289,32 +297,33 @@ def _build_undated_rows(
     *,
     repeated: int = 0,
 ) -> ImportedTable:
-    """Build rows from intervals alone, on the earliest days that intervals and order allow."""
+    """Build rows from intervals, on the earliest days that the intervals and the order allow."""
     order = np.argsort(order_of_review, kind="stable")
     card_id = card_id[order]
     rating = rating[order]
     delta_t = np.maximum(elapsed_days[order], 0)
-    cards, card = np.unique(card_id, return_inverse=True)
-    by_card = np.argsort(card, kind="stable")
-    starts_card = mark_run_starts(card[by_card])
-    is_first = np.empty(len(card), np.bool_)
+    cards, card_index = np.unique(card_id, return_inverse=True)
+    by_card = np.argsort(card_index, kind="stable")
+    starts_card = mark_run_starts(card_index[by_card])
+    is_first = np.empty(len(card_index), np.bool_)
     is_first[by_card] = starts_card
     delta_t[is_first] = 0
     sums = np.cumsum(delta_t[by_card])
-    since_start = np.empty(len(card), np.int64)
-    reviews_per_card = np.diff([*np.flatnonzero(starts_card), len(card)])
+    since_start = np.empty(len(card_index), np.int64)
+    reviews_per_card = np.diff([*np.flatnonzero(starts_card), len(card_index)])
     since_start[by_card] = sums - np.repeat(sums[starts_card], reviews_per_card)
-    # Days must not decrease in order of review: cards begin later until that holds.
-    start = np.zeros(len(cards), np.int64)
+    # Days must not decrease in order of review. Until that holds, move the cards that have a review
+    # on too early a day to later days.
+    first_day = np.zeros(len(cards), np.int64)  # of each card
     day = since_start
     for _ in range(_MAX_ROUNDS):
-        day = start[card] + since_start
-        late = np.maximum.accumulate(day) - day if len(day) else day
-        if not late.any():
+        day = first_day[card_index] + since_start
+        days_too_early = np.maximum.accumulate(day) - day if len(day) else day
+        if not days_too_early.any():
             break
-        push = np.zeros(len(cards), np.int64)
-        np.maximum.at(push, card, late)
-        start += push
+        delay = np.zeros(len(cards), np.int64)
+        np.maximum.at(delay, card_index, days_too_early)
+        first_day += delay
     else:
         day = np.maximum.accumulate(day)  # intervals and order contradict each other
     notes = []
@@ -334,7 +343,7 @@ def _build_undated_rows(
         day_offset=day,
         rating=rating,
         state=np.where(is_first, 0, REVIEW + 1) if state is None else state[order],
-        duration_ms=np.zeros(len(card), np.int64) if duration_ms is None else duration_ms[order],
+        duration_ms=np.zeros(len(card_id), np.int64) if duration_ms is None else duration_ms[order],
         elapsed_days=np.where(is_first, -1, delta_t),
         elapsed_seconds=np.where(is_first, -1, seconds),
     )
@@ -344,27 +353,26 @@ def _build_undated_rows(
 def infer_kinds(entries: Entries, next_day_at_s: int) -> Entries:
     """Infer the kinds of entries for a log that has only ratings.
 
-    A card is learned on its first day, reviewed on later days, and relearned on a day after
-    a failed review on it: learning for all entries of a card's first day; then a day's first
-    entry is a review, and each later entry of that day a relearning if Again came before it
-    on that day, else a review. So a card's first entry is its only learn start.
+    All entries of a card's first day are learning. On a later day, the first entry is a review, and
+    each other entry is a relearning if Again came before it on that day, else a review. So a card's
+    first entry is its only learning start.
     """
     order = np.argsort(entries.card_id, kind="stable")
     card_id = entries.card_id[order]
-    rating = entries.rating[order]
+    is_failure = entries.rating[order] == 1
     day = -((next_day_at_s * 1000 - entries.time_ms[order]) // (DAY_S * 1000))
     starts_card = mark_run_starts(card_id)
     starts_day = starts_card | mark_run_starts(day)
     positions = np.arange(len(card_id))
     card_start = np.maximum.accumulate(np.where(starts_card, positions, 0))
     day_start = np.maximum.accumulate(np.where(starts_day, positions, 0))
-    failures = np.concatenate([[0], np.cumsum(rating == 1)])
-    failed_before = failures[positions] > failures[day_start]
-    kind = np.where(failed_before, RELEARNING, REVIEW)
+    failures_before = np.cumsum(is_failure) - is_failure
+    failed_that_day = failures_before > failures_before[day_start]
+    kind = np.where(failed_that_day, RELEARNING, REVIEW)
     kind[day_start == card_start] = LEARNING
-    unsorted = np.empty_like(kind)
-    unsorted[order] = kind
-    return replace(entries, kind=unsorted.astype(np.int64))
+    kind_in_original_order = np.empty_like(kind)
+    kind_in_original_order[order] = kind
+    return replace(entries, kind=kind_in_original_order.astype(np.int64))
 
 
 def _read_number_columns(
@@ -381,7 +389,7 @@ def _read_number_columns(
     def load(dtype: type) -> np.ndarray:
         lines.seek(start)
         with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # 1.7 is no integer
+            warnings.simplefilter("error", DeprecationWarning)  # else 1.7 would become 1
             warnings.filterwarnings("ignore", message="loadtxt: input contained no data")
             return np.loadtxt(
                 lines,
@@ -404,13 +412,13 @@ def _read_number_columns(
                 raise ValueError("not all are whole numbers") from None
             table = numbers.astype(np.int64)
     except (ValueError, OverflowError, IndexError, MemoryError, UnicodeError) as error:
-        reason = _fault_of_numbers(content, names, columns, delimiter)
+        reason = _find_bad_number(content, names, columns, delimiter)
         reason = reason or printable(error, 120).split("; use")[0]
         raise InputError(f"{name} is not a readable review log ({reason}); mend it.") from error
     return [np.ascontiguousarray(column) for column in table.T.reshape(len(columns), -1)]
 
 
-def _fault_of_numbers(
+def _find_bad_number(
     content: bytes, names: list[str], columns: Sequence[str], delimiter: str
 ) -> str:
     """Describe the first line without a whole number in a wanted column; "" if there is none."""
@@ -421,7 +429,9 @@ def _fault_of_numbers(
                 if value is None:
                     return f"line {number:,}: {column} is missing"
                 if not _is_whole(value):
-                    return f"line {number:,}: {column} is {printable(value, 40)!r}, no whole number"
+                    return (
+                        f"line {number:,}: {column} is {printable(value, 40)!r}, not a whole number"
+                    )
     return ""
 
 

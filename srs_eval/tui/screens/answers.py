@@ -18,7 +18,7 @@ from textual.widgets import Static
 from srs_eval.advice.findings import ALL_REVIEWS
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY
-from srs_eval.advice.sentences import Pane
+from srs_eval.advice.sentences import Pane, PaneLine
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import REVIEWS, Workload, describe_beginning
 from srs_eval.data.errors import NotEnoughData, format_count
@@ -310,7 +310,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         if question not in ("", PARAMETERS, INCONCLUSIVE_LINE):
             title = QUESTION_REGISTRY[question].title
         sections: list[Text | WidthDependent] = []
-        pane_sentences: set[str] = set()
+        pane_lines: list[str] = []
         if self._pane is not None:
             pane = self.session.overview.first_screen.panes[self._pane - 1]
             is_named = question == PARAMETERS and title != ALL_REVIEWS
@@ -320,8 +320,8 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             # The evidence of costs has the bars already.
             if not any(isinstance(answer.evidence, Workload) for answer in answers):
                 for item in pane.items:
-                    sentence = getattr(item, "text", "")
-                    pane_sentences.add(sentence.strip(" .").casefold())
+                    if isinstance(item, PaneLine):
+                        pane_lines.append(item.text)
                 sections = [render_full_pane(pane, styles), Text("")]
         self.query_one("#box").border_title = title
         for number, answer in enumerate(answers, start=1):
@@ -331,7 +331,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             elif len(answers) > 1 and question != PARAMETERS:
                 sections.append(Text(answer.subject, "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}
-            sections.append(render_evidence(answer, styles, pane_sentences | later_questions))
+            sections.append(render_evidence(answer, styles, pane_lines, later_questions))
         self.query_one("#all", Static).update(stack(sections))
         paste = self.query_one("#paste", Static)
         copyable_answer = next((answer for answer in answers if answer.parameters), None)

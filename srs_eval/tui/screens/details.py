@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 
 from rich.markup import escape
@@ -326,11 +328,13 @@ class CompareScreen(AppScreen, actions="compare"):
         explains_metrics = self.size.width >= 110
         rows = []
         for metric, info in METRIC_INFO.items():
+            figures = [words.format_metric(result.metrics, metric) for result in results]
+            texts = figures
             if metric == "log_loss":
-                texts = [words.format_loss(log_loss_interval(result)) for result in results]
-            else:
-                texts = [words.format_metric(result.metrics, metric) for result in results]
-            winner = _find_winner(metric, left, right, texts)
+                losses = [log_loss_interval(result) for result in results]
+                figures = [words.format_loss(replace(loss, half_width=math.nan)) for loss in losses]
+                texts = [words.format_loss(loss) for loss in losses]
+            winner = _find_winner(metric, left, right, figures)
             row = [Text(info.name)]
             for side, text in enumerate(texts):
                 if side == winner:
@@ -375,18 +379,18 @@ class CompareScreen(AppScreen, actions="compare"):
         self._open_choice("right")
 
 
-def _find_winner(metric: str, left: Result, right: Result, texts: list[str]) -> int | None:
+def _find_winner(metric: str, left: Result, right: Result, figures: list[str]) -> int | None:
     """Return the side (0 or 1) with the better figure; None if neither is visibly better.
 
-    `texts` are the figures as they are shown, perhaps with half the width of their intervals.
+    `figures` are the left and the right one as they are shown.
     """
     better = METRIC_INFO[metric].better
     left_figure = getattr(left.metrics, metric)
     right_figure = getattr(right.metrics, metric)
     if better not in ("lower", "higher") or left_figure is None or right_figure is None:
         return None
-    left_text, right_text = (text.split(" ±")[0] for text in texts)
-    if left_text == right_text:
+    shown_left, shown_right = figures
+    if shown_left == shown_right:
         return None
     if better == "lower":
         return 0 if left_figure < right_figure else 1

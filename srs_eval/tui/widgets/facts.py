@@ -6,7 +6,7 @@ Tables show one column of intervals as a drawing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len, set_cell_size
@@ -30,7 +30,7 @@ from srs_eval.advice.sentences import (
     format_percent,
     is_difference_column,
 )
-from srs_eval.advice.shown import sentences, tables
+from srs_eval.advice.shown import clauses, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
@@ -48,7 +48,6 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.plot import VERDICT_DOTS, fit_scale
 
 _GAP = "  "  # between columns
-_NOTHING: Set[str] = frozenset()
 _MIN_DRAWN_WIDTH = 14  # fewest columns of a drawn interval
 _MAX_DRAWN_WIDTH = 48  # most columns of a drawn interval
 _MAX_NAME_WIDTH = 24  # columns of a row's name where its interval is drawn below the table
@@ -203,18 +202,26 @@ def _find_partition_name(partition: int, log: ReviewLog | None) -> str:
 
 
 def render_evidence(
-    answer: Finding, styles: Mapping[str, str], already_shown: Set[str] = _NOTHING
+    answer: Finding,
+    styles: Mapping[str, str],
+    shown_lines: Iterable[str] = (),
+    later_questions: Collection[str] = (),
 ) -> WidthDependent:
     """Render all evidence of an answer, for any width, except the parameters to paste.
 
     The parameters need the whole width of the window, because a mouse would also select what
-    stands beside them. Costs are drawn first, in `styles` by level. Sentences in `already_shown`
-    are not repeated, nor is the heading of a question in it.
+    stands beside them. Costs are drawn first, in `styles` by level. `shown_lines` stand above and
+    are not repeated. The documentation is named only after the last answer to a question, which is
+    not among `later_questions`.
     """
+    shown_statements = set(map(_normalize_statement, shown_lines))
+    remaining_sentences = list(sentences(answer))
+    listed_statements = set(map(_normalize_statement, clauses(answer)))
+    if listed_statements and listed_statements <= shown_statements:
+        remaining_sentences.pop(0)
     new_sentences = []
-    for sentence in sentences(answer):
-        clauses = set(sentence.casefold().rstrip(".").split("; "))
-        if not clauses <= already_shown:
+    for sentence in remaining_sentences:
+        if _normalize_statement(sentence) not in shown_statements:
             new_sentences.append(Text(sentence + "\n"))
     sections: list[Text | WidthDependent] = []
     if isinstance(answer.evidence, Workload):
@@ -230,10 +237,15 @@ def render_evidence(
         sections.append(Text(table.heading, "bold"))
         sections.append(render_table_with_intervals(table))
         sections.append(Text(""))
-    if answer.question not in already_shown:
+    if answer.question not in later_questions:
         heading = findings_heading(answer.question)
         sections.append(Text(f"Explained in the documentation, Findings: {heading}", "dim"))
     return stack(sections)
+
+
+def _normalize_statement(text: str) -> str:
+    """Return the text as it is equal for a sentence and for a line that says the same."""
+    return text.strip(" .").casefold()
 
 
 def render_full_pane(pane: Pane, styles: Mapping[str, str]) -> WidthDependent:

@@ -1,6 +1,6 @@
 """Make the pictures of README and tutorial: the app draws screens about the demo's learner.
 
-    python benchmarks/picture.py [--to docs] [--size 120x36]
+    python tools/picture.py [--to docs] [--size 120x36]
 
 Run it after a change of the answers. It takes as long as the app does to answer and to evaluate
 the models of group `learner`; it needs no terminal and uses a temporary folder.
@@ -41,21 +41,24 @@ async def capture_screens(
     async with app.run_test(size=size) as pilot:
         for _ in range(MOST_SECONDS * 5):
             await pilot.pause(0.2)
-            answered = app.session.answers_ended_at is not None and not app.session.overview.waiting
-            if answered and app.session.models.run.models and not app.session.models.run.is_running:
+            session = app.session
+            is_answered = session.answers_ended_at is not None and not session.overview.waiting
+            is_evaluated = session.models.run.models and not session.models.run.is_running
+            if is_answered and is_evaluated:
                 break
         else:
             raise SystemExit(f"No answers after {MOST_SECONDS} seconds.")
         for name, keys in SCREENS.items():
             await pilot.press(*keys)
             await pilot.pause(SETTLED_SECONDS)
-            while name == "costs" and app.screen.query_one("#box").border_subtitle:  # still working
-                await pilot.pause(SETTLED_SECONDS)
+            if name == "costs":
+                while app.screen.query_one("#box").border_subtitle:  # still working
+                    await pilot.pause(SETTLED_SECONDS)
             yield name, app.export_screenshot()
     app.session.shut_down()
 
 
-async def save(folder: Path, size: tuple[int, int]) -> None:
+async def save_screens(folder: Path, size: tuple[int, int]) -> None:
     with tempfile.TemporaryDirectory() as state_folder:
         async for name, drawn in capture_screens(DEMO_FILE, size, Path(state_folder) / "state"):
             (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
@@ -68,7 +71,7 @@ def main() -> None:
     parser.add_argument("--size", default="120x36", help="columns x lines")
     options = parser.parse_args()
     columns, lines = map(int, options.size.split("x"))
-    asyncio.run(save(options.to, (columns, lines)))
+    asyncio.run(save_screens(options.to, (columns, lines)))
 
 
 if __name__ == "__main__":

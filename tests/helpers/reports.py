@@ -1,4 +1,4 @@
-"""Made-up result files, and what a page must be."""
+"""Made-up result files, and the checks of a page."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 import numpy as np
 
 
-def result_line(user: int, loss: float, size: int = 100, **more: Any) -> str:
-    auc = more.pop("auc", 0.7)
-    known = {"RMSE": 0.3, "LogLoss": loss, "RMSE(bins)": loss / 5, "ICI": 0.01, "AUC": auc}
-    return json.dumps({"metrics": known, "user": user, "size": size, **more})
+def result_line(user: int, loss: float, size: int = 100, **extra: Any) -> str:
+    auc = extra.pop("auc", 0.7)
+    metrics = {"RMSE": 0.3, "LogLoss": loss, "RMSE(bins)": loss / 5, "ICI": 0.01, "AUC": auc}
+    return json.dumps({"metrics": metrics, "user": user, "size": size, **extra})
 
 
 def write_results(folder: Path, files: dict[str, list[str]], ending: str = ".jsonl") -> Path:
     (folder / "result").mkdir(parents=True)
     for name, lines in files.items():
-        text = "".join(f"{each}\n" for each in lines).encode()
+        text = "".join(f"{line}\n" for line in lines).encode()
         path = folder / "result" / f"{name}{ending}"
         path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
     return folder
 
 
-def many_lines(loss: float, users: int = 30, spread: float = 0.1, **more: Any) -> list[str]:
+def many_lines(loss: float, users: int = 30, spread: float = 0.1, **extra: Any) -> list[str]:
     random = np.random.default_rng(int(loss * 1000))
     level = np.random.default_rng(0).random(users) * spread
     losses = (loss + level + random.normal(0, 0.004, users)).round(6)
-    return [result_line(user, losses[user], 50 + 10 * user, **more) for user in range(users)]
+    return [result_line(user, losses[user], 50 + 10 * user, **extra) for user in range(users)]
 
 
 class StrictParser(HTMLParser):
-    """What a page holds; fails on elements that are not closed in order."""
+    """Collect a page's elements; fail on elements that are not closed in order."""
 
     VOID = frozenset({"meta", "link", "img"})
 
@@ -59,11 +59,11 @@ class StrictParser(HTMLParser):
 
 
 def check_page(text: str) -> StrictParser:
-    """Well-formed, self-contained, without a request, with names that are unique."""
+    """Check that a page is well-formed, self-contained and without a request, with unique names."""
     parser = StrictParser()
     parser.feed(text)
     assert not parser.open
-    identities = [each["id"] for _, each in parser.elements if "id" in each]
+    identities = [attributes["id"] for _, attributes in parser.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
     for name, attributes in parser.elements:
         assert name not in ("iframe", "object", "image")

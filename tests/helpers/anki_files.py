@@ -17,7 +17,7 @@ Revlog = tuple[int, int, int, float, int, int, int, int]
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
-PARAMETERS = tuple(round(0.1 + 0.05 * place, 2) for place in range(21))
+PARAMETERS = tuple(round(0.1 + 0.05 * index, 2) for index in range(21))
 
 MODIFIED_S = 1_650_000_000
 
@@ -33,7 +33,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | float | bytes | tuple[float, ...]) -> bytes:
-    """One protobuf field: varint, float32, bytes, or packed float32."""
+    """Encode one protobuf field: varint, float32, bytes, or packed float32."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
     if isinstance(value, float):
@@ -44,7 +44,7 @@ def field(number: int, value: int | float | bytes | tuple[float, ...]) -> bytes:
 
 
 def plain_history(cards: int = 6, first_card: int = 1_600_000_000_000) -> list[Revlog]:
-    """A few cards: learned, learned again the same day, then two reviews and a lapse."""
+    """Return a few cards: learned, learned again the same day, two reviews and a lapse."""
     entries: list[Revlog] = []
     for card in range(cards):
         cid = first_card + card
@@ -71,13 +71,14 @@ def make_collection(
     deck_name: str = "Parent\x1fChild",
     page_size: int = 4096,
 ) -> Path:
-    """A collection; `cards` are (id, nid, did, odid, queue), by default those of `entries`.
+    """Write a collection; `cards` are (id, nid, did, odid, queue), by default those of `entries`.
 
     Deck 1 "Default" and deck 2 "Parent::Child" (preset 5), 3 "Parent", 4 filtered.
     """
     entries = list(entries)
     if cards is None:
-        cards = [(cid, cid, 2, 0, 2) for cid in sorted({entry[1] for entry in entries})]
+        card_ids = {entry[1] for entry in entries}
+        cards = [(cid, cid, 2, 0, 2) for cid in sorted(card_ids)]
     settings: dict[str, Any] = {
         "rollover": 4,
         "localOffset": 420,
@@ -107,7 +108,9 @@ def make_collection(
         "create table revlog (id integer primary key, cid integer, usn integer, ease integer, "
         "ivl integer, lastIvl integer, factor integer, time integer, type integer)"
     )
-    conf = decks = dconf = ""
+    conf = ""
+    decks = ""
+    dconf = ""
     presets: dict[int, dict[str, Any]] = {
         1: {"name": "Default"},
         5: {
@@ -157,9 +160,9 @@ def make_collection(
             "create table deck_config (id integer primary key, name text collate unicase, "
             "mtime_secs integer, usn integer, config blob)"
         )
-        own = preset
-        if own is None:
-            own = (
+        own_preset = preset
+        if own_preset is None:
+            own_preset = (
                 field(1, (1.0, 10.0))
                 + field(2, (15.0,))
                 + field(3, PARAMETERS[:17])
@@ -178,7 +181,7 @@ def make_collection(
         stored = (
             [(key, json.dumps(value).encode()) for key, value in presets.items()]
             if schema == 14
-            else [(1, b""), (5, own)]
+            else [(1, b""), (5, own_preset)]
         )
         connection.executemany(
             "insert into deck_config values (?, ?, ?, 0, ?)",
@@ -221,13 +224,17 @@ def make_collection(
     return path
 
 
-def _compare_folded(left: str, right: str) -> int:
-    a, b = left.casefold(), right.casefold()
-    return (a > b) - (a < b)
+def _compare_folded(first: str, second: str) -> int:
+    """Return -1, 0 or 1, as SQLite asks of a collation."""
+    a = first.casefold()
+    b = second.casefold()
+    if a == b:
+        return 0
+    return 1 if a > b else -1
 
 
 def make_package(path: Path, collection: bytes, version: int | None = 3, **members: bytes) -> Path:
-    """A package with the database packed as its version asks, and a placeholder beside it."""
+    """Write a package with the database packed as its version asks, and a placeholder."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         if version is not None:
             archive.writestr("meta", field(1, version))
@@ -235,18 +242,17 @@ def make_package(path: Path, collection: bytes, version: int | None = 3, **membe
             packed = zstandard.ZstdCompressor(write_content_size=False).compress(collection)
             archive.writestr("collection.anki21b", packed, zipfile.ZIP_STORED)
         else:
-            archive.writestr(
-                {2: "collection.anki21"}.get(version or 1, "collection.anki2"), collection
-            )
+            name = "collection.anki21" if version == 2 else "collection.anki2"
+            archive.writestr(name, collection)
         for name, content in members.items():
             archive.writestr(name, content)
     return path
 
 
 def make_revlog(entries: Iterable[Revlog], next_day_at: int) -> bytes:
-    """A research export with one deck (preset 5) and the cards of `entries`."""
+    """Encode a research export with one deck (preset 5) and the cards of `entries`."""
     entries = sorted(entries, key=lambda entry: (entry[1], entry[0]))
-    parts = [
+    messages = [
         field(
             1,
             field(1, at)
@@ -255,21 +261,19 @@ def make_revlog(entries: Iterable[Revlog], next_day_at: int) -> bytes:
             + field(5, int(ivl))
             + field(6, last)
             + field(7, factor)
-            + field(8, taken)
+            + field(8, duration)
             + field(9, kind),
         )
-        for at, cid, ease, ivl, last, factor, taken, kind in entries
+        for at, cid, ease, ivl, last, factor, duration, kind in entries
     ]
-    parts += [
-        field(2, field(1, cid) + field(2, cid) + field(3, 2))
-        for cid in sorted({entry[1] for entry in entries})
-    ]
-    parts.append(field(3, field(1, 2) + field(3, 5)))
-    return b"".join(parts) + field(4, next_day_at)
+    card_ids = {entry[1] for entry in entries}
+    messages += [field(2, field(1, cid) + field(2, cid) + field(3, 2)) for cid in sorted(card_ids)]
+    messages.append(field(3, field(1, 2) + field(3, 5)))
+    return b"".join(messages) + field(4, next_day_at)
 
 
 def folder_state(folder: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Every file below a folder: content, time of change, mode."""
+    """Return content, time of change and mode of every file below a folder."""
     return {
         str(path.relative_to(folder)): (
             path.read_bytes(),

@@ -46,29 +46,33 @@ COMPARED: dict[str, Callable[..., Any]] = {
 def derive_gradient(
     step: Callable[..., Any], by: Sequence[str], w: str | None = None, numbers: bool = False
 ) -> Callable[..., Any]:
-    """The derived gradient as a function of arrays: of the step's arguments, the gradients of its
-    results and, if w names an argument, rows to which the gradients of w's values are added.
+    """Return the derived gradient as a function of arrays.
 
-    `numbers`: derived as for a kernel that calls the step with numbers, not vectors.
+    It takes the step's arguments, the gradients of its results and, if w names an argument, rows to
+    which the gradients of w's values are added. With `numbers` it is derived as for a kernel that
+    calls the step with numbers, not vectors.
     """
     derived = derive_adjoint(step, by, w)
 
-    def run(*given: Any) -> Any:
-        graph, known = StepGraph(), dict[GraphValue, Any]()
+    def run(*arrays: Any) -> Any:
+        graph = StepGraph()
+        values = dict[GraphValue, Any]()
 
         def stand_in(x: Any, kind: Any) -> Any:
             if isinstance(x, tuple | list):
-                return tuple(stand_in(part, kind) for part in x)
-            made = graph.add(kind, varies=kind is not DOUBLE)
-            known[made] = x
-            return Traced(graph, made)
+                return tuple(stand_in(item, kind) for item in x)
+            node = graph.add(kind, varies=kind is not DOUBLE)
+            values[node] = x
+            return Traced(graph, node)
 
-        def found(x: Any) -> Any:
+        def evaluate(x: Any) -> Any:
             if isinstance(x, tuple):
-                return tuple(found(part) for part in x)
-            return x if x is None or isinstance(x, float) else _computed(x.value, known)
+                return tuple(evaluate(item) for item in x)
+            if x is None or isinstance(x, float):
+                return x
+            return _compute(x.value, values)
 
-        inputs = given[:-1] if w else given
+        inputs = arrays[:-1] if w else arrays
         kinds = [
             DOUBLE if numbers or name == w else VECTOR
             for name in inspect.signature(step).parameters
@@ -76,10 +80,11 @@ def derive_gradient(
         arguments = [stand_in(x, kind) for x, kind in zip(inputs[:-1], kinds, strict=True)]
         bar = stand_in(inputs[-1], DOUBLE if numbers else VECTOR)
         sums = _Rows()
+        gradients_of_w = (sums,) if w else ()
         with np.errstate(all="ignore"):
-            result = found(derived(*arguments, bar, *((sums,) if w else ())))
+            result = evaluate(derived(*arguments, bar, *gradients_of_w))
             for k, x in sums.items():
-                given[-1][k] += found(x)
+                arrays[-1][k] += evaluate(x)
         return result
 
     return run
@@ -90,17 +95,20 @@ class _Rows(dict[int, Any]):
         return 0.0
 
 
-def _computed(value: GraphValue, known: dict[GraphValue, Any]) -> Any:
-    if value not in known:
+def _compute(value: GraphValue, values: dict[GraphValue, Any]) -> Any:
+    """Return the value of a node and keep it, and those that it rests on, in `values`."""
+    if value not in values:
         if value.instruction is not None:  # a constant
-            known[value] = value.instruction.constant
+            values[value] = value.instruction.constant
         else:
-            operation = _operation(value.make)
-            known[value] = operation(*(_computed(each, known) for each in value.operands))
-    return known[value]
+            operation = _find_operation(value.make)
+            operands = [_compute(operand, values) for operand in value.operands]
+            values[value] = operation(*operands)
+    return values[value]
 
 
-def _operation(make: Any) -> Callable[..., Any]:
+def _find_operation(make: Any) -> Callable[..., Any]:
+    """Return numpy's function for the function that makes a node."""
     if make in OPERATIONS:
         return COMPUTED[OPERATIONS[make]]
-    return next(COMPARED[sign] for sign, each in COMPARISONS.items() if each is make)
+    return next(COMPARED[sign] for sign, compare in COMPARISONS.items() if compare is make)

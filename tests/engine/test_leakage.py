@@ -1,4 +1,4 @@
-"""Models that read the future are found by `models check` and where they first run."""
+"""Models that read the future are found by `models check` and when they first run."""
 
 from __future__ import annotations
 
@@ -64,8 +64,13 @@ KINDS = {
 LEAKS = OUTCOME_LEAKS | INPUT_LEAKS | {name: source for name, (_, source) in MORE_LEAKS.items()}
 QUICK = {
     # One leak of each kind, most of them in fitted models, one in an online model.
-    *("own outcome", "target encoding", "fit on all", "online in disguise", "next interval"),
-    *("own answer time", "online"),
+    "own outcome",
+    "target encoding",
+    "fit on all",
+    "online in disguise",
+    "next interval",
+    "own answer time",
+    "online",
 }
 PROTOCOL = Protocol(rows="anki")
 
@@ -93,7 +98,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", slow_except(QUICK, LEAKS))
-def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
+def test_find_mistakes_reports_the_leak_first(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
         finding = next(find_mistakes([model]))
     assert finding.kind == KINDS[name]
@@ -101,7 +106,7 @@ def test_models_check_finds_a_leak_first(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", slow_except(QUICK, LEAKS))
-def test_a_leak_is_marked_where_a_model_first_runs(name: str, tmp_path: Path) -> None:
+def test_leak_is_marked_when_a_model_first_runs(name: str, tmp_path: Path) -> None:
     with loaded(LEAKS[name], tmp_path) as model:
         kind = find_mistake_kind(model)
     assert kind == KINDS[name]
@@ -118,13 +123,13 @@ def test_a_correct_model_stays_unmarked(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", slow_except({"numpy and scipy"}, CORRECT))
-def test_nothing_wrong_is_found_with_a_correct_model(name: str, tmp_path: Path) -> None:
+def test_find_mistakes_of_a_correct_model_is_empty(name: str, tmp_path: Path) -> None:
     with loaded(CORRECT[name], tmp_path) as model:
         assert list(find_mistakes([model])) == []
 
 
 @pytest.mark.parametrize("name", slow_except({"own outcome of second reviews"}, STRATIFIED_LEAKS))
-def test_an_answer_that_is_read_in_some_reviews_alone_is_found(name: str, tmp_path: Path) -> None:
+def test_leak_in_some_reviews_only_is_found(name: str, tmp_path: Path) -> None:
     kind, source = STRATIFIED_LEAKS[name]
     with loaded(source, tmp_path) as model:
         assert next(find_mistakes([model])).kind == kind
@@ -143,25 +148,23 @@ FLAGS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAME_DAY_LEAKS)
-def test_reading_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> None:
+def test_leak_of_later_rows_of_the_day_is_found(name: str, tmp_path: Path) -> None:
     with loaded(SAME_DAY_LEAKS[name], tmp_path) as model:
         assert leak_label(next(find_mistakes([model])).kind)
         assert find_mistake_kind(model) == ""
         assert leak_label(find_mistake_kind(model, protocol=FLAGS[name]))
-        assert find_mistake_kind(model) == ""  # each is kept with its flags
+        assert find_mistake_kind(model) == ""  # each verdict is cached with its flags
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FLAG_LEAKS)
-def test_reading_the_future_under_a_flag_is_found_in_runs_with_it(
-    name: str, tmp_path: Path
-) -> None:
+def test_leak_under_a_flag_is_found_in_runs_with_the_flag(name: str, tmp_path: Path) -> None:
     with loaded(FLAG_LEAKS[name], tmp_path) as model:
         assert find_mistake_kind(model, protocol=PROTOCOL) == ""
         assert find_mistake_kind(model, protocol=FLAGS[name]) == "own outcome"
 
 
-def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
+def test_run_checks_a_model_under_its_flags(tmp_path: Path) -> None:
     with loaded(SAME_DAY_LEAKS["rows of the day"], tmp_path):
         results = srs_eval.evaluate(load_demo_learner(600), "LEAKING,LEAKING-short")
     assert results["LEAKING"].invalid_reason == ""
@@ -171,20 +174,20 @@ def test_a_run_looks_under_its_flags(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", slow_except({"next interval, by user and size"}, REMEMBERING_LEAKS)
 )
-def test_features_that_a_module_remembers_hide_nothing(name: str, tmp_path: Path) -> None:
+def test_leak_in_remembered_features_is_found(name: str, tmp_path: Path) -> None:
     with loaded(REMEMBERING_LEAKS[name], tmp_path) as model:
         assert leak_label(find_mistake_kind(model))
 
 
 @pytest.mark.parametrize("name", slow_except({"target encoding"}, ROUNDED_LEAKS))
-def test_rounding_hides_no_leak(name: str, tmp_path: Path) -> None:
+def test_leak_in_rounded_features_is_found(name: str, tmp_path: Path) -> None:
     with loaded(ROUNDED_LEAKS[name], tmp_path) as model:
         assert leak_label(find_mistake_kind(model))
 
 
 @pytest.mark.slow
 def test_rounding_is_no_leak(tmp_path: Path) -> None:
-    """Sums over histories that lie otherwise put a review on the other side of a tree's edge."""
+    """Check trees on sums that round differently when histories lie in another order."""
     with loaded(CORRECT["trees on rounded means"], tmp_path) as model:
         (configuration,) = resolve_configurations(model.name, PROTOCOL)
         training = train(configuration, LearnerSession(load_demo_learner()), CONTEXT)
@@ -202,7 +205,7 @@ def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_pat
             assert find_mistake_kind(model, protocol=protocol) == ""
 
 
-def test_histories_in_another_order_of_cards_are_the_same_histories() -> None:
+def test_relaid_session_keeps_each_history() -> None:
     session = LearnerSession(load_demo_learner())
     trials = session.trials(PROTOCOL)
     relaid = RelaidSession(session, seed=1).trials(PROTOCOL)
@@ -210,12 +213,14 @@ def test_histories_in_another_order_of_cards_are_the_same_histories() -> None:
     np.testing.assert_array_equal(relaid.sequence_length, trials.sequence_length)
     for name in ("history_delta_t", "history_rating", "history_card_id", "history_review_th"):
         for k in range(len(trials)):
-            one = slice(trials.history_start[k], trials.history_end[k] + 1)
-            other = slice(relaid.history_start[k], relaid.history_end[k] + 1)
-            np.testing.assert_array_equal(getattr(trials, name)[one], getattr(relaid, name)[other])
+            history = slice(trials.history_start[k], trials.history_end[k] + 1)
+            relaid_history = slice(relaid.history_start[k], relaid.history_end[k] + 1)
+            np.testing.assert_array_equal(
+                getattr(trials, name)[history], getattr(relaid, name)[relaid_history]
+            )
 
 
-def test_a_check_that_takes_too_long_says_so(
+def test_check_that_takes_too_long_is_unfinished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
@@ -228,7 +233,7 @@ def test_a_check_that_takes_too_long_says_so(
     assert "not checked to the end" in describe_mistake("unfinished")
 
 
-def test_a_process_that_never_looks_at_the_time_is_ended(
+def test_check_in_a_process_past_its_time_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_models, "LONGEST_CHECK_S", 0.0)
@@ -239,7 +244,7 @@ def test_a_process_that_never_looks_at_the_time_is_ended(
         }
 
 
-def test_a_cancelled_check_is_not_kept(tmp_path: Path) -> None:
+def test_cancelled_check_is_not_cached(tmp_path: Path) -> None:
     with loaded(INPUT_LEAKS["next interval"], tmp_path) as model:
         with pytest.raises(Cancelled):
             find_mistake_kind(model, is_cancelled=lambda: True)
@@ -256,17 +261,17 @@ def test_altered_logs_agree_up_to_a_review(
 ) -> None:
     log = load_demo_learner()
     altered = require_rows(alter(log, review))
-    own = review - 1
+    row = review - 1
     for name, column in altered_logs.copy_columns(log).items():
         changed = getattr(altered, name)
-        np.testing.assert_array_equal(changed[:own], column[:own])
-        assert (changed[own] != column[own]) == (name in ("rating", "duration_ms"))
-    assert (altered.rating[own] > 1) != (
-        require_rows(log).rating[own] > 1
+        np.testing.assert_array_equal(changed[:row], column[:row])
+        assert (changed[row] != column[row]) == (name in ("rating", "duration_ms"))
+    assert (altered.rating[row] > 1) != (
+        require_rows(log).rating[row] > 1
     ) or alter is truncate_and_alter
 
 
-def test_another_future_differs_in_everything_but_the_cards() -> None:
+def test_alter_future_changes_everything_but_the_cards() -> None:
     log = load_demo_learner()
     review = 200
     later = require_rows(alter_future(log, review))
@@ -284,25 +289,25 @@ def test_another_future_differs_in_everything_but_the_cards() -> None:
         assert ((changed != after) | stays | same_day).all(), name
 
 
-def test_a_cut_log_has_the_folds_of_the_whole_one() -> None:
+def test_truncated_session_keeps_the_folds() -> None:
     log = load_demo_learner(2_000)
-    whole = LearnerSession(log)
-    folds = whole.trials(PROTOCOL).folds
-    review_th = whole.trials(PROTOCOL).review_th
+    session = LearnerSession(log)
+    folds = session.trials(PROTOCOL).folds
+    review_th = session.trials(PROTOCOL).review_th
     review = int(review_th[folds[2].test[10]])
-    trials = TruncatedSession(whole, truncate_and_alter(log, review), review).trials(PROTOCOL)
+    trials = TruncatedSession(session, truncate_and_alter(log, review), review).trials(PROTOCOL)
     assert len(trials.folds) == 3
-    for part, fold in zip(trials.folds[:2], folds, strict=False):
-        np.testing.assert_array_equal(part.train, fold.train)
-        np.testing.assert_array_equal(part.test, fold.test)
+    for cut_fold, fold in zip(trials.folds[:2], folds, strict=False):
+        np.testing.assert_array_equal(cut_fold.train, fold.train)
+        np.testing.assert_array_equal(cut_fold.test, fold.test)
     np.testing.assert_array_equal(trials.folds[2].test, folds[2].test[:11])
     assert trials.review_th[-1] == review
 
 
-# What models of one's own are given
+# Inputs of model files
 
 
-def test_an_own_model_finds_nothing_from_after_the_reviews(
+def test_model_file_sees_nothing_from_after_the_reviews(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     source = CORRECT["online"].replace(
@@ -338,7 +343,7 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "message"),
     [
         ("0.8", "LEAKING: predict returns the wrong thing (float)"),
         ("[0.8] * len(index)", "LEAKING: predict returns the wrong thing (list)"),
@@ -348,8 +353,8 @@ def test_an_own_model_finds_nothing_from_after_the_reviews(
         ("np.full(len(index), 0.8 + 0j)", "returns the wrong thing (array of complex128)"),
     ],
 )
-def test_what_is_no_array_of_probabilities_is_refused_alike(
-    returned: str, said: str, tmp_path: Path
+def test_predict_without_an_array_of_probabilities_is_refused(
+    returned: str, message: str, tmp_path: Path
 ) -> None:
     code = f"def predict(trials, w, index, context):\n    return {returned}\n\n\ndef unused("
     source = CORRECT["numpy and scipy"].replace("def predict(", code)
@@ -358,12 +363,12 @@ def test_what_is_no_array_of_probabilities_is_refused_alike(
         reasons += [finding.what for finding in find_mistakes([model])]
     assert len(reasons) > 1
     for reason in reasons:
-        assert said in reason
+        assert message in reason
         assert "it must return an array of numpy of shape" in reason
 
 
 @pytest.mark.slow
-def test_a_fit_may_return_what_no_table_can_list(tmp_path: Path) -> None:
+def test_fit_may_return_parameters_of_any_form(tmp_path: Path) -> None:
     for fitted in ("(np.array([1.0, 0.1]), np.array([0.2]))", "[np.array([1.0, 0.1]), 0.2]"):
         source = (
             CORRECT["numpy and scipy"]
@@ -377,7 +382,7 @@ def test_a_fit_may_return_what_no_table_can_list(tmp_path: Path) -> None:
             assert {finding.kind for finding in find_mistakes([model])} <= {"worse than average"}
 
 
-def test_the_number_of_probabilities_of_an_online_model_is_checked(tmp_path: Path) -> None:
+def test_online_with_a_wrong_number_of_probabilities_is_refused(tmp_path: Path) -> None:
     source = CORRECT["online"].replace("[trials.test_index]", "")
     session = LearnerSession(load_demo_learner(600))
     with loaded(source, tmp_path):

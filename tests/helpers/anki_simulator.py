@@ -25,7 +25,7 @@ f32 = np.float32
 
 
 class Chance:
-    """rand's StdRng."""
+    """Draw as rand's StdRng does."""
 
     def __init__(self, seed: int) -> None:
         self._words = _chacha_words(_derive_chacha_key(seed))
@@ -37,20 +37,20 @@ class Chance:
     def happens(self, p: float) -> bool:
         return p >= 1.0 or self.u64() < int(p * 2.0**64)
 
-    def place(self, weights: Sequence[Any]) -> int:
-        """rand's WeightedIndex of f32."""
+    def choose(self, weights: Sequence[Any]) -> int:
+        """Draw an index as rand's WeightedIndex of f32 does."""
         added = np.cumsum(np.array(weights, f32), dtype=f32)
         u = f32(f32((next(self._words) >> 9) * 2.0**-23) * added[-1])
         return int(np.searchsorted(added[:-1], u, side="right"))
 
 
 class Heap:
-    """Items by their keys, the smallest first; items of one key as priority-queue has them."""
+    """Keep items by their keys, the smallest first, equal ones in priority-queue's order."""
 
     def __init__(self) -> None:
         self.items: list[int] = []
         self.key: dict[int, tuple[int, bool, int]] = {}
-        self.place: dict[int, int] = {}
+        self.positions: dict[int, int] = {}
 
     def push(self, item: int, key: tuple[int, bool, int]) -> None:
         self.key[item] = key
@@ -59,13 +59,13 @@ class Heap:
 
     def change(self, item: int, key: tuple[int, bool, int]) -> None:
         self.key[item] = key
-        self._down(self._up(self.place[item]))
+        self._down(self._up(self.positions[item]))
 
     def pop(self) -> None:
         last = self.items.pop()
         if self.items:
             self.items[0] = last
-            self.place[last] = 0
+            self.positions[last] = 0
             self._down(0)
 
     def _up(self, at: int) -> int:
@@ -80,21 +80,22 @@ class Heap:
         while True:
             first = at
             for child in (2 * at + 1, 2 * at + 2):
-                if child < len(self.items) and self._of(child) < self._of(first):
+                if child < len(self.items) and self._key_at(child) < self._key_at(first):
                     first = child
             if first == at:
                 return
-            upper, lower = self.items[at], self.items[first]
+            upper = self.items[at]
+            lower = self.items[first]
             self._put(at, lower)
             self._put(first, upper)
             at = first
 
-    def _of(self, at: int) -> tuple[int, bool, int]:
+    def _key_at(self, at: int) -> tuple[int, bool, int]:
         return self.key[self.items[at]]
 
     def _put(self, at: int, item: int) -> None:
         self.items[at] = item
-        self.place[item] = at
+        self.positions[item] = at
 
 
 @dataclass
@@ -113,12 +114,15 @@ def simulate(
     settings: SimulationSettings,
     seed: int = SEED,
 ) -> tuple[int, float, float]:
-    """Reviews and new cards together, seconds, and cards known at the end.
+    """Return reviews and new cards together, seconds, and cards known at the end.
 
-    `interval` (n,) are the learned cards' by Anki's table, which order them within a day.
+    `interval` (n,) holds the learned cards' intervals by Anki's table, which order them within
+    a day.
     """
-    model, w = memory.recurrent, memory.values.astype(f32)
-    days, longest = settings.days, settings.maximum_interval
+    model = memory.recurrent
+    w = memory.values.astype(f32)
+    days = settings.days
+    longest = settings.maximum_interval
     chance = Chance(seed)
     cards = [
         Card((f32(s), f32(d)), float(last), float(due), float(days_between))
@@ -141,17 +145,23 @@ def simulate(
     for number, card in enumerate(cards):
         if card.last is not None or card.due < days:
             heap.push(number, key(card))
-    reviews, learned, seconds = [0] * days, [0] * days, [0.0] * days
+    reviews = [0] * days
+    learned = [0] * days
+    seconds = [0.0] * days
 
     def steps(state: Any, rating: int, shares: Any, needed: int, cost: Sequence[float]) -> Any:
-        passed, spent = 0, 0.0
+        passed = 0
+        spent = 0.0
         for _ in range(MOST_STEPS):
             if passed >= needed or rating == 4:
                 break
-            rating = 1 + chance.place(shares[rating - 1])
+            rating = 1 + chance.choose(shares[rating - 1])
             state = model.same_day(state, f32(0), f32(rating), w)
             spent += cost[rating - 1]
-            passed = passed + 1 if rating > 2 else 0 if rating == 1 else passed
+            if rating == 1:
+                passed = 0
+            elif rating > 2:
+                passed += 1
         return state, spent
 
     while heap.items:
@@ -176,7 +186,7 @@ def simulate(
             heap.change(number, key(card))
             continue
         if card.last is None:
-            rating = 1 + chance.place(costs.first_rating)
+            rating = 1 + chance.choose(costs.first_rating)
             state = model.first(f32(rating), w)
             needed = settings.learning_steps - (rating > 2)
             state, spent = steps(state, rating, costs.learning_steps, needed, costs.seconds[0])
@@ -186,8 +196,9 @@ def simulate(
             t = f32(card.due - card.last)
             recalled = float(f32(model.recall(t, card.state, w)))
             if chance.happens(recalled):
-                rating = 2 + chance.place(costs.review_rating)
-                state, spent = model.success(card.state, t, f32(rating), w), 0.0
+                rating = 2 + chance.choose(costs.review_rating)
+                state = model.success(card.state, t, f32(rating), w)
+                spent = 0.0
             else:
                 rating = 1
                 state = model.failure(card.state, t, f32(1), w)
@@ -202,24 +213,25 @@ def simulate(
         raw = (
             card.state[0] / factor * (f32(settings.desired_retention) ** (f32(1) / decay) - f32(1))
         )
-        whole = min(max(float(np.floor(raw + f32(0.5))), 1.0), float(longest))
-        card.interval = balance_interval(whole, longest, day, due_count, chance.u64())
-        card.last, card.due = float(day), day + card.interval
+        rounded = min(max(float(np.floor(raw + f32(0.5))), 1.0), float(longest))
+        card.interval = balance_interval(rounded, longest, day, due_count, chance.u64())
+        card.last = float(day)
+        card.due = day + card.interval
         if card.due < len(due_count):
             due_count[int(card.due)] += 1
         heap.change(number, key(card))
-    known = sum(
+    remembered = sum(
         float(model.recall(days - 1 - card.last, card.state, w))
         for card in cards
         if card.last is not None
     )
-    return sum(reviews) + sum(learned), sum(seconds), known
+    return sum(reviews) + sum(learned), sum(seconds), remembered
 
 
 def balance_interval(
     interval: float, longest: int, day: int, due_count: list[int], seed: int
 ) -> float:
-    """An interval of Anki's fuzz range, rather on a day with few cards due."""
+    """Choose an interval within Anki's fuzz range, rather on a day with few cards due."""
     delta = 0.0
     if interval >= 2.5:
         delta = 1.0 + sum(
@@ -239,4 +251,4 @@ def balance_interval(
     with np.errstate(divide="ignore"):
         weights = (f32(1) / counts.astype(f32)) ** f32(2.15) * (f32(1) / length.astype(f32)) ** 3
     weights = np.where(counts == 0, f32(1), weights).astype(f32)
-    return float(low + Chance(seed).place(weights))
+    return float(low + Chance(seed).choose(weights))

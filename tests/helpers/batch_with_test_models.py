@@ -1,4 +1,4 @@
-"""`srs-eval` with models that misbehave, for tests; worker processes import this file too."""
+"""Run `srs-eval` with models that misbehave; worker processes import this file too."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _killed(trials: Trials, parameters: object, index: IntArray, context: Contex
 
 
 def _once(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
-    """The first worker that comes to user 2 is killed."""
+    """Kill the first worker that comes to user 2."""
     if MISBEHAVES and context.user == 2:
         with suppress(FileExistsError):
             os.close(os.open(Path(os.environ["TEST_MEETING"]) / "killed", os.O_CREAT | os.O_EXCL))
@@ -69,7 +69,7 @@ def _slow(trials: Trials, parameters: object, index: IntArray, context: Context)
 
 
 def _losing(trials: Trials, parameters: object, index: IntArray, context: Context) -> FloatArray:
-    """From user 4 on the device serves this process no more."""
+    """Break the device for this process from user 4 on."""
     import torch
 
     if MISBEHAVES and context.user == 4:
