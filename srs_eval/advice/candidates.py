@@ -399,13 +399,53 @@ class Learner:
         rows = self.trials.protocol.rows
         return resolve_configurations(self.configurations[candidate], Protocol(rows=rows))[0]
 
-    def predict_with_parameters(self, values: Sequence[float], index: IntArray) -> FloatArray:
-        """Return probabilities by given FSRS-6 or FSRS-7 parameters, for positions (int64)."""
-        if model_name(values) == "FSRS-6":
-            return fsrs6.predict(self.trials, list(values), index, self.context)
-        fractional = self.fractional_trials
-        position = fractional.position[index]
-        return fsrs7.predict(fractional.trials, list(values), position, self.context)
+    def predict_with_parameters(
+        self, values: Sequence[float], index: IntArray, days_late: IntArray | None = None
+    ) -> FloatArray:
+        """Return probabilities by given FSRS-6 or FSRS-7 parameters, for positions (int64).
+
+        With `days_late` (n,), for all reviews, each review is predicted as if it had been done that
+        many days earlier; its history stays as it was.
+        """
+        trials = self.trials
+        position = np.arange(len(trials))
+        predict = fsrs6.predict
+        if model_name(values) == "FSRS-7":
+            trials = self.fractional_trials.trials
+            position = self.fractional_trials.position
+            predict = fsrs7.predict
+        if days_late is not None:
+            delta_t = trials.delta_t.copy()
+            delta_t[position] -= days_late
+            trials = replace(trials, delta_t=delta_t)
+        return predict(trials, list(values), position[index], self.context)
+
+    @cached_property
+    def days_late(self) -> IntArray | None:
+        """Days past due of each review (n,), below 0 if it was early; None if unknown.
+
+        A review without a scheduled interval of a day or more counts as done when it was due.
+        """
+        entries = self.log.entries
+        if entries is None or entries.interval is None:
+            return None
+        scheduled = entries.interval[self.entry_index]
+        late: IntArray = np.where(scheduled >= 1, self.trials.elapsed_days - scheduled, 0)
+        return late
+
+    def predict_on_due_days(self) -> FloatArray | None:
+        """Return each review's probability (n,) on its due day by the active parameters.
+
+        None if the source does not say when cards were due.
+        """
+        if self.days_late is None:
+            return None
+        p = np.empty(len(self.trials))
+        for group in self.groups:
+            positions = self.positions(group)
+            values = self.active_parameters(group)
+            p[positions] = self.predict_with_parameters(values, positions, self.days_late)
+        return p
 
     def fit_parameters(self, candidate: str, group: int) -> list[float] | None:
         """Return the parameters that a preset would get, fitted to all available reviews."""

@@ -7,8 +7,8 @@ dataclass for that question.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, TypeVar
 
@@ -204,25 +204,100 @@ class Sharing(Evidence):
     """The code if nothing is recommended."""
 
 
+LAST_90_DAYS = "last 90 days"
+"""Name of the group of reviews of the 90 days before the last review."""
+
+
 @dataclass(frozen=True)
 class RecallGroup:
     """Group of reviews: the share recalled, and the share that the active parameters expected."""
 
-    name: str  # "all", "young cards", "2024-10", "88–92 %"
+    name: str  # "all", "young cards", LAST_90_DAYS, "2024-10", "88–92 %"
     recalled: Interval
     expected: float
 
 
+class RetentionCause(StrEnum):
+    """A reason why the share recalled differs from the desired retention."""
+
+    SCHEDULED_FOR_LESS = "scheduled for less"
+    """On the due days, the active parameters expect less than the desired retention: intervals are
+    whole days, and some were set by earlier settings."""
+    SCHEDULED_FOR_MORE = "scheduled for more"
+    LATE = "late"
+    EARLY = "early"
+    EXPECTED_TOO_MUCH = "expected too much"
+    EXPECTED_TOO_LITTLE = "expected too little"
+
+
+@dataclass(frozen=True)
+class RetentionPart:
+    """The part of a difference from the desired retention that has one cause."""
+
+    cause: RetentionCause
+    gap: Interval  # share of reviews; negative if less is recalled because of it
+
+
 @dataclass(frozen=True)
 class Retention(Evidence):
-    """Share recalled in a preset's reviews of later days, and the desired retention."""
+    """Share recalled in a preset's reviews of later days, and today's desired retention.
+
+    The three gaps add up to recalled minus desired.
+    """
 
     conclusion: Literal["below", "above", "no matter", "can't tell", "not asked for"]
     groups: tuple[RecallGroup, ...]  # all reviews first
     desired: float | None  # None if unknown, and while FSRS is off
     fsrs_is_off: bool
-    timing_gap: Interval  # recall expected when the reviews were done, minus desired retention
-    expectation_gap: Interval  # recalled minus expected; both gaps add up to recalled minus desired
+    expectation_gap: Interval  # recalled minus expected when the reviews were done
+    schedule_gap: Interval | None = None
+    """Recall expected on the due days, minus desired retention; None if either is unknown."""
+    timing_gap: Interval | None = None
+    """Recall expected when the reviews were done, minus that on the due days; None if unknown."""
+    parts: tuple[RetentionPart, ...] = ()
+    """Parts of the difference that are surely there and matter, the largest first."""
+    true_retention: float | None = None
+    """Share that Anki calls True Retention, over all time; None if intervals are unknown."""
+
+
+_CAUSES = {
+    "schedule_gap": (RetentionCause.SCHEDULED_FOR_LESS, RetentionCause.SCHEDULED_FOR_MORE),
+    "timing_gap": (RetentionCause.LATE, RetentionCause.EARLY),
+    "expectation_gap": (RetentionCause.EXPECTED_TOO_MUCH, RetentionCause.EXPECTED_TOO_LITTLE),
+}
+"""Causes of each gap of `Retention` below and above zero."""
+_MIN_PART = 0.01  # share of reviews; a smaller part is not worth naming
+
+
+def find_retention_parts(
+    retentions: Sequence[Retention], side: Literal["below", "above"]
+) -> tuple[RetentionPart, ...]:
+    """Return the known parts of a difference from the desired retention, averaged over presets.
+
+    A part is known if its interval leaves out zero on the `side` of the difference, and it is worth
+    naming from a point on. The largest part comes first.
+    """
+    reviews = [retention.groups[0].recalled.reviews for retention in retentions]
+    parts = []
+    for name, (cause_below, cause_above) in _CAUSES.items():
+        gaps = [getattr(retention, name) for retention in retentions]
+        if None in gaps:
+            continue
+        gap = _average_gaps(gaps, reviews)
+        if side == "below" and gap.high < 0 and gap.estimate <= -_MIN_PART:
+            parts.append(RetentionPart(cause_below, gap))
+        if side == "above" and gap.low > 0 and gap.estimate >= _MIN_PART:
+            parts.append(RetentionPart(cause_above, gap))
+    return tuple(sorted(parts, key=lambda part: -abs(part.gap.estimate)))
+
+
+def _average_gaps(gaps: Sequence[Interval], reviews: Sequence[int]) -> Interval:
+    """Return the gaps' average, weighted by reviews, as if their errors went together."""
+    total = sum(reviews)
+    weights = [count / total for count in reviews]
+    estimate = sum(weight * gap.estimate for weight, gap in zip(weights, gaps, strict=True))
+    half_width = sum(weight * gap.half_width for weight, gap in zip(weights, gaps, strict=True))
+    return replace(gaps[0], estimate=estimate, half_width=half_width, reviews=total)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
-from srs_eval.data.reviews import MISSING, FloatArray, IntArray, ReviewLog
+from srs_eval.data.reviews import FILTERED, MISSING, REVIEW, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.result import Result, review_losses
@@ -322,12 +322,20 @@ def _predict_with_active_parameters(learner: Learner) -> FloatArray:
 
 def assess_retention(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding on retention for each preset, over all its reviews of later days."""
-    p = _predict_with_active_parameters(learner)
+    p_done = _predict_with_active_parameters(learner)
+    p_due = learner.predict_on_due_days()
     for group in groups:
-        yield _assess_preset_retention(learner, group, p)
+        yield _assess_preset_retention(learner, group, p_done, p_due)
 
 
-def _assess_preset_retention(learner: Learner, group: int, p: FloatArray) -> f.Finding:
+def _assess_preset_retention(
+    learner: Learner, group: int, p_done: FloatArray, p_due: FloatArray | None
+) -> f.Finding:
+    """Return the finding on one preset.
+
+    `p_done` and `p_due` are all reviews' probabilities (n,) when they were done and when they were
+    due.
+    """
     preset = learner.log.presets.get(group)
     desired = None
     if preset is not None and not learner.is_fsrs_off:
@@ -336,7 +344,7 @@ def _assess_preset_retention(learner: Learner, group: int, p: FloatArray) -> f.F
     groups = []
     for name, mask in _split_reviews(learner, in_preset).items():
         if mask.any():
-            groups.append(_make_recall_group(learner, name, np.flatnonzero(mask), p))
+            groups.append(_make_recall_group(learner, name, np.flatnonzero(mask), p_done))
     index = np.flatnonzero(in_preset)
     y = learner.trials.y
     recalled = learner.interval(y[index], index)
@@ -352,14 +360,24 @@ def _assess_preset_retention(learner: Learner, group: int, p: FloatArray) -> f.F
         conclusion = f.CANT_TELL
     if conclusion == f.CANT_TELL:
         missing = f.estimate_missing_data(gap, RETENTION_TOLERANCE)
+    schedule_gap = None
+    timing_gap = None
+    if p_due is not None:
+        timing_gap = learner.interval(p_done[index] - p_due[index], index)
+        if desired is not None:
+            schedule_gap = learner.interval(p_due[index] - desired, index)
     evidence = f.Retention(
         conclusion=conclusion,
         groups=tuple(groups),
         desired=desired,
         fsrs_is_off=learner.is_fsrs_off,
-        timing_gap=learner.interval(p[index] - (desired or 0.0), index),
-        expectation_gap=learner.interval(y[index] - p[index], index),
+        expectation_gap=learner.interval(y[index] - p_done[index], index),
+        schedule_gap=schedule_gap,
+        timing_gap=timing_gap,
+        true_retention=_compute_true_retention(learner.log, group),
     )
+    if conclusion in ("below", "above"):
+        evidence = replace(evidence, parts=f.find_retention_parts([evidence], conclusion))
     return f.Finding(
         "retention",
         learner.group_name(group),
@@ -367,6 +385,25 @@ def _assess_preset_retention(learner: Learner, group: int, p: FloatArray) -> f.F
         missing=missing,
         evidence=evidence,
     )
+
+
+def _compute_true_retention(log: ReviewLog, group: int) -> float | None:
+    """Compute what Anki's statistics call True Retention, for a preset over all time.
+
+    It is the share not answered with Again among reviews of cards with an interval of a day or
+    more, also among several of one day.
+    Source: ankitects/anki, rslib/src/stats/graphs/retention.rs.
+    """
+    entries = log.entries
+    if entries is None or entries.interval is None:
+        return None
+    is_cramming = (entries.kind == FILTERED) & (entries.factor == 0)
+    counts = (entries.rating >= 1) & (entries.rating <= 4) & ~is_cramming
+    counts &= (entries.kind == REVIEW) | (entries.interval >= 1)
+    counts &= log.preset_of(log.deck_of(entries.card_id)) == group
+    if not counts.any():
+        return None
+    return float((entries.rating[counts] > 1).mean())
 
 
 def _classify_difference(difference: Interval, margin: float = RETENTION_TOLERANCE) -> _Side:
@@ -382,7 +419,7 @@ def _make_recall_group(
 
 
 def _split_reviews(learner: Learner, in_preset: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """Return masks of a preset's reviews: all, young, mature, and each of the last months."""
+    """Return masks of a preset's reviews: all, young, mature, the last 90 days, and months."""
     assert learner.log.entries is not None
     interval = learner.trials.elapsed_days
     if learner.log.entries.interval is not None:  # as scheduled, which is what Anki means
@@ -393,6 +430,9 @@ def _split_reviews(learner: Learner, in_preset: NDArray[np.bool_]) -> dict[str, 
         "young cards": in_preset & ~is_mature,
         "mature cards": in_preset & is_mature,
     }
+    begin_s = learner.time_s.max() - 90 * 86_400
+    if learner.time_s.min() < begin_s:
+        masks[f.LAST_90_DAYS] = in_preset & (learner.time_s >= begin_s)
     month = month_names(learner.time_s)
     for name in np.unique(month[in_preset]).tolist()[-_MONTHS_SHOWN:]:
         masks[name] = in_preset & (month == name)

@@ -191,7 +191,7 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
             RecallGroup("all", Interval(0.88, 0.01, 5_000, 90), 0.89),
             RecallGroup("mature cards", Interval(mature, 0.02, 900, 90), 0.9),
         )
-        evidence = Retention("not asked for", groups, None, True, none, none)
+        evidence = Retention("not asked for", groups, None, True, none)
         return Finding("retention", preset, evidence=evidence)
 
     step = StepTiming("first Again", "shorter", 300, 10.0, Interval(0.8, 0.02, 300, 60), 10.0)

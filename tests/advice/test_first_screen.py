@@ -189,10 +189,17 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
         make_group("2024-05", 0.8, 0.8),
         make_group("mature cards", 0.6, 0.7),
     )
-    late = Retention("below", groups, 0.92, False, Interval(-0.11, 0.01), Interval(-0.02, 0.01))
+    late = Retention(
+        "below",
+        groups,
+        0.92,
+        False,
+        expectation_gap=Interval(-0.02, 0.01),
+        timing_gap=Interval(-0.11, 0.01),
+    )
     findings = [Finding("retention", "Words", reviews=1_000, evidence=late)]
     text = render_text(build_first_screen(findings))
-    assert "Most cards came late (11 of the 13 points)." in text
+    assert "Late reviews cost 11 points; FSRS expected 2 points too much." in text
     assert re.search(r"all +79 +92 +81 .*◀ look", text)
     assert re.search(r"young cards +82 +92 +83 .*◀ look", text)
     assert re.search(r"old cards +60 +92 +70 .*◀ look", text)
@@ -215,12 +222,12 @@ def test_preset_below_its_desired_retention_is_named() -> None:
     def make_finding(name: str, conclusion: Any, recalled: float) -> Finding:
         group = RecallGroup("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
         none = Interval(0.0, 0.01)
-        evidence = Retention(conclusion, (group,), 0.91, False, none, none)
+        evidence = Retention(conclusion, (group,), 0.91, False, none)
         return Finding("retention", name, reviews=2_000, evidence=evidence)
 
     findings = [make_finding("Words", "below", 0.86), make_finding("Maps", "above", 0.97)]
     text = render_text(build_first_screen(findings))
-    assert "“Words” falls short: you remember 86, asked for 91." in text
+    assert "“Words” falls short: you remember 86 and ask for 91." in text
     assert "points" not in text
     assert "◀" not in text
 
@@ -403,7 +410,7 @@ def test_line_of_a_preset_waits_while_fsrs_is_off() -> None:
 def test_months_of_this_year_are_named_without_the_year() -> None:
     month = RecallGroup(time.strftime("%Y-%m"), Interval(0.8, 0.02, 100, 20), 0.8)
     all_reviews = replace(month, name="all")
-    evidence = Retention("no matter", (all_reviews, month), 0.8, False, NONE, NONE)
+    evidence = Retention("no matter", (all_reviews, month), 0.8, False, NONE)
     text = render_text(build_first_screen([Finding("retention", "Words", evidence=evidence)]))
     assert re.search(rf"months {time.strftime('%b')} 80", text)
 

@@ -418,7 +418,7 @@ def test_overview_of_300_reviews_names_only_what_is_missing(log: ReviewLog) -> N
     assert split.startswith("Let your 2 presets share parameters for now: ")
 
 
-@pytest.mark.parametrize("reason", ["timing", "expecting"])
+@pytest.mark.parametrize("reason", ["schedule", "expecting"])
 def test_retention_below_desired_is_split_by_its_reason(
     monkeypatch: pytest.MonkeyPatch, log: ReviewLog, reason: str
 ) -> None:
@@ -426,20 +426,23 @@ def test_retention_below_desired_is_split_by_its_reason(
     presets = {key: replace(preset, desired_retention=0.97) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
     recall = float(learner.trials.y.mean())
-    expected = recall if reason == "timing" else 0.97
-    monkeypatch.setattr(Learner, "predict", lambda self, *_: np.full(len(self.trials), expected))
+    expected = np.full(len(learner.trials), recall if reason == "schedule" else 0.97)
+    monkeypatch.setattr(Learner, "predict", lambda *_: expected)
+    monkeypatch.setattr(Learner, "predict_on_due_days", lambda _: expected)
     answer = next(assess_retention(learner, list(learner.groups)))
     evidence = answer.evidence
     assert isinstance(evidence, Retention)
     assert evidence.conclusion == "below"
     in_first_group = learner.trials.partition == next(iter(learner.groups))
-    off = float(learner.trials.y[in_first_group].mean()) - 0.97
-    assert evidence.timing_gap.estimate + evidence.expectation_gap.estimate == pytest.approx(off)
-    assert evidence.timing_gap.estimate == pytest.approx(expected - 0.97)
+    difference = float(learner.trials.y[in_first_group].mean()) - 0.97
+    assert evidence.schedule_gap is not None
+    gaps = evidence.schedule_gap.estimate + evidence.expectation_gap.estimate
+    assert gaps == pytest.approx(difference)
+    assert evidence.schedule_gap.estimate == pytest.approx(expected[0] - 0.97)
     line = shown.line([answer])
     assert any("Of the difference in points" in sentence for sentence in shown.sentences(answer))
-    assert ("points less as cards came later" in line) == (reason == "timing")
-    assert ("points less as FSRS expects too much" in line) == (reason == "expecting")
+    assert ("points less as cards were scheduled for less" in line) == (reason == "schedule")
+    assert ("points less as FSRS expected too much" in line) == (reason == "expecting")
 
 
 def _make_fit_finding(
@@ -630,7 +633,7 @@ def test_line_of_retention_groups_presets_worst_first() -> None:
     def answer(name: str, conclusion: Any, recalled: float, desired: float | None) -> Finding:
         group = RecallGroup("all", Interval(recalled, 0.01, 2_000, 60), 0.9)
         none = Interval(0.0, 0.01)
-        evidence = Retention(conclusion, (group,), desired, False, none, none)
+        evidence = Retention(conclusion, (group,), desired, False, none)
         return Finding("retention", name, evidence=evidence)
 
     answers = (

@@ -33,6 +33,8 @@ from srs_eval.advice.findings import (
     PresetParameters,
     RecallGroup,
     Retention,
+    RetentionCause,
+    RetentionPart,
     Rival,
     Sharing,
     SharingDifference,
@@ -333,8 +335,15 @@ def make_answers() -> list[Finding]:
     )
     all_reviews = RecallGroup("all", interval(0.847, 0.012), 0.87)
     near = RecallGroup("88–92 %", interval(0.88, 0.02), 0.9)
-    late = interval(-0.03, 0.01), interval(-0.023, 0.03)
-    remembered = Retention("below", (all_reviews,), 0.9, False, *late)
+    remembered = Retention(
+        "below",
+        (all_reviews,),
+        0.9,
+        False,
+        expectation_gap=interval(-0.023, 0.03),
+        timing_gap=interval(-0.03, 0.01),
+        parts=(RetentionPart(RetentionCause.LATE, interval(-0.03, 0.01)),),
+    )
     costs = make_costs("Default", scale=2.7, done=0, retentions=(0.85, 0.9))
     costs = replace(costs, estimates=((41.0, 6.0, 900.0, 0.85, 0.0), costs.estimates[1]))
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.advice.workload.estimate import format_held_out_count
 from srs_eval.data.errors import format_count
-from srs_eval.stats.intervals import Interval, classify_side
+from srs_eval.stats.intervals import Interval
 
 _RETENTION_WORDS = {
     "below": "less than desired",
@@ -37,23 +37,14 @@ _RETENTION_WORDS = {
 """Words for each conclusion, first the ones that may call for action."""
 
 
-def _find_causes(retention: f.Retention) -> list[tuple[Interval, str]]:
-    """Return the known causes of the difference from the desired retention, with words.
-
-    A cause is known if its interval lies beyond zero on the side of the difference.
-    """
-    if retention.conclusion not in ("below", "above"):
-        return []
-    if retention.conclusion == "below":
-        timing = "as cards came later than that asks for"
-        expectation = "as FSRS expects too much"
-    else:
-        timing = "as cards came earlier than that asks for"
-        expectation = "as FSRS expects too little"
-    causes = ((retention.timing_gap, timing), (retention.expectation_gap, expectation))
-    return [
-        (gap, cause) for gap, cause in causes if classify_side(gap, 0.0) == retention.conclusion
-    ]
+_CAUSE_CLAUSES = {
+    f.RetentionCause.SCHEDULED_FOR_LESS: "as cards were scheduled for less",
+    f.RetentionCause.SCHEDULED_FOR_MORE: "as cards were scheduled for more",
+    f.RetentionCause.LATE: "as cards came late",
+    f.RetentionCause.EARLY: "as cards came early",
+    f.RetentionCause.EXPECTED_TOO_MUCH: "as FSRS expected too much",
+    f.RetentionCause.EXPECTED_TOO_LITTLE: "as FSRS expected too little",
+}
 
 
 def _retention_line(findings: Sequence[f.Finding]) -> str:
@@ -72,12 +63,12 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
             notes.append(say.format_missing_data(finding.missing, is_short=len(findings) > 1))
         elif retention.conclusion == f.CANT_TELL:
             notes.append(say.format_share_range(recalled))
-        causes = _find_causes(retention)
-        if causes:
+        if retention.parts:
             direction = "less" if retention.conclusion == "below" else "more"
-            points = [
-                f"{abs(100 * gap.estimate):.1f} points {direction} {cause}" for gap, cause in causes
-            ]
+            points = []
+            for part in retention.parts:
+                size = f"{abs(100 * part.gap.estimate):.1f} points"
+                points.append(f"{size} {direction} {_CAUSE_CLAUSES[part.cause]}")
             notes = [": ".join([*notes, ", ".join(points)])]
         figures = ""
         if say.has_enough_to_show(recalled):
@@ -104,6 +95,8 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
         expectation = f"FSRS, which is off, would have expected {expected} of these."
     else:
         expectation = f"The parameters in force expected {expected} of these."
+    if retention.true_retention is not None:
+        expectation += f" {_describe_true_retention(retention.true_retention)}"
     if retention.desired is None:
         reason = "FSRS is off, so none was asked for" if retention.fsrs_is_off else "not known"
         return [f"{figures}; desired: {reason}.", expectation]
@@ -111,10 +104,28 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     answer = f"{conclusion}: {figures}, {format_percent(retention.desired)} desired."
     if finding.missing is not None:
         return [answer, say.missing_data_sentence(finding.missing), expectation]
-    causes = [f"{_format_points(gap)} {cause}" for gap, cause in _find_causes(retention)]
-    if not causes:
+    if not retention.parts:
         return [answer, expectation]
-    return [answer, f"Of the difference in points: {', '.join(causes)}.", expectation]
+    causes = [
+        f"{_format_points(part.gap)} {_CAUSE_CLAUSES[part.cause]}" for part in retention.parts
+    ]
+    sentences = [answer, f"Of the difference in points: {', '.join(causes)}."]
+    if any(part.cause in _SCHEDULING for part in retention.parts):
+        sentences.append(_SCHEDULE_EXPLANATION)
+    return [*sentences, expectation]
+
+
+def _describe_true_retention(share: float) -> str:
+    return (
+        f"Anki's True Retention is {format_percent(share)} over all time: it also counts cards "
+        "that you reviewed again on the same day."
+    )
+
+
+_SCHEDULE_EXPLANATION = (
+    "Intervals are whole days, one day at least, and those set before you last changed the "
+    "options of the preset were made for other settings."
+)
 
 
 def _format_points(difference: Interval) -> str:
@@ -363,18 +374,24 @@ def render_retention(
     }
     desired = _average_desired(list(requested.values()))
     overall = groups["all"]
-    presets_short = [
-        name for name, retention in requested.items() if retention.conclusion == "below"
-    ]
-    marks = _mark_groups(groups, desired, bool(presets_short), checks)
+    is_preset_short = any(retention.conclusion == "below" for retention in requested.values())
+    marks = _mark_groups(groups, desired, is_preset_short, checks)
+    explanation: PaneLine | None
+    if marks["all"] == "look" and desired is not None:
+        parts = f.find_retention_parts(list(requested.values()), "below")
+        if _is_only_scheduled(parts):
+            # What is expected is then the yardstick, not what is asked for.
+            marks = _mark_groups(groups, None, is_preset_short, checks)
+        explanation = _explain_shortfall(parts, desired)
+    else:
+        explanation = _describe_short_preset(requested)
     if desired is None:
         columns: tuple[str, ...] = ("you", "expected")
         rival = f"; {say.format_per_hundred(overall.expected)} were expected"
     else:
         columns = ("you", "asked", "expected")
-        rival = f" and asked for {say.format_per_hundred(desired)}"
-    recalled = say.format_per_hundred(overall.recalled.estimate)
-    summary = PaneLine(f"You remember {recalled} of 100{rival}.")
+        rival = f" and ask for {say.format_per_hundred(desired)}"
+    summary = PaneLine(f"{_describe_recall(groups)}{rival}.")
     if requested and all(
         retention.conclusion in ("no matter", "above") for retention in requested.values()
     ):
@@ -388,7 +405,8 @@ def render_retention(
     items: list[PaneItem] = [summary, say.Heading("of 100 reviews", columns)]
     for name, mark in marks.items():
         items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
-    items += _explain_shortfall(requested, overall, marks["all"], presets_short, desired)
+    if explanation is not None:
+        items.append(explanation)
     recalled_by_month = {
         name: round(100 * group.recalled.estimate)
         for name, group in groups.items()
@@ -397,6 +415,16 @@ def render_retention(
     if recalled_by_month:
         items.append(MonthBars(_label_months(recalled_by_month), drop_order=2))
     return summary, tuple(items)
+
+
+def _describe_recall(groups: Mapping[str, f.RecallGroup]) -> str:
+    """Return the share recalled over all time, and in the last 90 days if these are enough."""
+    recalled = say.format_per_hundred(groups["all"].recalled.estimate)
+    latest = groups.get(f.LAST_90_DAYS)
+    if latest is None or latest.recalled.reviews < f.MIN_REVIEWS_SHOWN:
+        return f"You remember {recalled} of 100"
+    lately = say.format_per_hundred(latest.recalled.estimate)
+    return f"You remember {recalled} of 100 ({lately} in your most recent 90 days)"
 
 
 def _average_desired(retentions: Sequence[f.Retention]) -> float | None:
@@ -480,36 +508,46 @@ def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str
     )
 
 
-def _explain_shortfall(
-    requested: Mapping[str, f.Retention],
-    overall: f.RecallGroup,
-    mark: str,
-    presets_short: Sequence[str],
-    desired: float | None,
-) -> Iterator[PaneLine]:
-    """Yield a line on the causes of the difference from what was asked for."""
-    if mark == "look" and desired is not None:
-        points = _points_short(overall, desired)
-        reviews = [retention.groups[0].recalled.reviews for retention in requested.values()]
-        gaps = [
-            (retention.timing_gap.estimate, retention.expectation_gap.estimate)
-            for retention in requested.values()
-        ]
-        late, much = -100 * np.average(gaps, axis=0, weights=reviews)
-        if late >= 3 * much:
-            text = f"Most cards came late ({min(round(late), points)} of the {points} points)."
-        elif much >= 3 * late:
-            text = f"FSRS expected too much ({min(round(much), points)} of the {points} points)."
-        else:
-            text = f"Cards came late ({late:.0f} points), and FSRS expected too much ({much:.0f})."
-        yield PaneLine(text, "look")
-    elif presets_short:
-        worst = requested[presets_short[0]]
-        name = say.quote_name(presets_short[0])
-        recalled = say.format_per_hundred(worst.groups[0].recalled.estimate)
-        desired_share = say.format_per_hundred(worst.desired or 0.0)
-        text = f"{name} falls short: you remember {recalled}, asked for {desired_share}."
-        yield PaneLine(text, "look")
+def _explain_shortfall(parts: Sequence[f.RetentionPart], desired: float) -> PaneLine | None:
+    """Return a line on the known causes of a shortfall over all presets; None if none is known."""
+    if not parts:
+        return None
+    clauses = "; ".join(_describe_part(part, desired) for part in parts)
+    return PaneLine(f"{say.capitalize(clauses)}.", "" if _is_only_scheduled(parts) else "look")
+
+
+def _describe_short_preset(requested: Mapping[str, f.Retention]) -> PaneLine | None:
+    """Return a line on the first preset that falls short, though not because of its schedule."""
+    for name, retention in requested.items():
+        if retention.conclusion != "below" or _is_only_scheduled(retention.parts):
+            continue
+        recalled = say.format_per_hundred(retention.groups[0].recalled.estimate)
+        desired = say.format_per_hundred(retention.desired or 0.0)
+        text = f"{say.quote_name(name)} falls short: you remember {recalled} and ask for {desired}."
+        return PaneLine(text, "look")
+    return None
+
+
+def _is_only_scheduled(parts: Sequence[f.RetentionPart]) -> bool:
+    """Return whether the schedule is the only known cause; the learner has nothing to mend then."""
+    return bool(parts) and all(part.cause in _SCHEDULING for part in parts)
+
+
+def _describe_part(part: f.RetentionPart, desired: float) -> str:
+    points = format_count(max(1, round(100 * abs(part.gap.estimate))), "point")
+    match part.cause:
+        case f.RetentionCause.LATE:
+            return f"late reviews cost {points}"
+        case f.RetentionCause.EXPECTED_TOO_MUCH:
+            return f"FSRS expected {points} too much"
+        case f.RetentionCause.SCHEDULED_FOR_LESS:
+            scheduled = say.format_per_hundred(desired + part.gap.estimate)
+            return f"Anki scheduled these cards for {scheduled} of 100"
+    raise ValueError(f"{part.cause} does not make recall fall short")
+
+
+_SCHEDULING = {f.RetentionCause.SCHEDULED_FOR_LESS, f.RetentionCause.SCHEDULED_FOR_MORE}
+"""Causes that lie in the schedule."""
 
 
 def _merge_presets(groups_by_preset: Sequence[Sequence[f.RecallGroup]]) -> dict[str, f.RecallGroup]:

@@ -1,0 +1,196 @@
+"""Check the causes of a shortfall in pane 2 on simulated learners whose truth is known.
+
+    python benchmarks/causes.py [--learners 40] [--jobs 2] [--quick]
+
+Each learner has one preset at desired retention 0.90 and answers 2,000 to 6,000 reviews. Cards
+differ, and recall on the logit scale is better or worse by the day (AR(1), standard deviation 0.4,
+phi 0.4). Memories are FSRS-6 with parameters near its defaults, or ACT-R with constants near the
+literature's. The situations:
+
+- on time: reviews are done when they are due, with the true parameters;
+- some days skipped: 5 % of the days;
+- desire raised: as on time, at 0.80; the preset asks for 0.90 only now;
+- late: half of the days are skipped;
+- bold parameters: those in force expect too much after successes;
+- ACT-R, on time: another memory than FSRS, scheduled and judged by FSRS-6's defaults.
+
+For each situation the program prints how often each cause is named, and how often a cause that is
+named is true, with Wilson's 95 % interval. Lateness is true if the recall that the learner's memory
+really had is below that on the due days by what FSRS says; it is known from the log alone. "FSRS
+expects too much" is true if the known probability of recall, averaged over the reviews, is at least
+half a point below what the parameters in force expected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import Retention, RetentionCause, get_evidence
+from srs_eval.advice.over_time import assess_retention
+from srs_eval.models.fsrs6 import DEFAULT
+from tools.pretraining.memories import ActR
+from tools.simulated.character import Character, Habits, make_single_deck
+from tools.simulated.learner import SimulatedLearner, simulate_learner
+from tools.simulated.memory import Fsrs6, Memory
+
+_MIN_TRUE_GAP = 0.005
+"""Share of reviews from which on a wrong expectation counts as true."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a row of the table simulates."""
+
+    name: str
+    skipped: float = 0.0  # share of the days without reviews
+    scheduled: float = 0.9  # desired retention during the reviews
+    is_bold: bool = False
+    is_act_r: bool = False
+
+
+SITUATIONS = (
+    Situation("on time"),
+    Situation("some days skipped", skipped=0.05),
+    Situation("desire raised", scheduled=0.8),
+    Situation("late", skipped=0.5),
+    Situation("bold parameters", is_bold=True),
+    Situation("ACT-R, on time", is_act_r=True),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One learner: the causes that are named, and the true size of a wrong expectation."""
+
+    situation: str
+    causes: tuple[RetentionCause, ...]
+    true_expectation_gap: float
+
+
+def draw_learner(situation: Situation, seed: int) -> SimulatedLearner:
+    random = np.random.default_rng((seed, SITUATIONS.index(situation)))
+    w = np.array(DEFAULT)
+    w[:4] *= np.exp(random.normal(0.5, 0.3, 4))
+    w[8] += random.normal(0, 0.15)
+    memory: Memory = Fsrs6(w[:, None])
+    stored = w
+    if situation.is_act_r:
+        memory = ActR.around_literature(random)
+        stored = np.array(DEFAULT)
+    if situation.is_bold:
+        stored = w.copy()
+        stored[8] += random.uniform(0.3, 0.8)
+    decks, presets, shares = make_single_deck(
+        tuple(stored.tolist()), situation.scheduled, (60.0, 600.0), (600.0,)
+    )
+    habits = Habits(
+        first=np.array([0.25, 0.1, 0.5, 0.15]),
+        hard=float(random.uniform(0.03, 0.1)),
+        easy=float(random.uniform(0.03, 0.1)),
+        forgets=True,
+        skip=situation.skipped,
+        stop=0.0,
+        seconds=6.0,
+        hour=8.0,
+        daily_limit=9_999,
+        long_pause=0.0,
+        new_per_day=int(random.integers(8, 25)),
+        form=0.4,
+        form_lasts=0.4,
+    )
+    character = Character(
+        memory=memory,
+        habits=habits,
+        scheduler="fsrs",
+        decks=decks,
+        presets=presets,
+        shares=shares,
+        spread=(0.3, 0.5),
+    )
+    reviews = int(random.integers(2_000, 6_000))
+    return simulate_learner(seed, reviews, incidents=False, character=character)
+
+
+def assess(situation: Situation, seed: int) -> Outcome:
+    """Return what pane 2 names for one learner, and the truth."""
+    simulated = draw_learner(situation, seed)
+    log = simulated.log()
+    presets = {key: replace(preset, desired_retention=0.9) for key, preset in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    (group,) = learner.groups
+    (finding,) = assess_retention(learner, [group])
+    retention = get_evidence(finding, Retention)
+    true_recall = simulated.recall[learner.entry_index]
+    positions = np.arange(len(true_recall))
+    expected = learner.predict_with_parameters(learner.active_parameters(group), positions)
+    gap = float(np.nanmean(true_recall - expected))
+    return Outcome(situation.name, tuple(part.cause for part in retention.parts), gap)
+
+
+def format_wilson(count: int, total: int) -> str:
+    """Format a share with Wilson's 95 % interval: "95 % [84, 99] of 40"."""
+    if not total:
+        return "–"
+    z = 1.96
+    share = count / total
+    centre = (share + z**2 / (2 * total)) / (1 + z**2 / total)
+    spread = math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
+    half_width = z * spread / (1 + z**2 / total)
+    low = 100 * (centre - half_width)
+    high = 100 * (centre + half_width)
+    return f"{100 * share:.0f} % [{low:.0f}, {high:.0f}] of {total}"
+
+
+def print_report(outcomes: Sequence[Outcome]) -> None:
+    print("| situation | late | expected too much | scheduled for less | too much, and true |")
+    print("|---|---|---|---|---|")
+    all_named = 0
+    all_true = 0
+    for situation in SITUATIONS:
+        rows = [outcome for outcome in outcomes if outcome.situation == situation.name]
+        counts = Counter(cause for outcome in rows for cause in outcome.causes)
+        accused = [row for row in rows if RetentionCause.EXPECTED_TOO_MUCH in row.causes]
+        true = sum(row.true_expectation_gap <= -_MIN_TRUE_GAP for row in accused)
+        all_named += len(accused)
+        all_true += true
+        cells = [
+            situation.name,
+            format_wilson(counts[RetentionCause.LATE], len(rows)),
+            format_wilson(counts[RetentionCause.EXPECTED_TOO_MUCH], len(rows)),
+            format_wilson(counts[RetentionCause.SCHEDULED_FOR_LESS], len(rows)),
+            format_wilson(true, len(accused)),
+        ]
+        print(f"| {' | '.join(cells)} |")
+    print(f"\n“FSRS expected too much” is true: {format_wilson(all_true, all_named)}.")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--learners", type=int, default=40, help="of each situation")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="three learners of each situation")
+    options = parser.parse_args()
+    learners = 3 if options.quick else options.learners
+    tasks = [(situation, seed) for situation in SITUATIONS for seed in range(learners)]
+    start = time.time()
+    with ProcessPoolExecutor(options.jobs) as pool:
+        outcomes = list(pool.map(assess, *zip(*tasks, strict=True)))
+    print_report(outcomes)
+    print(f"{time.time() - start:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Check the causes of a difference from the desired retention on learners whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from srs_eval.advice.candidates import Learner
+from srs_eval.advice.findings import (
+    Retention,
+    RetentionCause,
+    find_retention_parts,
+    get_evidence,
+)
+from srs_eval.advice.over_time import assess_retention
+from srs_eval.advice.shown.memory import render_retention
+from srs_eval.data.reviews import Preset, ReviewLog
+from srs_eval.models.fsrs6 import DEFAULT
+from srs_eval.stats.intervals import Interval
+from tools.simulated.character import Character, Habits, make_single_deck
+from tools.simulated.learner import simulate_learner
+from tools.simulated.memory import Fsrs6
+
+EASY_MEMORY = (*(4 * stability for stability in DEFAULT[:4]), *DEFAULT[4:])
+"""First intervals are so long that the shortest interval of one day hardly matters."""
+
+
+@cache
+def make_log(asked: float = 0.9, skipped: float = 0.0, reviews: int = 3_000) -> ReviewLog:
+    """Return the log of a learner whose memory is exactly that of the parameters in force.
+
+    `skipped` is the share of days without reviews.
+    """
+    decks, presets, shares = make_single_deck(EASY_MEMORY, asked, (60.0, 600.0), (600.0,))
+    habits = Habits(
+        first=np.array([0.2, 0.1, 0.5, 0.2]),
+        hard=0.05,
+        easy=0.05,
+        forgets=True,
+        skip=skipped,
+        stop=0.0,
+        seconds=6.0,
+        hour=8.0,
+        daily_limit=9_999,
+        long_pause=0.0,
+        new_per_day=12,
+    )
+    character = Character(
+        memory=Fsrs6(np.array([EASY_MEMORY]).T),
+        habits=habits,
+        scheduler="fsrs",
+        decks=decks,
+        presets=presets,
+        shares=shares,
+        spread=(0.0, 0.0),
+    )
+    return simulate_learner(5, reviews, incidents=False, character=character).log()
+
+
+def assess(
+    log: ReviewLog, change_preset: Callable[[Preset], Preset] = lambda preset: preset
+) -> Retention:
+    presets = {key: change_preset(preset) for key, preset in log.presets.items()}
+    learner = Learner.of(replace(log, presets=presets))
+    (finding,) = assess_retention(learner, list(learner.groups))
+    return get_evidence(finding, Retention)
+
+
+def list_causes(retention: Retention) -> list[RetentionCause]:
+    return [part.cause for part in retention.parts]
+
+
+def test_three_gaps_add_up_to_recalled_minus_desired() -> None:
+    retention = assess(make_log(skipped=0.8))
+    assert retention.schedule_gap is not None
+    assert retention.timing_gap is not None
+    gaps = (retention.schedule_gap, retention.timing_gap, retention.expectation_gap)
+    difference = retention.groups[0].recalled.estimate - 0.9
+    assert sum(gap.estimate for gap in gaps) == pytest.approx(difference)
+
+
+def test_punctual_learner_with_true_parameters_has_no_part_to_mend() -> None:
+    retention = assess(make_log())
+    assert retention.timing_gap is not None
+    assert abs(retention.timing_gap.estimate) < 0.002
+    assert not {RetentionCause.LATE, RetentionCause.EXPECTED_TOO_MUCH} & set(list_causes(retention))
+
+
+def test_raised_desired_retention_is_no_lateness_and_no_wrong_expectation() -> None:
+    retention = assess(make_log(asked=0.8), lambda preset: replace(preset, desired_retention=0.9))
+    assert retention.conclusion == "below"
+    assert list_causes(retention) == [RetentionCause.SCHEDULED_FOR_LESS]
+
+
+def test_skipped_days_are_named_as_lateness() -> None:
+    retention = assess(make_log(asked=0.95, skipped=0.8))
+    assert RetentionCause.LATE in list_causes(retention)
+    assert RetentionCause.EXPECTED_TOO_MUCH not in list_causes(retention)
+
+
+def test_parameters_that_expect_too_much_are_named() -> None:
+    bold = (*EASY_MEMORY[:8], EASY_MEMORY[8] + 1.5, *EASY_MEMORY[9:])
+    retention = assess(
+        make_log(reviews=6_000),
+        lambda preset: replace(preset, desired_retention=0.95, fsrs_parameters={6: bold}),
+    )
+    assert retention.parts[0].cause == RetentionCause.EXPECTED_TOO_MUCH
+    assert retention.parts[0].gap.high < 0
+
+
+def test_lateness_is_unknown_if_the_log_has_no_scheduled_intervals() -> None:
+    log = make_log(asked=0.95, skipped=0.8)
+    assert log.entries is not None
+    retention = assess(replace(log, entries=replace(log.entries, interval=None)))
+    assert retention.timing_gap is None
+    assert retention.schedule_gap is None
+    assert RetentionCause.LATE not in list_causes(retention)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "half_width", "is_named"),
+    [(-0.03, 0.02, True), (-0.03, 0.04, False), (-0.009, 0.001, False), (0.03, 0.02, False)],
+)
+def test_a_part_is_named_from_a_point_on_and_beyond_its_error(
+    estimate: float, half_width: float, is_named: bool
+) -> None:
+    retention = replace(
+        assess(make_log()),
+        schedule_gap=None,
+        timing_gap=Interval(estimate, half_width, 1_000, 50),
+        expectation_gap=Interval(0.0, 0.01, 1_000, 50),
+    )
+    causes = [part.cause for part in find_retention_parts([retention], "below")]
+    assert causes == [RetentionCause.LATE] * is_named
+
+
+def test_pane_does_not_alarm_who_only_raised_the_desired_retention() -> None:
+    retention = assess(make_log(asked=0.8), lambda preset: replace(preset, desired_retention=0.9))
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    assert "look" not in {item.level for item in pane[1] if hasattr(item, "level")}
+
+
+def test_pane_names_lateness_with_its_points() -> None:
+    retention = assess(make_log(asked=0.95, skipped=0.8))
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    texts = [item.text for item in pane[1] if hasattr(item, "text")]
+    assert any(text.startswith("Late reviews cost ") for text in texts)
+
+
+def test_pane_begins_with_what_is_remembered_and_asked_for() -> None:
+    retention = assess(make_log(skipped=0.8))
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    assert pane[0].text == "You remember 87 of 100 (89 in your most recent 90 days) and ask for 90."
