@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.data.paths import VERSION as __version__
 
-_FROM = {
+_MODULE_BY_NAME = {
     **dict.fromkeys(
         ("compare", "evaluate", "leaderboard", "load", "read_results"), "srs_eval.report.notebook"
     ),
@@ -55,13 +55,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _FROM:
+    """Import a public name on its first use."""
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'srs_eval' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_FROM[name]), name)
+    return getattr(import_module(_MODULE_BY_NAME[name]), name)
 
 
 def __dir__() -> list[str]:
-    """Return the names that completion offers."""
+    """Return the public names, which completion offers."""
     return __all__

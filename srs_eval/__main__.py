@@ -1,7 +1,8 @@
 """Run the command line as `python -m srs_eval` or as the program `srs-eval`.
 
 An interrupt while the command line is still being imported ends the program as silently as a later
-one does, and too little memory ends it with the same sentence.
+one, and too little memory then ends it with the same sentence as later. The exit codes here are
+those of `srs_eval.cli.exit_codes`.
 """
 
 import sys

@@ -38,7 +38,8 @@ from srs_eval.tui.workarounds import CommandPalette, InputQueue, with_safe_outpu
 if TYPE_CHECKING:
     from srs_eval.engine.run import Run
 
-_Kind = TypeVar("_Kind", bound=Screen[Any])
+_ScreenT = TypeVar("_ScreenT", bound=Screen[Any])
+# The fewest columns, or lines, from which a screen has a CSS class.
 _WIDTHS = [(0, "-too-narrow"), (MIN_SIZE[0], "-narrow"), (76, "-normal"), (120, "-wide")]
 _HEIGHTS = [(0, "-too-low"), (MIN_SIZE[1], "-low"), (22, "-usual"), (36, "-high")]
 _HIDDEN_COMMANDS = ("Quit", "Keys", "Screenshot")  # commands of Textual's own that are not offered
@@ -82,7 +83,7 @@ class SrsEvalApp(App[int]):
     # --- keys
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event as Textual does, but take keys and clicks one after another."""
+        """Handle an event as Textual does, but one key or click after another."""
         await self._input.handle(event)
 
     async def _forward(self, event: events.Event) -> None:
@@ -96,8 +97,11 @@ class SrsEvalApp(App[int]):
     @property
     def _quit_keys(self) -> set[str]:
         """Return the keys that quit the app."""
-        *_, quit_action = self.session.config.with_keys(GLOBAL_ACTIONS)
-        return {"ctrl+c", "ctrl+q", *map(str.strip, quit_action.key.split(","))}
+        keys = {"ctrl+c", "ctrl+q"}
+        for action in self.session.config.with_keys(GLOBAL_ACTIONS):
+            if action.name == "app.quit":
+                keys.update(map(str.strip, action.key.split(",")))
+        return keys
 
     def action_command_palette(self) -> None:
         """Show the palette of all commands."""
@@ -114,6 +118,7 @@ class SrsEvalApp(App[int]):
         for scope, actions in (("Here", screen_actions), ("Everywhere", GLOBAL_ACTIONS)):
             for action in self.session.config.with_keys(actions):
                 if action.id != "command_palette" and screen.check_action(action.name, ()):
+                    # Later: once the palette has closed.
                     run = partial(self.call_later, screen.run_action, action.name)
                     help_text = f"{scope}: {action.help} ({action.key_label})"
                     yield SystemCommand(action.label, help_text, run)
@@ -136,7 +141,10 @@ class SrsEvalApp(App[int]):
         gc.unfreeze()
 
     def preload_after_first_screen(self) -> None:
-        """Load needed code in a thread; any earlier, it would only delay the first screen."""
+        """Load the code that evaluates, and compile models if needed, in a thread.
+
+        Any earlier, this would only delay the first screen.
+        """
         gc.freeze()  # existing objects stay: garbage is collected among later ones only
         threading.Thread(target=self.session.models.warm_up, daemon=True, name="warm up").start()
 
@@ -165,7 +173,7 @@ class SrsEvalApp(App[int]):
             self.session.remember(theme=theme.name, dark_theme=theme.name)
         else:
             self.session.remember(theme=theme.name, light_theme=theme.name)
-        for screen in self._screens_of_type(AppScreen):  # charts and lists have their own colours
+        for screen in self._screens_of_type(AppScreen):  # charts and lists are drawn in its colours
             screen.update_now()
 
     def action_switch_light(self) -> None:
@@ -185,7 +193,7 @@ class SrsEvalApp(App[int]):
         if log is None:
             return
         if self.session.reports.is_busy:
-            self.show_message("A report is still being written: one at a time.", 4)
+            self.show_message("A report is still being written: one at a time.", seconds=4)
             return
         from srs_eval.tui.screens.dialogs import ExportScreen
 
@@ -196,22 +204,32 @@ class SrsEvalApp(App[int]):
     def show_message(self, message: str, seconds: float = 3) -> None:
         self.notify(message, markup=False, timeout=seconds)
 
-    def show_error(self, title: str, error: Exception, *button_texts: str) -> None:
+    def show_error(
+        self,
+        title: str,
+        error: Exception,
+        *,
+        button: str = "Choose another",
+        reassurance: str = "Your file was not changed.",
+    ) -> None:
         """Show a dialog that says why something was not done."""
         from srs_eval.tui.screens.dialogs import ErrorDialog
 
-        self.push_screen(ErrorDialog(title, error, *button_texts))
+        self.push_screen(ErrorDialog(title, error, button, reassurance))
 
     def show_reading(self, message: str) -> None:
+        """Show which file is being read; the message is "" when reading is done."""
         for screen in self._screens_of_type(OpenScreen):
             screen.show_reading(message)
 
     def preload(self) -> None:
+        """Load the modules of the next screen; called in a thread."""
         import_module("srs_eval.tui.screens.answers")
-        # Intervals need it: it is loaded while the user looks at the answers.
+        # Intervals of the ranking need it: it is loaded while the user looks at the answers.
         threading.Thread(target=import_module, args=["scipy.special"], daemon=True).start()
 
     def show_opened_file(self) -> None:
+        """Show the answers about the open file, and close the screens above them."""
         from srs_eval.tui.screens.answers import AnswersScreen
 
         while len(self.screen_stack) > 1 and not isinstance(self.screen, AnswersScreen):
@@ -226,14 +244,17 @@ class SrsEvalApp(App[int]):
             screen.show_changes()
 
     def show_evaluation_error(self, error: Exception) -> None:
-        """Show the error if the ranking is open; else it appears once the ranking is opened."""
+        """Show the error if the ranking is open; else opening it tries again and shows the error.
+
+        A ranking without any results is closed.
+        """
         from srs_eval.tui.screens.ranking import RunScreen
 
         rankings = self._screens_of_type(RunScreen)
         if rankings:
             if self.screen in rankings and not self.session.models.run.results_by_name():
                 self.pop_screen()
-            self.show_error("Can't evaluate this", error, "Back", "")
+            self.show_error("Can't evaluate this", error, button="Back", reassurance="")
 
     def show_ranking(self) -> None:
         from srs_eval.tui.screens.ranking import RunScreen
@@ -252,9 +273,11 @@ class SrsEvalApp(App[int]):
 
         self.push_screen(HelpScreen(screen_name, actions))
 
-    def _screens_of_type(self, kind: type[_Kind]) -> list[_Kind]:
+    def _screens_of_type(self, screen_type: type[_ScreenT]) -> list[_ScreenT]:
         return [
-            screen for screen in self.screen_stack if isinstance(screen, kind) and screen.is_mounted
+            screen
+            for screen in self.screen_stack
+            if isinstance(screen, screen_type) and screen.is_mounted
         ]
 
 
@@ -265,7 +288,7 @@ def run_app(path: Path | None = None, **options: Any) -> int:
     of `tui.session.AppOptions`, as for `srs-eval run`.
 
     Raises:
-        InputError: A model does not exist.
+        InputError: A model, or the theme in config.toml, does not exist.
     """
     app_options = AppOptions(**options)
     is_default = app_options.models == AppOptions.models and app_options.protocol == Protocol()

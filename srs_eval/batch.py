@@ -1,9 +1,9 @@
 """Evaluate users x configurations in worker processes; yield events and print nothing.
 
-A task is one user with all configurations that are missing, so that they share the
-prepared trials. Workers compute; this process alone writes, one unit at a time
+A task is one user with all the configurations that have no result for this user yet: they share
+the user's prepared trials. Workers compute; only this process writes, one unit at a time
 (`srs_eval.benchmark.store`). Each worker whose models run on a device (`Context.device`,
-`Model.uses_device`) opens it itself.
+`Model.uses_device`) opens the device itself.
 """
 
 from __future__ import annotations
@@ -64,14 +64,15 @@ from srs_eval.training.hyperparameters import Context
 from srs_eval.training.torch_networks import check_device, release_device
 
 _PUBLISH_INTERVAL_SECONDS = 30.0
-_USERS_TO_CHECK = 10  # one of them has predictions, as a rule
+_PUBLISH_PAUSE_FACTOR = 20  # pause before the next publication, in durations of the last one
+_USERS_TO_CHECK = 10  # a file nearly always has predictions of one of the first ten users
 _LOST_DEVICE_EXIT_CODE = 70  # exit code of a worker whose device no longer answers
 
 
 _FileMaker = Callable[[LearnerSession, Configuration, int, Result], bytes]
-"""Makes a file for a unit (configuration and user); a module's function, since workers run it."""
+"""Makes the content of a unit's file. Workers run it, so it has to be a module-level function."""
 _SessionFactory = Callable[[ReviewLog], LearnerSession]
-"""`LearnerSession`, or a module's class that evaluates on other reviews."""
+"""`LearnerSession`, or a module-level subclass that evaluates on other reviews."""
 
 
 def run_batch(
@@ -89,40 +90,42 @@ def run_batch(
     context: Context | None = None,
     naming: NamingYear = "2025",
     publish_seconds: float = _PUBLISH_INTERVAL_SECONDS,
-    session: _SessionFactory | _PredictionFile = LearnerSession,
+    session_factory: _SessionFactory | _PredictionFile = LearnerSession,
 ) -> Generator[BatchEvent, None, None]:
     """Evaluate the units of users x configurations that `out` lacks.
 
     Yields Planned, a UnitDone for each unit, and Ended; before them CheckingModels if user-supplied
-    models are checked for reading the future. The files in `out` do not depend on `jobs`, on
-    interruptions or on the order of events (`timing/` apart). Closing the iterator, or an exception
+    models are checked for reading the future. The files in `out` (except `timing/`) do not depend
+    on `jobs`, on interruptions or on the order of events. Closing the iterator, or an exception
     such as KeyboardInterrupt, ends all workers; the units that they had finished are kept.
 
-    `users` are the same for all configurations, or given by configuration name. `merge` names batch
-    folders with the same set-up, whose units are taken over first. `engine` is an engine of
-    `plan.open_backend`. `redo` names configurations whose results are deleted first; `fresh`
-    deletes all results. `file_makers`, by kind, make files of units besides their figures, also for
-    units that were done without these files. `naming` is the year whose spelling of
-    names result files have (`models.published`). `session` makes the session that evaluates a user,
-    or is a file of external predictions. Raises InputError for an unusable set-up or device.
+    `users` are the same for all configurations, or given by configuration name. `engine` is an
+    engine of `plan.open_backend`. `file_makers` make additional files of a unit, by kind; units
+    that were done without these files are evaluated again. `fresh` deletes all earlier results
+    first, and `redo` those of the named configurations. `merge` names batch folders with the same
+    set-up, whose units are taken over before the batch begins. `naming` is the year whose spelling
+    the names of result files follow (`models.published`). While the batch runs, the files that
+    people read are renewed with pauses of at least `publish_seconds`. `session_factory` makes the
+    session that evaluates a user; a file of external predictions is one, too. Raises InputError
+    for an unusable set-up or device.
     """
     context = context or Context()
     file_makers = file_makers or {}
     events = TaskEvents()
     _check_batch_inputs(out, dataset, context)
-    if isinstance(session, _PredictionFile):
-        session.check_reviews(dataset, users)
+    if isinstance(session_factory, _PredictionFile):
+        session_factory.check_reviews(dataset, users)
     jobs = count_cores() if jobs is None else max(1, jobs)
     fingerprint, sizes = survey_dataset(dataset)
-    digests = {}
-    if isinstance(session, _PredictionFile):
-        digests = session.digests(configurations)
+    prediction_digests = {}
+    if isinstance(session_factory, _PredictionFile):
+        prediction_digests = session_factory.digests(configurations)
     unchecked_models = list_unchecked(configurations, context.features)
     if unchecked_models:
         yield CheckingModels(unchecked_models)
-    setup = make_setup(dataset, fingerprint, configurations, context, digests)
+    setup = make_setup(dataset, fingerprint, configurations, context, prediction_digests)
     setup["names"] = naming
-    if engine == "local" and _device_configurations(configurations, context):
+    if engine == "local" and _find_device_configurations(configurations, context):
         _check_device(context)  # before the folder is touched
     with (
         ResultStore(out, setup, fresh=fresh, redo=redo) as store,
@@ -137,30 +140,31 @@ def run_batch(
             if pending.tasks:
                 opening = open_backend(
                     engine,
-                    min(jobs, len(pending.tasks)),
-                    dataset.folder,
-                    all_models,  # so that what is missing is reported once, not for each user
-                    events.put,
+                    jobs=min(jobs, len(pending.tasks)),
+                    folder=dataset.folder,
+                    initializer=all_models,  # so that mistakes are reported once, not for each user
+                    on_message=events.put,
                 )
                 backend = stack.enter_context(opening)
             yield pending.make_plan(fingerprint, backend, engine)
             if backend is not None:
                 runner = _TaskRunner(
-                    backend, events, dataset, configurations, context, file_makers, session
+                    backend, events, dataset, configurations, context, file_makers, session_factory
                 )
                 next_publication = time.monotonic() + publish_seconds
                 try:
                     for unit in runner.run(pending.tasks):
-                        done = pending.record(unit)
+                        unit_done = pending.record(unit)
                         start = time.monotonic()
                         if start >= next_publication:
                             store.publish()
-                            # Publishing takes at most a small share of the time.
-                            seconds = time.monotonic() - start
-                            next_publication = start + seconds + max(publish_seconds, 20 * seconds)
-                        yield done
+                            # In a large folder, publishing is slow, and has to be rare.
+                            end = time.monotonic()
+                            pause = max(publish_seconds, _PUBLISH_PAUSE_FACTOR * (end - start))
+                            next_publication = end + pause
+                        yield unit_done
                 finally:
-                    stack.close()
+                    stack.close()  # ends the workers; what they have finished is kept
                     for unit in runner.collect_finished():
                         pending.record(unit)
             yield Ended(**pending.counts)
@@ -172,13 +176,14 @@ def _check_batch_inputs(out: Path, dataset: Dataset, context: Context) -> None:
     refuse_audit_folder(out)
     refuse_nested(out, dataset.folder)
     if context.features is not None:
+        # No user has the id -1: this only checks the table's columns.
         read_features(context.features, -1, needs_user_id=True)
 
 
-def _device_configurations(
+def _find_device_configurations(
     configurations: Sequence[Configuration], context: Context
 ) -> frozenset[str]:
-    """Return the names of the configurations that run on a device other than the processor."""
+    """Return the names of the configurations that will run on a device other than the CPU."""
     if context.device == "cpu":
         return frozenset()
     return frozenset(
@@ -191,7 +196,7 @@ def _device_configurations(
 def _check_device(context: Context) -> None:
     """Raise InputError if the device cannot be used.
 
-    A process of its own tries the device and ends, so that this process takes none of its memory.
+    Another process tries the device and ends, so that this process occupies no device memory.
     """
     with WorkerPool(1) as pool:
         try:
@@ -211,12 +216,12 @@ class _UserTask:
 
     user: int
     names: list[str]
-    is_retry: bool = False  # a worker has died over it, or over the task it was split from
+    is_retry: bool = False  # split off from a task that failed, usually because its worker died
 
 
 @dataclass
 class _TaskRunner:
-    """Runs tasks on an executor and collects their units."""
+    """Submits tasks to an executor and collects their units."""
 
     backend: Backend
     events: TaskEvents
@@ -225,10 +230,16 @@ class _TaskRunner:
     context: Context
     file_makers: Mapping[str, _FileMaker] = field(default_factory=dict)
     session_factory: _SessionFactory = LearnerSession
-    running_tasks: dict[Future[list[Unit]], _UserTask] = field(default_factory=dict)  # running
+    running_tasks: dict[Future[list[Unit]], _UserTask] = field(default_factory=dict)
 
     def run(self, tasks: Tasks) -> Iterator[Unit]:
-        """Yield units in the order in which they finish."""
+        """Run the tasks and yield their units in the order in which they finish.
+
+        A task that fails is split into one task for each remaining configuration; if one of these
+        fails again, its unit has failed. Where a worker's death fails more tasks than the one in
+        progress, these retries are suspects and run one at a time, so that a second death shows
+        which unit causes it.
+        """
         queue = deque(_UserTask(user, list(names)) for user, names in tasks)
         suspects: deque[_UserTask] = deque()
         while queue or suspects or self.running_tasks:
@@ -241,34 +252,34 @@ class _TaskRunner:
                 continue
             future, message = event
             if message is not DONE:
-                yield from self._take_missing(self.running_tasks[future], [message])
+                yield from self._receive(self.running_tasks[future], [message])
                 continue
             task = self.running_tasks.pop(future)
             error = find_error(future)
             if error is None:
-                yield from self._take_missing(task, future.result())
+                yield from self._receive(task, future.result())
             elif isinstance(error, WorkersCannotStart) or not isinstance(error, Exception):
-                raise error
+                raise error  # other tasks would fail, too
             elif task.is_retry:
                 reason, detail = describe_failure(error)
                 for name in task.names:
                     yield Unit(name, task.user, "failed", reason=reason, detail=detail)
-            else:  # one by one, the retries find the cause; a death by another cause costs nothing
+            else:
                 retries = suspects if self.backend.loses_whole_queue else queue
                 for name in task.names:
                     retries.appendleft(_UserTask(task.user, [name], is_retry=True))
 
     def collect_finished(self) -> Iterator[Unit]:
-        """Yield the units that tasks had finished and that were unread when the executor ended."""
+        """Yield the units that were finished but not yet read when the executor ended."""
         while True:
             event = self.events.next_event(timeout=0)
             if event is None:
                 return
             future, message = event
             if message is not DONE:
-                yield from self._take_missing(self.running_tasks[future], [message])
+                yield from self._receive(self.running_tasks[future], [message])
             elif find_error(future) is None:
-                yield from self._take_missing(self.running_tasks[future], future.result())
+                yield from self._receive(self.running_tasks[future], future.result())
 
     def _submit(self, task: _UserTask) -> None:
         configurations = [
@@ -288,7 +299,11 @@ class _TaskRunner:
         )
         self.running_tasks[future] = task
 
-    def _take_missing(self, task: _UserTask, units: Sequence[Unit]) -> Iterator[Unit]:
+    def _receive(self, task: _UserTask, units: Sequence[Unit]) -> Iterator[Unit]:
+        """Yield the units that are new, and strike their configurations off the task.
+
+        A unit can arrive twice: as a message and in the task's result.
+        """
         for unit in units:
             if unit.configuration in task.names:
                 task.names.remove(unit.configuration)
@@ -303,11 +318,11 @@ def _evaluate_user(
     file_makers: Mapping[str, _FileMaker],
     session_factory: _SessionFactory = LearnerSession,
 ) -> list[Unit]:
-    """Evaluate all units of one user, with the files of `file_makers`; a task of any executor.
+    """Evaluate configurations on one user and return the units, with files by `file_makers`.
 
-    Configurations that share a preparation run one after the other, and the preparation is
-    released before the next one is made: that halves the memory that the largest users take. Each
-    unit is sent as soon as it is done.
+    Workers run this as one task. Each unit is also sent as a message as soon as it is done.
+    Configurations that share prepared trials run one after the other, and these trials are
+    discarded before the next ones are prepared: that halves the memory for the largest users.
     """
     try:
         log = load_plausible(_open_dataset(folder), user)
@@ -325,7 +340,7 @@ def _evaluate_user(
             Unit(configuration.name, user, status, reason=reason, detail=detail)
             for configuration in configurations
         ]
-    device_names = _device_configurations(configurations, context)
+    device_names = _find_device_configurations(configurations, context)
     user_context = replace(context, user=user)
     units = []
     keys = [session.preparation_key(configuration.protocol) for configuration in configurations]
@@ -337,7 +352,7 @@ def _evaluate_user(
             units.append(unit)
             send(unit)
             if configuration.name in device_names and not release_device(context):
-                os._exit(_LOST_DEVICE_EXIT_CODE)  # another process takes this one's place
+                os._exit(_LOST_DEVICE_EXIT_CODE)  # the pool starts a new worker
         session.discard_trials(preparation_key)
     return units
 
@@ -378,8 +393,8 @@ def _evaluate_unit(
                     for kind, make_file in file_makers.items()
                 },
             )
-        case Skipped(reason=reason, missing_module=lacked):
-            return Unit(configuration.name, user, "skipped", reason=reason, lacked=lacked)
+        case Skipped(reason=reason, missing_module=module):
+            return Unit(configuration.name, user, "skipped", reason=reason, lacked=module)
         case Failed(reason=reason, detail=detail):
             return Unit(configuration.name, user, "failed", reason=reason, detail=detail)
 
@@ -391,40 +406,44 @@ def _reset_peak_memory() -> None:
 
 
 def _read_peak_mb() -> float:
-    """Return the highest resident memory in MB.
+    """Return the highest resident memory in MB; 0 on Windows.
 
-    It counts since `_reset_peak_memory` on Linux, else since the start of the process.
+    On Linux it is the highest since `_reset_peak_memory`, elsewhere since the process started.
     """
     with suppress(OSError), open("/proc/self/status") as file:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
-    with suppress(ImportError):  # Windows has none
+    with suppress(ImportError):  # not on Windows
         import resource
 
-        unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+        units_per_mb = 1 << 20 if sys.platform == "darwin" else 1 << 10  # bytes or kilobytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / units_per_mb
     return 0.0
 
 
-# --- external predictions of many users: result lines like those of any model
+# --- external predictions of many users
 #
-# External predictions may lack reviews. So each configuration that is compared with them is
-# evaluated twice: on all reviews, and as `NAME-on-THEIRS` on the reviews that they cover.
+# A file of predictions is evaluated like a model, but it may lack predictions of some reviews. So
+# each configuration that is compared with the file is evaluated twice: on all reviews, and, as
+# `CONFIGURATION-on-NAME`, on the reviews that the file called NAME covers.
 
 
 @dataclass(frozen=True)
 class _PredictionFile:
-    """Predictions in a file, under a name; calling it makes a batch's session that knows them."""
+    """A file of external predictions; called with a log, it makes a session that knows them."""
 
     path: Path
-    name: str
-    digest: str  # of the file
-    file_configuration: Configuration
+    name: str  # that the user gives the predictions
+    digest: str  # of the file's content
+    file_configuration: Configuration  # which stands for the file among the configurations
 
     def __call__(self, log: ReviewLog) -> LearnerSession:
         return _SessionWithPredictions(log, self)
 
     def add_comparisons(self, configurations: Sequence[Configuration]) -> list[Configuration]:
-        """Return the file's configuration and the others, each also on the reviews it covers."""
+        """Return the file's configuration, and each other one with its twin.
+
+        The twin is evaluated on the reviews that the file covers.
+        """
         compared = [self.file_configuration]
         for configuration in configurations:
             compared.append(configuration)
@@ -444,10 +463,10 @@ class _PredictionFile:
     def check_reviews(
         self, dataset: Dataset, users: Sequence[int] | Mapping[str, Sequence[int]] | None
     ) -> None:
-        """Raise InputError if the file's first user has other reviews in the file than in the data.
+        """Raise InputError if the first user with predictions has other reviews in the data.
 
-        Most mistakes concern all users, so a batch need not begin then. For later users, the unit
-        fails.
+        Most mistakes concern all users: a batch does not even begin then. It looks for a user with
+        predictions among the first few only. If only later users have a mistake, their units fail.
         """
         if users is None:
             users = dataset.users
@@ -465,15 +484,17 @@ class _PredictionFile:
         """Return whether the configuration's figures depend on the file."""
         if configuration.model.name == FILE_PREDICTIONS:
             return True
+        # A label may consist of "on NAME" alone, hence the space in front of it.
         return f" {configuration.label}".endswith(f" on {self.name}")
 
 
 def open_prediction_file(
     path: Path | None, name: str, file_configuration: Configuration
 ) -> _PredictionFile:
-    """Return the predictions in a file under a name, after checking both.
+    """Open a file of predictions that get a name.
 
-    `file_configuration` is the configuration of FILE_PREDICTIONS. Raises InputError.
+    `file_configuration` is the configuration of FILE_PREDICTIONS, which gets this name, too. Raises
+    InputError if the file or the name cannot be used.
     """
     if path is None or not name:
         raise InputError("--predictions FILE and --name NAME, what they are called, go together.")
@@ -483,17 +504,23 @@ def open_prediction_file(
             f"--name {name}: {find_meaning(name)} is computed here; take another name."
         )
     check_prediction_file(path)
-    named = file_configuration.name.replace(FILE_PREDICTIONS, name, 1)
+    configuration_name = file_configuration.name.replace(FILE_PREDICTIONS, name, 1)
     return _PredictionFile(
-        path.absolute(), name, file_digest(path), replace(file_configuration, name=named)
+        path.absolute(),
+        name,
+        file_digest(path),
+        replace(file_configuration, name=configuration_name),
     )
 
 
 class _SessionWithPredictions(LearnerSession):
-    def __init__(self, log: ReviewLog, predictions: _PredictionFile) -> None:
+    """Session of a user for whom a file may hold predictions."""
+
+    def __init__(self, log: ReviewLog, file: _PredictionFile) -> None:
         super().__init__(log)
-        self._predictions = predictions
-        self._last_result: tuple[str, Result] | None = None  # usually wanted again right afterwards
+        self._file = file
+        self._last_result: tuple[str, Result] | None = None
+        """Name and result of the last plain configuration; its twin usually comes next."""
 
     def run(
         self,
@@ -502,7 +529,8 @@ class _SessionWithPredictions(LearnerSession):
         *,
         use_cache: bool = False,
     ) -> Result:
-        file = self._predictions
+        """Evaluate a configuration, on the shared reviews if it is a twin (`add_comparisons`)."""
+        file = self._file
         if configuration.model.name == FILE_PREDICTIONS and not self.log.external_predictions:
             predictions = read_user_predictions(self.log, file.path, file.name)
             self.log = replace(self.log, external_predictions={FILE_PREDICTIONS: predictions})
@@ -510,12 +538,13 @@ class _SessionWithPredictions(LearnerSession):
             result = super().run(configuration, context, use_cache=use_cache)
             self._last_result = (configuration.name, result)
             return result
+        # A twin: restrict the results of the plain configuration to the reviews in the file.
         plain_name = remove_label(configuration.name, f"on {file.name}")
         if self._last_result is not None and self._last_result[0] == plain_name:
             result = self._last_result[1]
         else:
-            plain = replace(configuration, name=plain_name, label="")
-            result = self.run(plain, context, use_cache=use_cache)
+            plain_configuration = replace(configuration, name=plain_name, label="")
+            result = self.run(plain_configuration, context, use_cache=use_cache)
         file_configuration = replace(file.file_configuration, protocol=configuration.protocol)
         file_result = self.run(file_configuration, context)
         return restrict_both_to_shared_reviews(result, file_result)[0]

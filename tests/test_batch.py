@@ -410,7 +410,7 @@ def test_dask_batch_loses_only_the_unit_that_kills_workers(dataset: Path, tmp_pa
     assert "8787" not in done.stderr
     killed = read_lines(tmp_path / "failed" / "KILLED.jsonl")
     assert list(killed) == [2]
-    assert killed[2]["reason"] == "the worker died that had nothing else to do"
+    assert killed[2]["reason"] == "the worker died and had nothing else to do"
     assert list(read_lines(tmp_path / "failed" / "RAISING.jsonl")) == [3]
     assert list(read_lines(tmp_path / "result" / "KILLED.jsonl")) == [1, 3, 4, 5]
     assert list(read_lines(tmp_path / "result" / "AVG.jsonl")) == [1, 2, 3, 4, 5]

@@ -119,7 +119,7 @@ def test_example_models_work_as_files_of_ones_own(
         ("b.py", "x = 3", "has no models in MODELS"),
         ("c.py", plain.replace("FIRST-GRADE", "FSRS-6"), "FSRS-6 means FSRS-6 already"),
         ("e.py", plain.replace("FIRST-GRADE", "fast"), "fast means the group fast already"),
-        ("f.py", plain.replace("FIRST-GRADE", "../x"), "no name for a model"),
+        ("f.py", plain.replace("FIRST-GRADE", "../x"), "not a name for a model"),
         ("g.py", plain + "MODELS += MODELS", "two models called FIRST-GRADE"),
         ("h.py", "MODELS = ()", "no models"),
         ("i.py", "import sys; sys.exit(3)", "SystemExit"),

@@ -14,55 +14,64 @@ import threading
 from pathlib import Path
 
 # A program that is started from a desktop does not have the PATH of a terminal.
-_USUAL = (
+_USUAL_FOLDERS = (
     "~/.local/bin",
     "~/.cargo/bin",
     "/opt/homebrew/bin",
     "/usr/local/bin",
 )
-_PYTHONS = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""Variables that Anki may have set for itself; another Python must not see them."""
+_ANKI_VARIABLES = (
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)
+"""Environment variables that Anki may have set for its own Python; others must not see them."""
 
 
 class NotFound(Exception):
-    """No program is available for the evaluation; `str(error)` says what to do."""
+    """srs-eval cannot be started; `str(error)` says what to do."""
 
 
 def find(command: list[str], source: str) -> tuple[list[str], bool]:
-    """Return the words that start srs-eval, and whether uv has to fetch it. Raises NotFound."""
+    """Return the command that starts srs-eval, and whether uv may have to fetch srs-eval first.
+
+    `command` and `source` are the add-on's settings of these names. Raises NotFound.
+    """
     if command:
-        if _which(command[0]) is None:
+        if _find_executable(command[0]) is None:
             raise NotFound(f'There is no program "{command[0]}", which the settings name.')
         return list(command), False
-    if program := _which("srs-eval"):
+    if program := _find_executable("srs-eval"):
         return [program], False
-    uv = _which("uv")
+    uv = _find_executable("uv")
     if uv and source:
         return [uv, "tool", "run", "--python", "3.12", "--from", source, "srs-eval"], True
     hint = "name a source in the add-on's settings" if uv else "see the add-on's page"
     raise NotFound(f"The program srs-eval is not installed: {hint}.")
 
 
-def _which(name: str) -> str | None:
-    places = [os.environ.get("PATH", os.defpath), *map(os.path.expanduser, _USUAL)]
-    return shutil.which(name, path=os.pathsep.join(places))
+def _find_executable(name: str) -> str | None:
+    folders = [os.environ.get("PATH", os.defpath), *map(os.path.expanduser, _USUAL_FOLDERS)]
+    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 class Evaluation:
-    """A run of `srs-eval export` on a collection, which it only reads; the page goes to `page`."""
+    """A run of `srs-eval export` on a collection; it writes a report as HTML to `page`."""
 
     def __init__(self, program: list[str], collection: Path, page: Path, options: list[str]):
         self.page = page
-        self.said: list[str] = []  # lines of progress and messages
+        self.output_lines: list[str] = []  # progress and messages so far
         self.cancelled = False
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._command = [*program, "export", str(collection), "--html", str(page), *options]
 
     def run(self) -> bool:
-        """Run until the page exists or the run fails. Raises OSError if the program cannot start.
+        """Run until the program ends, and return whether it has written the page.
 
-        Returns whether the page was made.
+        Raises OSError if the program cannot start.
         """
         with self._lock:
             if self.cancelled:
@@ -74,12 +83,12 @@ class Evaluation:
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
                 errors="replace",
-                env=_environment(),
-                **_apart(),
+                env=_make_environment(),
+                **_separation_options(),
             )
         for line in self._process.stderr or ():
             if line.strip():
-                self.said.append(line.strip())
+                self.output_lines.append(line.strip())
         return self._process.wait() == 0 and self.page.is_file() and not self.cancelled
 
     def cancel(self) -> None:
@@ -87,24 +96,29 @@ class Evaluation:
         with self._lock:
             self.cancelled = True
             if self._process is not None and self._process.poll() is None:
-                _end(self._process)
+                _end_with_children(self._process)
 
 
-def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _PYTHONS}
-    return {**kept, "PYTHONUTF8": "1", "NO_COLOR": "1"}
+def _make_environment() -> dict[str, str]:
+    environment = {name: value for name, value in os.environ.items() if name not in _ANKI_VARIABLES}
+    return {**environment, "PYTHONUTF8": "1", "NO_COLOR": "1"}
 
 
-def _apart() -> dict[str, object]:
-    """Return options for a separate process group that can be ended whole; no window on Windows."""
+def _separation_options() -> dict[str, object]:
+    """Return options of `subprocess` that separate a program from Anki.
+
+    On Windows it gets no console window. Elsewhere it gets a process group of its own, which can be
+    ended as a whole.
+    """
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NO_WINDOW}
     return {"start_new_session": True}
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    if sys.platform == "win32":  # uv's program has children of its own
-        ended = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
-        subprocess.run(ended, capture_output=True, check=False, **_apart())
+def _end_with_children(process: subprocess.Popen[str]) -> None:
+    """End a program and all that it has started, such as srs-eval by uv, and its workers."""
+    if sys.platform == "win32":
+        command = ["taskkill", "/T", "/F", "/PID", str(process.pid)]
+        subprocess.run(command, capture_output=True, check=False, **_separation_options())
     else:
         os.killpg(process.pid, signal.SIGTERM)

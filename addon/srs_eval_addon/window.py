@@ -26,15 +26,20 @@ from aqt.webview import AnkiWebView
 
 from .program import Evaluation, NotFound, find
 
-_REPORT = "srs-eval-report"
-_open: list[Window] = []  # at most one; kept here so that it is not garbage-collected
+_GEOMETRY_KEY = "srs-eval-report"  # under which Anki remembers the size of the report's window
+_FIRST_LINE = "Reading the collection ..."
+_open_windows: list[Window] = []  # at most one; kept here so that it is not garbage-collected
 
 
 def evaluate(package: str) -> Window | None:
-    """Evaluate the open collection in the background; return the window, or None if that fails."""
-    if _open:
-        _open[0].activateWindow()
-        return _open[0]
+    """Evaluate the open collection in the background, and return the window.
+
+    If a window is open already, show that one. Return None if srs-eval is not found, or if the user
+    does not want uv to fetch it. `package` is the add-on's name, under which Anki has its settings.
+    """
+    if _open_windows:
+        _open_windows[0].activateWindow()
+        return _open_windows[0]
     settings = mw.addonManager.getConfig(package) or {}
     try:
         program, fetches = find(settings.get("command") or [], settings.get("source") or "")
@@ -57,85 +62,96 @@ class Window(QDialog):
 
     def __init__(self, program: list[str], collection: Path, options: list[str]) -> None:
         super().__init__(mw, Qt.WindowType.Window)
-        _open.append(self)
+        _open_windows.append(self)
         self.setWindowTitle("srs-eval")
         self._folder = Path(tempfile.mkdtemp(prefix="srs-eval-addon-"))
         self.evaluation = Evaluation(program, collection, self._folder / "report.html", options)
-        self._began = time.monotonic()
-        self.web: AnkiWebView | None = None
-        self._words = QLabel("Reading the collection ...")
-        self._words.setWordWrap(True)
-        self._words.setTextFormat(Qt.TextFormat.PlainText)
+        self._started_at = time.monotonic()
+        self.web: AnkiWebView | None = None  # the report, once it is there
+        self._label = QLabel(_FIRST_LINE)
+        self._label.setWordWrap(True)
+        self._label.setTextFormat(Qt.TextFormat.PlainText)
         self._bar = QProgressBar()
         self._bar.setRange(0, 0)  # duration unknown
         self._buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel)
         qconnect(self._buttons.rejected, self.reject)
         layout = QVBoxLayout(self)
-        for each in (self._words, self._bar, self._buttons):
-            layout.addWidget(each)
+        for widget in (self._label, self._bar, self._buttons):
+            layout.addWidget(widget)
         self.resize(480, 120)
         self._timer = QTimer(self)
-        qconnect(self._timer.timeout, self._tell)
-        self._timer.start(500)
+        qconnect(self._timer.timeout, self._show_progress)
+        self._timer.start(500)  # milliseconds
         gui_hooks.profile_will_close.append(self.close)
-        mw.taskman.run_in_background(self.evaluation.run, self._done, uses_collection=False)
+        mw.taskman.run_in_background(self.evaluation.run, self._finish, uses_collection=False)
 
-    def _tell(self) -> None:
-        said = self.evaluation.said[-1:] or ["Reading the collection ..."]
-        self._words.setText(f"{said[0]}\n{time.monotonic() - self._began:.0f} s")
+    def _show_progress(self) -> None:
+        lines = self.evaluation.output_lines
+        line = lines[-1] if lines else _FIRST_LINE
+        self._label.setText(f"{line}\n{time.monotonic() - self._started_at:.0f} s")
 
-    def _done(self, future: Future) -> None:
+    def _finish(self, future: Future) -> None:
+        """Show the report, or why there is none."""
         if self.evaluation.cancelled:  # the window is gone by now
-            self._tidy()
+            self._delete_folder()
             return
         self._timer.stop()
         try:
-            made = future.result()
+            has_page = future.result()
         except OSError as error:
-            self.evaluation.said.append(str(error))
-            made = False
-        if made:
+            self.evaluation.output_lines.append(str(error))
+            has_page = False
+        if has_page:
             self._show_report()
         else:
-            said = "\n".join(self.evaluation.said[-3:]) or "It ended without a word."
-            self._tidy()
+            last_lines = self.evaluation.output_lines[-3:]
+            message = "\n".join(last_lines) or "It ended without a word."
+            self._delete_folder()
             self.close()
-            showWarning(said, parent=mw, title="srs-eval")
+            showWarning(message, parent=mw, title="srs-eval")
 
     def _show_report(self) -> None:
-        self._words.hide()
+        self._label.hide()
         self._bar.hide()
         self.web = AnkiWebView(self)
-        self.web.requiresCol = False  # undo and sync leave it as it is
+        self.web.requiresCol = False  # so that undo and sync leave it as it is
         layout: Any = self.layout()
         layout.setContentsMargins(0, 0, 0, 0)
         layout.insertWidget(0, self.web, 1)
         page = QUrl.fromLocalFile(str(self.evaluation.page))
         buttons = QDialogButtonBox.StandardButton
         self._buttons.setStandardButtons(buttons.Open | buttons.Close)
-        opens = self._buttons.button(buttons.Open)
-        opens.setText("Open in browser")
-        qconnect(opens.clicked, lambda: openLink(page))
+        open_button = self._buttons.button(buttons.Open)
+        open_button.setText("Open in browser")
+        qconnect(open_button.clicked, lambda: openLink(page))
         # Shown like Anki's own pages: links within it work, others open in the browser.
         self.web.setHtml(self.evaluation.page.read_text(encoding="utf-8"))
-        self.web.set_bridge_command(lambda word: self.close() if word == "close" else None, self)
+        self.web.set_bridge_command(self._obey_page, self)
         self.resize(1000, 800)
-        restoreGeom(self, _REPORT)
+        restoreGeom(self, _GEOMETRY_KEY)
+
+    def _obey_page(self, command: str) -> None:
+        """Close the window if the web view sends "close"."""
+        if command == "close":
+            self.close()
 
     def done(self, result: int) -> None:
-        """End a running evaluation and delete temporary files, however the window was closed."""
+        """End a running evaluation and delete temporary files, however the window was closed.
+
+        Qt calls this method in every case.
+        """
         gui_hooks.profile_will_close.remove(self.close)
         self._timer.stop()
-        if self in _open:
-            _open.remove(self)
+        if self in _open_windows:
+            _open_windows.remove(self)
         if self.web is not None:
-            saveGeom(self, _REPORT)
+            saveGeom(self, _GEOMETRY_KEY)
             self.web.cleanup()
-            self._tidy()
+            self._delete_folder()
         else:
-            self.evaluation.cancel()  # `_done` tidies up once it has ended
+            self.evaluation.cancel()  # `_finish` deletes the folder once it has ended
         super().done(result)
         self.deleteLater()
 
-    def _tidy(self) -> None:
+    def _delete_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)

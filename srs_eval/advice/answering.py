@@ -18,7 +18,7 @@ from srs_eval.advice.over_time import STATE_MODEL
 from srs_eval.advice.questions import COSTS, QuestionContext, ask, tasks_for
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.failures import describe_failure as reason_of
+from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve_configurations
@@ -39,9 +39,11 @@ def stream_answers(
 ) -> Iterator[tuple[tuple[Finding, ...], tuple[str, ...]]]:
     """Yield answers as they arrive, with the questions that they settle.
 
-    `jobs` is the number of worker processes; with 0, this process does the work. Setting `cancel`,
-    or closing the iterator, ends the work. A question that cannot be answered has an answer that
-    says why. Differences in log loss within `equivalence` count as none.
+    A question is settled when all its answers have arrived; with workers, its answers arrive one by
+    one first, and then again, all together. `jobs` is the number of worker processes; with 0, this
+    process does the work. Setting `cancel`, or closing the iterator, ends the work. A question that
+    cannot be answered has an answer that says why. Differences in log loss within `equivalence`
+    count as none. Raises InputError.
     """
     cancel = cancel or threading.Event()
     context = context or Context()
@@ -59,12 +61,12 @@ def stream_answers(
     )
     working: dict[Future[list[Finding]], tuple[str, ...]] = {}
     try:
-        for k, task in enumerate(_order_for_compilation(tasks, jobs)):
-            if k == 1 and jobs > 1 and must_compile(resolve_configurations(STATE_MODEL)[0]):
-                working[events.submit(pool, _compile_kernels)] = ()
+        for number, task in enumerate(_order_for_compilation(tasks, jobs)):
+            if number == 1 and jobs > 1 and must_compile(resolve_configurations(STATE_MODEL)[0]):
+                working[events.submit(pool, _compile_kernels)] = ()  # beside the first task
             working[events.submit(pool, _answer_task, task)] = task
         for future, message in events.until_done(cancel):
-            if message is not DONE:
+            if message is not DONE:  # then it is one answer
                 yield (message,), ()
                 continue
             task = working.pop(future)
@@ -73,7 +75,8 @@ def stream_answers(
             except InputError:
                 raise
             except Exception as error:
-                answers = [make_unanswered(question, reason_of(error)[0]) for question in task]
+                reason, _ = describe_failure(error)
+                answers = [make_unanswered(question, reason) for question in task]
             yield tuple(answers), task
     finally:
         pool.terminate_workers()
@@ -96,7 +99,7 @@ def _answer_in_process(
 
 
 def _order_for_compilation(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[tuple[str, ...]]:
-    """Move costs (or the day) to second place if kernels are missing that only they need.
+    """Move the costs, or else the day, to second place if kernels are missing that only they need.
 
     One worker then compiles these while another compiles those of FSRS-6; in the usual order,
     several workers would compile FSRS-6's kernels at once and the others afterwards.
@@ -133,7 +136,7 @@ def _answer_task(questions: tuple[str, ...]) -> list[Finding]:
 
 
 def _compile_kernels() -> list[Finding]:
-    """Compile kernels for the first answer while another worker compiles those of its fit."""
+    """Compile the other kernels of the first answer while its worker compiles those of its fit."""
     assert _worker_context is not None
     with suppress(NotEnoughData):
         learner = _worker_context.learner

@@ -6,11 +6,11 @@ histories. The evaluated outcomes stay the same: Hard is remembered.
 
 For steps, answers are grouped by the answer before: a first Again, Hard or Good, Again and then
 Good, or a lapse; these are the situations that the steps of a preset decide on
-(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). The next answer to the
-card on the same day is counted. Its recall follows FSRS's forgetting curve with the preset's decay;
-the stability, here in minutes, is fitted by maximum likelihood. Its interval is that of a mean
-over days of the influence that each answer has on log S (Huber, 1967, Proceedings of the Fifth
-Berkeley Symposium 1).
+(open-spaced-repetition/fsrs4anki-helper, steps.py, has the same five). The next answer to the card
+on the same day is evaluated. Its recall is taken to follow FSRS's forgetting curve with the
+preset's decay; the stability S, here in minutes, is fitted by maximum likelihood. The interval of
+log S is that of the mean influence of the answers on it, over days (Huber, 1967, Proceedings of the
+Fifth Berkeley Symposium 1).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN = 1
 _HARD = 2
 _GOOD = 3
-_REVIEW_STATES = (REVIEW + 1, FILTERED + 1)  # states of a card
+_REVIEW_STATES = (REVIEW + 1, FILTERED + 1)  # states in `Rows.state`
 _SELDOM_SHARE = 0.01  # of all answers to reviews; below it Hard can do no harm
 
 
@@ -82,13 +82,13 @@ _HARD_CONCLUSIONS: Mapping[str, Literal["yes", "can't tell"]] = {
 
 
 def _compare_hard_as_again(learner: Learner) -> Interval:
-    """Return the log loss of optimized FSRS-6 with past Hard counted as Again, minus as it is.
+    """Return the log loss of optimized FSRS-6 with past Hard counted as Again, minus that without.
 
     Outcomes stay as they are in training and evaluation. (Reviews answered Hard must not be
     excluded instead: that would select reviews by their outcome.)
     """
     index = learner.trials.test_index
-    configuration = learner.configuration("optimized")
+    configuration = learner.configuration(f.OPTIMIZED)
     rows = learner.session.rows(configuration.protocol)
     rating = np.where(rows.rating == _HARD, _AGAIN, rows.rating)
     as_again = replace(
@@ -96,17 +96,17 @@ def _compare_hard_as_again(learner: Learner) -> Interval:
         y=learner.trials.y,
     )
     p = fit_and_predict(configuration, as_again, learner.context).p
-    return learner.interval(learner.losses(p, index) - learner.held_out_losses("optimized"), index)
+    return learner.interval(learner.losses(p, index) - learner.held_out_losses(f.OPTIMIZED), index)
 
 
 def measure_recall_after_buttons(learner: Learner) -> tuple[f.RecallAfterButton, ...]:
-    """Return, by last button, the share recalled and what optimized FSRS-6 expects above it.
+    """Return, by last button, the share recalled and by how much optimized FSRS-6 expects more.
 
-    Only held-out reviews are used whose previous review was on an earlier day too.
+    Only those held-out reviews are used whose previous review was itself a review of a later day.
     """
     trials = learner.trials
     index = trials.test_index
-    p = learner.held_out_predictions("optimized")
+    p = learner.held_out_predictions(f.OPTIMIZED)
     last_button = trials.history_rating[trials.history_end[index] - 1]
     on_later_day = trials.history_elapsed_days[trials.history_end[index] - 1] > 0
     recall_by_button = []
@@ -123,12 +123,15 @@ def measure_recall_after_buttons(learner: Learner) -> tuple[f.RecallAfterButton,
 # Learning steps
 
 _SITUATIONS = ("first Again", "first Hard", "first Good", "Again, then Good", "lapse")
+_AGAIN_THEN_GOOD = 3  # positions among these
+_LAPSE = 4
+_NO_SITUATION = -1
 _MIN_ANSWERS = 100
 _MIN_DELAY_RATIO = 3.0  # 90 % quantile of the delays over the 10 % one; below, they hardly vary
 _HALVES_CRITICAL_Z = 2.24
-"""Standard errors that one of two halves exceeds by chance in 5 % of cases."""
-_MAX_DELAY_MIN = 100 * 1440.0
-_EPSILON = 1e-9
+"""Standard errors by which at least one of two halves is off by chance in 5 % of cases."""
+_MAX_DELAY_MIN = 100 * 1440.0  # minutes
+_EPSILON = 1e-9  # keeps probabilities away from 0 and 1
 
 _StepsConclusion = Literal["longer", "shorter", "as it is", "see each step", "can't tell"]
 
@@ -164,8 +167,8 @@ class _ForgettingCurve:
         """Return the minutes after which recall is `retention`, and their interval's bounds."""
         ratio = (retention ** (-1 / self.decay) - 1) / _curve_factor(self.decay)
         log_s = self.log_stability
-        bounds = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)
-        estimate, low, high = (ratio * math.exp(bound) for bound in bounds)
+        logs = np.clip((log_s.estimate, log_s.low, log_s.high), -50.0, 50.0)  # without overflow
+        estimate, low, high = (ratio * math.exp(log) for log in logs)
         return estimate, low, high
 
 
@@ -189,17 +192,17 @@ def _collect_next_answers(rows: Rows, preset: IntArray) -> _NextAnswers:
     is_first[1:] = card[1:] != card[:-1]
     follows_first = np.roll(is_first, 1)  # the row before is its card's first
     rating_before = np.roll(rating, 1)
-    situation = np.full(len(card), -1)
+    situation = np.full(len(card), _NO_SITUATION)
     for number, button in enumerate((_AGAIN, _HARD, _GOOD)):
         situation[is_first & (rating == button)] = number
     again_good = ~is_first & follows_first & (rating_before == _AGAIN) & (rating == _GOOD)
-    situation[again_good & (elapsed_days == 0)] = 3
-    in_review = (state == REVIEW + 1) | (state == FILTERED + 1)
-    situation[~is_first & in_review & (rating == _AGAIN)] = 4
-    situation_before = np.full(len(card), -1)
+    situation[again_good & (elapsed_days == 0)] = _AGAIN_THEN_GOOD
+    in_review = np.isin(state, _REVIEW_STATES)
+    situation[~is_first & in_review & (rating == _AGAIN)] = _LAPSE
+    situation_before = np.full(len(card), _NO_SITUATION)
     situation_before[1:] = situation[:-1]
     same_day = ~is_first & (elapsed_days == 0) & (elapsed_seconds > 0)
-    selected = np.flatnonzero(same_day & (situation_before >= 0))
+    selected = np.flatnonzero(same_day & (situation_before != _NO_SITUATION))
     return _NextAnswers(
         situation=situation_before[selected],
         minutes=elapsed_seconds[selected] / 60,
@@ -216,9 +219,9 @@ def _fit_forgetting_curve(answers: _NextAnswers, decay: float) -> _ForgettingCur
         r = np.clip(_recall(answers.minutes, math.exp(log_s), decay), _EPSILON, 1 - _EPSILON)
         return -float(np.log(np.where(answers.recalled == 1, r, 1 - r)).sum())
 
-    low = math.log(1 / 60)
+    low = math.log(1 / 60)  # one second
     high = math.log(_MAX_DELAY_MIN)
-    while high - low > 1e-9:
+    while high - low > 1e-9:  # ternary search
         first_third = low + (high - low) / 3
         second_third = high - (high - low) / 3
         if loss(first_third) < loss(second_third):
@@ -229,8 +232,8 @@ def _fit_forgetting_curve(answers: _NextAnswers, decay: float) -> _ForgettingCur
     s = math.exp(log_s)
     r = np.clip(_recall(answers.minutes, s, decay), _EPSILON, 1 - _EPSILON)
     ratio = _curve_factor(decay) * answers.minutes / s
-    slope = decay * r * ratio / (1 + ratio)  # of R along log S
-    score = (answers.recalled - r) / (r * (1 - r)) * slope
+    slope = decay * r * ratio / (1 + ratio)  # dR / d log S
+    score = (answers.recalled - r) / (r * (1 - r)) * slope  # slope of the log likelihood
     information = float((np.square(slope) / (r * (1 - r))).mean())
     influence = score / information if information > 0 else np.full(len(score), np.nan)
     spread = mean_interval(influence, answers.day)
@@ -245,7 +248,7 @@ def follows_curve(curve: _ForgettingCurve, answers: _NextAnswers) -> bool:
     for half in (is_short, ~is_short):
         if half.any():
             mean_bias = mean_interval(bias[half], answers.day[half])
-            # If nearly all answers are recalled, days say too little about how far chance goes.
+            # If nearly all answers are recalled, differences between days understate chance.
             variance = float((expected[half] * (1 - expected[half])).mean())
             chance = _HALVES_CRITICAL_Z * math.sqrt(variance / mean_bias.reviews)
             if abs(mean_bias.estimate) > max(mean_bias.half_width, chance):
@@ -254,7 +257,7 @@ def follows_curve(curve: _ForgettingCurve, answers: _NextAnswers) -> bool:
 
 
 def _current_delays(preset: Preset | None) -> dict[str, float | None]:
-    """Return the minutes that a preset's steps set in each situation; None: none within a day."""
+    """Return the minutes of the preset's step after each situation; None if there is no step."""
     if preset is None:
         return {}
     learning = preset.learning_steps
@@ -272,8 +275,8 @@ def _current_delays(preset: Preset | None) -> dict[str, float | None]:
 def _hard_step_minutes(steps: Sequence[float]) -> float:
     """Return the minutes until a card answered Hard on its first step comes again.
 
-    These are the mean of the first two steps, or one and a half times the only one, but at most
-    a day more than it (ankitects/anki: rslib/src/scheduler/states/steps.rs).
+    This is the mean of the first two steps. With one step, it is one and a half times that step,
+    but at most a day more (ankitects/anki: rslib/src/scheduler/states/steps.rs).
     """
     if len(steps) > 1:
         return sum(steps[:2]) / 2
@@ -310,6 +313,10 @@ def _assess_preset_steps(learner: Learner, group: int, answers: _NextAnswers) ->
 def _assess_step(
     situation: str, answers: _NextAnswers, decay: float, desired: float, step: float | None
 ) -> f.StepTiming:
+    """Compare a step (minutes) with the delay at which recall reaches the desired retention.
+
+    If that delay is outside the range of observed delays, only its side of this range is known.
+    """
     recalled = mean_interval(answers.recalled, answers.day)
     usual_minutes = float(np.median(answers.minutes))
     timing = f.StepTiming(situation, f.CANT_TELL, len(answers), usual_minutes, recalled, step)
@@ -324,20 +331,19 @@ def _assess_step(
     estimate, low, high = curve.delay(desired)
     shortest, longest = np.quantile(answers.minutes, (0.05, 0.95)).tolist()
     conclusion: Literal["longer", "shorter", "as it is", "can't tell"] = f.CANT_TELL
-    if step is None:
-        conclusion = f.CANT_TELL
-    elif high < shortest:
-        if step >= shortest:
-            conclusion = "shorter"
-    elif low > longest:
-        if step <= longest:
+    if step is not None:
+        if high < shortest:
+            if step >= shortest:
+                conclusion = "shorter"
+        elif low > longest:
+            if step <= longest:
+                conclusion = "longer"
+        elif step < low:
             conclusion = "longer"
-    elif step < low:
-        conclusion = "longer"
-    elif step > high:
-        conclusion = "shorter"
-    else:
-        conclusion = "as it is"
+        elif step > high:
+            conclusion = "shorter"
+        else:
+            conclusion = "as it is"
     return replace(
         timing,
         conclusion=conclusion,
@@ -356,11 +362,13 @@ def _curve_factor(decay: float) -> float:
     return float(0.9 ** (-1 / decay)) - 1
 
 
-# Intervals above the buttons. Rules: ankitects/anki, rslib/src/scheduler/states/{review,learning,
-# steps}.rs. Steps come first if there are any; after Again a learned card goes through
-# relearning; Good is at least a day longer than Hard, Easy than Good; an interval that would grow
-# is at least a day longer than the last one, and fuzz alone does not make it shorter. Anki then
-# moves longer intervals a little at random (fuzz); the screens mention this, it is not simulated.
+# Intervals that Anki shows above the buttons
+#
+# Source: ankitects/anki, rslib/src/scheduler/states/{review,learning,steps}.rs. Steps come first if
+# there are any, for a learned card the relearning steps after Again. Good is at least a day longer
+# than Hard, and Easy than Good. An interval that would grow is at least a day longer than the last
+# one, and one that fuzz alone would make shorter stays the same. Anki then moves longer intervals a
+# little at random (fuzz); the screens mention this, but it is not simulated.
 
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
 _FUZZ_MIN_DAYS = 2.5  # days: shorter intervals are not fuzzed
@@ -370,8 +378,8 @@ _DAY_S = 86_400.0
 def preview_buttons(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding per preset, for its active parameters, optimized ones and the defaults.
 
-    There is none if the file does not say how its cards are scheduled, if FSRS is off, and for
-    presets that run FSRS-7, because the rules here are Anki's.
+    There are none if the file does not say how its cards are scheduled or if FSRS is off, and none
+    for presets that run FSRS-7, because the rules here are Anki's.
     """
     for group in groups:
         preset = learner.log.presets.get(group)
@@ -431,12 +439,12 @@ def _new_card_seconds(memory: Memory, preset: Preset, retention: float) -> tuple
     for rating in range(1, 5):
         s, _ = memory.recurrent.first(float(rating), w)
         days.append(_round_interval(_next_interval(memory, float(s), retention), preset))
-    days[3] = max(days[3], min(days[2] + 1, _maximum_interval(preset)))
+    days[3] = max(days[3], min(days[2] + 1, _maximum_interval(preset)))  # Easy beyond Good
     steps = preset.learning_steps
     if not steps:
         return tuple(_DAY_S * interval for interval in days)
     hard = 60 * _hard_step_minutes(steps)
-    if hard > _DAY_S:
+    if hard > _DAY_S:  # Anki rounds such a step to whole days
         hard = _DAY_S * round(hard / _DAY_S)
     good = 60 * steps[1] if len(steps) > 1 else _DAY_S * days[2]
     return 60 * steps[0], hard, good, _DAY_S * days[3]

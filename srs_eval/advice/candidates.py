@@ -49,6 +49,7 @@ CONFIGURATIONS: Mapping[str, str] = {
     "one per deck": "FSRS-6-deck",
     f.AVERAGE: "AVG",
 }
+# Without presets, there are no candidates "one for all presets" and "one per deck".
 _CONFIGURATIONS_WITHOUT_PRESETS: Mapping[str, str] = {
     name: configuration.removesuffix("-preset")
     for name, configuration in CONFIGURATIONS.items()
@@ -60,14 +61,14 @@ _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.DEFAULTS: "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
 }
 """Configurations of the engine for presets that a fork of Anki schedules with FSRS-7."""
-ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # only if there are several
+ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # candidates that need several presets
 _ACCEPTED_SOURCES = "give a collection, a package or a research export"
 PRESET_PROTOCOL = Protocol(rows="anki", short=True, partitions="preset")
 _DECK_PROTOCOL = Protocol(rows="anki", short=True, partitions="deck")
 ALL_REVIEWS_PROTOCOL = Protocol(short=True)  # for unknown presets: the benchmark's rows
 _T = TypeVar("_T")
-_PACE_DAYS = 30
-_ROLLING_BLOCKS = 5  # rivals of the current parameters are fitted again before each
+_PACE_DAYS = 30  # days over which the pace of reviews is measured
+_ROLLING_BLOCKS = 5  # blocks of reviews before each of which a candidate is fitted again
 
 
 def has_known_presets(log: ReviewLog) -> bool:
@@ -81,16 +82,16 @@ def has_no_cards(log: ReviewLog) -> bool:
 
 
 def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
-    """Explain why presets have too few reviews; cards may be suspended or deleted."""
-    count, state = find_excluded_majority(log)
-    if not count:
+    """Return the reason, followed by the share of excluded entries if that is more than half."""
+    excluded, state = find_excluded_majority(log)
+    if not excluded:
         return str(reason)
     assert log.entries is not None
     are_all = state == "suspended" and bool(log.cards.suspended.all())
     cards = "all your cards are" if are_all else "most of what you reviewed is"
     return (
-        f"{reason}: {cards} {state} ({count:,} of {len(log.entries.time_ms):,} entries), "
-        f"and Anki's optimizer takes none of {state} cards"
+        f"{reason}: {cards} {state} ({excluded:,} of {len(log.entries.time_ms):,} entries), "
+        f"and Anki's optimizer ignores {state} cards"
     )
 
 
@@ -100,7 +101,8 @@ def add_required_amount(log: ReviewLog, reason: str) -> str:
     if count >= intervals.MIN_REVIEWS:
         return reason
     needed = f"{intervals.MIN_REVIEWS:,} reviews on {intervals.MIN_DAYS} days"
-    return f"{reason}; there are {count:,} so far, and most answers need {needed}"
+    verb = "is" if count == 1 else "are"
+    return f"{reason}; there {verb} {count:,} so far, and most answers need {needed}"
 
 
 def find_excluded_majority(log: ReviewLog) -> tuple[int, str]:
@@ -117,7 +119,7 @@ def find_excluded_majority(log: ReviewLog) -> tuple[int, str]:
     if 2 * is_deleted.sum() > len(card_id):
         return int(is_deleted.sum()), "deleted"
     is_suspended = np.isin(card_id, cards.card_id[cards.suspended])
-    if 2 * is_suspended.sum() <= len(card_id):  # cheaper than the rule itself
+    if 2 * is_suspended.sum() <= len(card_id):  # no need to apply Anki's rule, which takes long
         return 0, ""
     suspended = select_rows(log, "anki").dropped.get(SUSPENDED, 0)
     if 2 * suspended > len(card_id):
@@ -126,7 +128,7 @@ def find_excluded_majority(log: ReviewLog) -> tuple[int, str]:
 
 
 def can_evaluate_by_preset(log: ReviewLog) -> bool:
-    """Return True if presets can be evaluated on Anki's rows: not if nearly all cards are gone."""
+    """Return True if presets are known, unless excluded entries leave too few of Anki's rows."""
     if not has_known_presets(log):
         return False
     excluded, _ = find_excluded_majority(log)
@@ -153,7 +155,7 @@ class _FractionalTrials:
     position: IntArray  # (n,) index of each of the learner's trials among these
 
     def map_folds(self, folds: Sequence[Fold]) -> tuple[Fold, ...]:
-        """Map folds to these trials; train on all earlier reviews of the tested presets."""
+        """Map the folds' tests to these trials; train on the tested presets' earlier reviews."""
         partition = self.trials.partition
         mapped = []
         for fold in folds:
@@ -170,7 +172,9 @@ class Learner:
 
     log: ReviewLog
     session: LearnerSession
-    trials: Trials  # n reviews of later days; the partition is the preset
+    trials: Trials
+    """The n reviews of later days, which are on a later day than the card's review before; the
+    partition is the preset."""
     context: Context
     equivalence: float = intervals.EQUIVALENCE_MARGIN
     """Differences in log loss within it count as none."""
@@ -203,7 +207,7 @@ class Learner:
                 raise
             sentences = " ".join(left_out.values())
             if not len(log.cards.card_id):
-                raise NotEnoughData(sentences[:-1]) from None
+                raise NotEnoughData(sentences.removesuffix(".")) from None
             raise NotEnoughData(f"{sentences} Of the others: {reason}") from None
 
     @property
@@ -332,13 +336,13 @@ class Learner:
 
     @property
     def sm2_candidates(self) -> tuple[str, ...]:
-        """Return (SM2,) for a log from Anki, whose SM-2 this is, else ()."""
+        """Return (SM2,) for a log from Anki, because the model is Anki's SM-2, else ()."""
         if self.log.import_summary.app_name == "Anki":
             return (f.SM2,)
         return ()
 
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
-        """Return probabilities for the folds' test positions, one fold after the other.
+        """Return the probabilities of the folds' tested reviews, one fold after the other.
 
         `candidate` is one of CONFIGURATIONS, CURRENT, POOLED, SHARED, SEPARATE or SM2. Without
         `folds`, the protocol's folds over all reviews are used. Raises NotEnoughData.
@@ -371,7 +375,7 @@ class Learner:
         return tuple(reduced)
 
     def predict_refitted(self, candidate: str, group: int, folds: Sequence[Fold]) -> FloatArray:
-        """Predict one preset's reviews with the version of FSRS that the preset runs."""
+        """Predict like `predict`, but fits and defaults are FSRS-7's if the preset runs it."""
         if not self.runs_fsrs7(group) or candidate not in _FSRS_7_CONFIGURATIONS:
             return self.predict(candidate, folds)
         configuration = self._fsrs7_configuration(candidate)
@@ -382,7 +386,8 @@ class Learner:
     def active_parameters(self, group: int) -> list[float]:
         """Return the parameters that schedule a preset: 21 of FSRS-6, or 34 of FSRS-7.
 
-        While FSRS is off, these are the defaults of its version; FSRS-6's if none are known.
+        While FSRS is off, these are the defaults of the version that the preset would run. They are
+        FSRS-6's defaults for an unknown preset.
         """
         preset = self.log.presets.get(group)
         if preset is not None and not self.is_fsrs_off:
@@ -402,10 +407,10 @@ class Learner:
     def predict_with_parameters(
         self, values: Sequence[float], index: IntArray, days_late: IntArray | None = None
     ) -> FloatArray:
-        """Return probabilities by given FSRS-6 or FSRS-7 parameters, for positions (int64).
+        """Return the probabilities of the reviews at the positions by FSRS-6 or FSRS-7 parameters.
 
-        With `days_late` (n,), for all reviews, each review is predicted as if it had been done that
-        many days earlier; its history stays as it was.
+        With `days_late` (n,), each review is predicted as if it had been done so many days earlier;
+        its history stays as it was.
         """
         trials = self.trials
         position = np.arange(len(trials))
@@ -448,10 +453,13 @@ class Learner:
         return p
 
     def fit_parameters(self, candidate: str, group: int) -> list[float] | None:
-        """Return the parameters that a preset would get, fitted to all available reviews."""
+        """Return the parameters that a preset would get, fitted to all available reviews.
+
+        None for a candidate that is a model without parameters.
+        """
         if self.runs_fsrs7(group) and candidate in _FSRS_7_CONFIGURATIONS:
             return self._fit_fsrs7(candidate, group)
-        if candidate == "defaults":
+        if candidate == f.DEFAULTS:
             return list(fsrs6.DEFAULT)
         all_positions = np.arange(len(self.trials))
         if candidate == f.POOLED:
@@ -465,7 +473,7 @@ class Learner:
         train = all_positions
         if configuration.protocol.partitions == "preset":
             train = preset_positions
-        fold = Fold(train=train, test=preset_positions[-1:])
+        fold = Fold(train=train, test=preset_positions[-1:])  # tests one review because it must
         trials = replace(self._trials_for(configuration), folds=(fold,))
         by_partition = fit_and_predict(configuration, trials, self.context).parameters
         if by_partition is None:
@@ -500,9 +508,9 @@ class Learner:
         return len(np.unique(self.trials.day[index]))
 
     def interval(self, values: FloatArray, index: IntArray, fewest_days: int = 0) -> Interval:
-        """Return the mean of values (k,) at the positions (k,) with its interval over days.
+        """Return the mean of values (k,) at the positions (k,), with its interval over days.
 
-        The interval has no bounds if there are fewer than `fewest_days` days.
+        If there are fewer than `fewest_days` days, the interval has no bounds.
         """
         interval = intervals.mean_interval(values, self.trials.day[index])
         if interval.days < fewest_days:
@@ -529,10 +537,10 @@ class Learner:
         return missing
 
     def with_due_date(self, missing: f.MissingData, subject: str) -> f.MissingData:
-        """Add the date when a preset (default: all presets) will have enough reviews and days.
+        """Add the date when the preset `subject` will have enough reviews and days.
 
-        The date follows from the pace of the last month; there is none if dates are unknown or
-        reviews have stopped.
+        If that is not the name of a preset, the reviews of all presets count. The date follows from
+        the pace of the last month; there is none if dates are unknown or reviews have stopped.
         """
         if self.log.entries is None:
             return missing
@@ -545,9 +553,10 @@ class Learner:
         recent_reviews = int((time_s > now - _PACE_DAYS * 86_400).sum())
         if not recent_reviews:
             return missing
-        days_of_reviews = math.ceil((missing.reviews or 0) * _PACE_DAYS / recent_reviews)
-        wait = max(days_of_reviews, missing.days or 0)
-        return replace(missing, date=(date.fromtimestamp(now) + timedelta(wait)).isoformat())
+        days_for_reviews = math.ceil((missing.reviews or 0) * _PACE_DAYS / recent_reviews)
+        days_to_wait = max(days_for_reviews, missing.days or 0)
+        due_date = date.fromtimestamp(now) + timedelta(days_to_wait)
+        return replace(missing, date=due_date.isoformat())
 
     def compute_once(self, key: tuple[Hashable, ...], compute: Callable[[], _T]) -> _T:
         """Return the result of `compute`, which is called only once for each key."""
@@ -563,7 +572,7 @@ class Learner:
         return trials
 
     def _positions_by_preset(self, index: IntArray) -> dict[int, IntArray]:
-        """Return the positions `index` by preset."""
+        """Split the positions by preset."""
         partition = self.trials.partition[index]
         return {int(group): index[partition == group] for group in np.unique(partition)}
 
@@ -598,14 +607,15 @@ class Learner:
         return self.compute_once(("alone", count), fit)
 
     def _pooling_checkpoint(self, count: int) -> int:
-        """Return the number of first reviews after which the degree of sharing was last chosen.
+        """Return how many first reviews (at most `count`) decided last how much presets share.
 
-        It is chosen with the protocol's first fold, and again each time the reviews have doubled.
+        This is decided, which takes long, on the training reviews of the protocol's first fold, and
+        again each time the reviews have doubled.
         """
-        size = len(self.trials.folds[0].train)
-        while 2 * size <= count:
-            size *= 2
-        return min(size, count)
+        checkpoint = len(self.trials.folds[0].train)
+        while 2 * checkpoint <= count:
+            checkpoint *= 2
+        return min(checkpoint, count)
 
     def _fit_pooled(self, count: int) -> PooledFits:
         """Fit pooled parameters to the first `count` reviews and choose how much presets share."""
@@ -614,7 +624,10 @@ class Learner:
         return self.compute_once(("pooled", count), lambda: fit_pooled(self.trials, positions))
 
     def _fit_pooled_before(self, count: int, groups: tuple[int, ...]) -> PooledFits:
-        """Fit pooled parameters to the first `count` reviews, for at least the presets `groups`."""
+        """Fit pooled parameters of at least the presets `groups` to the first `count` reviews.
+
+        How much presets share was decided at the last checkpoint (`_pooling_checkpoint`).
+        """
         checkpoint = self._pooling_checkpoint(count)
         earlier = self._fit_pooled(checkpoint)
         if checkpoint == count:

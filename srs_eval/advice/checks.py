@@ -3,11 +3,11 @@
 Leeches are cards that are forgotten more often than the learner's other cards after similar
 intervals. The expected recall of a review is the mean of FSRS-6's held-out probabilities over all
 reviews after about the same interval: the review's own probability would not do, because FSRS
-learns from each lapse to expect the next one. All are scaled to be right on average, because a bad
-month is not the fault of a card. The number of a card's lapses then has a Poisson binomial
-distribution, which is convolved exactly, review by review; the cards whose upper tail probabilities
-keep the share of false leeches within 5 % are reported
-(Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B 57).
+learns from each lapse to expect the next one. All expected recalls are scaled to be right on
+average, because a bad month is not the fault of a card. The number of a card's lapses then has a
+Poisson binomial distribution, which is computed exactly, review by review. The cards with the
+smallest probabilities of so many lapses are reported, as many as keep the share of false leeches
+within 5 % (Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B 57).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _CHECK_ORDER = (
     "steps",
     "suspended",
 )
-"""Checks, the worst of a level first; after a long gap the others describe the time before it."""
+"""Checks, the most serious of a level first. The gap is first: after a long one, the other checks
+describe the time before it."""
 _LEVEL_ORDER = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _OVERDUE_MINUTES = 60.0  # minutes of overdue cards that deserve attention
@@ -122,7 +123,8 @@ def _check_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
     cards = len(log.cards.card_id)
     if cards:
         suspended = int(log.cards.suspended.sum())
-        yield f.Check("suspended", "look" if 2 * suspended > cards else "fine", suspended, cards)
+        level: f.CheckLevel = "look" if 2 * suspended > cards else "fine"
+        yield f.Check("suspended", level, count=suspended, total=cards)
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:
@@ -139,16 +141,16 @@ def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:
         days_since_last = int(time.time() * 1000 / _DAY_MS - days[-1])
         if days_since_last > _LONG_GAP_DAYS:
             last_date = str(time_ms[-1].astype("datetime64[ms]").astype("datetime64[D]"))
-            yield f.Check("gap", "look", days_since_last, last_review_date=last_date)
+            yield f.Check("gap", "look", count=days_since_last, last_review_date=last_date)
             return
     recent_days = np.unique(days[days >= days[-1] - _DAYS_PER_YEAR])
     gaps = np.diff(recent_days)
-    longest = int(gaps.max(initial=1)) - 1
+    longest = int(gaps.max(initial=1)) - 1  # days between two days with reviews
     end_date = None
     if log.entries is not None and len(gaps):
         end_date = str(recent_days[int(gaps.argmax()) + 1].astype("datetime64[D]"))
     level: f.CheckLevel = "look" if longest >= _LONG_GAP_DAYS else "fine"
-    yield f.Check("gap", level, longest, gap_end_date=end_date)
+    yield f.Check("gap", level, count=longest, gap_end_date=end_date)
 
 
 # Answers
@@ -164,10 +166,10 @@ def _check_answers(learner: Learner | None) -> Iterator[f.Check]:
     answers = len(ratings)
     for name, button in _BUTTONS.items():
         count = int((ratings == button).sum())
-        check = f.Check(name, "not yet", count, answers, problem="few")
+        check = f.Check(name, "not yet", count=count, total=answers, problem="few")
         if name in recall_after:
             bias = recall_after[name].bias
-            recalled = replace(bias, estimate=recall_after[name].recalled)
+            recalled = replace(bias, estimate=recall_after[name].recalled)  # as uncertain as it
             expected = recalled.estimate + bias.estimate
             check = _classify_recall(check, recalled, expected, one_sided=True)
         if answers >= f.MIN_REVIEWS_SHOWN:
@@ -259,17 +261,21 @@ def _check_leeches(learner: Learner) -> f.Check:
 def _find_leeches(
     card: IntArray, p: FloatArray, y: FloatArray, days: IntArray
 ) -> tuple[f.Leech, ...]:
-    """Find leeches from reviews (n,): probabilities, outcomes, days; the least likely first."""
+    """Find leeches in reviews (n,), the least likely first.
+
+    `p` are the probabilities of recall, `y` the outcomes, `days` the days since the review before.
+    """
     rounded = np.round(2 * np.log2(np.maximum(days, 1)))  # 1, 2, 3, 4, 5-6, 7-9 ... days
     _, bin_index = np.unique(rounded, return_inverse=True)
-    forgotten = (np.bincount(bin_index, 1.0 - p) / np.bincount(bin_index))[bin_index]
-    ratio = (1.0 - y).sum() / max(forgotten.sum(), 1e-9)  # observed over expected lapses
-    forgotten = np.minimum(ratio * forgotten, 1.0)
+    q = (np.bincount(bin_index, 1.0 - p) / np.bincount(bin_index))[bin_index]  # of a lapse
+    ratio = (1.0 - y).sum() / max(q.sum(), 1e-9)  # observed over expected lapses
+    q = np.minimum(ratio * q, 1.0)
     card_ids, card_index, reviews = np.unique(card, return_inverse=True, return_counts=True)
     lapses = np.bincount(card_index, 1.0 - y).astype(np.int64)
-    expected = np.bincount(card_index, forgotten)
-    chance = _lapse_tail_probabilities(forgotten, card_index, reviews, lapses)
+    expected = np.bincount(card_index, q)
+    chance = _lapse_tail_probabilities(q, card_index, reviews, lapses)
     order = np.argsort(chance, kind="stable")
+    # Benjamini and Hochberg: up to the last card in this order whose chance is within its limit.
     limits = _FALSE_DISCOVERY_RATE * np.arange(1, len(order) + 1) / len(order)
     is_below = chance[order] <= limits
     count = int(np.flatnonzero(is_below)[-1]) + 1 if is_below.any() else 0
@@ -289,7 +295,10 @@ def _find_leeches(
 def _lapse_tail_probabilities(
     q: FloatArray, card_index: IntArray, count: IntArray, lapses: IntArray
 ) -> FloatArray:
-    """Return each card's chance (k,) of so many lapses or more, from its reviews' q (n,)."""
+    """Return the chance (k,) that a card has at least its number of `lapses` (k,).
+
+    `q` (n,) are the reviews' probabilities of a lapse, `count` (k,) the cards' numbers of reviews.
+    """
     tails = np.ones(len(count))
     cards = np.flatnonzero(lapses > 0)
     cards = cards[np.argsort(-count[cards], kind="stable")]  # most reviews first
@@ -297,9 +306,10 @@ def _lapse_tail_probabilities(
         return tails
     by_card = q[np.argsort(card_index, kind="stable")]
     begin = (np.cumsum(count) - count)[cards]
-    chances = np.zeros((len(cards), int(lapses.max())))  # of each number of lapses so far
+    # Of 0, 1 ... lapses so far; larger numbers than the largest one's are not needed.
+    chances = np.zeros((len(cards), int(lapses.max())))
     chances[:, 0] = 1.0
-    for number in range(int(count[cards[0]])):
+    for number in range(int(count[cards[0]])):  # add one review of each card that has so many
         reviewed = int((count[cards] > number).sum())
         chances_so_far = chances[:reviewed]
         q_of_review = by_card[begin[:reviewed] + number, None]

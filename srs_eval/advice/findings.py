@@ -16,12 +16,12 @@ from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
 # Candidates
-OPTIMIZED = "optimized"
-RECENCY = "recency"
+OPTIMIZED = "optimized"  # fitted with all reviews weighing the same
+RECENCY = "recency"  # fitted like Anki's Optimize button: newer reviews weigh more
 DEFAULTS = "defaults"
-AVERAGE = "average"
-CURRENT = "now"
-SM2 = "sm2"
+AVERAGE = "average"  # the baseline that predicts the share recalled so far
+CURRENT = "now"  # the active parameters
+SM2 = "sm2"  # Anki's older scheduler
 POOLED = "pooled"
 SHARED = "one line"  # fitted like POOLED, but presets share everything
 SEPARATE = "alone"  # fitted like POOLED, but presets share nothing
@@ -41,11 +41,11 @@ class Recommendation(StrEnum):
     LEFT_OUT = "left out"  # Anki does not run its parameters
     # for presets, or the decks of one
     KEEP_SHARED = "keep shared"
-    SPLIT = "split"  # the third is POOLED
+    SPLIT = "split"  # or POOLED
     # for the scheduler
     TURN_FSRS_ON = "turn on"
     STAY_WITH_SM2 = "SM-2"
-    # for optimizing after a growth of the reviews
+    # for optimizing each time the reviews have grown by this share
     EVERY_10_PERCENT = "every +10 %"
     EVERY_25_PERCENT = "every +25 %"
     EVERY_50_PERCENT = "every +50 %"
@@ -58,9 +58,9 @@ RECOMMENDATIONS: Mapping[str, Recommendation] = {
     SHARED: Recommendation.ONE_LINE,
     DEFAULTS: Recommendation.DEFAULTS,
 }
-"""Recommendations by the candidate whose parameters the preset then has."""
-SURE = 0.95
-LIKELY = 0.8
+"""Recommendation to give a preset a candidate's parameters, by candidate."""
+SURE = 0.95  # probability from which screens say "sure"
+LIKELY = 0.8  # likewise, "likely"
 ALL_REVIEWS = "all reviews"  # subject of findings on all reviews
 ALL_PRESETS = "all presets"  # subject of findings on several presets together
 OVERALL_SUBJECTS = (ALL_PRESETS, ALL_REVIEWS)
@@ -139,7 +139,7 @@ class Candidate:
     log_loss: Interval | None = None  # on reviews after its training
     difference: Interval | None = None  # on these, minus the current parameters
     verdict: Verdict | None = None
-    belief: Belief | None = None  # about the coming reviews; None if never recommended
+    belief: Belief | None = None  # about its gain over the current parameters
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ class PresetParameters(Evidence):
     fsrs_is_off: bool
     candidates: tuple[Candidate, ...]  # the current parameters first
     held_out: tuple[Candidate, ...]  # on all held-out reviews, compared with OPTIMIZED
-    compared_candidate: str = RECENCY  # candidate recommended, or rejected in favour of the current
+    compared_candidate: str = RECENCY
+    """The best change: recommended, or not good enough to replace the current parameters."""
     search: str | None = None  # Anki's search for training reviews, if it is not the whole preset
     excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
     conclusion: str = ""
@@ -197,8 +198,9 @@ class Sharing(Evidence):
     unit: SharingUnit
     unit_count: int
     differences: tuple[SharingDifference, ...] = ()  # none: too few reviews
-    # Log loss of the first's parameters on the second's reviews, minus the second's own:
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
+    """Names of two presets; log loss of the first one's parameters on the second one's reviews,
+    minus that of the second one's own parameters; the verdict on this difference."""
     groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by the pairs
     conclusion: Literal["too few", "one preset", "FSRS-7"] = "too few"
     """The code if nothing is recommended."""
@@ -272,10 +274,10 @@ _MIN_PART = 0.01  # share of reviews; a smaller part is not worth naming
 def find_retention_parts(
     retentions: Sequence[Retention], side: Literal["below", "above"]
 ) -> tuple[RetentionPart, ...]:
-    """Return the known parts of a difference from the desired retention, averaged over presets.
+    """Return the parts of a difference from the desired retention, averaged over presets.
 
-    A part is known if its interval leaves out zero on the `side` of the difference, and it is worth
-    naming from a point on. The largest part comes first.
+    Only parts on the same side as the difference are returned, if their interval excludes zero and
+    they are at least a percentage point. The largest part comes first.
     """
     reviews = [retention.groups[0].recalled.reviews for retention in retentions]
     parts = []
@@ -292,7 +294,10 @@ def find_retention_parts(
 
 
 def _average_gaps(gaps: Sequence[Interval], reviews: Sequence[int]) -> Interval:
-    """Return the gaps' average, weighted by reviews, as if their errors went together."""
+    """Return the gaps' average, weighted by reviews.
+
+    Their half-widths are averaged, too, as if all gaps erred in the same direction.
+    """
     total = sum(reviews)
     weights = [count / total for count in reviews]
     estimate = sum(weight * gap.estimate for weight, gap in zip(weights, gaps, strict=True))
@@ -344,7 +349,7 @@ class DayEffect(Evidence):
 
 @dataclass(frozen=True)
 class DayState:
-    """Recall on one day; `state` is what the day adds to the logits of recall, 95 % band."""
+    """Recall on one day; `state` is what the day adds to the logit of recall, with a 95 % band."""
 
     name: str  # "2024-10-01", "day 12"
     recalled: float
@@ -354,7 +359,7 @@ class DayState:
 
 @dataclass(frozen=True)
 class DayStates(Evidence):
-    """Every day with held-out reviews; the direction of the last one has held `since` a day."""
+    """Days with held-out reviews; from the day `since` on, all states have the last one's sign."""
 
     conclusion: Literal["as usual", "more forgotten", "less forgotten"]
     since: str
@@ -386,7 +391,7 @@ class Fit(Evidence):
     fsrs_is_off: bool
     current_scheduler: Rival | None = None  # scheduler in use instead of FSRS
     defaults_verdict: Verdict | None = None  # FSRS's defaults compared with it
-    would_run_fsrs7: bool = False  # by a fork of Anki, once FSRS is on
+    would_run_fsrs7: bool = False  # a fork of Anki would run FSRS-7, once FSRS is on
 
     def rivals_of_kind(self, kind: str) -> list[Rival]:
         """Return the rivals of one kind."""
@@ -449,7 +454,7 @@ class OptimizationFrequency(Evidence):
     """
 
     conclusion: Literal["as good", "safe"]  # shown for this learner, or safe for everyone
-    costs: tuple[Candidate, ...] = ()
+    costs: tuple[Candidate, ...] = ()  # for each lower frequency; their differences are the costs
 
 
 @dataclass(frozen=True)
@@ -464,19 +469,22 @@ class ParameterSpread:
 
 @dataclass(frozen=True)
 class ParameterNoise(Evidence):
-    """Parameters with their spread; noisy ones move by over half of the spread between learners."""
+    """Parameters with their spreads.
 
-    conclusion: str  # "3 of 21"
+    A parameter is noise if it moves by more than half of the spread between learners.
+    """
+
+    conclusion: str  # "3 of 21", or CANT_TELL
     parameters: tuple[ParameterSpread, ...] = ()
 
 
 @dataclass(frozen=True)
 class RecallAfterButton:
-    """Share recalled at reviews after a button, and what FSRS expects above it."""
+    """Share recalled at reviews after a button, and by how much FSRS expects more."""
 
     button: str
     recalled: float
-    bias: Interval
+    bias: Interval  # expected minus recalled
 
 
 @dataclass(frozen=True)
@@ -493,7 +501,10 @@ class HardButton(Evidence):
 
 @dataclass(frozen=True)
 class StepTiming:
-    """Next answers on the same day after one situation, and when recall reaches the desired one."""
+    """Next answers on the same day after one situation, and the delay until recall is as desired.
+
+    A situation is an answer that a learning or relearning step follows, such as "first Hard".
+    """
 
     situation: str
     conclusion: Literal["longer", "shorter", "as it is", "can't tell"]
@@ -501,9 +512,11 @@ class StepTiming:
     usual_minutes: float  # median delay, minutes
     recalled: Interval
     step: float | None  # minutes; None if none is within a day, or unknown
-    delay: tuple[float, float, float] | None = None  # minutes, with lower and upper bound
+    delay: tuple[float, float, float] | None = None
+    """Minutes until recall falls to the desired retention, with their lower and upper bound."""
     observed_delays: tuple[float, float] | None = None  # minutes, the range of nearly all delays
-    unknown_reason: Literal["", "few", "alike", "no curve"] = ""  # why there is no delay
+    unknown_reason: Literal["", "few", "alike", "no curve"] = ""
+    """Why there is no delay: few answers, delays too much alike, or no curve fits the answers."""
 
 
 @dataclass(frozen=True)
@@ -517,7 +530,7 @@ class StepTimings(Evidence):
 
 @dataclass(frozen=True)
 class TypicalCard:
-    """Typical card, with its time to the next review by button."""
+    """Card with the median interval and state of its kind, and its next intervals by button."""
 
     kind: str  # "new", "young" or "mature"
     interval: int  # days
@@ -550,7 +563,7 @@ class Percentile:
 
 @dataclass(frozen=True)
 class Percentiles(Evidence):
-    """Learner's figures among those of similar published learners, by metric."""
+    """Position of a learner's figures among those of similar published learners, by metric."""
 
     conclusion: str  # "better than 61 of 100"
     metrics: tuple[Percentile, ...]  # log loss first

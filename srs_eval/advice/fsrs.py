@@ -49,38 +49,41 @@ _GOOD_SAVING = 0.05  # share saved of the average's log loss from which FSRS pre
 def assess_fit(learner: Learner) -> f.Finding:
     """Return one finding over all reviews: the share of log loss that FSRS-6 saves, with interval.
 
-    FSRS-6 is evaluated with the learner's own parameters, if known, and fitted to earlier reviews.
-    If the learner does not schedule with FSRS, it is compared with their current scheduler.
+    FSRS-6 is evaluated with the learner's own parameters, if known, and with parameters fitted to
+    earlier reviews. It is also compared with the learner's scheduler, if that is not FSRS.
     """
     index = learner.trials.test_index
-    of_source = {name: source.p for name, source in source_predictions(learner).items()}
+    source_p = {name: held_out.p for name, held_out in source_predictions(learner).items()}
     current: str | None = None  # the scheduler in use, unless it is FSRS
-    if of_source:
-        current = next(iter(of_source))
+    if source_p:
+        current = next(iter(source_p))
     elif learner.is_fsrs_off:
         current = f.SM2
     source: Literal["stored", "defaults", "optimized"] = "optimized"
     if current is None and learner.trials.protocol == PRESET_PROTOCOL:
         source = _parameter_source(learner)
-    untested = []
+    untested = []  # compared, but not part of the question that the verdicts answer
     if source != "optimized":
         untested.append(f.CURRENT)
     if current is not None:
         untested.append(f.DEFAULTS)
-    names = (f.OPTIMIZED, "average", *learner.sm2_candidates, *untested)
-    predictions = {name: learner.held_out_predictions(name) for name in names} | of_source
+    names = (f.OPTIMIZED, f.AVERAGE, *learner.sm2_candidates, *untested)
+    predictions = {name: learner.held_out_predictions(name) for name in names} | source_p
     # SuperMemo predicts most reviews, not all.
     is_predicted = {name: np.isfinite(p) for name, p in predictions.items() if np.isfinite(p).any()}
     losses = {name: learner.losses(predictions[name], index) for name in is_predicted}
 
-    def minus(name: str, other: str) -> Interval:
-        both = is_predicted[name] & is_predicted[other]
-        return learner.interval((losses[name] - losses[other])[both], index[both])
+    # Both compare two models on the reviews that both of them predict.
+    def minus(name: str, reference: str) -> Interval:
+        """Return the difference in log loss."""
+        both = is_predicted[name] & is_predicted[reference]
+        return learner.interval((losses[name] - losses[reference])[both], index[both])
 
-    def saves(name: str, other: str) -> Interval:
-        both = is_predicted[name] & is_predicted[other]
-        saved = (losses[other] - losses[name])[both]
-        return ratio_interval(saved, losses[other][both], learner.trials.day[index[both]])
+    def share_saved(name: str, reference: str) -> Interval:
+        """Return the share of the reference's log loss that a model saves."""
+        both = is_predicted[name] & is_predicted[reference]
+        saved = (losses[reference] - losses[name])[both]
+        return ratio_interval(saved, losses[reference][both], learner.trials.day[index[both]])
 
     log_loss = {
         name: learner.interval(values[is_predicted[name]], index[is_predicted[name]])
@@ -89,8 +92,8 @@ def assess_fit(learner: Learner) -> f.Finding:
     differences = {name: minus(f.OPTIMIZED, name) for name in is_predicted if name != f.OPTIMIZED}
     tested = {name: difference for name, difference in differences.items() if name not in untested}
     verdicts = learner.verdicts(tested)
-    kinds: dict[str, _Kind] = {"average": "average", f.SM2: "older scheduler"}
-    kinds |= dict.fromkeys(of_source, "brought along")
+    kinds: dict[str, _Kind] = {f.AVERAGE: "average", f.SM2: "older scheduler"}
+    kinds |= dict.fromkeys(source_p, "brought along")
 
     def make_rival(name: str, difference: Interval) -> f.Rival:
         return f.Rival(
@@ -99,14 +102,14 @@ def assess_fit(learner: Learner) -> f.Finding:
             log_loss=log_loss[name],
             difference=difference,
             verdict=verdicts.get(name, ""),
-            saved=saves(f.OPTIMIZED, name),
+            saved=share_saved(f.OPTIMIZED, name),
         )
 
     rivals = {name: make_rival(name, difference) for name, difference in differences.items()}
     evaluated = f.OPTIMIZED if source == "optimized" else f.CURRENT
-    minus_average = minus(evaluated, "average")
-    saved = saves(evaluated, "average")
-    verdict = verdicts["average"]
+    minus_average = minus(evaluated, f.AVERAGE)
+    saved = share_saved(evaluated, f.AVERAGE)
+    verdict = verdicts[f.AVERAGE]
     if source != "optimized":
         verdict = learner.verdict(minus_average)
     conclusion = _classify_fit(verdict, saved)
@@ -127,7 +130,7 @@ def assess_fit(learner: Learner) -> f.Finding:
     finding = f.Finding(
         "fit",
         f.ALL_REVIEWS,
-        interval=differences["average"],
+        interval=differences[f.AVERAGE],
         reviews=len(index),
         missing=None if inconclusive is None else learner.missing_data(inconclusive),
         evidence=evidence,
@@ -140,7 +143,10 @@ def assess_fit(learner: Learner) -> f.Finding:
 def _with_recommendation(
     finding: f.Finding, minus_sm2: Interval, recommendation: Recommendation
 ) -> f.Finding:
-    """Recommend FSRS or SM-2 as the scheduler, also from the gains of other people."""
+    """Replace the finding's recommendation: the given one, or to stay with SM-2 if that is better.
+
+    It rests on the learner's own difference, FSRS minus SM-2, and on the gains of other people.
+    """
     prior = population.published_prior("optimized", "sm2", max(minus_sm2.reviews, 1))
     belief = population.compute_belief(minus_sm2, prior)
     probability = belief.probability
@@ -189,7 +195,10 @@ _FOLDS = 5
 def _apply_health_rule(
     log_loss: float, rmse: float, recall: float, items: int
 ) -> f.HealthCheck | None:
-    """Apply the rule to figures of `items` reviews with this recall; None for 300 or fewer."""
+    """Apply the rule to figures of `items` reviews with this recall.
+
+    None for 300 or fewer reviews, or if all or none were recalled. The constants are Anki's.
+    """
     if items <= _MIN_ITEMS or not 0 < recall < 1:
         return None
     usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
@@ -232,7 +241,7 @@ def _time_series_metrics(trials: Trials, index: IntArray, learner: Learner) -> t
 def _check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
     """Run Anki's health check on the reviews at the positions; None if Anki would run none."""
     recall = float(learner.trials.y[index].mean())
-    if _apply_health_rule(1.0, 1.0, recall, len(index)) is None:
+    if _apply_health_rule(1.0, 1.0, recall, len(index)) is None:  # whatever the figures are
         return None
     try:
         log_loss, rmse = _time_series_metrics(learner.trials, index, learner)
@@ -292,7 +301,7 @@ def compare_models(
     """Yield a finding over all reviews, or one for each set of `predictions` that share reviews.
 
     `parameter_sets` are the user's own parameters of FSRS-6 or FSRS-7, by name; `predictions` are
-    external, by name. Only reviews that all models predict are evaluated.
+    external, by name. A finding evaluates only the reviews that all its models predict.
     """
     incomplete = {
         name: held_out.predicted
@@ -308,7 +317,9 @@ def compare_models(
             for name, held_out in predictions.items()
             if not held_out.missing or name in members
         }
-        subject = f"reviews with {', '.join(members)}" if number else f.ALL_REVIEWS
+        subject = f.ALL_REVIEWS  # the name of the first set, whatever reviews it has
+        if number:
+            subject = f"reviews with {', '.join(members)}"
         yield _compare_on_shared_reviews(learner, parameter_sets, in_set, subject)
 
 
@@ -388,7 +399,7 @@ def external_predictions(
     """
     reserved = {*_CANDIDATES, *reserved_names, *learner.log.source_predictions}
     in_file = learner.log.external_predictions
-    predictions = dict[str, HeldOutPredictions]()
+    predictions: dict[str, HeldOutPredictions] = {}
     for name, external in in_file.items():
         held_out = select_held_out(external, learner.held_out_entries)
         if len(held_out.predicted):

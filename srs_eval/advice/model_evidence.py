@@ -1,4 +1,4 @@
-"""Break down a model's errors by what is known before a review: recall against expectation."""
+"""Break down a model's errors, recall minus expectation, by what is known before a review."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ModelErrors:
     model: str
     by_feature: Mapping[str, tuple[ErrorGroup, ...]]  # "days", "reviews", "lapses", ... if known
     deck_count: int  # number of decks with evaluated reviews
-    is_own: bool  # the parameters are those stored in Anki, not those of the last fold
+    is_own: bool  # the parameters are those stored in Anki, otherwise those of the last fold
     partitions: str  # "none", "preset" or "deck": unit with its own parameters
     defaults: tuple[float, ...]
     parameters: tuple[tuple[str, tuple[float, ...]], ...]  # by name of the unit
@@ -130,13 +130,14 @@ def model_evidence(
     largest_decks = deck_ids[np.lexsort((deck_ids, -review_count))][:_MAX_DECKS].tolist()
     by_deck = []
     for deck_id in largest_decks:
-        name = _part_name(log.decks, deck_id, "deck")
+        name = _unit_name(log.decks, deck_id, "deck")
         by_deck.append(reviews.summarize(np.flatnonzero(deck == deck_id), name))
     # The learner's day begins at 4:00 by default: hour 0 is from 4 to 5 o'clock.
     seconds = trials.history_time_of_day_s[trials.history_end[index]]
     by_hour: Iterable[ErrorGroup] = ()
     if not (seconds == MISSING).any():
         by_hour = reviews.summarize_by_range(seconds // _HOUR_S, _HOUR_STEPS)
+    # The first rating is used for a card's second review only.
     first_rating = np.where(trials.i[index] == 2, trials.first_rating[index], MISSING)
     # The stability before the review by FSRS-6's defaults, so that it is the same for all models.
     p = fsrs6.predict(trials, list(fsrs6.DEFAULT), index, Context())
@@ -144,6 +145,7 @@ def model_evidence(
     stability_range = np.searchsorted([*_STABILITIES], stability, "right") - 1
 
     def summarize_curves(names: Iterable[tuple[int, str]], group: IntArray) -> Iterator[ErrorGroup]:
+        """Yield errors by days since the previous review, for each numbered and named group."""
         for number, name in names:
             yield from reviews.summarize_by_range(days, _DAY_STEPS, name, group == number)
 
@@ -170,7 +172,7 @@ def model_evidence(
         is_own=is_own,
         partitions=partitions,
         defaults=_default_parameters(configuration),
-        parameters=tuple(_parameters_by_part(log, partitions, result)),
+        parameters=tuple(_parameters_by_unit(log, partitions, result)),
     )
 
 
@@ -188,22 +190,22 @@ def _stability_from_recall(days: IntArray, p: FloatArray, decay: float) -> Float
     return days * np.expm1(-math.log(0.9) / decay) / np.expm1(-np.log(p) / decay)
 
 
-def _parameters_by_part(
+def _parameters_by_unit(
     log: ReviewLog, partitions: str, result: Result
 ) -> Iterator[tuple[str, tuple[float, ...]]]:
     """Yield the parameters by name of the preset or deck; the name is "" for all reviews."""
     units = log.presets if partitions == "preset" else log.decks
     for unit_id, values in (result.parameters or {}).items():
-        name = "" if partitions == "none" else _part_name(units, unit_id, partitions)
+        name = "" if partitions == "none" else _unit_name(units, unit_id, partitions)
         yield name, tuple(map(float, values))
 
 
-def _part_name(units: Mapping[int, Deck] | Mapping[int, Preset], unit_id: int, kind: str) -> str:
+def _unit_name(units: Mapping[int, Deck] | Mapping[int, Preset], unit_id: int, kind: str) -> str:
     return units[unit_id].name if unit_id in units else f"{kind} {unit_id}"
 
 
 def _default_parameters(configuration: Configuration) -> tuple[float, ...]:
-    """Return the model's default parameters; () if they are no list."""
+    """Return the model's default parameters; () if they are not a list."""
     model = configuration.model
     if not isinstance(model, TrainedModel):
         return ()

@@ -3,8 +3,8 @@
 The learner's daily state is assessed by comparing predictions of the same held-out reviews, made
 before each answer: by FSRS-6, by STATE-FSRS-6, and by STATE-FSRS-6 without some of its features.
 The benefit of a group of features is the log loss without it minus the log loss with it, with a
-95 % interval over days. It shows that errors come together in time, not why; and no scheduler could
-use it, because none knows how a day goes before the day has come.
+95 % interval over days. It shows that errors come together in time, not why. No scheduler could use
+it, because none knows in advance how a day will go.
 """
 
 from __future__ import annotations
@@ -86,17 +86,21 @@ def make_date_formatter(log: ReviewLog, protocol: Protocol) -> Callable[[int], s
     return format_day
 
 
-def _month_name(name: str, day: int) -> str:
-    """Return the month of a day from its name by `make_date_formatter` and its number."""
-    if not name.startswith("day "):
-        return name[:7]
-    first_day = int(day) // _DAYS_OF_A_MONTH * _DAYS_OF_A_MONTH
+def _month_name(day_name: str, day: int) -> str:
+    """Return the month of a day: "2024-10", or "days 31-60" without dates.
+
+    `day_name` is the day's name by `make_date_formatter`, `day` its number.
+    """
+    if not day_name.startswith("day "):
+        return day_name[:7]
+    first_day = day // _DAYS_OF_A_MONTH * _DAYS_OF_A_MONTH
     return f"days {first_day + 1}-{first_day + _DAYS_OF_A_MONTH}"
 
 
-_MIN_MONTH_REVIEWS = 100  # reviews of a month that can be compared with the others
+_MIN_MONTH_REVIEWS = 100  # reviews from which a month can be compared with the months before
 _NEGLIGIBLE_LOSS = 0.02
-"""Log loss that corresponds to one percentage point of recall at 90 % (its slope is ln 9)."""
+"""Difference in log loss that matters as little as one percentage point of recall: at 90 %, the log
+loss of a true probability changes by ln 9 = 2.2 times the change in recall."""
 
 
 def assess_predictability(learner: Learner) -> f.Finding:
@@ -128,7 +132,7 @@ def assess_predictability(learner: Learner) -> f.Finding:
         is_little = review_count < _MIN_MONTH_REVIEWS or day_count < f.MIN_DAYS_SHOWN
         if missing is None and is_little:
             missing = f.count_missing_data(
-                review_count, day_count, _MIN_MONTH_REVIEWS, f.MIN_DAYS_SHOWN
+                review_count, day_count, fewest=_MIN_MONTH_REVIEWS, fewest_days=f.MIN_DAYS_SHOWN
             )
     if missing is None:
         earlier = intervals.mean_interval(loss[is_earlier], day[is_earlier])
@@ -163,7 +167,7 @@ class _StateEvaluation:
     features: FloatArray  # of all trials
     fsrs_losses: FloatArray  # losses of FSRS-6, nats
     state_losses: FloatArray  # losses of STATE-FSRS-6
-    offset: FloatArray  # added to the logit by the learner's state
+    offset: FloatArray  # what the learner's state adds to the logit of recall
     offset_variance: FloatArray
     expected: FloatArray  # recall by FSRS-6
 
@@ -292,20 +296,20 @@ def _daily_states(
 
 def _assess_last_day(days: Sequence[f.DayState]) -> f.Finding:
     last = days[-1].state
-    since = len(days) - 1
-    while since > 0 and (days[since - 1].state.estimate < 0) == (last.estimate < 0):
-        since -= 1
+    first = len(days) - 1  # of the last days, all with the same sign
+    while first > 0 and (days[first - 1].state.estimate < 0) == (last.estimate < 0):
+        first -= 1
     conclusion: Literal["as usual", "more forgotten", "less forgotten"] = "as usual"
     if not last.low <= 0 <= last.high:
         conclusion = "more forgotten" if last.estimate < 0 else "less forgotten"
-    evidence = f.DayStates(conclusion, days[since].name, tuple(days))
+    evidence = f.DayStates(conclusion, since=days[first].name, days=tuple(days))
     return f.Finding("today", "your last day", reviews=last.reviews, evidence=evidence)
 
 
 # Retention compared with the desired retention and with FSRS's predictions
 
 RETENTION_TOLERANCE = 0.03
-"""Gap of three percentage points within which recall counts as desired: a smaller gap is no reason
+"""Gap of three percentage points up to which recall counts as desired: such a gap is not a reason
 to set another retention in Anki."""
 _MATURE_DAYS = 21  # Anki's border between young and mature cards
 _MONTHS_SHOWN = 12  # the latest are shown
@@ -317,7 +321,7 @@ _MIN_BIN_REVIEWS = 100
 def _predict_with_active_parameters(learner: Learner) -> FloatArray:
     """Predict all reviews of later days with the active parameters, which may have seen them."""
     index = np.arange(len(learner.trials))
-    return learner.predict(f.CURRENT, [Fold(index[:0], index)])
+    return learner.predict(f.CURRENT, [Fold(train=index[:0], test=index)])
 
 
 def assess_retention(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
@@ -348,8 +352,8 @@ def _assess_preset_retention(
     index = np.flatnonzero(in_preset)
     y = learner.trials.y
     recalled = learner.interval(y[index], index)
-    groups[0] = replace(groups[0], recalled=recalled)
-    gap = replace(recalled, estimate=recalled.estimate - (desired or 0.0))
+    groups[0] = replace(groups[0], recalled=recalled)  # "all" has bounds even for few days
+    gap = replace(recalled, estimate=recalled.estimate - (desired or 0.0))  # if any is desired
     conclusion: Literal["below", "above", "no matter", "can't tell", "not asked for"]
     missing = None
     if desired is None:
@@ -391,19 +395,19 @@ def _compute_true_retention(log: ReviewLog, group: int) -> float | None:
     """Compute what Anki's statistics call True Retention, for a preset over all time.
 
     It is the share not answered with Again among reviews of cards with an interval of a day or
-    more, also among several of one day.
+    more. A card may have several of these on one day.
     Source: ankitects/anki, rslib/src/stats/graphs/retention.rs.
     """
     entries = log.entries
     if entries is None or entries.interval is None:
         return None
     is_cramming = (entries.kind == FILTERED) & (entries.factor == 0)
-    counts = (entries.rating >= 1) & (entries.rating <= 4) & ~is_cramming
-    counts &= (entries.kind == REVIEW) | (entries.interval >= 1)
-    counts &= log.preset_of(log.deck_of(entries.card_id)) == group
-    if not counts.any():
+    is_counted = (entries.rating >= 1) & (entries.rating <= 4) & ~is_cramming
+    is_counted &= (entries.kind == REVIEW) | (entries.interval >= 1)
+    is_counted &= log.preset_of(log.deck_of(entries.card_id)) == group
+    if not is_counted.any():
         return None
-    return float((entries.rating[counts] > 1).mean())
+    return float((entries.rating[is_counted] > 1).mean())
 
 
 def _classify_difference(difference: Interval, margin: float = RETENTION_TOLERANCE) -> _Side:
@@ -452,7 +456,8 @@ def assess_calibration(learner: Learner) -> f.Finding:
     p = _predict_with_active_parameters(learner)
     bins = []
     for low, high in pairwise(_BIN_EDGES):
-        index: IntArray = np.flatnonzero((p >= low) & ((p < high) | (high == 1.0)))
+        in_bin = (p >= low) & ((p < high) | (high == 1.0))  # the last bin includes 1
+        index: IntArray = np.flatnonzero(in_bin)
         if len(index):
             name = f"{100 * low:.0f}–{100 * high:.0f} %"
             bins.append(_make_recall_group(learner, name, index, p))
@@ -464,9 +469,7 @@ def assess_calibration(learner: Learner) -> f.Finding:
     missing = None
     if nearest is None:
         largest = max((group.recalled for group in bins), key=lambda recalled: recalled.reviews)
-        missing = f.count_missing_data(
-            largest.reviews, largest.days, _MIN_BIN_REVIEWS, intervals.MIN_DAYS
-        )
+        missing = f.count_missing_data(largest.reviews, largest.days, fewest=_MIN_BIN_REVIEWS)
     else:
         bias = nearest.recalled.estimate - nearest.expected
         conclusion = _classify_difference(replace(nearest.recalled, estimate=bias))

@@ -1,4 +1,4 @@
-"""Collect the answers about a learner, and summarize each answer in one line."""
+"""Collect the answers about a learner as they arrive, and group them into lines."""
 
 from __future__ import annotations
 
@@ -12,25 +12,30 @@ from srs_eval.advice.checks import merge_checks
 from srs_eval.advice.findings import ALL_PRESETS, Finding
 from srs_eval.advice.questions import (
     CHECKS,
+    FIT,
+    HEALTH,
     MODELS,
     PARAMETERS,
+    PREDICTABILITY,
     QUESTION_REGISTRY,
     tasks_for,
 )
 from srs_eval.advice.sentences import FirstScreen, format_month
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.rows import RowKind
 
-INCONCLUSIVE_LINE = "open"  # the line of inconclusive answers
+INCONCLUSIVE_LINE = "open"
+"""Stands in `AnswerLine.question` for the line of inconclusive answers; it is not a question."""
 
 
 @dataclass(frozen=True)
 class AnswerLine:
     """Answers that belong together: to one question, or about one preset."""
 
-    question: str
+    question: str  # key of QUESTION_REGISTRY, or INCONCLUSIVE_LINE
     title: str  # the preset's name, or the question in a few words
-    answers: tuple[Finding, ...]  # the evidence; () until the question is answered
+    answers: tuple[Finding, ...]  # () until the question is answered
 
     @property
     def parameters(self) -> tuple[float, ...] | None:
@@ -45,10 +50,10 @@ class AnswerLine:
 class Overview:
     """Answers that have arrived so far, and the questions still waiting."""
 
-    rows: str  # the reviews behind the answers: "anki" or "benchmark"
+    rows: RowKind  # the rule that selected the reviews behind the answers
     excluded_note: str = ""  # sentence for a log whose reviewed cards are nearly all gone
     is_from_earlier: bool = False  # answers of an earlier day are shown until new ones arrive
-    waiting: list[str] = field(default_factory=list)  # questions without an answer yet
+    waiting: list[str] = field(default_factory=list)  # questions not settled yet
     answers: list[Finding] = field(default_factory=list)
 
     @staticmethod
@@ -61,8 +66,8 @@ class Overview:
         elif has_known_presets(log) and not by_preset:
             note = "Nearly all your cards are suspended or deleted."
         waiting: list[str] = []
-        for questions in tasks_for(log):
-            waiting += questions
+        for task_questions in tasks_for(log):
+            waiting += task_questions
         return Overview("anki" if by_preset else "benchmark", excluded_note=note, waiting=waiting)
 
     @staticmethod
@@ -75,14 +80,14 @@ class Overview:
     def add(self, new_answers: Sequence[Finding], settled_questions: Sequence[str] = ()) -> None:
         """Add answers; a new answer replaces the earlier one about the same thing.
 
-        Earlier answers to the settled questions are dropped.
+        A question is settled if no more answers to it will come: its earlier answers are dropped.
         """
         new_by_key = {_answer_key(answer): answer for answer in new_answers}
-        answers = []
+        remaining = []
         for answer in self.answers:
             if answer.question not in settled_questions and _answer_key(answer) not in new_by_key:
-                answers.append(answer)
-        self.answers = [*answers, *new_by_key.values()]
+                remaining.append(answer)
+        self.answers = [*remaining, *new_by_key.values()]
         self.waiting = [question for question in self.waiting if question not in settled_questions]
 
     def find_answers(self, question: str) -> tuple[Finding, ...]:
@@ -90,13 +95,15 @@ class Overview:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if a question could not be answered, so that asking again is worthwhile."""
+        """Return True if a question could not be answered; the answers are then not saved."""
         return any(isinstance(answer.evidence, f.Unanswered) for answer in self.answers)
 
     @property
     def first_screen(self) -> FirstScreen:
         """Answers as five panes."""
-        waiting = () if self.is_from_earlier else tuple(self.waiting)
+        waiting = tuple(self.waiting)
+        if self.is_from_earlier:
+            waiting = ()  # the earlier answers are shown as if they were complete
         checks = merge_checks(self.answers)
         return build_first_screen(
             self.answers, waiting, checks, rows=self.rows, excluded_note=self.excluded_note
@@ -109,7 +116,8 @@ class Overview:
         There is a single line if no question can be answered, all for the same reason.
         """
         if not self.waiting and len(self.answers) > 1 and self._has_single_reason():
-            return [AnswerLine("fit", "All questions", (self.answers[0],))]
+            # All answers say the same: the first, filed under FIT, stands for all questions.
+            return [AnswerLine(FIT, "All questions", (self.answers[0],))]
         return [*self._preset_lines(), *_merge_inconclusive(list(self._question_lines()))]
 
     def _has_single_reason(self) -> bool:
@@ -131,7 +139,7 @@ class Overview:
         for answer in self.find_answers(PARAMETERS):
             if isinstance(answer.evidence, f.Unanswered):
                 lines.append(AnswerLine(PARAMETERS, "Your presets", (answer,)))
-            elif answer.subject != ALL_PRESETS:
+            elif answer.subject != ALL_PRESETS:  # that one sums up these lines
                 about_preset = [other for other in only_evidence if other.subject == answer.subject]
                 lines.append(AnswerLine(PARAMETERS, answer.subject, (answer, *about_preset)))
         if PARAMETERS in self.waiting and not lines:
@@ -144,26 +152,33 @@ class Overview:
             title = definition.line_title
             if not title or not (answers or question in self.waiting):
                 continue
-            if answers and question in ("health", MODELS):  # "fit" also answers these
-                answers = (*self.find_answers("fit"), *answers)
-            elif answers and question == "time" and isinstance(answers[0].evidence, f.Months):
-                month = answers[0].subject
+            if answers and question in (HEALTH, MODELS):  # FIT, without its own line, belongs here
+                answers = (*self.find_answers(FIT), *answers)
+            elif (
+                answers and question == PREDICTABILITY and isinstance(answers[0].evidence, f.Months)
+            ):
+                month = answers[0].subject  # a month's name: see `assess_predictability`
                 is_current = month == time.strftime("%Y-%m")
                 title = "This month" if is_current else format_month(month)
             yield AnswerLine(question, title, answers)
 
 
 def _answer_key(finding: Finding) -> tuple[str, str, str]:
-    """Return a key that no two answers share; a preset's decks have a separate answer."""
+    """Return a key for answers about the same thing.
+
+    Two answers on sharing, for presets and for the decks of one preset, may have the same subject;
+    the unit keeps them apart.
+    """
     unit = finding.evidence.unit if isinstance(finding.evidence, f.Sharing) else ""
     return finding.question, finding.subject, unit
 
 
 def _merge_inconclusive(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
-    """Merge inconclusive answers into one last line; they recommend nothing."""
+    """Merge lines with only inconclusive answers into one last line."""
     merged: list[AnswerLine] = []
     inconclusive: list[Finding] = []
     for line in lines:
+        # FIT is added to the lines of other questions, and does not decide on them.
         answers = [answer for answer in line.answers if answer.question == line.question]
         if not line.answers or any(answer.conclusion != f.CANT_TELL for answer in answers):
             merged.append(line)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -39,15 +38,16 @@ from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
 _RIVALS = (f.RECENCY, f.OPTIMIZED, f.DEFAULTS, f.ONE_FOR_ALL, f.POOLED)
-"""Rivals whose verdicts are one question: the first is tested first, then the others by Holm."""
+"""Rivals of the current parameters. The first is Anki's Optimize button and tested by itself; the
+others are tested together (`intervals.decide_verdicts`)."""
 OTHER_MODELS = (f.AVERAGE, f.SM2)
 """Models compared with FSRS on all held-out reviews. Their comparison is one question wherever it
-appears, tested separately from the other ways of fitting FSRS."""
+appears, tested separately from the comparison of ways to fit FSRS."""
 _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
 _MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said of a preset
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer changes almost nothing
-_MAX_CERTAINTY_OF_FEW = 0.9  # maximum probability that few reviews need no other parameters
+_MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
 _OWN_FIT_REVIEWS = 400  # reviews from which a fit reflects the learner
 
 
@@ -55,9 +55,9 @@ _OWN_FIT_REVIEWS = 400  # reviews from which a fit reflects the learner
 class _CandidateComparison:
     """Candidates evaluated on the same reviews (k,), and their differences from a reference."""
 
-    index: IntArray  # positions in the trials
-    log_loss: Mapping[str, Interval]
-    difference: Mapping[str, Interval]  # of each but the reference; negative: better
+    index: IntArray  # (k,) positions in the trials
+    log_loss: Mapping[str, Interval]  # by candidate, like the other fields
+    difference: Mapping[str, Interval]  # from the reference, which has none; negative: better
     verdicts: Mapping[str, Verdict]
 
     @property
@@ -89,8 +89,8 @@ def compare_candidates(
     """Compute intervals of all candidates, and verdicts on those `tested` against the reference.
 
     By default all but the reference are tested. `losses` are nats (k,) on the reviews at the
-    positions (k,). Candidates `tested_separately` are a separate question, so that the number of
-    the others does not make their test stricter.
+    positions `index` (k,). Candidates `tested_separately` are a question of their own: the more
+    candidates one question has, the stricter is each test.
     """
     log_loss = {name: learner.interval(values, index) for name, values in losses.items()}
     difference = {
@@ -117,7 +117,7 @@ def assess_parameters(
     parameter_sets: Mapping[str, Sequence[float]],
     predictions: Mapping[str, FloatArray],
 ) -> Iterator[f.Finding]:
-    """Yield a finding for each preset as soon as it is known, then one over all presets.
+    """Yield a finding for each preset as soon as it is known, then one over all if several.
 
     `parameter_sets` are the user's own parameters, by name; `predictions` are external predictions
     for the held-out reviews.
@@ -133,7 +133,7 @@ def assess_parameters(
     shareable = _find_shareable_fsrs6_presets(learner, groups)
     by_recommendation: dict[Recommendation, list[str]] = {}
     for group in groups:
-        finding = _assess_preset(learner, group, held_out.get(group), group in shareable)
+        finding = _assess_preset(learner, group, held_out.get(group), can_share=group in shareable)
         yield finding
         recommendation = finding.recommendation if finding.parameters else Recommendation.KEEP
         by_recommendation.setdefault(recommendation, []).append(finding.subject)
@@ -227,8 +227,9 @@ def _select_candidates(
 ) -> list[str]:
     """Return the candidates that the learner can have.
 
-    Candidates without a configuration are omitted, as are those that need several presets if there
-    is one, and FSRS-6's own for a preset that runs FSRS-7.
+    Omitted are candidates that the learner has no configuration for, candidates that need several
+    presets if there is only one, and, for a preset that runs FSRS-7, those that exist for FSRS-6
+    only.
     """
     available = {*learner.configurations, f.POOLED, f.SHARED, f.SM2}
     if group is not None and learner.runs_fsrs7(group):
@@ -254,21 +255,23 @@ def _compare_since_optimized(learner: Learner, group: int) -> _CandidateComparis
 
 
 def _assess_preset(
-    learner: Learner, group: int, held_out: _CandidateComparison | None, can_share: bool
+    learner: Learner, group: int, held_out: _CandidateComparison | None, *, can_share: bool
 ) -> f.Finding:
+    """Choose between the current parameters of a preset and the best change."""
     preset = learner.log.presets.get(group)
     unseen = learner.since_optimized(group)
     comparison = _compare_since_optimized(learner, group)
     count = len(learner.positions(group))
-    stored = bool(learner.stored(group))
-    growth = None
-    if stored and unseen is not None:
-        # A fit to few reviews counts as none: it stays near its start.
+    has_stored = bool(learner.stored(group))
+    growth = None  # of the reviews since the stored parameters were fitted
+    if has_stored and unseen is not None:
+        # A fit to few reviews stays near its start: growth counts from _OWN_FIT_REVIEWS on.
         growth = len(unseen) / max(count - len(unseen), _OWN_FIT_REVIEWS)
-    evaluated = max(count * 5 // 6, 1)
-    candidates = _collect_candidates(learner, group, comparison, growth, evaluated)
-    min_gain = learner.equivalence / 2  # by a change, and by pasting over the button
-    best = _choose_best(candidates, can_share, min_gain)
+    evaluated_count = max(count * 5 // 6, 1)  # five folds hold out five sixths
+    candidates = _collect_candidates(learner, group, comparison, growth, evaluated_count)
+    # A change has to gain this much, and one that takes pasting as much again.
+    min_gain = learner.equivalence / 2
+    best = _choose_best(candidates, can_share=can_share, min_gain=min_gain)
     if best.name == f.POOLED:
         pooled = learner.fit_parameters(f.POOLED, group)
         if pooled == learner.fit_parameters(f.SHARED, group):
@@ -277,20 +280,22 @@ def _assess_preset(
     belief = best.belief
     assert belief is not None
     is_change = belief.gain >= min_gain and count >= _MIN_REVIEWS_TO_FIT
-    if not is_change:
-        prior = _choose_prior(best.name, stored, growth, evaluated)
+    if is_change:
+        probability = belief.probability
+    else:
+        # The probability of "keep" is that the best change would not gain a noticeable amount.
+        prior = _choose_prior(best.name, growth, evaluated_count, has_stored=has_stored)
         if prior is None or count < _MIN_REVIEWS_TO_FIT:
-            prior = population.refit_prior(0.0)
-        belief = population.compute_belief(best.difference, prior, -learner.equivalence)
-    probability = belief.probability
-    if not is_change:  # with few own reviews, only other people's experience can be sure
+            prior = population.refit_prior(0.0)  # a fit would change almost nothing
+        noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
-        probability = min(1 - probability, limit)
+        probability = min(1 - noticeable.probability, limit)
+    # If nearly all cards are gone, this is about reviews of other rows: nothing is recommended.
     excluded_majority = ""
     if not can_evaluate_by_preset(learner.log):
         excluded_majority = find_excluded_majority(learner.log)[1]
     is_change = is_change and not excluded_majority
-    # If FSRS is to be turned on, it has to start with some parameters.
+    # If FSRS is to be turned on, it needs parameters to start with, however unsure they are.
     parameters = None
     if is_change and (learner.is_fsrs_off or probability >= f.LIKELY):
         parameters = learner.fit_parameters(best.name, group)
@@ -301,10 +306,10 @@ def _assess_preset(
     for candidate in candidates:
         if candidate.belief:
             probabilities[candidate.name] = candidate.belief.probability
-        elif candidate.name == f.DEFAULTS:
+        elif candidate.name == f.DEFAULTS:  # which are active, and not better than themselves
             probabilities[candidate.name] = 0.0
     evidence = f.PresetParameters(
-        is_fitted=stored,
+        is_fitted=has_stored,
         is_known=preset is not None and preset.has_settings,
         fsrs_is_off=learner.is_fsrs_off,
         candidates=tuple(
@@ -337,9 +342,9 @@ def _collect_candidates(
     group: int,
     comparison: _CandidateComparison | None,
     growth: float | None,
-    evaluated: int,
+    evaluated_count: int,
 ) -> list[f.Candidate]:
-    """Return a preset's candidates with beliefs, the current parameters first."""
+    """Return a preset's candidates: the current parameters, then the others with beliefs."""
     log_loss = None if comparison is None else comparison.log_loss[f.CURRENT]
     candidates = [f.Candidate(f.CURRENT, log_loss)]
     compared = {}
@@ -348,57 +353,55 @@ def _collect_candidates(
     names = _select_candidates(
         (*f.RECOMMENDATIONS, f.OPTIMIZED, f.ONE_FOR_ALL, f.SM2), learner, group
     )
-    stored = bool(learner.stored(group))
+    has_stored = bool(learner.stored(group))
     for name in names:
         candidate = compared.get(name, f.Candidate(name))
-        prior = _choose_prior(name, stored, growth, evaluated)
+        prior = _choose_prior(name, growth, evaluated_count, has_stored=has_stored)
         if prior is not None:
             belief = population.compute_belief(candidate.difference, prior)
             candidate = replace(candidate, belief=belief)
         candidates.append(candidate)
-    collected = {candidate.name for candidate in candidates}
-    for name, candidate in compared.items():
-        if name not in collected:
-            candidates.append(candidate)
     return candidates
 
 
 def _choose_prior(
-    candidate: str, stored: bool, growth: float | None, reviews: int
+    candidate: str, growth: float | None, reviews: int, *, has_stored: bool
 ) -> population.GainPrior | None:
     """Choose the prior from other people's gains by a candidate over the active parameters.
 
-    `stored` parameters stand for an earlier fit; otherwise the defaults are active. The result is
-    None for the defaults compared with themselves.
+    With stored parameters, these count as an earlier fit; otherwise the defaults are active. The
+    result is None for the defaults compared with themselves.
     """
-    match candidate, stored:
-        case "sm2", _:
-            return population.published_prior("sm2", "optimized" if stored else "defaults", reviews)
-        case "defaults", _:
-            return population.published_prior("defaults", "optimized", reviews) if stored else None
-        case _, True:
-            return population.refit_prior(growth)
-        case "recency", False:
-            return population.published_prior("recency", "defaults", reviews)
+    if candidate == f.SM2:
+        active: population.Published = "optimized" if has_stored else "defaults"
+        return population.published_prior("sm2", active, reviews)
+    if candidate == f.DEFAULTS:
+        if not has_stored:
+            return None
+        return population.published_prior("defaults", "optimized", reviews)
+    if has_stored:
+        return population.refit_prior(growth)
+    if candidate == f.RECENCY:
+        return population.published_prior("recency", "defaults", reviews)
     return population.published_prior("optimized", "defaults", reviews)
 
 
 def _choose_best(
-    candidates: Sequence[f.Candidate], can_share: bool, min_gain: float
+    candidates: Sequence[f.Candidate], *, can_share: bool, min_gain: float
 ) -> f.Candidate:
-    """Choose the change with the lowest expected loss.
+    """Choose the change with the highest expected gain.
 
-    Anki's Optimize button comes first because it takes no work: any other change has to gain more
-    by `min_gain`, and be at least as likely to help. If presets can share one set of parameters,
+    Anki's Optimize button has precedence because it takes no work: any other change has to gain
+    `min_gain` more, and be at least as likely to help. If presets can share one set of parameters,
     that is preferred to pooled ones for each.
     """
     beliefs = {candidate.name: candidate.belief for candidate in candidates if candidate.belief}
-    button = beliefs[f.RECENCY].probability
+    button_probability = beliefs[f.RECENCY].probability
     gains = {}
     for name, belief in beliefs.items():
         if name == f.SHARED and not can_share:
             continue
-        if name in f.RECOMMENDATIONS and belief.probability >= button:
+        if name in f.RECOMMENDATIONS and belief.probability >= button_probability:
             gains[name] = belief.gain
     if can_share and f.SHARED in gains:
         gains.pop(f.POOLED, None)
@@ -416,23 +419,25 @@ _GROWTH_STEPS = (0.02, 0.10, 0.25, 0.50, 1.00)
 _NEVER_AGAIN = "once, then never"
 _FIRST_FIT_DIVISOR = 6  # the first fit has a sixth of the reviews, like the first of five folds
 _SAFE_FREQUENCY = Recommendation.EVERY_10_PERCENT
-"""For everyone: its mean cost was 0.0001 to 0.0006 in simulations."""
+"""Safe for everyone: its mean cost was 0.0001 to 0.0006 nats in simulations."""
 _OPTIMIZER_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 
 
 def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding on how often to optimize for each preset."""
     for group in groups:
-        evaluated = len(_positions_after_first_fit(learner, group))
+        evaluated_count = len(_positions_after_first_fit(learner, group))
         recommendation = _SAFE_FREQUENCY
         evidence = f.OptimizationFrequency("safe")
-        if evaluated >= intervals.MIN_REVIEWS:
-            cost = _staleness_of(learner, group)
-            verdicts = learner.verdicts(cost)
+        if evaluated_count >= intervals.MIN_REVIEWS:
+            differences = _estimate_staleness_costs(learner, group)
+            verdicts = learner.verdicts(differences)
             costs = [
-                f.Candidate(name, difference=cost[name], verdict=verdicts[name]) for name in cost
+                f.Candidate(name, difference=difference, verdict=verdicts[name])
+                for name, difference in differences.items()
             ]
             # The first that costs something ends the search: any that pass later do so by chance.
+            # The last, never to optimize again, is not recommended.
             enough = list(
                 takewhile(lambda candidate: candidate.verdict in ("as good", "better"), costs[:-1])
             )
@@ -443,13 +448,16 @@ def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> It
             "often",
             learner.group_name(group),
             recommendation,
-            reviews=evaluated,
+            reviews=evaluated_count,
             evidence=evidence,
         )
 
 
 def _make_refit_folds(index: IntArray, growth: float | None) -> tuple[Fold, ...]:
-    """Make folds that fit at a sixth of the positions and after each growth; None: never again."""
+    """Make folds that fit to the first sixth of the positions, and again after each growth.
+
+    If `growth` is None, there is no second fit.
+    """
     sizes = [len(index) // _FIRST_FIT_DIVISOR]
     while growth is not None:
         larger = max(sizes[-1] + 1, round(sizes[-1] * (1 + growth)))
@@ -463,8 +471,8 @@ def _make_refit_folds(index: IntArray, growth: float | None) -> tuple[Fold, ...]
     )
 
 
-def _staleness_of(learner: Learner, group: int) -> dict[str, Interval]:
-    """Return the cost in log loss of optimizing a preset less often than every +2 % reviews."""
+def _estimate_staleness_costs(learner: Learner, group: int) -> dict[str, Interval]:
+    """Estimate the cost in log loss of optimizing a preset less often than every +2 % reviews."""
     index = learner.positions(group)
     evaluated = _positions_after_first_fit(learner, group)
     reference_folds = _make_refit_folds(index, _GROWTH_STEPS[0])
@@ -508,8 +516,7 @@ def assess_parameter_noise(learner: Learner, groups: Sequence[int]) -> Iterator[
             parameters, draws = _fit_fsrs7_draws(learner, group)
             learner_sds = fsrs7.DEVIATION
         else:
-            parameters = _fit_like_anki(learner, index)
-            draws = _by_days(learner, index)
+            parameters, draws = _fit_fsrs6_draws(learner, index)
             learner_sds = fsrs6.DEVIATION
         day_sds = draws.std(axis=0, ddof=1).tolist()
         spreads = []
@@ -521,18 +528,18 @@ def assess_parameter_noise(learner: Learner, groups: Sequence[int]) -> Iterator[
         yield f.Finding("noise", name, reviews=len(index), evidence=evidence)
 
 
-def _by_days(learner: Learner, index: IntArray) -> FloatArray:
-    """Fit the reviews at the positions 20 times (20, 21), with days drawn with replacement."""
-    return _fit_bootstrap_days(learner.trials.day[index], index, partial(_fit_like_anki, learner))
+def _fit_fsrs6_draws(learner: Learner, index: IntArray) -> tuple[list[float], FloatArray]:
+    """Fit FSRS-6 to the reviews, and 20 times (20, 21) to their days drawn with replacement."""
 
+    def fit(train: IntArray) -> list[float]:
+        weights = compute_recency_weights(len(train))
+        return fsrs6.fit(learner.trials, train, weights, learner.context)
 
-def _fit_like_anki(learner: Learner, train: IntArray) -> list[float]:
-    """Fit like Anki's optimizer, with more weight on newer reviews."""
-    return fsrs6.fit(learner.trials, train, compute_recency_weights(len(train)), learner.context)
+    return fit(index), _fit_bootstrap_days(learner.trials.day[index], index, fit)
 
 
 def _fit_fsrs7_draws(learner: Learner, group: int) -> tuple[list[float], FloatArray]:
-    """Fit FSRS-7 to a preset's reviews, and 20 times (20, 34) with their days drawn again."""
+    """Fit FSRS-7 to a preset's reviews, and 20 times (20, 34) to their days drawn again."""
     trials = learner.fractional_trials.trials
     index = np.flatnonzero(trials.partition == group)
 
@@ -546,7 +553,10 @@ def _fit_fsrs7_draws(learner: Learner, group: int) -> tuple[list[float], FloatAr
 def _fit_bootstrap_days(
     day: IntArray, index: IntArray, fit: Callable[[IntArray], list[float]]
 ) -> FloatArray:
-    """Fit the reviews at the positions (20, parameters), each time with days (k,) drawn again."""
+    """Fit 20 times (20, parameters) to the reviews at the positions (k,), with drawn days.
+
+    `day` (k,) is the day of each review. A day that is drawn twice counts twice.
+    """
     days, day_index = np.unique(day, return_inverse=True)
     draws = np.random.default_rng(0).multinomial(
         len(days), np.full(len(days), 1 / len(days)), _BOOTSTRAP_DRAWS

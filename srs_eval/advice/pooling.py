@@ -5,9 +5,9 @@ A preset's parameters minimise its log loss, summed over its reviews, plus
 w for the others (sd: FSRS-6's `DEVIATION`). `shared` is fitted the same way around the defaults,
 with tau 1. tau comes from the evidence in Laplace's approximation (MacKay, 1992, Neural Computation
 4): presets that differ little share nearly everything, presets that differ much keep their own
-parameters. It is the larger of two values, from the evidence of all presets and from that of the
-preset itself: a large preset near the shared parameters would otherwise hold back a small, very
-different one, and a small preset with little evidence of its own profits from the others'.
+parameters. tau is the larger of two values, from the evidence of all presets and from that of the
+preset itself. Otherwise a large preset near the shared parameters would hold back a small, very
+different one; and a small preset with little evidence of its own profits from that of the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from srs_eval.training.optimisers import minimise_by_lbfgs
 from srs_eval.training.recurrent import SummedLoss
 
 _TAUS = (0.0, 0.1, 0.2, 0.4, 0.8)
-_S0 = slice(0, 4)
+_S0 = slice(0, 4)  # the initial stabilities
 _DEVIATION = np.array((1.0, 1.0, 1.0, 1.0, *fsrs6.DEVIATION[4:]))
 _LOWER = np.array(fsrs6.lower_bounds(0.001))
 _UPPER = np.array(fsrs6.UPPER, np.float64)
@@ -34,14 +34,15 @@ _STEP = 1e-3  # for finite-difference second derivatives, in units of the prior'
 
 @dataclass(frozen=True)
 class PooledFits:
-    """Shared and pooled parameters fitted to one set of training reviews."""
+    """Shared and pooled parameters fitted to one set of training reviews.
+
+    A tau is an allowed deviation, in units of the usual differences between learners.
+    """
 
     shared: list[float]
-    by_group: Mapping[int, list[float]]
-    taus: Mapping[int, float]
-    """Allowed deviation of each group, in units of the usual differences between learners."""
-    tau: float
-    """Allowed deviation by the evidence of all groups, for groups that had no reviews yet."""
+    by_group: Mapping[int, list[float]]  # pooled
+    taus: Mapping[int, float]  # by group
+    tau: float  # by the evidence of all groups; for groups that had no reviews yet
 
 
 def fit_one_group(trials: Trials, index: IntArray) -> list[float]:
@@ -55,10 +56,10 @@ def fit_pooled(
     earlier: PooledFits | None = None,
     groups_to_fit: Container[int] | None = None,
 ) -> PooledFits:
-    """Fit parameters of every group to its positions in the trials (int64).
+    """Fit the shared parameters, and those of every group to its positions in the trials (int64).
 
-    With `earlier` fits, the allowed deviations stay as chosen there, and only `groups_to_fit`
-    (default: all groups) are fitted.
+    With `earlier` fits, the taus stay as chosen there, and only `groups_to_fit` (default: all) get
+    parameters of their own; without, `groups_to_fit` is ignored.
     """
     if not by_group:
         return PooledFits(list(fsrs6.DEFAULT), {}, {}, 0.0)
@@ -111,14 +112,15 @@ def _choose_tau_index(evidence: FloatArray) -> int:
 class _PenalisedLoss:
     """Summed log loss of some positions, plus the penalty of a prior around a centre.
 
-    z is the distance from the centre in units of the prior's standard deviations (21,).
+    The centre and the fit are in the form x of the module's docstring; z (21,) is the distance from
+    the centre in units of the prior's standard deviations.
     """
 
     def __init__(self, trials: Trials, index: IntArray) -> None:
         self.loss = SummedLoss(fsrs6.make_recurrent(0.001), trials, index)
 
     def fit(self, centre: FloatArray, tau: float) -> FloatArray:
-        """Return the minimum as x."""
+        """Return the x with the least value; the centre if tau is 0."""
         if tau == 0:
             return centre
 
@@ -136,7 +138,7 @@ class _PenalisedLoss:
         return centre + tau * _DEVIATION * z
 
     def log_evidence(self, centre: FloatArray, tau: float, fitted: FloatArray) -> float:
-        """Return Laplace's approximation to the log evidence, around the fit x."""
+        """Return Laplace's approximation to the log evidence of tau, around its fit x."""
         if tau == 0:
             return -self._value(centre, tau, np.zeros(len(centre)))
         z = (fitted - centre) / (tau * _DEVIATION)
@@ -156,6 +158,7 @@ class _PenalisedLoss:
 
     def _gradient(self, centre: FloatArray, tau: float, z: FloatArray) -> FloatArray:
         w = _to_parameters(centre + tau * _DEVIATION * z)
+        # At a bound, x changes nothing. For x = log S0 the chain rule has the factor S0.
         slope = np.where((w > _LOWER) & (w < _UPPER), self.loss.gradient(w), 0.0)
         slope[_S0] *= w[_S0]
         slope *= tau * _DEVIATION
@@ -163,10 +166,11 @@ class _PenalisedLoss:
 
 
 def _to_parameters(x: FloatArray) -> FloatArray:
+    """Return the parameters w, within their bounds, from x."""
     w = x.copy()
-    w[_S0] = np.exp(np.minimum(x[_S0], 20))
+    w[_S0] = np.exp(np.minimum(x[_S0], 20))  # without overflow
     return np.minimum(np.maximum(w, _LOWER), _UPPER)
 
 
-_DEFAULT = np.array(fsrs6.DEFAULT)
+_DEFAULT = np.array(fsrs6.DEFAULT)  # as x
 _DEFAULT[_S0] = np.log(_DEFAULT[_S0])

@@ -1,4 +1,4 @@
-"""Estimate the gain by a change from published users, and compare a learner with them.
+"""Estimate the gain from a change by the gains of published users; compare a learner with them.
 
 A learner's own paired difference settles little; the gains of 9,999 published users with about as
 many reviews (FSRS-5 stands for FSRS-6) settle much. With d_u the difference in log loss of user u,
@@ -33,24 +33,24 @@ from srs_eval.training.hyperparameters import Context
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
 POPULATION_FILE = Path(__file__).with_name("population.npz")  # made by tools/experience.py
-_SCALE = 100_000
+_SCALE = 100_000  # the file holds figures as whole numbers of 1 / _SCALE
 _SIZE_WIDTH = 0.7  # of the kernel, in log reviews
-_RECALL_WIDTH = 0.2  # the same in log of the average's log loss
+_RECALL_WIDTH = 0.2  # of the kernel for the share recalled, in log of the average's log loss
 _DEGREES_OF_FREEDOM = 4
-_PARAMETER_SHIFT = 0.008  # c: between parameters of one model
-_MODEL_SHIFT = 0.03  # between models
-_SHARING_SHIFT = 0.001  # between pooled and shared parameters of the same reviews
-_MIN_REVIEWS = 50  # reviews; with fewer, differences scatter no more than here
-_SIZE_RANGE = 200, 500_000  # reviews; in this range hundreds of users are near
+_PARAMETER_SHIFT = 0.008  # c for a difference between parameters of one model
+_MODEL_SHIFT = 0.03  # c for a difference between models
+_SHARING_SHIFT = 0.001  # c for a difference between pooled and shared parameters
+_MIN_REVIEWS = 50  # n in τ is at least this
+_SIZE_RANGE = 200, 500_000  # n in K is within these, where hundreds of users are near
 _QUANTILE_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the quantiles of a `Percentile`
 _MIN_UNCERTAINTY = 0.02  # no statement is surer than 98 %, because lives change
-_OUTLIER_DIFFERENCES = np.linspace(-1.0, 1.0, 401)  # of people unlike any published user
-_OUTLIER_SHARE = 0.01  # the share of such people
+_OUTLIER_DIFFERENCES = np.linspace(-1.0, 1.0, 401)  # of people who are unlike published users
+_OUTLIER_SHARE = 0.01  # weight of all such people
 _REFIT_GAIN = 0.006  # nats, by a refit once reviews have doubled
 _REFIT_SCATTER = 0.0086  # nats, standard deviation of this gain over learners
 _UNKNOWN_GROWTH = 0.5  # assumed if the growth since the last fit is unknown
 _MAX_GROWTH = 4.0
-_FULL_SCATTER_GROWTH = 0.1  # growth from which learners differ that much
+_FULL_SCATTER_GROWTH = 0.1  # growth from which learners scatter by _REFIT_SCATTER
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +75,17 @@ def published_prior(candidate: Published, reference: Published, reviews: int) ->
 
 
 def refit_prior(growth: float | None) -> GainPrior:
-    """Return the prior for the gain by a refit when reviews have grown by a share since the last.
+    """Return the prior for the gain by a refit after the reviews have grown by a share.
 
     From 13 people's histories, which grew up to fivefold, the gain is about 0.006 √growth; without
     new reviews a fit stays the same. None means that the time of the last fit is unknown.
     """
     from scipy.special import ndtri
 
-    root = math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MAX_GROWTH))
-    scatter = _REFIT_SCATTER * min(root / math.sqrt(_FULL_SCATTER_GROWTH), 1.0)
-    z = ndtri((np.arange(200) + 0.5) / 200)
-    return GainPrior(scatter * z - _REFIT_GAIN * root, np.zeros(len(z)))
+    root_growth = math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MAX_GROWTH))
+    scatter = _REFIT_SCATTER * min(root_growth / math.sqrt(_FULL_SCATTER_GROWTH), 1.0)
+    z = ndtri((np.arange(200) + 0.5) / 200)  # 200 equally likely values of a standard normal
+    return GainPrior(scatter * z - _REFIT_GAIN * root_growth, np.zeros(len(z)))
 
 
 def sharing_prior() -> GainPrior:
@@ -106,12 +106,12 @@ def compute_belief(own: Interval | None, prior: GainPrior, margin: float = 0.0) 
 
     The probability is that of a difference below the margin.
     """
-    total = float(np.logaddexp.reduce(prior.log_weight))
-    outlier_log_weight = total + math.log(_OUTLIER_SHARE / len(_OUTLIER_DIFFERENCES))
+    total_log_weight = float(np.logaddexp.reduce(prior.log_weight))
+    outlier_log_weight = total_log_weight + math.log(_OUTLIER_SHARE / len(_OUTLIER_DIFFERENCES))
     outlier_log_weights = np.full(len(_OUTLIER_DIFFERENCES), outlier_log_weight)
     difference = np.concatenate([prior.difference, _OUTLIER_DIFFERENCES])
     log_weight = np.concatenate([prior.log_weight, outlier_log_weights])
-    if own is not None and math.isfinite(own.standard_error):
+    if own is not None and math.isfinite(own.standard_error):  # multiply by the density of t_4
         tau = prior.shift * math.sqrt(1000 / max(own.reviews, _MIN_REVIEWS))
         z = (own.estimate - difference) / math.hypot(own.standard_error, tau)
         log_weight = log_weight - (_DEGREES_OF_FREEDOM + 1) / 2 * np.log1p(
@@ -120,11 +120,12 @@ def compute_belief(own: Interval | None, prior: GainPrior, margin: float = 0.0) 
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     order = np.argsort(difference)
+    # Weighted quantiles
     position = np.searchsorted(np.cumsum(weight[order]), (0.025, 0.975))
     low, high = difference[order[np.minimum(position, len(order) - 1)]]
-    better = float(weight[difference < margin].sum())
+    share_better = float(weight[difference < margin].sum())
     return Belief(
-        probability=_MIN_UNCERTAINTY + (1 - 2 * _MIN_UNCERTAINTY) * better,
+        probability=_MIN_UNCERTAINTY + (1 - 2 * _MIN_UNCERTAINTY) * share_better,
         gain=-float(weight @ difference),
         low=-float(high),
         high=-float(low),
@@ -140,12 +141,13 @@ def compute_percentiles(
     """Compute percentiles of FSRS-5's metrics among learners of similar size and recall.
 
     The metrics are log loss, RMSE(bins) and AUC. `average` is the log loss of the average baseline,
-    which the share recalled determines. The log loss of published learners is taken relative
-    to their baselines, because people who recall more have lower log loss by any prediction.
+    which the share recalled determines. The log loss of published learners is scaled to this
+    baseline, because people who recall more have lower log loss by any prediction. Metrics without
+    a figure are omitted.
     """
     users = _load_users()
     columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
-    baseline_ratio = (average + 0.01) / (users["average"] + 0.01)
+    baseline_ratio = (average + 0.01) / (users["average"] + 0.01)  # an average may be near 0
     log_weight = _log_kernel_weights(users["reviews"], reviews) + _log_kernel_weights(
         baseline_ratio, 1.0, _RECALL_WIDTH
     )

@@ -1,7 +1,7 @@
 """Register the questions that srs-eval answers about a learner, and answer them.
 
-If presets are known, answers rest on the reviews that Anki's optimizer uses, otherwise on the
-benchmark's.
+If presets can be evaluated (`can_evaluate_by_preset`), most answers rest on the reviews that Anki's
+optimizer uses, otherwise all rest on the benchmark's.
 """
 
 from __future__ import annotations
@@ -36,21 +36,25 @@ from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
+    from srs_eval.data.rows import RowKind
     from srs_eval.engine.result import Result
 
-MODELS = "models"  # the question of `compare` that needs no presets
-PERCENTILES = "standing"  # answered for the whole log, with or without presets
-CHECKS = "wrong"  # likewise
-NEEDS_NO_PRESETS = {MODELS, PERCENTILES, CHECKS}
-DAY_QUESTIONS = ("day", "today", "hour", "session")  # answering the first answers all
+FIT = "fit"
 PARAMETERS = "parameters"  # the question with a line for each preset
+HEALTH = "health"
+MODELS = "models"
+PERCENTILES = "standing"
+PREDICTABILITY = "time"
+CHECKS = "wrong"
+NEEDS_NO_PRESETS = {MODELS, PERCENTILES, CHECKS}  # of the questions that `compare` answers
+DAY_QUESTIONS = ("day", "today", "hour", "session")  # asking the first answers all four
 
 
 @dataclass(frozen=True, eq=False)
 class QuestionContext:
     """Inputs shared by all questions.
 
-    Fits are computed once for all questions that use the same object.
+    Questions asked with the same object also share their fits.
     """
 
     log: ReviewLog
@@ -78,7 +82,7 @@ class QuestionContext:
 
     @property
     def preset_ids(self) -> list[int]:
-        """Ids of the presets with reviews, the preset with the most reviews first."""
+        """Ids of the presets with reviews (a single id without presets), most reviews first."""
         return list(self.default_learner.groups)
 
     def with_due_date(self, finding: Finding) -> Finding:
@@ -92,9 +96,10 @@ class QuestionContext:
         return finding
 
     def check_coverage(self, learner: Learner) -> bool:
-        """Return True if a file's predictions, if any, cover all held-out reviews.
+        """Return True if the external predictions cover all held-out reviews.
 
-        Raises InputError if they cover none.
+        Predictions under the name of a known model or group are not checked. Raises InputError if
+        any others cover no review.
         """
         covers_all = True
         for name, external in self.log.external_predictions.items():
@@ -111,7 +116,7 @@ class QuestionContext:
         return covers_all
 
     def _answer_costs(self) -> Iterator[Finding]:
-        with contextlib.suppress(InputError):  # it is unknown how the cards are scheduled
+        with contextlib.suppress(InputError):  # no answer if the schedule of the cards is unknown
             yield from estimate_at_a_glance(self.log, self.context)
 
     def _answer_workload(self) -> Iterator[Finding]:
@@ -142,7 +147,8 @@ class QuestionContext:
         parameter_sets = self.parameter_sets or {}
         external = fsrs.external_predictions(learner, parameter_sets)
         predictions = {name: source.p for name, source in fsrs.source_predictions(learner).items()}
-        # Presets are compared on all held-out reviews; `_answer_models` compares with the others.
+        # These comparisons use all held-out reviews. Predictions that lack some reviews are
+        # compared by `_answer_models`.
         for name, held_out in external.items():
             if not held_out.missing:
                 predictions[name] = held_out.p
@@ -158,6 +164,9 @@ class QuestionContext:
 
 
 _AnswerByPreset = Callable[[Learner, Sequence[int]], Iterator[Finding]]
+
+
+# These turn a function of a learner into the function of a context that a definition needs.
 
 
 def _for_each_preset(answer: _AnswerByPreset) -> Callable[[QuestionContext], Iterator[Finding]]:
@@ -188,9 +197,9 @@ class QuestionDefinition:
 
 
 QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
-    "fit": QuestionDefinition("How well does FSRS predict me?", _for_all_reviews(fsrs.assess_fit)),
+    FIT: QuestionDefinition("How well does FSRS predict me?", _for_all_reviews(fsrs.assess_fit)),
     PARAMETERS: QuestionDefinition("Are my parameters good?", QuestionContext._answer_parameters),
-    "health": QuestionDefinition(
+    HEALTH: QuestionDefinition(
         "Is FSRS right for me?", _for_each_preset(fsrs.compare_with_sm2), "FSRS for you?"
     ),
     MODELS: QuestionDefinition(
@@ -220,7 +229,7 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         _for_all_reviews(over_time.assess_calibration),
         "When FSRS says",
     ),
-    "time": QuestionDefinition(
+    PREDICTABILITY: QuestionDefinition(
         "Was I predictable lately?",
         _for_all_reviews(over_time.assess_predictability),
         "Latest month",
@@ -244,15 +253,15 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
     CHECKS: QuestionDefinition(
         "Anything wrong?", QuestionContext._answer_checks, "Anything wrong?"
     ),
-    "workload": QuestionDefinition(
+    "workload": QuestionDefinition(  # COSTS in full, at every retention
         "What does a desired retention cost?", QuestionContext._answer_workload
     ),
 }
 """Questions by name, in the order of the app's lines."""
-COMPARE_QUESTIONS = (PARAMETERS, "split", "often", "health", "hard", "steps", "noise", "retention")
+COMPARE_QUESTIONS = (PARAMETERS, "split", "often", HEALTH, "hard", "steps", "noise", "retention")
 """Questions about presets that `compare` answers, in this order."""
 TASKS_WITH_PRESETS = (
-    ("fit", CHECKS),
+    (FIT, CHECKS),
     (PARAMETERS, "split"),
     ("retention",),
     (COSTS,),
@@ -260,23 +269,23 @@ TASKS_WITH_PRESETS = (
     (PERCENTILES,),
     ("often",),
     ("says",),
-    ("time",),
-    ("health",),
+    (PREDICTABILITY,),
+    (HEALTH,),
     ("day",),
     ("buttons", "noise"),
 )
-"""Questions that the app answers, in the order in which they start: the first screen's come before
-all others. The questions of a task share their fits."""
+"""Tasks of the app, in the order in which they start: those of the first screen come first. A task
+is a group of questions that share their fits, so that one worker process answers them all."""
 TASKS_WITHOUT_PRESETS = (
-    ("fit", CHECKS),
+    (FIT, CHECKS),
     (PARAMETERS,),
     (MODELS,),
-    ("time",),
+    (PREDICTABILITY,),
     ("day",),
     (PERCENTILES,),
 )
 FIRST_SCREEN_QUESTIONS = (
-    "fit",
+    FIT,
     CHECKS,
     PARAMETERS,
     "split",
@@ -285,20 +294,21 @@ FIRST_SCREEN_QUESTIONS = (
     "hard",
     "steps",
     "says",
-    "time",
+    PREDICTABILITY,
     PERCENTILES,
 )
 """Questions behind the first screen."""
-REPORT_QUESTIONS_WITHOUT_PRESETS = ("fit", PARAMETERS, "says", "time", PERCENTILES)
+REPORT_QUESTIONS_WITHOUT_PRESETS = (FIT, PARAMETERS, "says", PREDICTABILITY, PERCENTILES)
 """Questions in reports on a log without presets."""
 NON_BLOCKING_QUESTIONS = {COSTS} | {
     name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only
 }
-"""Questions for which models need not wait: evidence, and costs, which compile long at first."""
+"""Questions that may still be open when the app begins to evaluate models: evidence behind other
+answers, and costs, whose kernels take long to compile the first time."""
 
 
 def findings_heading(question: str) -> str:
-    """Return the heading in docs/findings.md (the page Findings) that explains a question."""
+    """Return the heading in docs/findings.md that explains a question."""
     if question in DAY_QUESTIONS:
         question = "day"
     return QUESTION_REGISTRY[question].title
@@ -315,7 +325,7 @@ def ask(question: str, question_context: QuestionContext) -> Iterator[Finding]:
 
 
 def tasks_for(log: ReviewLog) -> Sequence[tuple[str, ...]]:
-    """Return the tasks that the app runs for a log."""
+    """Return the tasks (groups of questions) that the app runs for a log."""
     return TASKS_WITH_PRESETS if can_evaluate_by_preset(log) else TASKS_WITHOUT_PRESETS
 
 
@@ -332,12 +342,13 @@ def answer_questions(
 
     Without `questions`, those of `default_questions` are answered; for a log without presets, or
     with rows that Anki's rule did not select, only PARAMETERS, MODELS, PERCENTILES and CHECKS can
-    be answered, on the benchmark's rows. Each answer comes as soon as it is known: question by
-    question in the order of COMPARE_QUESTIONS, preset by preset, those with the most reviews first.
+    be answered, on the benchmark's rows.
+
+    Each answer comes as soon as it is known: the questions in the order of COMPARE_QUESTIONS, then
+    MODELS, PERCENTILES and CHECKS; for each question the preset with the most reviews first.
     Presets whose stored parameters Anki does not run are left out of all answers; each is named
-    first, as an answer to "parameters", if any question about presets is asked. Closing the
-    iterator ends the work between two answers; `context.tick` is called more often and may raise
-    Cancelled.
+    first, as an answer to PARAMETERS, if any question about presets is asked. Closing the iterator
+    ends the work between two answers; `context.tick` is called more often and may raise Cancelled.
 
     `log` may be restricted to some decks or presets first. `parameters` are the user's own lists by
     name, with 17, 19 or 21 values each, or FSRS-7's 34; `predictions` is a file with external
@@ -360,7 +371,7 @@ def answer_questions(
     question_context = QuestionContext(log, context, equivalence, parameter_sets)
     if about_presets and not question_context.check_coverage(question_context.default_learner):
         chosen.add(MODELS)
-    if MODELS in chosen:
+    if MODELS in chosen:  # for the errors that this may raise
         question_context.check_coverage(question_context.learner_without_presets)
 
     def answer() -> Iterator[Finding]:
@@ -376,8 +387,8 @@ def answer_questions(
 def default_questions(log: ReviewLog, context: Context | None = None) -> tuple[str, ...]:
     """Return the questions that are answered unless others are chosen.
 
-    MODELS is among them if presets are unknown, and if there is more to compare than FSRS: external
-    predictions, or RWKV weights that were named.
+    MODELS is among them if presets cannot be evaluated, and if there is more to compare than FSRS:
+    external predictions, or RWKV weights that the user named.
     """
     questions = [PARAMETERS, MODELS]
     if can_evaluate_by_preset(log):
@@ -411,10 +422,10 @@ def compare(
     return list(answers)
 
 
-def rows_behind(log: ReviewLog, questions: Iterable[str]) -> str:
-    """Return "anki" or "benchmark": the rows behind the findings on some questions."""
-    about_presets = set(questions) - {MODELS, PERCENTILES}
-    if can_evaluate_by_preset(log) and about_presets:
+def rows_behind(log: ReviewLog, questions: Iterable[str]) -> RowKind:
+    """Return the rule that selected the rows behind the findings on some questions."""
+    may_use_anki_rows = set(questions) - {MODELS, PERCENTILES}
+    if can_evaluate_by_preset(log) and may_use_anki_rows:
         return "anki"
     return "benchmark"
 

@@ -18,6 +18,7 @@ from srs_eval.training.hyperparameters import Context
 
 _MAX_SAVED_FILES = 20  # files with saved findings
 _MAX_FILE_BYTES = 64 << 20
+_DIGEST_BYTES = 32  # of SHA-256, at the start of a file
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class SavedAnswers:
 
 
 def answers_digest(log: ReviewLog, context: Context, equivalence: float) -> str:
-    """Return a digest of everything that findings depend on: reviews, settings, program."""
+    """Return a digest of all that the findings depend on: reviews, settings and program."""
     from srs_eval.training.compile import compute_program_digest
 
     anki_facts = (log.optimized_before_s, log.import_summary.fsrs_enabled, log.day_grid)
@@ -75,8 +76,8 @@ def load_answers(path: str, folder: Path | None = None) -> SavedAnswers | None:
 
     try:
         stored = read_regular_file(_answers_path(path, folder), _MAX_FILE_BYTES)
-        digest = stored[:32]
-        content = stored[32:]
+        digest = stored[:_DIGEST_BYTES]
+        content = stored[_DIGEST_BYTES:]
         if digest != hashlib.sha256(content).digest():
             return None
         saved = msgspec.msgpack.decode(content, type=SavedAnswers, dec_hook=_decode_evidence)

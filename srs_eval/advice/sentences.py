@@ -1,4 +1,4 @@
-"""Format findings for all views: figures in words, tables, and panes of the first screen."""
+"""Format parts of findings for all views: figures in words, tables, panes of the first screen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def format_signed(value: float, places: int = 4) -> str:
 
     For log loss use `format_difference`, which says which direction is better.
     """
-    return f"{round(value, places) + 0.0:+.{places}f}".replace("-", "−")
+    rounded = round(value, places) + 0.0  # never -0.0
+    return f"{rounded:+.{places}f}".replace("-", "−")
 
 
 def format_difference(difference: float, places: int = 4) -> str:
@@ -103,7 +104,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def format_due_date(missing: MissingData | None) -> str:
-    """Format when enough data will exist; "" if nothing is missing.
+    """Format the time when enough data will exist; "" if nothing is missing.
 
     Examples: "by about 15 December at your pace", "after about 1,200 more reviews".
     """
@@ -117,7 +118,7 @@ def format_due_date(missing: MissingData | None) -> str:
 
 
 def format_approximate_date(iso_date: str) -> str:
-    """Format an estimated date: "about 15 December", with the year if it is another one."""
+    """Format an estimated date: "about 15 December", with the year if it is not this year."""
     day = date.fromisoformat(iso_date)
     year = f" {day.year}" if day.year != date.today().year else ""
     return f"about {day.day} {calendar.month_name[day.month]}{year}"
@@ -142,8 +143,8 @@ def explain_where_to_paste(answer: Finding) -> str:
 def format_missing_data(missing: MissingData | None, is_short: bool = False) -> str:
     """Format the data still needed: "needs 213 more reviews", "needs 3 more days".
 
-    With `is_short` it is "too few reviews": for several presets, the evidence of each has the
-    numbers.
+    With `is_short` it is "too few reviews", without numbers: this is for several presets, whose
+    numbers differ.
     """
     if missing is None or missing == MissingData():
         return "more won't tell soon"
@@ -182,7 +183,10 @@ def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "")
 
 
 def format_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
-    """Format subjects by verdict: "better: A (.01 to .03 better); can't tell yet: B"."""
+    """Format subjects, each with a reason or "", by verdict.
+
+    Example: "better: A (.01 to .03 better); can't tell yet: B".
+    """
     return "; ".join(f"{verdict}: {_format_group(group)}" for verdict, group in subjects.items())
 
 
@@ -200,7 +204,7 @@ def _format_group(subjects: Sequence[tuple[str, str]]) -> str:
 def format_log_loss_difference(difference: Interval, on: str = "", than: str = "") -> str:
     """Format a log loss difference: "log loss 0.0021 better than it on 1,000 reviews (95 %: …)".
 
-    `on` names the reviews.
+    Here `than` is " than it", and `on` is the noun for one review.
     """
     size = format_difference(difference.estimate)
     reviews = f" on {format_count(difference.reviews, on)}" if on else ""
@@ -264,7 +268,7 @@ def format_dots(probability: float) -> str:
 
 def round_down_percent(probability: float) -> int:
     """Round a probability down to a number out of 100, so that nothing below 95 % reads 95."""
-    return math.floor(100 * probability + 1e-9)
+    return math.floor(100 * probability + 1e-9)  # 100 * 0.29 is 28.999…
 
 
 def format_certainty(probability: float) -> str:
@@ -281,7 +285,7 @@ def parse_parameters(text: str) -> list[float]:
         values = [float(number) for number in text.replace(",", " ").strip(" []").split()]
     except ValueError:
         raise InputError(
-            f'"{text[:40]}" is no list of FSRS parameters: give numbers separated by commas.'
+            f'"{text[:40]}" is not a list of FSRS parameters: give numbers separated by commas.'
         ) from None
     if not values:
         raise InputError("--params is empty: give 17, 19 or 21 numbers, or FSRS-7's 34.")
@@ -366,7 +370,10 @@ def _finite_or_none(value: float) -> float | None:
 
 @dataclass(frozen=True)
 class Renderer:
-    """Functions that format one type of evidence; without `line`, the first sentence is used."""
+    """Functions that format findings with one type of evidence.
+
+    Without `line`, the first of the sentences is the line.
+    """
 
     sentences: Callable[[Finding], Sequence[str]]
     line: Callable[[Sequence[Finding]], str] | None = None
@@ -377,20 +384,19 @@ class Renderer:
 # Panes
 
 LineLevel = f.CheckLevel | Literal[""]
-"""Level that sets the colour: green only for what is fine, yellow for what needs a look, grey for
-what is not known yet."""
+"""Level that sets the colour: green for "fine", yellow for "look", grey for "not yet"."""
 
 
 @dataclass(frozen=True)
 class PaneLine:
-    """Sentence, with `symbol` before it and `right_text` at the end of its line."""
+    """Line with a sentence, `symbol` before it and `right_text` at its right end."""
 
     text: str
     level: LineLevel = ""
     symbol: str = ""
     right_text: str = ""
     key_hint: str = ""  # hint about a key of the app, at the end of the line
-    drop_order: int = 0  # how early it is dropped if room is short; 0 stays
+    drop_order: int = 0  # if room is short, the largest is dropped first; 0 stays
 
 
 @dataclass(frozen=True)
@@ -438,7 +444,7 @@ PaneItem = PaneLine | Bar | Heading | PresetRow | MonthBars
 
 @dataclass(frozen=True)
 class Pane:
-    """Question with its answer; `summary` stands for it if there is only one line of room."""
+    """Question with its answer; `summary` replaces the items if there is room for one line."""
 
     title: str
     summary: PaneLine

@@ -25,20 +25,20 @@ from srs_eval.models import fsrs6
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
-_CANDIDATES = {"split": f.SEPARATE, "pooled": f.POOLED}
+_CANDIDATES = {"split": f.SEPARATE, "pooled": f.POOLED}  # compared with f.SHARED
 _MAX_PRESETS_IN_MATRIX = 6  # the presets with the most reviews
 _NEGLIGIBLE_LOSS = 0.0005  # nats: too small to count as a loss
-_UNMERGEABLE_DISTANCE = 1e6  # nats: distance of presets that cannot share
+_UNMERGEABLE_DISTANCE = 1e6  # nats: distance of presets that cannot share, beyond any real one
 _KEEP_SHARED: f.Decision = "keep shared"
 
 
 def _decide_sharing(learner: Learner, differences: Mapping[str, Interval]) -> dict[str, f.Decision]:
-    """Decide on differences (split - shared) in log loss that are one question."""
+    """Decide on differences from shared parameters in log loss; together they are one question."""
 
     def decide(difference: Interval, verdict: Verdict) -> f.Decision:
         if not intervals.has_enough_data(difference):
             return "can't tell"
-        if difference.low >= -learner.equivalence:
+        if difference.low >= -learner.equivalence:  # surely no gain that matters
             return "keep shared"
         return "split" if verdict == "better" else "can't tell"
 
@@ -97,10 +97,10 @@ def choose_sharing(
 ) -> Recommendation:
     """Choose "keep shared", "split" or, in doubt, "pooled".
 
-    Pooled parameters save 0.0049 if presets differ, and cost 0.0003 if they do not. The choice is
-    "keep shared" if both differences show it, and "split" if separate parameters are ahead of
-    pooled ones, and of shared ones by a standard error (benchmarks/verdicts.py: the choice loses
-    0.0004 to the best one, and splits one pair in 300 that forgets alike).
+    Pooled parameters save 0.0049 nats if presets differ, and cost 0.0003 if they do not. The choice
+    is "split" if separate parameters are ahead of pooled ones, and of shared ones by more than a
+    standard error; else "keep shared" if the decision on both is. In benchmarks/verdicts.py, this
+    loses 0.0004 nats to the best choice, and splits one pair in 300 that forgets alike.
     """
     separate = overall["split"]
     is_ahead = separate.estimate < overall["pooled"].estimate
@@ -112,7 +112,7 @@ def choose_sharing(
 
 
 def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
-    """Yield one finding over all presets, then one for each preset with several decks.
+    """Yield one finding over all presets, then one for each preset with several decks to compare.
 
     Only presets that run FSRS-6 are assessed, because its parameters are the ones to share.
     """
@@ -136,7 +136,7 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
 
 
 def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Finding:
-    """Make the finding over all presets, or over one preset's decks, which group the learner."""
+    """Make the finding on the learner's groups, which are presets or the decks of one preset."""
     unit_count = len(learner.groups)
     review_count = len(learner.trials.test_index)
     if review_count < f.MIN_REVIEWS_SHOWN:
@@ -144,24 +144,26 @@ def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Find
             "split",
             subject,
             reviews=review_count,
-            missing=f.count_missing_data(review_count, 0),
+            missing=f.count_missing_data(review_count, days=0),
             evidence=f.Sharing(unit, unit_count),
         )
     overall, decisions = compare_over_all_presets(learner)
     recommendation = choose_sharing(overall, decisions)
     if unit == "deck" and decisions["split"] != "split":
-        # Anki has no parameters for a deck: that takes presets.
+        # A deck gets parameters only with a new preset, which has to be worth it.
         recommendation = Recommendation.KEEP_SHARED
     if recommendation == Recommendation.POOLED and all(
         learner.fit_parameters(f.POOLED, group) == learner.fit_parameters(f.SHARED, group)
         for group in learner.groups
     ):
-        recommendation = Recommendation.KEEP_SHARED  # they are shrunk fully to one set
+        recommendation = Recommendation.KEEP_SHARED  # the pooled ones are all the shared ones
     difference = overall["split" if recommendation == Recommendation.SPLIT else "pooled"]
     differences = [
         f.SharingDifference("all", name, overall_difference, decisions[name])
         for name, overall_difference in overall.items()
     ]
+    # To keep shared parameters is right unless others gain more than the equivalence; to give them
+    # up is right unless the others lose more than a negligible amount.
     is_shared = recommendation == Recommendation.KEEP_SHARED
     margin = -learner.equivalence if is_shared else _NEGLIGIBLE_LOSS
     belief = population.compute_belief(difference, population.sharing_prior(), margin)
@@ -263,6 +265,8 @@ def _propose_groups(
         losses.append(differences[a, b].estimate + differences[b, a].estimate)
         cannot_share.append(is_worse(differences[a, b]) or is_worse(differences[b, a]))
     loss = np.array(losses)
+    # Distances of 0 and more; one pair that cannot share keeps the average of two groups so far
+    # apart that they are not merged.
     distance = np.where(cannot_share, _UNMERGEABLE_DISTANCE, loss - loss.min())
     labels = fcluster(linkage(distance, "average"), _UNMERGEABLE_DISTANCE / 1000, "distance")
     by_label: dict[int, list[int]] = {}

@@ -1,8 +1,8 @@
 """Audit a comparison: does it compare the models, or how well each one's training was tuned?
 
 Every model's training is tuned with the same number of trials, and the models are compared again.
-"On the difficulty of evaluating baselines" (Rendle, Zhang & Koren 2019, arXiv:1905.01395) shows how
-rankings of years fell when that was done; docs/audit.md has the method.
+"On the difficulty of evaluating baselines" (Rendle, Zhang & Koren 2019, arXiv:1905.01395) shows
+that rankings which had stood for years did not survive this; docs/audit.md describes the method.
 
 A user's evaluated reviews never choose the user's set-up: the users are split into two halves, and
 each half is evaluated with the set-up that the search on the other half has found. That search sees
@@ -81,11 +81,12 @@ class TunedConfiguration:
     configuration: Configuration
     halves: tuple[SearchResult, ...]  # by half; () if there is nothing to tune
     best_setup: TrainingSetup
-    """Of these and the published one: the least loss over all users' training rows."""
+    """Of these and the published one, the one with the least loss on all users' training parts."""
     not_searched: tuple[str, ...]  # hyperparameters without a starting point for a search
     change: Change | None  # tuned minus published, on the evaluated reviews; None without results
     spread: tuple[float, float] | None
-    """Standard deviation over seeds of the mean log loss over users, published and tuned."""
+    """Standard deviation over seeds of the users' mean log loss, published and tuned; None with one
+    seed."""
     invalid_reason: str = ""  # why the results mean nothing, in a word or two
 
     @property
@@ -97,17 +98,17 @@ class TunedConfiguration:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two configurations, the first ahead as published; differences are first minus second."""
+    """Two configurations, of which the first is ahead with published set-ups."""
 
-    first: str
+    first: str  # label
     second: str
-    published: MeanInterval  # of log loss, every user counting the same
+    published: MeanInterval  # log loss of the first minus that of the second; users count equally
     tuned: MeanInterval
-    users: int
+    users: int  # number of users
 
     @property
     def verdict(self) -> str:
-        """Effect of tuning on the lead."""
+        """Effect of tuning on the first one's lead, in words."""
         enough_users = self.users >= MIN_USERS
         if self.tuned.estimate > 0:
             if enough_users and self.tuned.low > 0:
@@ -125,8 +126,8 @@ class AuditedRanking:
     """Configurations evaluated on the same reviews, before and after tuning."""
 
     reviews_description: str
-    users: int  # with results of all configurations, before and after
-    published: tuple[str, ...]  # labels, best first by the mean over these users
+    users: int  # number of users with results of all configurations, before and after
+    published: tuple[str, ...]  # labels, best first by mean log loss over these users
     tuned: tuple[str, ...]
     pairs: tuple[_Pair, ...]
 
@@ -135,18 +136,18 @@ class AuditedRanking:
 class Audit:
     """Results of an audit."""
 
-    users: int
+    users: int  # number of users
     trials: int
     repeats: int
-    tuned: tuple[TunedConfiguration, ...]
+    tuned: tuple[TunedConfiguration, ...]  # every configuration, even if nothing could be tuned
     rankings: tuple[AuditedRanking, ...]
-    failed: Mapping[str, int]  # number of failed fits by reason
+    failed: Mapping[str, int]  # number of users on whom an evaluation failed, by "NAME: reason"
     remarks: tuple[str, ...] = ()  # on the user's own models
 
 
 _AuditEvent = BatchEvent | Audit
 _RunBatch = Callable[..., Generator[BatchEvent, None, None]]
-"""`srs_eval.batch.run_batch`, passed in because its module imports this layer."""
+"""`srs_eval.batch.run_batch`, an argument because its module imports this package."""
 
 
 def run_audit(
@@ -175,7 +176,7 @@ def run_audit(
     refuse_nested(out, dataset.folder)
     audited_users = list(dataset.users if users is None else users)
     if len(audited_users) < 2:
-        raise InputError("An audit needs two users at least: the ones choose for the others.")
+        raise InputError("An audit needs at least two users: one half chooses for the other.")
     for configuration in configurations:
         if configuration.protocol.train_equals_test:
             raise InputError(
@@ -187,12 +188,14 @@ def run_audit(
     if unchecked_models:
         yield CheckingModels(unchecked_models)
     setup = make_setup(dataset, fingerprint, configurations, context, {})
-    tries = AuditSearch(
+    audit_search = AuditSearch(
         out / JOURNAL, configurations, audited_users, trials=trials, repeats=repeats, seed=seed
     )
-    progress = _AuditProgress(tries, trials)
-    with _lock_audit_folder(out, setup, fresh):
-        for stage in tries.stages():
+    progress = _AuditProgress(audit_search, trials)
+    with _open_audit_folder(out, setup, fresh):
+        for stage in audit_search.stages():
+            # The search never sees the evaluated reviews.
+            is_search = stage.folder == SEARCH_FOLDER
             batch = evaluate(
                 dataset,
                 stage.configurations,
@@ -200,35 +203,39 @@ def run_audit(
                 users=stage.users,
                 jobs=jobs,
                 context=context,
-                session=PastSession if stage.folder == SEARCH_FOLDER else LearnerSession,
+                session_factory=PastSession if is_search else LearnerSession,
             )
             with closing(batch):
                 for event in batch:
                     yield from progress.translate(event)
-            tries.read_results(stage)
-            # From earlier rounds: the results of this one are known when the next begins.
-            entries = _build_ledger_entries(tries)
+            audit_search.read_results(stage)
+            # Without the results of this stage: the searches learn them when the next one begins.
+            entries = _build_ledger_entries(audit_search)
             write_ledger(out / LEDGER_FILE, entries, audited_users, fingerprint)
         if progress.plan is not None and not progress.plan.units:
-            yield progress.plan
-        _write_results(out, setup, tries)
+            yield progress.plan  # nothing was left to do, so no plan has been yielded yet
+        _write_results(out, setup, audit_search)
         yield Ended(**progress.counts)
-        yield _build_audit(out, setup, tries, trials)
+        yield _build_audit(out, setup, audit_search, trials)
 
 
 class _AuditProgress:
     """Progress of a whole audit, derived from the events of its batches."""
 
-    def __init__(self, tries: AuditSearch, trials: int) -> None:
-        self.plan: Planned | None = None  # remaining work, as far as it is known
-        self._tries = tries
-        fits = sum(tries.count_fits(name, trials) for name in tries.configurations)
-        self._total_fits = len(tries.users) * fits
-        self._completed_fits = 0  # made now or before
+    def __init__(self, audit_search: AuditSearch, trials: int) -> None:
+        self.plan: Planned | None = None  # of the first batch with work, else of the latest
+        self._search = audit_search
+        fits = sum(audit_search.count_fits(name, trials) for name in audit_search.configurations)
+        self._total_fits = len(audit_search.users) * fits  # at most
+        self._completed_fits = 0  # now or in earlier runs
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
 
     def translate(self, event: BatchEvent) -> Iterator[BatchEvent]:
-        """Translate an event of a batch into events of the audit."""
+        """Translate an event of a batch into events of the audit.
+
+        Only the first plan with work is passed on, scaled to the whole audit. Ended and
+        CheckingModels are left out: the audit has its own.
+        """
         match event:
             case Planned():
                 self._completed_fits += event.already_done + event.already_skipped
@@ -238,12 +245,13 @@ class _AuditProgress:
                 units = 0
                 if event.units:
                     units = max(self._total_fits - self._completed_fits, event.units)
+                # Assume that the audit's fits take as long, on average, as those of this batch.
                 start_seconds = WORKER_START_SECONDS + event.compile_seconds
                 fit_seconds = (event.expected_seconds - start_seconds) * units / max(1, event.units)
                 self.plan = replace(
                     event,
-                    users=len(self._tries.users),
-                    configurations=tuple(self._tries.configurations),
+                    users=len(self._search.users),
+                    configurations=tuple(self._search.configurations),
                     units=units,
                     already_done=self._completed_fits,
                     already_skipped=0,
@@ -254,14 +262,19 @@ class _AuditProgress:
             case UnitDone(unit=unit):
                 self._completed_fits += 1
                 self.counts[unit.status] += 1
+                # A set-up that is tried is named NAME@...; see `tuning`.
                 unit = replace(unit, configuration=unit.configuration.partition("@")[0])
-                share = min(self._completed_fits / self._total_fits, 1.0)
-                yield UnitDone(unit, sum(self.counts.values()), share)
+                fraction = min(self._completed_fits / self._total_fits, 1.0)
+                yield UnitDone(unit, sum(self.counts.values()), fraction)
 
 
 @contextmanager
-def _lock_audit_folder(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
-    """Lock the folder of an audit, which continues from what is there or starts over."""
+def _open_audit_folder(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iterator[None]:
+    """Prepare the folder of an audit and keep it locked during the block.
+
+    Earlier work is deleted if `fresh`. Raises InputError if the audit cannot continue from it, or
+    if another audit is at work.
+    """
     _refuse_foreign_results(out)
     try:
         (out / JOURNAL).mkdir(parents=True, exist_ok=True)
@@ -273,7 +286,7 @@ def _lock_audit_folder(out: Path, setup: Mapping[str, Any], fresh: bool) -> Iter
     try:
         for folder in STAGE_FOLDERS:
             with ResultStore(out / JOURNAL / folder, setup, fresh=fresh):
-                pass  # only checks that this run can continue from it, else it raises
+                pass  # opening it checks the set-up, and deletes if `fresh`
         write_atomically(out / AUDIT_FILE, encode_json(setup))
         yield
     finally:
@@ -284,55 +297,67 @@ def _refuse_foreign_results(out: Path) -> None:
     """Raise InputError if an audit would replace or delete files that no audit has written."""
     if (out / JOURNAL / SEARCH_FOLDER).exists():
         return
-    foreign = [path for path in (out / AUDIT_FILE, out / LEDGER_FILE) if path.exists()]
+    foreign_paths = [path for path in (out / AUDIT_FILE, out / LEDGER_FILE) if path.exists()]
     for folder in (out, out / PUBLISHED_FOLDER, out / TUNED_FOLDER):
-        foreign += sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP_FILE)])
-    for path in foreign:
-        raise InputError(f'"{path}" is not from an audit in this folder: choose another --out.')
+        foreign_paths += sorted([*folder.glob("result/*.jsonl"), *folder.glob(SETUP_FILE)])
+    if foreign_paths:
+        raise InputError(
+            f'"{foreign_paths[0]}" is not from an audit in this folder: choose another --out.'
+        )
 
 
-def _collect_search_results(tries: AuditSearch, name: str) -> tuple[SearchResult, ...]:
+def _collect_search_results(audit_search: AuditSearch, name: str) -> tuple[SearchResult, ...]:
     """Return the search results by half; () if nothing can be tuned or nothing was tried yet."""
+    if name not in audit_search.searches:
+        return ()
     results = []
-    for users, search in zip(tries.halves, tries.searches.get(name, ()), strict=False):
-        if search.tried:
-            best, loss = search.best
-            usable = len(tries.usable_users(name, users))
-            results.append(
-                SearchResult(
-                    users=usable,
-                    trials=len(search.tried) - 1,
-                    hyperparameters=best,
-                    log_loss=round(loss, 6) if usable else None,
-                    published_log_loss=round(search.tried[0][1], 6) if usable else None,
-                    on_edge=search.on_edge,
-                )
+    for users, search in zip(audit_search.halves, audit_search.searches[name], strict=True):
+        if not search.tried:
+            continue
+        best_setup, loss = search.best
+        _, published_loss = search.tried[0]
+        user_count = len(audit_search.usable_users(name, users))
+        results.append(
+            SearchResult(
+                users=user_count,
+                trials=len(search.tried) - 1,  # the first was the published set-up
+                hyperparameters=best_setup,
+                log_loss=round(loss, 6) if user_count else None,
+                published_log_loss=round(published_loss, 6) if user_count else None,
+                on_edge=search.on_edge,
             )
+        )
     return tuple(results)
 
 
 def _select_best_setup(
-    tries: AuditSearch, name: str, search_results: Sequence[SearchResult]
+    audit_search: AuditSearch, name: str, search_results: Sequence[SearchResult]
 ) -> TrainingSetup:
-    """Return the best known set-up: the least mean loss over all users' training parts."""
-    candidates: list[TrainingSetup] = [{}]
+    """Return the set-up with the least mean loss over all users' training parts.
+
+    The candidates are the published set-up and the best one of each half, as far as they were
+    tried on all users.
+    """
+    candidates: list[TrainingSetup] = [{}]  # {} is the published set-up
     candidates += [dict(result.hyperparameters) for result in search_results]
     setups = [
         setup
         for setup in candidates
-        if all(tries.find_unit(SEARCH_FOLDER, name, setup, user) for user in tries.users)
+        if all(
+            audit_search.find_unit(SEARCH_FOLDER, name, setup, user) for user in audit_search.users
+        )
     ]
-    losses = tries.mean_losses(name, tries.users, setups)
+    losses = audit_search.mean_losses(name, audit_search.users, setups)
     if not losses:
         return {}
     return setups[losses.index(min(losses))]
 
 
-def _build_ledger_entries(tries: AuditSearch) -> dict[str, LedgerEntry]:
-    """Return the best known set-up of each tuned configuration (docs/formats.md)."""
+def _build_ledger_entries(audit_search: AuditSearch) -> dict[str, LedgerEntry]:
+    """Return the ledger's entry (docs/formats.md) of each configuration that can be tuned."""
     entries = {}
-    for name, configuration in tries.configurations.items():
-        search_results = _collect_search_results(tries, name)
+    for name, configuration in audit_search.configurations.items():
+        search_results = _collect_search_results(audit_search, name)
         if not search_results:
             continue
         published = {
@@ -340,21 +365,21 @@ def _build_ledger_entries(tries: AuditSearch) -> dict[str, LedgerEntry]:
             for hyperparameter in configuration.tunable_hyperparameters
             if hyperparameter.is_searched
         }
-        best_setup = _select_best_setup(tries, name, search_results)
+        best_setup = _select_best_setup(audit_search, name, search_results)
         entries[name] = LedgerEntry(published, best_setup, search_results)
     return entries
 
 
-def _write_results(out: Path, setup: Mapping[str, Any], tries: AuditSearch) -> None:
+def _write_results(out: Path, setup: Mapping[str, Any], audit_search: AuditSearch) -> None:
     """Write two folders of results, laid out as by `srs-eval batch`: as published, and tuned."""
     for folder in (PUBLISHED_FOLDER, TUNED_FOLDER):
         entries = {name: dict(entry) for name, entry in setup["configurations"].items()}
         setups_by_name: dict[str, list[TrainingSetup]] = {}
         for name in entries:
             if folder == TUNED_FOLDER:
-                setups_by_name[name] = [tries.setup_for(name, half) for half in (0, 1)]
+                setups_by_name[name] = [audit_search.setup_for(name, half) for half in (0, 1)]
             else:
-                setups_by_name[name] = [{}, {}]
+                setups_by_name[name] = [{}, {}]  # nothing differs from the published set-up
         for name, half_setups in setups_by_name.items():
             if any(half_setups):
                 entries[name]["hyperparameters"] = {
@@ -363,9 +388,9 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: AuditSearch) -> N
                 }
         with ResultStore(out / folder, {**setup, "configurations": entries}, fresh=True) as store:
             for name, half_setups in setups_by_name.items():
-                for users, half_setup in zip(tries.halves, half_setups, strict=True):
+                for users, half_setup in zip(audit_search.halves, half_setups, strict=True):
                     for user in users:
-                        unit = tries.evaluated_unit(name, half_setup, user)
+                        unit = audit_search.evaluated_unit(name, half_setup, user)
                         store.append(replace(unit, configuration=name))
             store.publish(everything=True)
 
@@ -373,29 +398,35 @@ def _write_results(out: Path, setup: Mapping[str, Any], tries: AuditSearch) -> N
 # The results of an audit
 
 
-def _build_audit(out: Path, setup: Mapping[str, Any], tries: AuditSearch, trials: int) -> Audit:
+def _build_audit(
+    out: Path, setup: Mapping[str, Any], audit_search: AuditSearch, trials: int
+) -> Audit:
+    """Build the audit from the results that `_write_results` wrote to `out`.
+
+    Raises NotEnoughData if no configuration has results as published, or none has them as tuned.
+    """
     named_units = []
-    for name in tries.configurations:
-        named_units += [(name, unit) for unit in tries.evaluated_units(name)]
+    for name in audit_search.configurations:
+        named_units += [(name, unit) for unit in audit_search.evaluated_units(name)]
     try:
         published = read_folders([out / PUBLISHED_FOLDER])[0].files
         tuned = read_folders([out / TUNED_FOLDER])[0].files
     except InputError:
-        usual_reason = "it has some as published, none as tuned"
-        reasons = Counter(unit.reason or usual_reason for _, unit in named_units)
+        other_reason = "it has some as published, none as tuned"
+        reasons = Counter(unit.reason or other_reason for _, unit in named_units)
         ((reason, _),) = reasons.most_common(1)
         raise NotEnoughData(
             f"no model has results of any user, mostly for this: {reason}"
         ) from None
     changes = {change.file.name: change for change in compare_runs(tuned, published)}
     tuned_configurations = []
-    for name, configuration in tries.configurations.items():
-        search_results = _collect_search_results(tries, name)
+    for name, configuration in audit_search.configurations.items():
+        search_results = _collect_search_results(audit_search, name)
         best_setup: TrainingSetup = {}
         not_searched: tuple[str, ...] = ()
         if search_results:
-            best_setup = _select_best_setup(tries, name, search_results)
-            not_searched = tries.searches[name][0].not_searched
+            best_setup = _select_best_setup(audit_search, name, search_results)
+            not_searched = audit_search.searches[name][0].not_searched
         tuned_configurations.append(
             TunedConfiguration(
                 configuration=configuration,
@@ -403,15 +434,15 @@ def _build_audit(out: Path, setup: Mapping[str, Any], tries: AuditSearch, trials
                 best_setup=best_setup,
                 not_searched=not_searched,
                 change=changes.get(name),
-                spread=_compute_seed_spread(tries, name),
+                spread=_compute_seed_spread(audit_search, name),
                 invalid_reason=leak_label(setup["configurations"][name].get("check", "")),
             )
         )
     failed = (f"{name}: {unit.reason}" for name, unit in named_units if unit.status == "failed")
     return Audit(
-        users=len(tries.users),
+        users=len(audit_search.users),
         trials=trials,
-        repeats=tries.repeats,
+        repeats=audit_search.repeats,
         tuned=tuple(tuned_configurations),
         rankings=tuple(_compare_rankings(published, tuned)),
         failed=Counter(failed),
@@ -419,29 +450,30 @@ def _build_audit(out: Path, setup: Mapping[str, Any], tries: AuditSearch, trials
     )
 
 
-def _compute_seed_spread(tries: AuditSearch, name: str) -> tuple[float, float] | None:
-    """Return the spread over seeds of the mean log loss, published and tuned.
+def _compute_seed_spread(audit_search: AuditSearch, name: str) -> tuple[float, float] | None:
+    """Return the standard deviation over seeds of the mean log loss, published and tuned.
 
-    The means are over users who have a log loss with every seed. None if there is only one seed.
+    The means are over users who have a log loss with every seed; nan if no user has. None if there
+    is only one seed.
     """
-    seed_setups = tries.seed_setups(name)
+    seed_setups = audit_search.seed_setups(name)
     if len(seed_setups) < 2:
         return None
     spreads = []
-    for tuned in (False, True):
+    for is_tuned in (False, True):
         losses_of_users = []  # by user, then by seed
-        for half, users in enumerate(tries.halves):
-            setup = tries.setup_for(name, half) if tuned else {}
+        for half, users in enumerate(audit_search.halves):
+            setup = audit_search.setup_for(name, half) if is_tuned else {}
             for user in users:
                 units = [
-                    tries.evaluated_unit(name, {**setup, **seed_setup}, user)
+                    audit_search.evaluated_unit(name, {**setup, **seed_setup}, user)
                     for seed_setup in seed_setups
                 ]
                 losses_of_users.append([unit.log_loss for unit in units])
         losses = np.array(losses_of_users)
-        complete = losses[~np.isnan(losses).any(axis=1)]
-        if len(complete):
-            spreads.append(stdev(complete.mean(axis=0).tolist()))
+        complete_losses = losses[~np.isnan(losses).any(axis=1)]
+        if len(complete_losses):
+            spreads.append(stdev(complete_losses.mean(axis=0).tolist()))
         else:
             spreads.append(math.nan)
     return spreads[0], spreads[1]
@@ -450,26 +482,28 @@ def _compute_seed_spread(tries: AuditSearch, name: str) -> tuple[float, float] |
 def _compare_rankings(
     published_files: Sequence[ResultFile], tuned_files: Sequence[ResultFile]
 ) -> Iterator[AuditedRanking]:
-    """Compare the rankings on each set of reviews, including the baseline."""
+    """Compare rankings before and after tuning, for each set of files on the same reviews."""
     tuned_by_name = {file.name: file for file in tuned_files}
     files_in_both = [file for file in published_files if file.name in tuned_by_name]
     for comparison in compare_files(files_in_both):
         if len(comparison.files) < 2:
             continue
-        files = [tuned_by_name[file.name] for file in comparison.files]
-        users = reduce(np.intersect1d, [file.users for file in files], comparison.users)
+        tuned_counterparts = [tuned_by_name[file.name] for file in comparison.files]
+        tuned_users = [file.users for file in tuned_counterparts]
+        users = reduce(np.intersect1d, tuned_users, comparison.users)
         if not len(users):
             continue
         yield AuditedRanking(
             reviews_description=comparison.reviews_description,
             users=len(users),
             published=_rank_labels(comparison.files, users),
-            tuned=_rank_labels(files, users),
+            tuned=_rank_labels(tuned_counterparts, users),
             pairs=tuple(_compare_pairs(comparison.files, tuned_by_name, users)),
         )
 
 
 def _rank_labels(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...]:
+    """Return the files' labels, best first by mean log loss over these users."""
     means = [(file, float(file.log_losses(users).mean())) for file in files]
     return tuple(file.label for file, _ in assign_ranks(means))
 
@@ -477,13 +511,15 @@ def _rank_labels(files: Sequence[ResultFile], users: IntArray) -> tuple[str, ...
 def _compare_pairs(
     files: Sequence[ResultFile], tuned_by_name: Mapping[str, ResultFile], users: IntArray
 ) -> Iterator[_Pair]:
+    """Compare every two files, as published and tuned; the file that comes first is the first."""
     published_losses = {file.label: file.log_losses(users) for file in files}
     tuned_losses = {file.label: tuned_by_name[file.name].log_losses(users) for file in files}
     pairs = list(itertools.combinations(published_losses, 2))
-    weights = np.ones((len(users), 1))
-    intervals = []
+    equal_weights = np.ones((len(users), 1))
+    intervals = []  # of each pair, published and tuned
     for losses in (published_losses, tuned_losses):
         differences = np.column_stack([losses[first] - losses[second] for first, second in pairs])
-        intervals.append(mean_intervals(differences, weights)[0])
+        (pair_intervals,) = mean_intervals(differences, equal_weights)
+        intervals.append(pair_intervals)
     for (first, second), published, tuned in zip(pairs, *intervals, strict=True):
         yield _Pair(first, second, published, tuned, len(users))

@@ -39,8 +39,13 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.models import all_models
 
 _ResultLine = Mapping[str, Any]  # one line of a result file
-_LinesByUser = dict[int, _ResultLine]  # by user
-_METRICS_FROM_0_TO_1 = ("RMSE", "RMSE(bins)", "ICI", "AUC")  # metrics that lie between 0 and 1
+_LinesByUser = dict[int, _ResultLine]
+_METRICS_FROM_0_TO_1 = ("RMSE", "RMSE(bins)", "ICI", "AUC")
+_MIN_LOSS_FACTOR = 2.4554  # -log(1 - e) / e^2 is least at e = 0.715
+_MAX_LOSS_FACTOR = 36.0437  # -log(1 - e) of the worst error after clipping
+_MAX_LOSS_OFFSET = 0.0071  # by which -log(1 - e) may exceed _MAX_LOSS_FACTOR e^2
+_LOSS_TOLERANCE = 1e-4  # for rounding
+_RMSE_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -48,16 +53,18 @@ class _ResultProblem:
     """A problem, or a doubt, about a result file."""
 
     path: Path
-    description: str  # one sentence
-    remedy: str = ""  # what a batch command does about it; "" for other programs' files
-    is_error: bool = True
+    description: str  # in words, without a full stop
+    remedy: str = ""  # the batch command that mends it; "" if there is none
+    is_error: bool = True  # False for a doubt
 
 
 def check_folder(folder: Path) -> list[_ResultProblem]:
-    """Return the problems of a folder: torn, repeated, unsorted, impossible and stale lines.
+    """Return the problems of a folder: damaged, repeated, unsorted, impossible and stale lines.
 
-    In a folder of `srs-eval batch`, the journals are the truth; a result file without a journal
-    counts as another program's. Raises InputError if the folder holds no results at all.
+    Further problems are files that evaluate other numbers of reviews than files of the same kind,
+    and names that do not say which configuration is meant. In a folder of `srs-eval batch`, a
+    result file is compared with its journal; a file without a journal counts as another program's.
+    Raises InputError if the folder holds no results at all.
     """
     paths = find_result_files(folder)
     setup = read_setup(folder)
@@ -80,7 +87,7 @@ def check_folder(folder: Path) -> list[_ResultProblem]:
 
 
 def _find_batch_configuration(folder: Path, setup: Mapping[str, Any] | None, path: Path) -> str:
-    """Return the configuration whose journal in this batch folder feeds the file, or ""."""
+    """Return the configuration from whose journal a file is made; "" if there is none."""
     if setup is None or path.suffix == ".gz":
         return ""
     configuration = find_configuration_name(spelled_name(path), setup)
@@ -88,13 +95,13 @@ def _find_batch_configuration(folder: Path, setup: Mapping[str, Any] | None, pat
 
 
 class DamagedJournals(InputError):
-    """Some results to be merged are lost; nothing has been written."""
+    """Journals to be merged are damaged; nothing has been written."""
 
 
 def merge_folders(
     folders: Sequence[Path], out: Path, *, skip_damaged: bool = False
 ) -> tuple[int, str]:
-    """Merge folders with the same set-up; return the units added and the losses, in words.
+    """Merge folders with the same set-up; return the number of units added, and damage in words.
 
     `out` may be one of the folders: its contents stay, and the units of the others are added.
     Raises InputError if set-ups differ, and DamagedJournals if journals are damaged, unless
@@ -105,17 +112,17 @@ def merge_folders(
         setup = merge_setup_from(folder, setup)
     assert setup is not None
     refuse_audit_folder(out)
-    losses = _describe_damaged_journals(folders)
-    if losses and not skip_damaged:
+    damage = _describe_damaged_journals(folders)
+    if damage and not skip_damaged:
         raise DamagedJournals(
-            f"Nothing is merged, for journals are damaged: {losses}; the batch of such a part "
+            f"Nothing is merged, for journals are damaged: {damage}; the batch of such a part "
             "evaluates them again, and --take-what-is-whole goes on without them."
         )
     if read_setup(out) is not None:
         setup = merge_setup_from(out, setup)
     with ResultStore(out, setup, fresh=None) as store:
         try:
-            return sum(store.merge_from(folder) for folder in folders), losses
+            return sum(store.merge_from(folder) for folder in folders), damage
         finally:
             store.publish(everything=True)
 
@@ -127,8 +134,8 @@ def _describe_damaged_journals(folders: Sequence[Path]) -> str:
         counts = {path.stem: count for path, count in count_damaged_lines(folder).items()}
         if counts:
             journals = ", ".join(f"{name} {count}" for name, count in counts.items())
-            total = format_count(sum(counts.values()), "line")
-            descriptions.append(f'{total} of "{folder}" ({journals})')
+            lines = format_count(sum(counts.values()), "line")
+            descriptions.append(f'{lines} of "{folder}" ({journals})')
     return "; ".join(descriptions)
 
 
@@ -137,7 +144,10 @@ _EVALUATE_LOST_REMEDY = "run the same batch command again to evaluate these unit
 
 
 def _format_redo_remedy(configuration: str) -> str:
-    """Return the remedy for results that are wrong in the journal, too; "" without a journal."""
+    """Return the remedy for results that are wrong in their journal, too.
+
+    "" if `configuration` is "", which says that there is no journal.
+    """
     if not configuration:
         return ""
     return f"run the same batch command with --redo {shlex.quote(configuration)}"
@@ -146,7 +156,11 @@ def _format_redo_remedy(configuration: str) -> str:
 def _check_file(
     path: Path, configuration: str, journal: str
 ) -> tuple[list[_ResultProblem], _LinesByUser]:
-    """Return a file's problems and its lines by user, taken from its journal where it has one."""
+    """Return a file's problems, and the last line of each user.
+
+    `journal` is what the file should contain according to the journal of `configuration`; both are
+    "" without a journal. With one, the lines are the journal's.
+    """
     try:
         problems, results = _check_lines(path, read_lines(path))
     except InputError as error:
@@ -156,10 +170,10 @@ def _check_file(
     if not configuration:
         return problems + _check_plausibility(path, results), results
     if path.read_bytes() == journal.encode():
-        problems = []  # the journal has the same problems
+        problems = []  # writing the file again would change nothing
     elif not problems:
         problems = [_ResultProblem(path, "it is not what its journal says")]
-    results = _check_lines(path, list(map(parse_line, journal.splitlines())))[1]
+    _, results = _check_lines(path, list(map(parse_line, journal.splitlines())))
     problems = [replace(problem, remedy=_REWRITE_REMEDY) for problem in problems]
     return problems + _check_plausibility(path, results, configuration), results
 
@@ -171,12 +185,11 @@ def _check_lines(
     descriptions = []
     if not lines:
         descriptions.append("it is empty")
-    *earlier, last = lines or [{}]
-    if last is None:
-        descriptions.append("its last line is cut off or no result")
-    broken = earlier.count(None)
-    if broken:
-        descriptions.append(f"{format_count(broken, 'line')} cannot be read as results")
+    elif lines[-1] is None:
+        descriptions.append("its last line is cut off or not a result")
+    unreadable_count = lines[:-1].count(None)
+    if unreadable_count:
+        descriptions.append(f"{format_count(unreadable_count, 'line')} cannot be read as results")
     users = [line["user"] for line in lines if line is not None]
     repeated = [user for user, count in Counter(users).items() if count > 1]
     if repeated:
@@ -193,6 +206,7 @@ def _check_lines(
 def _check_plausibility(
     path: Path, results: _LinesByUser, configuration: str = ""
 ) -> list[_ResultProblem]:
+    """Return a problem if figures are impossible; `configuration` has the file's journal."""
     reasons: dict[int, str] = {}  # by user
     for user, line in sorted(results.items()):
         reason = _explain_impossible(line)
@@ -211,12 +225,14 @@ def _explain_impossible(line: Mapping[str, Any]) -> str:
     if line["size"] < 1:
         return f"size {line['size']}"
     for name, value in line["metrics"].items():
-        if value is None or (name == "AUC" and value != value):
-            if name != "AUC":  # undefined if every review was remembered
-                return f"no {name}"
-        elif not isinstance(value, int | float) or not math.isfinite(value):
+        is_undefined = value is None or value != value  # null or NaN
+        if name == "AUC" and is_undefined:
+            continue  # as it should be if every review was remembered, or none
+        if value is None:
+            return f"no {name}"
+        if not isinstance(value, int | float) or not math.isfinite(value):
             return f"{name} {value}"
-        elif name == "LogLoss":
+        if name == "LogLoss":
             if value < 0:
                 return f"{name} {value:g}"
         elif name in _METRICS_FROM_0_TO_1 and not 0 <= value <= 1:
@@ -225,20 +241,23 @@ def _explain_impossible(line: Mapping[str, Any]) -> str:
 
 
 def _find_contradiction(metrics: Mapping[str, float]) -> str:
-    """Describe the metric that contradicts the RMSE, allowing for means and rounding; "" for none.
+    """Describe the metric that contradicts the RMSE; "" for none.
 
-    For one review with the error e, log loss is -log(1 - e) with p clipped: between 2.4554 e^2 and
-    36.0437 e^2 + 0.0071 for any e. A bin's mean error is no greater than its RMSE.
+    For one review with the error e = |p - y|, the log loss is -log(1 - e), with p clipped. It lies
+    between 2.4554 e^2 and 36.0437 e^2 + 0.0071 for any e, and so do the means over reviews: log
+    loss and RMSE^2. A bin's mean error is not greater than its RMSE.
     """
     rmse = metrics.get("RMSE")
     if rmse is None:
         return ""
-    loss = metrics.get("LogLoss", 2.4554 * rmse**2)
-    binned = metrics.get("RMSE(bins)", 0.0)
-    if not 2.4554 * rmse**2 - 1e-4 <= loss <= 36.0437 * rmse**2 + 0.0072:
+    least_loss = _MIN_LOSS_FACTOR * rmse**2
+    greatest_loss = _MAX_LOSS_FACTOR * rmse**2 + _MAX_LOSS_OFFSET
+    loss = metrics.get("LogLoss", least_loss)
+    binned_rmse = metrics.get("RMSE(bins)", 0.0)
+    if not least_loss - _LOSS_TOLERANCE <= loss <= greatest_loss + _LOSS_TOLERANCE:
         return f"LogLoss {loss:g} where RMSE is {rmse:g}"
-    if binned > rmse + 1e-5:
-        return f"RMSE(bins) {binned:g} above RMSE {rmse:g}"
+    if binned_rmse > rmse + _RMSE_TOLERANCE:
+        return f"RMSE(bins) {binned_rmse:g} above RMSE {rmse:g}"
     return ""
 
 
@@ -260,20 +279,22 @@ def _check_sizes(
     differences: dict[Path, list[tuple[int, str]]] = defaultdict(list)
     for sizes_by_user in sizes_by_rows.values():
         for user, sizes in sizes_by_user.items():
-            ((usual, count), *rarer) = Counter(sizes.values()).most_common()
+            (usual_size, file_count), *rarer = Counter(sizes.values()).most_common()
             if not rarer:
                 continue
-            is_tie = count == rarer[0][1]
+            _, second_file_count = rarer[0]
+            is_tie = file_count == second_file_count
             for path, size in sizes.items():
                 if is_tie:
                     differences[path].append((user, f"sizes {sorted(set(sizes.values()))}"))
-                elif size != usual:
-                    differences[path].append((user, f"{size} where the others have {usual}"))
+                elif size != usual_size:
+                    differences[path].append((user, f"{size} where the others have {usual_size}"))
     problems = []
-    for path, users in sorted(differences.items()):
-        first_user, first_difference = users[0]
+    for path, user_differences in sorted(differences.items()):
+        first_user, first_difference = user_differences[0]
+        users = format_count(len(user_differences), "user")
         description = (
-            f"{format_count(len(users), 'user')} with another number of reviews than other "
+            f"{users} with another number of reviews than other "
             f"configurations on the same ones (user {first_user}: {first_difference})"
         )
         batch_configuration = _find_batch_configuration(folder, setup, path)
@@ -282,7 +303,7 @@ def _check_sizes(
 
 
 def _find_stale_results(folder: Path, setup: Mapping[str, Any]) -> list[_ResultProblem]:
-    """Find configurations whose model has changed, and results of other code."""
+    """Find configurations whose model has changed since, and results of other code."""
     problems = []
     naming = FileNaming.of(setup)
     for name, entry in sorted(setup["configurations"].items()):

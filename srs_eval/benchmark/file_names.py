@@ -1,8 +1,9 @@
 """Translate between configurations and the names of result files.
 
 srs-benchmark has spelled some names differently since 2026 (`models.published`). The set-up of a
-batch folder records the year whose spelling its files have. In srs-benchmark's own files, the lines
-tell the year. Readers and writers of result files ask this module and work on configurations.
+batch folder records the year whose spelling its files have; srs-benchmark's own files have a time
+in their lines since 2026. Code that reads or writes result files leaves spellings to this module
+and works on configurations.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TIME_KEY = "time_ms"  # in srs-benchmark's lines since 2026
 
 @dataclass(frozen=True)
 class FileNaming:
-    """The spelling of the names of a batch folder's readable files."""
+    """How the names of a batch folder's readable files are spelled."""
 
     _year: NamingYear = "2025"
 
@@ -60,7 +61,7 @@ class FileNaming:
         return to_upstream_name(configuration, self._year)
 
     def complete_result(self, result: Mapping[str, Any], time_ms: float) -> dict[str, Any]:
-        """Return a result line as these files have it; readers know the year by its time."""
+        """Return a result line as these files have it; since 2026, with a time."""
         if self._year == "2026":
             return {**result, _TIME_KEY: time_ms}
         return dict(result)
@@ -101,17 +102,17 @@ def interpret_file_name(
         configuration = _find_published_configuration(file_stem, year)
         ambiguity = describe_ambiguity(file_stem, year)
     else:
-        configuration = _find_batch_configuration(file_stem, setup)
+        configuration = _restore_configuration(file_stem, setup)
     name = file_stem
     if configuration is not None:
         name = configuration.name
     elif find_meaning(name):
-        name += f" of {year}"  # differs from the model that has this name here
+        name += f" of {year}"  # the model of this name here is another one
     return FileNameMeaning(configuration, name, ambiguity)
 
 
 def _detect_year(lines: Iterable[Mapping[str, Any]]) -> NamingYear:
-    """Return the naming year of a srs-benchmark file: lines have had a time since 2026."""
+    """Return the naming year of a srs-benchmark file, whose lines have a time since 2026."""
     return "2026" if any(_TIME_KEY in line for line in lines) else "2025"
 
 
@@ -122,16 +123,20 @@ def _find_published_configuration(file_stem: str, year: NamingYear) -> Configura
         return None
 
 
-def _find_batch_configuration(file_stem: str, setup: Mapping[str, Any]) -> Configuration | None:
+def _restore_configuration(file_stem: str, setup: Mapping[str, Any]) -> Configuration | None:
+    """Return the configuration of a batch folder's file as its set-up records it.
+
+    None if srs-eval does not know the model, as for a model from a file that was not loaded.
+    """
     entry = find_setup_entry(file_stem, setup)
     label = entry.get("label", "")
     unlabelled_name = remove_label(canonical_name(file_stem, setup), label)
     published_name = remove_tuned(unlabelled_name)
-    is_of_file = entry.get("model") == FILE_PREDICTIONS
+    resolvable_name = published_name
+    if entry.get("model") == FILE_PREDICTIONS:  # the name is the user's
+        resolvable_name = FILE_PREDICTIONS
     try:
-        (configuration,) = resolve_configurations(
-            [FILE_PREDICTIONS if is_of_file else published_name]
-        )
+        (configuration,) = resolve_configurations([resolvable_name])
     except InputError:
         return None
     if isinstance(configuration.model, ExternalModel) or published_name != unlabelled_name:
@@ -144,7 +149,10 @@ def _find_batch_configuration(file_stem: str, setup: Mapping[str, Any]) -> Confi
 
 
 def canonical_name(file_stem: str, setup: Mapping[str, Any] | None) -> str:
-    """Return the configuration that a file's name stands for in a batch's set-up; else the name."""
+    """Return the name of the configuration that a batch's file belongs to.
+
+    For a file that the set-up does not know, return the file's stem.
+    """
     if setup is None:
         return file_stem
     return find_configuration_name(file_stem, setup) or file_stem

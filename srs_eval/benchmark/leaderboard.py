@@ -1,6 +1,6 @@
 """Compare configurations over the users of result files, for `srs-eval report`.
 
-Ranks, intervals, pairs, sizes and changes since another run; numbers only, no layout.
+This computes ranks, intervals, pairs, sizes and changes since another run, without any layout.
 `docs/reports.md` says which users and reviews each number covers.
 """
 
@@ -35,6 +35,8 @@ from srs_eval.stats.users import (
 
 _Weighting = Literal["reviews", "users", "log reviews"]
 WEIGHTINGS: tuple[_Weighting, ...] = ("reviews", "users", "log reviews")
+_BY_REVIEWS = WEIGHTINGS.index("reviews")
+_BY_USERS = WEIGHTINGS.index("users")
 _SIZE_GROUPS = 10
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
@@ -55,12 +57,12 @@ class LeaderboardRow:
 
     file: ResultFile
     rank: int | None  # from 1 by log loss; None for the baseline and for invalid results
-    users: int  # compared
-    means: Mapping[str, MeanInterval]
-    undefined_users: Mapping[str, int]  # users without the metric, left out of its mean
+    users: int  # number of users
+    means: Mapping[str, MeanInterval]  # by metric
+    undefined_users: Mapping[str, int]  # by metric, number of users without it; its mean omits them
     to_best: MeanInterval | None
     """Mean paired difference of the chosen metric (for a bias: of its absolute value) to the best
-    or to the reference; None for that one and where no user has every model's metric."""
+    row or the reference. None for that row itself, and if no user has every model's metric."""
     confidence_set_p_value: float
     """P-value in the model confidence set of the chosen metric: below 0.01 the model is not among
     the best. nan if fewer than MIN_USERS users have every model's metric."""
@@ -92,26 +94,26 @@ class Leaderboard:
 
 @dataclass(frozen=True, eq=False)
 class _PairedLosses:
-    """Losses of the users for whom all models have the chosen metric, as differences need them."""
+    """The chosen metric as losses, of the users for whom all models have it."""
 
-    losses: FloatArray  # (n, k)
-    weightings: FloatArray  # (n, w)
-    resampled: FloatArray  # (w, resamples, k)
-    loss_sign: int  # turns losses back into the metric
+    losses: FloatArray  # (users, models)
+    weights: FloatArray  # (users, weightings)
+    resampled: FloatArray  # mean losses (weightings, resamples, models)
+    loss_sign: int  # -1 if losses are the negative metric, else 1
 
     def mean_losses(self, weighting: int) -> FloatArray | None:
-        """Return mean losses (k,); None without users or if their weights are all 0."""
-        weights = self.weightings[:, weighting]
+        """Return mean losses (models,); None without users or if their weights are all 0."""
+        weights = self.weights[:, weighting]
         if not weights.any():
             return None
         return (self.losses * weights[:, None]).sum(0) / weights.sum()
 
     def difference(self, model: int, other: int, weighting: int) -> MeanInterval:
-        """Return the mean paired difference of the metric: `model` minus `other`."""
+        """Return the mean paired difference of the metric (of |bias|): `model` minus `other`."""
         differences = self.loss_sign * (self.losses[:, model] - self.losses[:, other])
         resampled = self.resampled[weighting]
         resampled_differences = self.loss_sign * (resampled[:, model] - resampled[:, other])
-        weights = self.weightings[:, weighting]
+        weights = self.weights[:, weighting]
         return compute_bca_interval(differences, weights, resampled_differences)
 
 
@@ -123,8 +125,8 @@ class Comparison:
     """
 
     reviews_description: str  # the evaluated reviews, in words
-    is_online: bool  # online models
-    metric: str  # the chosen metric: pairs, sizes, distributions and sets use it
+    is_online: bool  # whether these are the online models
+    metric: str  # the chosen metric, which pairs, sizes, distributions and confidence sets show
     files: tuple[ResultFile, ...]  # best first by the mean over users
     users: IntArray  # users in all files, evaluated on equally many reviews
     sizes: FloatArray  # evaluated reviews of these users
@@ -140,8 +142,8 @@ class Comparison:
     @property
     def reordered_labels(self) -> list[str]:
         """Labels of the files whose ranks by reviews and by users differ."""
-        ranks_by_reviews = self.leaderboards[0].ranks_by_label()
-        ranks_by_users = self.leaderboards[1].ranks_by_label()
+        ranks_by_reviews = self.leaderboards[_BY_REVIEWS].ranks_by_label()
+        ranks_by_users = self.leaderboards[_BY_USERS].ranks_by_label()
         return [label for label, rank in ranks_by_reviews.items() if ranks_by_users[label] != rank]
 
     @property
@@ -151,7 +153,7 @@ class Comparison:
 
     @property
     def omitted_users(self) -> dict[tuple[str, tuple[str, ...]], list[int]]:
-        """Return users of some files who are not compared, by cause and labels of these files."""
+        """Users who are not compared, by cause and the labels of the files that cause it."""
         sizes_by_file = {file: file.sizes_by_user() for file in self.files}
         all_users: set[int] = set()
         for sizes in sizes_by_file.values():
@@ -160,7 +162,7 @@ class Comparison:
         for user in sorted(all_users - set(self.users.tolist())):
             most = max(sizes.get(user, 0) for sizes in sizes_by_file.values())
             smaller = [file for file, sizes in sizes_by_file.items() if sizes.get(user, 0) != most]
-            if not smaller:  # users of a set that online models share
+            if not smaller:  # online and other models share users, but not the table
                 cause = "models of another table evaluate fewer of their reviews"
             elif not all(user in sizes_by_file[file] for file in smaller):
                 cause = "no result of"
@@ -177,7 +179,7 @@ class Comparison:
 
     @cached_property
     def values(self) -> FloatArray:
-        """The chosen metric (users, models)."""
+        """The chosen metric (users, models); nan where a user has none."""
         return _stack_columns(self.files, self.metric, self.users)
 
     @cached_property
@@ -197,7 +199,7 @@ class Comparison:
                 difference = self.paired.difference(row, column, weighting)
                 matrix[row][column] = difference
                 matrix[column][row] = MeanInterval(
-                    -difference.estimate, -difference.high, -difference.low
+                    estimate=-difference.estimate, low=-difference.high, high=-difference.low
                 )
         return matrices
 
@@ -213,9 +215,10 @@ class Comparison:
 
     @cached_property
     def size_groups(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Ten equally large groups of users, from the smallest collections to the largest.
+        """Up to ten groups of equally many users, from the smallest collections to the largest.
 
-        Each group holds the users' evaluated reviews and the models' means of the chosen metric.
+        A group is its users' numbers of evaluated reviews, and each model's mean of the chosen
+        metric over them.
         """
         order = np.argsort(self.sizes, kind="stable")
         groups = np.array_split(order, min(_SIZE_GROUPS, len(order)))
@@ -223,7 +226,7 @@ class Comparison:
 
     @cached_property
     def percentiles(self) -> FloatArray:
-        """Percentiles of the metric over users (PERCENTILES, models); nan where no user has it."""
+        """Percentiles over users (PERCENTILES, models) of the metric; nan if no user has it."""
         percentiles = np.full((len(PERCENTILES), len(self.files)), np.nan)
         for model, values in enumerate(self.values.T):
             defined = values[np.isfinite(values)]
@@ -240,22 +243,23 @@ def compare_files(
     users: Literal["common", "each"] = "common",
     reference: str = "",
 ) -> list[Comparison]:
-    """Group files by the reviews that they evaluate and compare them, the largest set first.
+    """Group files by the reviews that they evaluate, and compare the files of each group.
 
-    Means of `metrics` are over the users that all files of a set have ("common"), or over each
-    file's own ("each"); pairs, sizes and confidence sets always use the common users. Models
-    that learn while they are evaluated form sets of their own. Differences refer to the file with
-    the label `reference` if it is in the set, else to the best.
+    The group with the most files comes first, and each file whose results mean nothing is a group
+    of its own at the end. Online models are compared apart from the other files of their group.
+    Means of `metrics` are over the users that all files of a group have ("common"), or over each
+    file's own ("each"); pairs, sizes and confidence sets always use the common users. Differences
+    refer to the file with the label `reference` if it is in the comparison, else to the best.
     """
     comparisons = []
     shown_metrics = tuple(dict.fromkeys(("LogLoss", metric, *metrics)))
+    # Files that are evaluated on what external predictions cover need the same predictions.
     valid_files = (
         (file, (file.evaluated_rows, file.predictions_digest), file.sizes_by_user())
         for file in files
         if not file.invalid_reason
     )
     groups = list(group_by_shared_users(valid_files))
-    # Files whose results mean nothing are compared with no other file.
     groups += [([file], file.sizes_by_user()) for file in files if file.invalid_reason]
     for members, sizes_by_user in groups:
         reviews_description = min((file.rows_description for file in members), key=len)
@@ -266,10 +270,10 @@ def compare_files(
             group_reference = reference if has_reference else ""
             leaderboards, paired = _compute_leaderboards(
                 group,
-                metric,
-                shown_metrics,
-                common_users,
-                sizes,
+                metric=metric,
+                shown_metrics=shown_metrics,
+                common_users=common_users,
+                sizes=sizes,
                 own_users=users == "each",
                 reference=group_reference,
             )
@@ -277,7 +281,7 @@ def compare_files(
                 reviews_description=reviews_description,
                 is_online=is_online,
                 metric=metric,
-                files=tuple(row.file for row in leaderboards[1].rows),
+                files=tuple(row.file for row in leaderboards[_BY_USERS].rows),
                 users=common_users,
                 sizes=sizes,
                 leaderboards=leaderboards,
@@ -290,41 +294,50 @@ def compare_files(
 
 def _compute_leaderboards(
     files: Sequence[ResultFile],
+    *,
     metric: str,
-    metrics: Sequence[str],
-    common: IntArray,
+    shown_metrics: Sequence[str],
+    common_users: IntArray,
     sizes: FloatArray,
     own_users: bool,
     reference: str,
 ) -> tuple[tuple[Leaderboard, ...], _PairedLosses]:
-    """Return means by weighting and the files' paired losses, ordered by the mean over users."""
-    values = [file.metric_columns(metrics, None if own_users else common) for file in files]
-    weightings = _compute_weights(sizes)
-    metric_count = len(metrics)
-    files_by_users: dict[bytes, list[int]] = {}  # files with the same users share resamples
+    """Return a leaderboard for each weighting, and the files' paired losses.
+
+    The models of the paired losses are in the order of the leaderboard by users. `metric` is the
+    chosen metric; `sizes` are those of the common users; with `own_users`, means are over each
+    file's own users.
+    """
+    averaged_users = None if own_users else common_users
+    values = [file.metric_columns(shown_metrics, averaged_users) for file in files]
+    common_weights = _compute_weights(sizes)
+    metric_count = len(shown_metrics)
+    # Files with the same users share their resamples, and so they are computed together.
+    files_by_users: dict[bytes, list[int]] = {}
     for index, file in enumerate(files):
-        key = file.users.tobytes() + file.sizes.tobytes() if own_users else b""
-        files_by_users.setdefault(key, []).append(index)
+        users_key = file.users.tobytes() + file.sizes.tobytes() if own_users else b""
+        files_by_users.setdefault(users_key, []).append(index)
     intervals: dict[int, list[list[MeanInterval]]] = {}  # by file, then by weighting
     for members in files_by_users.values():
-        weights = _compute_weights(files[members[0]].sizes) if own_users else weightings
+        weights = _compute_weights(files[members[0]].sizes) if own_users else common_weights
         columns = np.concatenate([values[index] for index in members], axis=1)
         member_intervals = mean_intervals(columns, weights)
         for position, index in enumerate(members):
-            first_column = metric_count * position
-            last_column = metric_count * (position + 1)
+            start = metric_count * position
+            end = metric_count * (position + 1)
             intervals[index] = [
-                by_column[first_column:last_column] for by_column in member_intervals
+                column_intervals[start:end] for column_intervals in member_intervals
             ]
-    paired = _pair_losses(_stack_columns(files, metric, common), weightings, metric)
+    paired = _pair_losses(_stack_columns(files, metric, common_users), common_weights, metric)
     labels = [file.label for file in files]
     reference_index = labels.index(reference) if reference else None
     leaderboards = []
     orders = []  # indices of the files, best first, by weighting
-    for w, weighting in enumerate(WEIGHTINGS):
-        differences, p_values = _compare_with_reference(paired, w, reference_index)
+    for weighting_index, weighting in enumerate(WEIGHTINGS):
+        differences, p_values = _compare_with_reference(paired, weighting_index, reference_index)
         means = [
-            dict(zip(metrics, intervals[index][w], strict=True)) for index in range(len(files))
+            dict(zip(shown_metrics, intervals[index][weighting_index], strict=True))
+            for index in range(len(files))
         ]
         ranked_files = assign_ranks(
             (file, file_means["LogLoss"].estimate)
@@ -341,13 +354,13 @@ def _compute_leaderboards(
                 rank=None if file.invalid_reason else rank,
                 users=len(values[index]),
                 means=means[index],
-                undefined_users=dict(zip(metrics, undefined, strict=True)),
+                undefined_users=dict(zip(shown_metrics, undefined, strict=True)),
                 to_best=differences[index],
                 confidence_set_p_value=float(p_values[index]),
             )
             rows.append(row)
         leaderboards.append(Leaderboard(weighting, tuple(rows)))
-    order_by_users = orders[1]
+    order_by_users = orders[_BY_USERS]
     paired_in_order = replace(
         paired,
         losses=paired.losses[:, order_by_users],
@@ -357,48 +370,57 @@ def _compute_leaderboards(
 
 
 def _compute_weights(sizes: FloatArray) -> FloatArray:
-    """Return weights of users (n, 3), in the order of WEIGHTINGS."""
+    """Return the weights of users (users, weightings), in the order of WEIGHTINGS."""
     return np.column_stack([sizes, np.ones(len(sizes)), np.log(np.maximum(sizes, 1))])
 
 
-def _pair_losses(values: FloatArray, weightings: FloatArray, metric: str) -> _PairedLosses:
+def _pair_losses(values: FloatArray, weights: FloatArray, metric: str) -> _PairedLosses:
+    """Return the losses of users with a value of every model.
+
+    `values` of the metric are (users, models), `weights` are (users, weightings).
+    """
     losses = _as_losses(metric, values)
     complete = np.isfinite(losses).all(axis=1)
     losses = losses[complete]
-    weightings = weightings[complete]
+    weights = weights[complete]
     if complete.any():
-        resampled = resample_means(losses, weightings)
+        resampled = resample_means(losses, weights)
     else:
-        resampled = np.empty((weightings.shape[1], 0, losses.shape[1]))
+        resampled = np.empty((weights.shape[1], 0, losses.shape[1]))
     loss_sign = -1 if better_direction(metric) == "higher" else 1
-    return _PairedLosses(losses, weightings, resampled, loss_sign)
+    return _PairedLosses(losses, weights, resampled, loss_sign)
 
 
 def _compare_with_reference(
     paired: _PairedLosses, weighting: int, reference: int | None
 ) -> tuple[list[MeanInterval | None], FloatArray]:
-    """Return differences to `reference` (None: the best mean) and confidence-set p-values."""
-    users, models = paired.losses.shape
-    p_values = np.full(models, np.nan)
-    estimates = paired.mean_losses(weighting)
-    if estimates is None:
-        return [None] * models, p_values
+    """Return each model's difference to the reference, and its p-value in the confidence set.
+
+    `weighting` and `reference` are indices; without a reference, differences are to the best mean.
+    """
+    user_count, model_count = paired.losses.shape
+    p_values = np.full(model_count, np.nan)
+    mean_losses = paired.mean_losses(weighting)
+    if mean_losses is None:
+        return [None] * model_count, p_values
     if reference is None:
-        reference = int(np.argmin(np.round(estimates, 6)))
+        reference = int(np.argmin(np.round(mean_losses, 6)))  # to the digits of result files
     differences = [
         None if model == reference else paired.difference(model, reference, weighting)
-        for model in range(models)
+        for model in range(model_count)
     ]
-    if users >= MIN_USERS:
-        p_values = compute_confidence_set(estimates, paired.resampled[weighting])
+    if user_count >= MIN_USERS:
+        p_values = compute_confidence_set(mean_losses, paired.resampled[weighting])
     return differences, p_values
 
 
 def _stack_columns(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
+    """Return a metric of these users in each file (users, files)."""
     return np.concatenate([file.metric_columns((metric,), users) for file in files], axis=1)
 
 
 def _nanmean(values: FloatArray) -> FloatArray:
+    """Return each column's mean over finite values; nan, without a warning, if there are none."""
     defined = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         means: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
@@ -411,9 +433,10 @@ def _nanmean(values: FloatArray) -> FloatArray:
 def compute_averages(
     folders: Sequence[ResultFolder], comparisons: Sequence[Comparison], modes: Sequence[str]
 ) -> list[list[Averages]]:
-    """Average the predictions of each comparison's files, if they have any, by comparison.
+    """Average predictions over `modes` (user, deck, ...); return each comparison's averages.
 
-    The averages cover the users for whom all of these files hold every evaluated review.
+    They are those of the files with predictions, and cover the users for whom all of these files
+    hold every evaluated review. Raises InputError if no folder has predictions, or none for a mode.
     """
     if list(modes) == ["user"]:
         return [[] for _ in comparisons]
@@ -474,22 +497,22 @@ class Change:
 
     file: ResultFile
     old_file: ResultFile
-    users: int  # compared: in both runs, evaluated on equally many reviews
-    users_only_before: int  # users
+    users: int  # number of users compared: in both runs, evaluated on equally many reviews
+    users_only_before: int
     users_only_now: int
-    users_with_other_reviews: int  # users evaluated on a different number of reviews
+    users_with_other_reviews: int  # in both runs, on a different number of reviews
     differences: Mapping[str, tuple[MeanInterval, ...]]  # by metric, in the order of WEIGHTINGS
     loss_differences: tuple[MeanInterval, ...]
     """Differences of the chosen metric as `_as_losses` transforms it, ordered as WEIGHTINGS."""
     users_with_metric: int  # users who have the chosen metric in both runs
-    users_better: int  # users, by the chosen metric
+    users_better: int  # by the chosen metric
     users_worse: int
 
     def verdict(self, weighting: _Weighting) -> str:
-        """Return "better", "worse", "unchanged" (no user's value changed) or "can't tell".
+        """Return "better", "worse", "unchanged", "can't tell" or "no common user".
 
-        The verdict is about the chosen metric, for a bias about its absolute value. Without users
-        in both runs it is "no common user".
+        The verdict is about the chosen metric, for a bias about its absolute value. "unchanged"
+        says that no user's value has changed.
         """
         difference = self.loss_differences[WEIGHTINGS.index(weighting)]
         if not self.users:
@@ -509,7 +532,7 @@ def compare_runs(
 ) -> list[Change]:
     """Compare every configuration that both runs have, with paired intervals over users.
 
-    Raises InputError if the baseline has one of them twice, as under two spellings.
+    Raises InputError if the baseline has one of them twice, such as under two spellings.
     """
     baseline_by_name: dict[str, ResultFile] = {}
     for baseline_file in baseline_files:

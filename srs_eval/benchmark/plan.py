@@ -3,8 +3,8 @@
 Tasks run in worker processes of this machine or on a Dask cluster, whose executor
 (`distributed.Client.get_executor`) has the interface of `WorkerPool`, with two differences. It
 delivers no messages, so the units of a user arrive all at once. And when a worker dies, Dask
-gives up every task that the worker held, not only the one in progress: the caller has to find
-out which task killed it.
+fails every task that the worker held, not only the one in progress: the caller has to find out
+which task killed the worker.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_LOCAL_ENGINES = ("local", "dask-local")  # engines that share its compiled kernels
+_LOCAL_ENGINES = ("local", "dask-local")  # run here, with this machine's compiled kernels
 _CLUSTER_QUEUE_LENGTH = 1_000
-"""Tasks that wait on a cluster of unknown size, so that it knows how much there is to do."""
+"""Tasks submitted ahead to a cluster: one that adapts its size sees how much there is to do."""
 _CONNECT_TIMEOUT_SECONDS = 20
-_REVIEWS_PER_BYTE = {"parquet": 0.1, "csv": 0.03}  # approximate, of a file
+_REVIEWS_PER_BYTE = {"parquet": 0.1, "csv": 0.03}  # approximate, by layout of the data set
 _UNIT_OVERHEAD_SECONDS = 0.005  # preparation and metrics, for any model
 
-WORKER_START_SECONDS = 1.5  # one worker's start
+WORKER_START_SECONDS = 1.5
 
-Tasks = list[tuple[int, tuple[str, ...]]]  # user, names of configurations
+Tasks = list[tuple[int, tuple[str, ...]]]  # users, each with names of configurations
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class CheckingModels:
 class Planned:
     """The work to do; nothing has started yet."""
 
-    users: int
-    configurations: tuple[str, ...]
+    users: int  # number of users
+    configurations: tuple[str, ...]  # names
     fingerprint: str  # of the data set
-    units: int  # to evaluate now, including those that failed before
+    units: int  # number of units to evaluate now, including those that failed before
     already_done: int  # finished by earlier runs
     already_skipped: int = 0
-    retried: int = 0  # part of `units`: failed before
-    jobs: int = 0  # 0: a cluster without workers so far
+    retried: int = 0  # those of `units` that failed before
+    jobs: int = 0  # 0 if there is nothing to do, or if a cluster has no workers so far
     expected_seconds: float = 0  # rough estimate, including worker start and compilation
-    compile_seconds: float = 0  # part of it: kernels still to compile; 0 on a remote cluster
-    damaged_lines: int = 0  # incomplete lines of the journal
+    compile_seconds: float = 0  # part of `expected_seconds`; 0 on a remote cluster
+    damaged_lines: int = 0  # damaged or torn lines of the journals
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,12 @@ class UnitDone:
 
     unit: Unit
     finished_units: int  # so far
-    fraction_done: float  # of the expected work, 0-1
+    fraction_done: float  # of the expected working time, from 0 to 1
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A batch has ended; says how many units were done, failed and skipped."""
+    """A batch has ended; the numbers are those of units in this run."""
 
     done: int
     failed: int
@@ -92,8 +92,11 @@ BatchEvent = CheckingModels | Planned | UnitDone | Ended
 
 
 def survey_dataset(dataset: Dataset) -> tuple[str, dict[int, int]]:
-    """Return the fingerprint of the folder and the size of each user's reviews in bytes."""
-    digest = hashlib.sha256()  # of names within the folder, which may move, and sizes
+    """Return the data set's fingerprint and the size of each user's files of reviews in bytes.
+
+    The fingerprint is made from names and sizes of files; it stays if the folder is moved.
+    """
+    digest = hashlib.sha256()
     sizes = dict.fromkeys(dataset.users, 0)
     for table in TABLES:
         for user in dataset.users:
@@ -109,11 +112,11 @@ def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return -1  # a broken link is reported when its turn comes
+        return -1  # a broken link, which is reported when the user's turn comes
 
 
 class PendingUnits:
-    """The units that are missing in a store, and their progress."""
+    """The units that a batch still has to evaluate, and the progress with them."""
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class PendingUnits:
         users: Sequence[int] | Mapping[str, Sequence[int]],
         file_kinds: Collection[str],
     ) -> None:
-        """Find the missing units.
+        """Find the units that are missing in the store or failed before.
 
         `sizes` come from `survey_dataset`; `file_kinds` are the files to keep for each unit.
         """
@@ -134,47 +137,54 @@ class PendingUnits:
         }
         self._sizes = sizes
         self._reviews_per_byte = _REVIEWS_PER_BYTE[dataset.layout]
-        self._done_without_files: set[tuple[str, int]] = set()  # done without all these files
+        self._done_without_files: set[tuple[str, int]] = set()  # units that lack some of the files
         self.counts_before: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-        missing: dict[int, list[str]] = {}
+        """Number of units by their status in the store, before this run."""
+        names_by_user: dict[int, list[str]] = {}  # configurations to evaluate; [] if none is left
         for name in self._configurations:
             statuses = store.statuses(name)
-            for user in users[name] if isinstance(users, Mapping) else users:
-                missing.setdefault(user, [])
+            users_of_configuration = users[name] if isinstance(users, Mapping) else users
+            for user in users_of_configuration:
+                names_to_evaluate = names_by_user.setdefault(user, [])
                 status = statuses.get(user)
                 has_files = all(store.has_file(kind, name, user) for kind in file_kinds)
                 if status == "done" and not has_files:
                     self._done_without_files.add((name, user))
-                    status = None
+                    status = None  # as if it were missing
                 if status is not None:
                     self.counts_before[status] += 1
                 if status in (None, "failed"):
-                    missing[user].append(name)
-        self.users = len(missing)
-        tasks = [(user, tuple(names)) for user, names in missing.items() if names]
-        # Longest first, so that no worker ends with a long task alone.
+                    names_to_evaluate.append(name)
+        self._user_count = len(names_by_user)
+        tasks = [(user, tuple(names)) for user, names in names_by_user.items() if names]
+        # Longest first, so that the last worker is not left alone with a long task.
         self.tasks: Tasks = sorted(
-            tasks, key=lambda task: (-self._expected_unit_seconds(*task), task[0])
+            tasks, key=lambda task: (-self._expected_seconds(*task), task[0])
         )
-        self.units = sum(len(names) for _, names in tasks)
+        self._unit_count = sum(len(names) for _, names in tasks)
         self.counts: dict[Status, int] = {"done": 0, "failed": 0, "skipped": 0}
-        self._expected_total_seconds = sum(self._expected_unit_seconds(*task) for task in tasks)
+        """Number of units that this run has recorded so far."""
+        self._expected_total_seconds = sum(self._expected_seconds(*task) for task in tasks)
         self._expected_done_seconds = 0.0
 
     def record(self, unit: Unit) -> UnitDone:
-        """Record a unit, unless it failed to produce more files for a unit that is already done."""
+        """Store a unit and return the event for it.
+
+        A unit that was done before, and is evaluated again for its files only, is not stored if it
+        fails now: the earlier result stays.
+        """
         if unit.status == "done" or (unit.configuration, unit.user) not in self._done_without_files:
             self._store.append(unit)
         self.counts[unit.status] += 1
-        self._expected_done_seconds += self._expected_unit_seconds(unit.user, (unit.configuration,))
+        self._expected_done_seconds += self._expected_seconds(unit.user, (unit.configuration,))
         finished = sum(self.counts.values())
         fraction = 1.0
-        if finished < self.units:
+        if finished < self._unit_count:
             fraction = self._expected_done_seconds / self._expected_total_seconds
         return UnitDone(unit, finished, fraction)
 
     def make_plan(self, fingerprint: str, backend: Backend | None, engine: str) -> Planned:
-        """Plan the work on a backend; `fingerprint` is the data set's."""
+        """Plan the work on a backend (None: there is none); `fingerprint` is the data set's."""
         jobs = 0
         compile_seconds = 0.0
         seconds = 0.0
@@ -185,10 +195,10 @@ class PendingUnits:
             work_seconds = self._expected_total_seconds / max(1, jobs)
             seconds = work_seconds + WORKER_START_SECONDS + compile_seconds
         return Planned(
-            users=self.users,
+            users=self._user_count,
             configurations=tuple(self._configurations),
             fingerprint=fingerprint,
-            units=self.units,
+            units=self._unit_count,
             already_done=self.counts_before["done"],
             already_skipped=self.counts_before["skipped"],
             retried=self.counts_before["failed"],
@@ -199,7 +209,7 @@ class PendingUnits:
         )
 
     def _pending_configurations(self) -> list[Configuration]:
-        """Return the configurations that have missing units."""
+        """Return the configurations with units to evaluate."""
         pending_names: set[str] = set()
         for _, names in self.tasks:
             pending_names.update(names)
@@ -209,8 +219,8 @@ class PendingUnits:
             if name in pending_names
         ]
 
-    def _expected_unit_seconds(self, user: int, names: Sequence[str]) -> float:
-        """Estimate the seconds that configurations take on a user, from the size of the file."""
+    def _expected_seconds(self, user: int, names: Sequence[str]) -> float:
+        """Estimate the seconds that configurations take on a user, from the size of the files."""
         reviews = self._sizes.get(user, 0) * self._reviews_per_byte
         return sum(
             _UNIT_OVERHEAD_SECONDS + self._configurations[name].expected_seconds(reviews)
@@ -247,9 +257,10 @@ def open_backend(
 ) -> Iterator[Backend]:
     """Open the workers of `local`, `dask-local` or `dask://HOST:PORT` until the block ends.
 
-    Workers must be able to read `folder`. Raises NotInstalled, and InputError if no scheduler
-    answers. On a worker that runs another program, tasks fail with WorkersCannotStart before they
-    begin.
+    With `local`, each worker runs `initializer` first, and `on_message` takes its messages. With
+    Dask, workers must be able to read `folder`; on a worker that cannot, or that runs another
+    program, tasks fail with WorkersCannotStart before they begin. Raises NotInstalled, and
+    InputError if no scheduler answers.
     """
     if engine == "local":
         pool = WorkerPool(jobs, initializer=initializer, on_message=on_message)
@@ -279,8 +290,8 @@ def _open_client(engine: str, jobs: int) -> Iterator[Client]:
     from distributed import Client, LocalCluster
 
     if engine == "dask-local":
-        # A death is reported at once; the batch decides what is tried again, and how. Any free
-        # port will do for the scheduler's own page, which is not advertised.
+        # Dask reports a worker's death without retries of its own: the batch decides what is tried
+        # again. The scheduler opens a port even without its web page; any free one will do.
         with (
             dask.config.set({"distributed.scheduler.allowed-failures": 0}),
             LocalCluster(
@@ -318,7 +329,7 @@ class _DaskExecutor(Executor):
     """Dask's executor, restricted to workers that run the same program as this process."""
 
     def __init__(self, client: Client, expected_environment: Mapping[str, str]) -> None:
-        # Not pure: a task that is submitted a second time has to run a second time.
+        # Otherwise Dask would answer a task that is submitted again with the first one's result.
         self._executor = client.get_executor(pure=False)
         self._expected = expected_environment
 
@@ -328,7 +339,7 @@ class _DaskExecutor(Executor):
 
 
 def find_error(future: Future[Any]) -> BaseException | None:
-    """Return why a finished task failed, for every executor as `WorkerPool` reports it."""
+    """Return the error of a finished task, if it failed; Dask's errors become `WorkerPool`'s."""
     if future.cancelled():
         return WorkersCannotStart(
             "The Dask cluster is gone, or has dropped this batch; the same command goes on from "
@@ -336,7 +347,7 @@ def find_error(future: Future[Any]) -> BaseException | None:
         )
     error = future.exception()
     if type(error).__name__ == "KilledWorker":  # from `distributed`, which may not be installed
-        return WorkerDied("the worker died that had nothing else to do")
+        return WorkerDied("the worker died and had nothing else to do")
     return error
 
 
@@ -346,17 +357,20 @@ def _run_checked(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> _T:
-    """Run the task on a worker if the worker runs the program that sent it."""
+    """Run a task on a worker that runs the program which sent it and can read the data set.
+
+    Raises WorkersCannotStart on any other worker.
+    """
     actual = environment()
     for name, version in expected_environment.items():
         if name in ("folder", "machine", SIMD_KEY):
             continue
         if actual.get(name, "none") != version:
-            what = f"{name} {actual.get(name)}"
+            installed = f"{name} {actual.get(name)}"
             if name in ("srs_eval", "code"):
-                what = "another srs-eval"
+                installed = "another srs-eval"
             raise WorkersCannotStart(
-                f"The Dask worker on {platform.node()} runs {what}, this command "
+                f"The Dask worker on {platform.node()} runs {installed}, this command "
                 f"{name} {version}: install the same there, then run the command again."
             )
     if not os.path.isdir(expected_environment["folder"]):

@@ -1,9 +1,9 @@
-"""Read result files of many users, ours and srs-benchmark's, as columns.
+"""Read result files of many users, srs-eval's and srs-benchmark's, as columns.
 
 A folder is one of `srs-eval batch` (setup.json, result/, timing/), one of srs-benchmark, or any
-folder that holds such files: one JSON line a user with `metrics`, `user` and `size`, named after
-the configuration, `.jsonl` or `.jsonl.gz`. The spellings of 2025 and of 2026 are both known, and
-distinguished where they mean different things (`benchmark.file_names`).
+folder that holds such files. A file is named after its configuration (`.jsonl` or `.jsonl.gz`) and
+has one JSON line a user with `metrics`, `user` and `size`. `benchmark.file_names` tells the
+spellings of 2025 and of 2026 apart.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from srs_eval.models.configurations import (
     SUFFIX_ALIASES,
     SUFFIXES,
     Configuration,
+    describe_rows,
 )
-from srs_eval.models.configurations import describe_rows as words_of_rows
 
 _RESULT_SUFFIXES = (".jsonl", ".jsonl.gz")
 _PROTOCOL_FLAGS = {field.name for field in fields(Protocol)}
@@ -76,18 +76,19 @@ class ResultFile:
     users: IntArray
     sizes: FloatArray  # numbers of evaluated reviews
     metrics: Mapping[str, FloatArray]  # by the names of result files; nan where undefined
-    parameters: FloatArray | None  # (m, p) fitted ones, a row for each user and partition
+    parameters: FloatArray | None  # fitted ones, a row for each user and partition
     seconds_per_10k: float | None  # of one core, from timing/
     repeated_lines: int = 0  # lines for users who already had one: the last counts
     invalid_reason: str = ""  # why the results mean nothing, in a word or two
     missing_predictions: str = ""  # how many held-out reviews have no prediction, in words
     unused_predictions: str = ""  # how many predictions belong to no held-out review, in words
-    predictions_digest: str = ""  # if some are missing, the predictions' digest, "?" if unknown
+    predictions_digest: str = ""
+    """Digest of the external predictions if some are missing, "?" if it is unknown, else ""."""
     name_ambiguity: str = ""  # what the name does not decide, in words
     recorded_description: Mapping[str, Any] = field(default_factory=dict)
     """The batch's record of an unknown model: words, inputs, parameters."""
     recorded_parameter_count: int | None = None  # the batch's, if the configuration has none
-    name_in_raw: str = ""  # name of its predictions: a batch keeps them under the canonical name
+    name_in_raw: str = ""  # name of its folder of predictions: a batch's is the canonical name
 
     @property
     def spelled_name(self) -> str:
@@ -111,7 +112,7 @@ class ResultFile:
     @property
     def rows_description(self) -> str:
         """The reviews that the configuration is evaluated on, in words."""
-        description = words_of_rows(self.evaluated_rows)
+        description = describe_rows(self.evaluated_rows)
         if self.missing_predictions:
             description += " that others have predicted"
         return description
@@ -140,6 +141,7 @@ class ResultFile:
         """Return metrics (users, metrics) of these users (None: the file's own); nan if missing."""
         if users is None:
             users = self.users
+        # Users after the last one get the last row, and `has_results` then tells that it is wrong.
         rows = np.minimum(np.searchsorted(self.users, users), len(self.users) - 1)
         has_results = self.users[rows] == users
         undefined = np.full(len(self.users), np.nan)
@@ -167,11 +169,12 @@ class ResultFolder:
 
 
 def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
-    """Read all result files of some folders; labels distinguish equal configurations.
+    """Read all result files of some folders, and give them labels that are unique among all.
 
-    Raises InputError for a folder without result files and for a damaged file.
+    A folder that is named twice is read once. Raises InputError for a folder without result files
+    and for a damaged file.
     """
-    unique_paths: dict[Path, Path] = {}  # a folder that is named twice counts once
+    unique_paths: dict[Path, Path] = {}  # as given, by the resolved folder of result files
     for path in paths:
         unique_paths.setdefault(_find_result_directory(path).resolve(), path)
     folders = [_read_folder(path) for path in unique_paths.values()]
@@ -188,7 +191,7 @@ def read_folders(paths: Sequence[Path]) -> list[ResultFolder]:
 
 
 def _make_labels_unique(plain_labels: Mapping[Path, str]) -> dict[Path, str]:
-    """Return unique labels by file: the label, if need be with the folder, or else the file."""
+    """Add to equal labels the folder's name, then the file's name too, or else the whole path."""
     labels = dict(plain_labels)
     for distinguish in (
         lambda path: batch_folder_of(path).name,
@@ -203,8 +206,12 @@ def _make_labels_unique(plain_labels: Mapping[Path, str]) -> dict[Path, str]:
 
 
 def _read_folder(path: Path) -> ResultFolder:
+    """Read a folder's result files, without empty ones and without those that repeat others.
+
+    Raises InputError.
+    """
     if not path.is_dir():
-        raise InputError(f'"{path}" is no folder: name one that holds result files.')
+        raise InputError(f'"{path}" is not a folder: name one that holds result files.')
     paths = find_result_files(path)
     setup = read_setup(path)
     if not paths:
@@ -224,7 +231,9 @@ def _read_folder(path: Path) -> ResultFolder:
         raise InputError(f'"{path}": all result files are empty.')
     names = {file.name for file in files}
     for file in list(files):
-        # A comparison with external predictions, which is labelled "... on NAME".
+        # A configuration labelled "... on NAME" is evaluated only on what external predictions
+        # cover. If they cover every review, it repeats the configuration without that label. The
+        # label may be "on NAME" alone, hence the space in front of it.
         label = file.configuration.label if file.configuration else ""
         _, separator, predictions_name = f" {label}".rpartition(" on ")
         if not separator or file.missing_predictions:
@@ -238,6 +247,10 @@ def _read_folder(path: Path) -> ResultFolder:
 
 
 def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> ResultFile | None:
+    """Read a result file of a folder with this set-up; None if it is empty.
+
+    Raises InputError if a line is not a result.
+    """
     file_name = spelled_name(path)
     all_lines = read_lines(path)
     if None in all_lines:
@@ -248,7 +261,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
             f'"{path}", line {all_lines.index(None) + 1}: not a result of srs-eval or '
             f"srs-benchmark; {remedy}."
         )
-    # The last line of each user.
+    # By user; the last line of a user counts.
     lines: dict[int, dict[str, Any]] = {
         line["user"]: line for line in all_lines if line is not None
     }
@@ -296,7 +309,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
 
 
 def _collect_metrics(lines: Mapping[int, Mapping[str, Any]]) -> dict[str, FloatArray]:
-    """Return the columns of all metrics that any line has, ascending by user."""
+    """Return the column of each metric that any line has, with users in ascending order."""
     names: dict[str, None] = {}  # in the order in which the lines have them
     for line in lines.values():
         names |= dict.fromkeys(line["metrics"])
@@ -308,7 +321,7 @@ def _collect_metrics(lines: Mapping[int, Mapping[str, Any]]) -> dict[str, FloatA
 
 
 def _describe_missing_predictions(counts: Sequence[int]) -> str:
-    """Describe the held-out reviews without a prediction, given their number for each user."""
+    """Describe the reviews without a prediction; `counts` are those of users who have some."""
     if not counts:
         return ""
     reviews = format_count(sum(counts), "review")
@@ -316,7 +329,7 @@ def _describe_missing_predictions(counts: Sequence[int]) -> str:
 
 
 def _describe_unused_predictions(counts: Sequence[int]) -> str:
-    """Describe the predictions for no held-out review, given their number for each user."""
+    """Describe the predictions that are not used; `counts` are those of users who have some."""
     if not counts:
         return ""
     predictions = format_count(sum(counts), "prediction")
@@ -342,19 +355,22 @@ def _infer_evaluated_rows(name: str) -> Protocol:
         if meaning is not None and meaning.flag in _PROTOCOL_FLAGS:
             flags[meaning.flag] = meaning.value
     if flags.get("secs"):
-        flags["short"] = True  # other.py evaluates them this way: every positive interval
+        flags["short"] = True  # with --secs, srs-benchmark evaluates every positive interval
     return Protocol(**flags).row_protocol()
 
 
 def _parse_metric(value: object) -> float:
-    """Convert a metric of a line to a float; nan for null."""
+    """Convert a metric of a line to a float; nan for null, infinity and other JSON."""
     if isinstance(value, int | float) and abs(value) < 1e300:
         return float(value)
     return math.nan
 
 
 def _stack_parameters(fitted_parameters: Iterable[Any]) -> FloatArray | None:
-    """Stack a file's lists of parameters, from all partitions; None if there are none."""
+    """Stack a file's lists of parameters, from all users and partitions; None if there are none.
+
+    Only lists of the most frequent length are kept.
+    """
     lists: list[Sequence[float]] = []
     for parameters in fitted_parameters:
         if isinstance(parameters, Mapping):
@@ -370,14 +386,14 @@ def _stack_parameters(fitted_parameters: Iterable[Any]) -> FloatArray | None:
 
 
 def _read_seconds_per_10k(timing: Path) -> float | None:
-    """Return seconds per 10,000 evaluated reviews over all timed users; None if unknown."""
+    """Return processor seconds per 10,000 evaluated reviews of all timed users; None if unknown."""
     try:
         with open(timing, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
         reviews = float(sum(line["size"] for line in lines))
         seconds = float(sum(line.get("cpu_seconds", line["seconds"]) for line in lines))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        return None  # no result depends on it
+        return None  # a missing or damaged file is no error: no result depends on it
     return 10_000 * seconds / reviews if reviews > 0 else None
 
 
@@ -402,7 +418,7 @@ def batch_folder_of(path: Path) -> Path:
     return folder.parent if folder.name == "result" else folder
 
 
-# --- lines: the only place that decides which line is a result
+# --- lines: `parse_line` alone decides which line is a result
 
 
 def spelled_name(path: Path) -> str:
@@ -429,7 +445,7 @@ def read_lines(path: Path) -> list[dict[str, Any] | None]:
 
 
 def parse_line(text: bytes | str) -> dict[str, Any] | None:
-    """Parse a result; None for other JSON, text that is not JSON, or fields of other types."""
+    """Parse a line; None if it is not a result: other JSON, or no JSON at all."""
     try:
         line: dict[str, Any] = json.loads(text)
         msgspec.convert(line, _ResultRecord)
@@ -454,16 +470,16 @@ def render_raw_parquet(
     import pyarrow.parquet as pq
 
     rows = session.rows(configuration.protocol)
-    card = rows.card_id[result.review_th - 1]
-    deck = session.log.deck_of(card)
+    card_ids = rows.card_id[result.review_th - 1]
+    deck_ids = session.log.deck_of(card_ids)
     count = len(result.p)
     table = pa.table(
         {
             "user": pa.repeat(pa.scalar(user, pa.int64()), count),
             "review_th": result.review_th,
-            "card_id": card,
-            "deck_id": deck,
-            "preset_id": session.log.preset_of(deck),
+            "card_id": card_ids,
+            "deck_id": deck_ids,
+            "preset_id": session.log.preset_of(deck_ids),
             "day": result.day,
             "fold": result.fold.astype("int8"),
             "p": result.p,
@@ -487,6 +503,7 @@ def render_raw_table(
     `save_evaluation_file`) that only some models have, such as stability, are left out.
     """
     trials = session.trials(configuration.protocol)
+    # Find each prediction's row among the trials, in whatever order they are.
     order = np.argsort(trials.review_th, kind="stable")
     rows = order[np.searchsorted(trials.review_th, result.review_th, sorter=order)]
     starts = trials.history_start[rows].tolist()

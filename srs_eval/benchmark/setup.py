@@ -52,12 +52,12 @@ def make_setup(
 ) -> dict[str, Any]:
     """Collect what results depend on, as `OUT/setup.json` stores it.
 
-    This checks models from the user's own files. `prediction_digests` are digests of external
-    prediction files, by configuration name.
+    Models from the user's own files are checked for mistakes first, which takes time.
+    `prediction_digests` are digests of external prediction files, by configuration name.
     """
     options = context.settings()
-    mistakes = find_mistake_kinds(configurations, context.features)
     del options["user"]  # every unit has its own user
+    mistakes = find_mistake_kinds(configurations, context.features)
     entries = {}
     for configuration in configurations:
         mistake = mistakes[configuration.name] if configuration.model.file else None
@@ -85,7 +85,7 @@ def _make_configuration_entry(
 ) -> dict[str, Any]:
     """Return a configuration's entry in `setup.json`.
 
-    `mistake` is what the check of the user's own model found, None for other models.
+    `mistake` is the kind of mistake found in the user's own model, None for other models.
     """
     model = configuration.model
     entry: dict[str, Any] = {"model": model.name, "model_version": model.version}
@@ -103,10 +103,10 @@ def _make_configuration_entry(
 
 
 def _describe_model_entry(configuration: Configuration, context: Context) -> dict[str, Any]:
-    """Return what reports show of a configuration but cannot find out themselves.
+    """Return, under "shown", what reports show of a configuration but cannot find out themselves.
 
-    For a model from the user's own file, which reports may not have, that is its description; for a
-    model with a file of weights, the number of its parameters.
+    For a model from the user's own file, which reports may not have, this is its description; for a
+    model with a file of weights, the number of its parameters. Empty for all other models.
     """
     description: dict[str, Any] = {}
     if configuration.model.file is not None:
@@ -122,7 +122,7 @@ def _describe_model_entry(configuration: Configuration, context: Context) -> dic
 
 
 def _collect_optional_entries(
-    configuration: Configuration, context: Context, predictions: Mapping[str, str]
+    configuration: Configuration, context: Context, prediction_digests: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the entries that only some configurations have, without empty ones."""
     model = configuration.model
@@ -132,14 +132,17 @@ def _collect_optional_entries(
         "hyperparameters": dict(configuration.hyperparameters),
         "ledger": configuration.ledger,
         "label": configuration.label,
-        "predictions": predictions.get(configuration.name),
+        "predictions": prediction_digests.get(configuration.name),
     }
     return {key: value for key, value in entries.items() if value}
 
 
 @cache
 def environment() -> Mapping[str, str]:
-    """Return what else results may depend on: this program, Python, libraries and processor."""
+    """Return the versions of srs-eval, Python and libraries, and the processor's properties.
+
+    Results may depend on all of them.
+    """
     return {
         "srs_eval": VERSION,
         "code": compute_program_digest()[:16],
@@ -153,8 +156,8 @@ def environment() -> Mapping[str, str]:
 def _find_model_package_versions(configurations: Sequence[Configuration]) -> dict[str, str]:
     """Return the versions of packages that only some models depend on.
 
-    These are the packages that the models name, and pandas for models from the user's own files:
-    how it sorts and joins changes results.
+    These are the packages that the models name, and pandas for models from the user's own files,
+    because its way of sorting and joining can change results.
     """
     packages: set[str] = set()
     for configuration in configurations:
@@ -165,7 +168,7 @@ def _find_model_package_versions(configurations: Sequence[Configuration]) -> dic
 
 
 def _find_package_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of the installed ones among these packages."""
+    """Return the versions of these packages, without those that are not installed."""
     versions = {}
     for package in packages:
         with suppress(metadata.PackageNotFoundError):
@@ -176,8 +179,9 @@ def _find_package_versions(packages: Iterable[str]) -> dict[str, str]:
 def _find_vector_features() -> str:
     """Return the processor's vector features that numpy uses: "X86_V2 X86_V3".
 
-    numpy's sort orders ties by them, and its exp and log round by them. NPY_DISABLE_CPU_FEATURES
-    switches some off. "" if numpy does not say, because it has no public way to ask.
+    With other features, numpy's sort may order ties differently, and its exp and log may round
+    differently. NPY_DISABLE_CPU_FEATURES switches some off. numpy has no public function for this:
+    "" if its private one is not there.
     """
     try:
         numpy_core = import_module("numpy._core._multiarray_umath")
@@ -229,9 +233,9 @@ def read_setup(folder: Path) -> dict[str, Any] | None:
 
 
 def merge_setup_from(folder: Path, setup: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Merge the set-up of another batch folder into this one.
+    """Return a set-up merged with that of a batch folder; without one, return the folder's.
 
-    Raises InputError if the folder has no set-up or differs in what changes results.
+    Raises InputError if the folder has no set-up, or one that differs in what changes results.
     """
     other_setup = read_setup(folder)
     if other_setup is None:
@@ -245,20 +249,21 @@ def merge_setup_from(folder: Path, setup: Mapping[str, Any] | None = None) -> di
 
 
 def list_environments(setup: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the programs, libraries and machines behind the results; usually there is one."""
+    """Return all environments (see `environment`) in which results were made; usually one."""
     environments = [setup.get("environment", {}), *setup.get("more_environments", ())]
     return [recorded for recorded in environments if recorded]
 
 
 def describe_environment_differences(setup: Mapping[str, Any]) -> list[str]:
-    """Return the differences between the environments of a folder's results, a few words each."""
+    """Describe the differences between the environments of results, in a few words each."""
     environments = list_environments(setup)
     names: set[str] = set()
     for recorded in environments:
         names.update(recorded)
     differences = []
     for name in sorted(names):
-        # Other packages are recorded only where a model needs them: not a difference elsewhere.
+        # Other packages are recorded only for models that need them. That one environment does
+        # not name such a package is no difference.
         is_always_compared = name in _ALWAYS_COMPARED
         values = [
             recorded.get(name, "none")
@@ -284,7 +289,7 @@ def _describe_difference(name: str, values: Sequence[str]) -> str:
 
 
 def merge_setups(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two set-ups: the union of their configurations and environments."""
+    """Merge the configurations and environments of two set-ups; all else is the first one's."""
     environments = list_environments(setup)
     new_environments = [
         recorded for recorded in list_environments(other) if recorded not in environments
@@ -299,7 +304,7 @@ def merge_setups(setup: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
 
 
 def list_model_remarks(setup: Mapping[str, Any]) -> list[str]:
-    """Return one remark, a sentence, for each doubtful model from the user's own files."""
+    """Return a sentence (without its full stop) for each doubtful model of the user's own."""
     remarks = []
     for name, entry in setup["configurations"].items():
         if "model_file" in entry:
@@ -310,6 +315,7 @@ def list_model_remarks(setup: Mapping[str, Any]) -> list[str]:
 
 
 def _format_value(value: object) -> str:
+    """Return a value as messages show it; of a digest only the beginning."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:
@@ -342,19 +348,23 @@ def find_disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
             format_value = _describe_training if key == "hyperparameters" else _format_value
             old_text = format_value(old_values.get(key))
             new_text = format_value(new_values.get(key))
-            what = key if key in new_entry["protocol"] else key.replace("_", " ")
+            is_flag = key in new_entry["protocol"]
+            label = key if is_flag else key.replace("_", " ")
             where = " (the file, or another below its folder)" if key == "model_file" else ""
-            return f"{name} had {what} {old_text} and has {new_text} now{where}"
+            return f"{name} had {label} {old_text} and has {new_text} now{where}"
     return ""
 
 
 def _flatten_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changes results of a configuration's entry, protocol flags among the rest."""
+    """Return an entry's values that change results, with the protocol's flags among them.
+
+    Values that change nothing are None.
+    """
     return {**entry, **entry["protocol"], "protocol": None, "check": None, "shown": None}
 
 
 def _describe_training(values: Mapping[str, Any] | None) -> str:
-    """Describe hyperparameters, including those of the results of an audit."""
+    """Describe a configuration's hyperparameters, which in an audit's results differ by half."""
     if not values:
         return "none"
     if any(isinstance(value, Mapping) for value in values.values()):
@@ -363,7 +373,7 @@ def _describe_training(values: Mapping[str, Any] | None) -> str:
 
 
 def encode_json(content: Mapping[str, Any]) -> bytes:
-    """Encode a document for people and programs: indented, with sorted keys, without NaN."""
+    """Encode JSON for people and programs: indented, with sorted keys. NaN is not allowed."""
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -388,12 +398,13 @@ def describe_settings(configuration: Configuration) -> str:
 
 
 def _depends_on(configuration: Configuration, flag: str) -> bool:
-    """Return whether a flag may change the results; any flag may where the model is the user's own.
+    """Return whether one of `_NUMERIC_FLAGS` may change a configuration's results.
 
-    An online model with parameters fits them itself, as FSRS-6 is fitted.
+    Any of them may change those of the user's own model, and of an online model with parameters:
+    it fits them itself, in the way that FSRS-6 is fitted.
     """
     return (
-        flag in ("max_seq_len", "n_splits")  # decide which reviews are evaluated
+        flag in ("max_seq_len", "n_splits")  # these decide which reviews are evaluated
         or configuration.model.file is not None
         or (isinstance(configuration.model, OnlineModel) and bool(configuration.model.parameters))
         or any(
@@ -418,7 +429,10 @@ def _label_suffix(label: str) -> str:
 
 
 def check_name(option: str, name: str) -> None:
-    """Raise InputError for a text that cannot be part of a file name."""
+    """Raise InputError if a text (the value of `option`) may not be part of a file name.
+
+    An empty text is allowed.
+    """
     if not re.fullmatch(r"([\w.+=]+([ -][\w.+=]+)*)?", name) or len(name) > _MAX_NAME_LENGTH:
         raise InputError(
             f"{option} takes letters, digits and . _ + = -, {_MAX_NAME_LENGTH} at most, "
@@ -427,12 +441,13 @@ def check_name(option: str, name: str) -> None:
 
 
 def add_labels(configurations: Sequence[Configuration], label: str) -> list[Configuration]:
-    """Return the configurations, with a telling name for each that has another set-up.
+    """Return the configurations with labels, which tell different set-ups apart by name.
 
-    A `label` ends the name of every configuration except baselines that it cannot change. Without
-    a label, the settings that differ from their defaults end it: FSRS-6-gamma-0.5. Numeric flags
-    that a configuration does not depend on are set to their defaults. Raises InputError for an
-    invalid label, or one that produces the name of another configuration.
+    A `label` ends the name of every configuration, except of a baseline whose settings are the
+    defaults. Without a label, the settings that differ from their defaults end the name:
+    FSRS-6-gamma-0.5. Numeric flags that a configuration does not depend on are set to their
+    defaults. Raises InputError for an invalid label, or one that produces the name of another
+    configuration.
     """
     check_name("--label", label)
     labelled = []
@@ -463,25 +478,27 @@ LEDGER_FILE = "ledger.json"
 class SearchResult:
     """Result of the search over one half of the users."""
 
-    users: int  # users whose training parts chose the set-up
+    users: int  # number of users whose training parts chose the set-up
     trials: int  # in addition to the published set-up
-    hyperparameters: Mapping[str, int | Value]  # of the best set-up: unpublished values
+    hyperparameters: Mapping[str, int | Value]  # the best set-up: values that are not published
     log_loss: float | None  # mean over these users, on the held-out training rows
     published_log_loss: float | None  # the same for the published set-up
-    on_edge: tuple[str, ...]  # hyperparameters for which more trials may find better values
+    on_edge: tuple[str, ...]  # hyperparameters whose best value is near an end of the tried range
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
     """One configuration's entry in a ledger."""
 
-    published: dict[str, int | Value]  # every tunable value
+    published: dict[str, int | Value]  # values of all hyperparameters that are searched
     best: dict[str, int | Value]  # values that differ from the published ones
     halves: tuple[SearchResult, ...] = ()
 
 
 @dataclass(frozen=True)
 class _LedgerFile:
+    """Content of `ledger.json`, with the keys that docs/formats.md describes."""
+
     layout: Literal[1]
     configurations: dict[str, LedgerEntry]
     srs_eval: str = VERSION
@@ -491,18 +508,18 @@ class _LedgerFile:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Training set-ups by configuration."""
+    """The training set-ups that an audit has found."""
 
     path: Path
     digest: str  # of the file
-    entries: Mapping[str, LedgerEntry]
-    users: frozenset[int] = frozenset()  # of the audit; missing in older ledgers
+    entries: Mapping[str, LedgerEntry]  # by configuration
+    users: frozenset[int] = frozenset()  # of the audit; empty for older ledgers
     data: str = ""  # fingerprint of the users' data set
 
     def apply_to(self, configurations: Sequence[Configuration]) -> list[Configuration]:
-        """Apply the set-ups to the configurations named here, which then are called `NAME-tuned`.
+        """Return the configurations, tuned and called `NAME-tuned` if the ledger has a set-up.
 
-        Raises InputError if a configuration's published set-up has changed since the audit: what is
+        Raises InputError if a configuration's published set-up is not the one in the audit: what is
         best with one batch size says nothing about another.
         """
         return [
@@ -544,11 +561,13 @@ def read_ledger(path: Path) -> Ledger:
     try:
         ledger = msgspec.json.decode(content, type=_LedgerFile)
     except (msgspec.DecodeError, RecursionError):
-        raise InputError(f'"{path}" is no ledger of `srs-eval audit`, or damaged.') from None
+        raise InputError(
+            f'"{path}" is not a ledger of `srs-eval audit`, or it is damaged.'
+        ) from None
     for name, entry in ledger.configurations.items():
         if find_meaning(name) != name:
             raise InputError(
-                f'"{path}" names {name}, which is no configuration here; '
+                f'"{path}" names {name}, which is not a configuration here; '
                 "one of a file of your own needs --model-file."
             )
         (configuration,) = resolve_configurations([name])
@@ -560,6 +579,6 @@ def read_ledger(path: Path) -> Ledger:
 def write_ledger(
     path: Path, entries: Mapping[str, LedgerEntry], users: Sequence[int], data: str
 ) -> None:
-    """Rewrite the ledger of an audit in one step; `data` is the fingerprint of the data set."""
+    """Replace the ledger of an audit in one step; `data` is the fingerprint of the data set."""
     file = _LedgerFile(1, dict(entries), data=data, users=tuple(sorted(users)))
     write_atomically(path, encode_json(asdict(file)))

@@ -1,9 +1,9 @@
 """Store the results of a batch on disk: whole units only, even if the run is killed.
 
-A unit is one configuration on one user. Each is one line with a checksum in an
-append-only journal, OUT/.journal/CONFIG.jsonl; the files that people read (result/,
-timing/, failed/, skipped/) are made from the journal, each replaced in one step. So a
-killed run loses the units that it was working on and nothing else.
+A unit is the outcome of one configuration on one user. Each is one line with a checksum in an
+append-only journal, OUT/.journal/CONFIGURATION.jsonl. The files that people read (result/,
+timing/, failed/, skipped/) are made from the journal, and each is replaced in one step. So a killed
+run loses the units that it was working on and nothing else.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Unit:
     configuration: str
     user: int
     status: Status
-    line: Mapping[str, Any] | None = None  # upstream's result line, if done
+    line: Mapping[str, Any] | None = None  # result line in srs-benchmark's form, if done
     reason: str = ""  # one sentence, if failed or skipped
-    lacked: str = ""  # the missing module, if it was skipped for that
+    lacked: str = ""  # the module that was missing, if the unit was skipped for that
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
-    cpu_seconds: float | None = None  # of the processor: other programs do not count
+    cpu_seconds: float | None = None  # processor time of this process only
     peak_mb: float = 0.0
     notes: tuple[str, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)  # by kind, the requested files
@@ -78,19 +78,19 @@ def _foreign_file_error(path: Path) -> InputError:
 def refuse_audit_folder(folder: Path) -> None:
     """Raise InputError for a folder that an audit writes to: its journal is not a batch's."""
     path = folder.resolve()
-    audit_folders = [path]
-    for child in (path, *path.parents):
-        if child.name in _AUDIT_FOLDERS:
-            audit_folders.append(child.parent)
-    if any((audit_folder / AUDIT_FILE).exists() for audit_folder in audit_folders):
+    candidates = [path]
+    for ancestor in (path, *path.parents):
+        if ancestor.name in _AUDIT_FOLDERS:
+            candidates.append(ancestor.parent)
+    if any((candidate / AUDIT_FILE).exists() for candidate in candidates):
         raise InputError(f'"{folder}" holds an audit: choose another --out.')
 
 
 class ResultStore:
     """A folder of results that only one process at a time can hold.
 
-    `statuses` returns the status of each unit, `append` adds a unit at once and permanently,
-    `publish` renews the files that people read.
+    `statuses` returns the status of each unit, `append` writes a unit at once, and `publish` renews
+    the files that people read.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class ResultStore:
 
         `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
         agree with what is stored, except that configurations may be new. `names` says how the
-        readable files are spelled (`FileNaming`); if that has changed, they are
-        renamed. Other keys are kept for information. Raises InputError if the set-ups disagree,
-        if a file of another origin would be replaced, or if another process is at work. `fresh`
-        deletes all earlier results of a batch, `redo` the earlier results of these configurations;
-        either is None where the caller does not offer it.
+        readable files are spelled (`FileNaming`); if that has changed, they are written under
+        their new names. Other keys are kept for information. `fresh` deletes all earlier results
+        of a batch, `redo` those of these configurations; either is None if the user has no such
+        option, and messages then do not suggest it. Raises InputError if the set-ups disagree, if
+        a file of another origin would be replaced, or if another process is at work.
         """
         self._fresh_hint = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
         self._naming = FileNaming.of(setup)
-        self.damaged_line_count = 0  # incomplete journal lines
+        self.damaged_line_count = 0  # damaged or torn journal lines
         self._journal_handles: dict[str, int] = {}
-        self._dirty: set[str] = set()
+        self._unpublished: set[str] = set()  # configurations with units that were just appended
         self._exit_stack = ExitStack()  # holds the lock on the folder and the open journals
         try:
             with self._report_write_errors():
@@ -140,6 +140,7 @@ class ResultStore:
         self.close()
 
     def close(self) -> None:
+        """Close the journals and unlock the folder."""
         self._exit_stack.close()
         self._journal_handles.clear()
 
@@ -162,13 +163,13 @@ class ResultStore:
         stay whole.
         """
         with self._report_write_errors():
-            # First, because the journal identifies all files here.
+            # Create the journal first: it shows that the files are a batch's.
             handle = self._journal_handle(unit.configuration)
             for kind, content in unit.files.items():
                 path = _unit_file_path(self.folder, kind, unit.configuration, unit.user)
                 write_atomically(path, content)
-            _append(handle, _make_record(unit))
-            self._dirty.add(unit.configuration)
+            _append_line(handle, _make_record(unit))
+            self._unpublished.add(unit.configuration)
 
     def has_file(self, kind: str, configuration: str, user: int) -> bool:
         """Return whether a unit has its file of this kind (see `_UNIT_FILES`)."""
@@ -177,7 +178,8 @@ class ResultStore:
     def merge_from(self, folder: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
 
-        A unit that is done in both counts as missing if the other folder has more of its files
+        A unit also counts as missing if it failed here or lacked a package, and did not in the
+        other folder, or if it is done in both and the other folder has more of its files
         (`_UNIT_FILES`). Returns the number of added units. Raises InputError if the set-ups differ.
         """
         setup = read_setup(self.folder)
@@ -189,17 +191,17 @@ class ResultStore:
         added = 0
         for configuration in _list_configurations(folder):
             stored_units = self._load_units(configuration)
-            other_units, damaged = _read_journal(_journal_path(folder, configuration))
-            self.damaged_line_count += damaged
+            other_units, damaged_line_count = _read_journal(_journal_path(folder, configuration))
+            self.damaged_line_count += damaged_line_count
             for user, other in sorted(other_units.items()):
                 missing_files = self._read_missing_files(folder, configuration, user)
-                if _adds_something(other, stored_units.get(user), missing_files):
+                if _is_worth_adding(other, stored_units.get(user), missing_files):
                     self.append(replace(other, files=missing_files))
                     added += 1
         return added
 
     def _read_missing_files(self, folder: Path, configuration: str, user: int) -> dict[str, bytes]:
-        """Return the files that another folder has of a unit and that are missing here, by kind."""
+        """Read those files of a unit that another folder has and this one lacks; by kind."""
         files = {}
         for kind in _UNIT_FILES:
             path = _unit_file_path(folder, kind, configuration, user)
@@ -212,21 +214,24 @@ class ResultStore:
         return _list_configurations(self.folder)
 
     def publish(self, *, everything: bool = False) -> None:
-        """Renew the readable files of configurations with new units (or of all)."""
+        """Renew the readable files of configurations with new units, or of all configurations."""
         with self._report_write_errors():
-            configurations = self.configuration_names() if everything else sorted(self._dirty)
+            configurations = sorted(self._unpublished)
+            if everything:
+                configurations = self.configuration_names()
             for configuration in configurations:
                 self._publish(configuration)
-        self._dirty.clear()
+        self._unpublished.clear()
 
     # --- internals ---
 
     def _load_units(self, configuration: str) -> dict[int, Unit]:
-        units, damaged = _read_journal(_journal_path(self.folder, configuration))
-        self.damaged_line_count += damaged
+        units, damaged_line_count = _read_journal(_journal_path(self.folder, configuration))
+        self.damaged_line_count += damaged_line_count
         return units
 
     def _journal_handle(self, configuration: str) -> int:
+        """Return the handle of a configuration's journal, which is opened on first use."""
         if configuration not in self._journal_handles:
             handle = _open_journal(_journal_path(self.folder, configuration))
             self._exit_stack.callback(os.close, handle)
@@ -247,20 +252,20 @@ class ResultStore:
 
     def _publish(self, configuration: str) -> None:
         if configuration in self._journal_handles:
-            os.fsync(self._journal_handles[configuration])
+            os.fsync(self._journal_handles[configuration])  # readable files never get ahead of it
         files = _format_readable_files(self._load_units(configuration), self._naming)
         paths = self._readable_paths(configuration, self._naming)
         for path, lines in zip(paths, files.values(), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
-                with suppress(OSError):  # if it holds other files or does not exist
+                with suppress(OSError):  # the folder holds other files, or does not exist
                     path.parent.rmdir()
             elif not path.exists() or path.read_bytes() != content:
                 write_atomically(path, content)
 
     def _read_stored_setup(self, fresh: bool | None = False) -> dict[str, Any] | None:
-        """Return the stored set-up; None if it is damaged and `fresh` allows deleting it.
+        """Return the stored set-up; None if there is none, or a damaged one that `fresh` deletes.
 
         Raises InputError for any other damaged one, and for one that no batch has written.
         """
@@ -283,20 +288,20 @@ class ResultStore:
         """
         journals = self.configuration_names()
         written_configurations = {*setup["configurations"], *journals}
-        foreign: set[Path] = set()
+        foreign_paths: set[Path] = set()  # paths to be written that do not belong to a batch
         for configuration in written_configurations:
-            foreign.update(self._readable_paths(configuration, self._naming))
+            foreign_paths.update(self._readable_paths(configuration, self._naming))
         stored_namings = FileNaming.possible(stored)
         for configuration in journals:
-            foreign.difference_update(self._readable_paths(configuration, *stored_namings))
+            foreign_paths.difference_update(self._readable_paths(configuration, *stored_namings))
         for configuration in written_configurations.difference(journals):
-            foreign.update(self._unit_file_paths(configuration))
-        for path in sorted(foreign):
+            foreign_paths.update(self._unit_file_paths(configuration))
+        for path in sorted(foreign_paths):
             if os.path.lexists(path):
                 raise _foreign_file_error(path)
 
     def _readable_paths(self, configuration: str, *namings: FileNaming) -> list[Path]:
-        """Return the paths of a configuration's readable files, as spelled in some ways."""
+        """Return the paths of a configuration's readable files under each of the namings."""
         paths = []
         for naming in namings:
             name = naming.file_stem(configuration)
@@ -304,6 +309,7 @@ class ResultStore:
         return paths
 
     def _unit_file_paths(self, configuration: str) -> list[Path]:
+        """Return the paths of all existing unit files (`_UNIT_FILES`) of a configuration."""
         name = glob.escape(configuration)
         paths: list[Path] = []
         for template in _UNIT_FILES.values():
@@ -313,12 +319,18 @@ class ResultStore:
     def _delete_results(
         self, stored: Mapping[str, Any] | None, configurations: Iterable[str]
     ) -> None:
+        """Delete all files of these configurations; `stored` is the set-up that names them."""
         for configuration in configurations:
             readable = self._readable_paths(configuration, *FileNaming.possible(stored))
             journal = _journal_path(self.folder, configuration)
             _delete([*readable, *self._unit_file_paths(configuration), journal])
 
     def _reconcile_setup(self, setup: Mapping[str, Any], redo: Collection[str] | None) -> None:
+        """Bring the folder into line with a run's set-up, and store both set-ups merged.
+
+        Deletes the results of `redo` and renames readable files if `names` has changed. Raises
+        InputError if the run cannot continue from what is stored.
+        """
         stored = self._read_stored_setup()
         if stored is None:
             if self.configuration_names():
@@ -334,9 +346,10 @@ class ResultStore:
         }
         difference = find_disagreement({**stored, "configurations": remaining}, setup)
         if difference:
-            name, had, _ = difference.partition(" had ")
+            # A difference of one configuration begins with "NAME had".
+            name, is_of_one_configuration, _ = difference.partition(" had ")
             redo_hint = ""
-            if had and redo is not None:
+            if is_of_one_configuration and redo is not None:
                 redo_hint = f", renew {name} alone with --redo {name}"
             raise InputError(
                 f'The results in "{self.folder}" do not go with this run: {difference}; '
@@ -364,12 +377,12 @@ def _delete(paths: Iterable[Path]) -> None:
 
 
 def _is_settled(unit: Unit) -> bool:
-    """Return whether another evaluation elsewhere would end the same way."""
+    """Return whether evaluating the unit again, here or elsewhere, would give the same."""
     return unit.status != "failed" and not unit.lacked
 
 
-def _adds_something(other: Unit, stored: Unit | None, missing_files: Mapping[str, bytes]) -> bool:
-    """Return whether a unit of another folder counts as missing beside the stored unit."""
+def _is_worth_adding(other: Unit, stored: Unit | None, missing_files: Mapping[str, bytes]) -> bool:
+    """Return whether `ResultStore.merge_from` adds a unit of another folder to the stored one."""
     if stored is None:
         return True
     if _is_settled(other) and not _is_settled(stored):
@@ -441,12 +454,12 @@ def read_units(folder: Path, configuration: str) -> dict[int, Unit]:
 
 
 def has_journal(folder: Path, configuration: str) -> bool:
-    """Return whether a batch folder has units of a configuration."""
+    """Return whether a batch folder has a journal of a configuration; "" never has one."""
     return bool(configuration) and _journal_path(folder, configuration).is_file()
 
 
 def count_damaged_lines(folder: Path) -> dict[Path, int]:
-    """Return the journals that have damaged or torn lines, with the number of these."""
+    """Return the number of damaged or torn lines of each journal that has some."""
     counts = {}
     for configuration in _list_configurations(folder):
         path = _journal_path(folder, configuration)
@@ -467,24 +480,25 @@ def _read_journal(path: Path) -> tuple[dict[int, Unit], int]:
     names has a later unit.
     """
     units: dict[int, Unit] = {}
-    lost: list[set[int]] = []  # users named by each damaged line that have no later unit yet
+    lost_users: list[set[int]] = []  # by damaged line, the users named there without a later unit
     content = path.read_bytes() if path.exists() else b""
     for line in BytesIO(content):
         checksum, _, text = line.partition(b" ")
         is_whole = line.endswith(b"\n")
         if not is_whole or checksum != b"%08x" % zlib.crc32(text[:-1]):
             named_users = {int(user) for user in re.findall(rb'"user": (\d{1,18})', line)}
-            lost.append(named_users or {-1})
+            lost_users.append(named_users or {-1})  # -1: a user who never gets a later unit
             continue
         record = json.loads(text)
         notes = tuple(record.pop("notes", ()))
         units[record["user"]] = Unit(path.name.removesuffix(".jsonl"), **record, notes=notes)
-        for users in lost:
+        for users in lost_users:
             users.discard(record["user"])
-    return units, sum(map(bool, lost))
+    damaged_line_count = sum(1 for users in lost_users if users)
+    return units, damaged_line_count
 
 
-def _append(handle: int, record: Mapping[str, Any]) -> None:
+def _append_line(handle: int, record: Mapping[str, Any]) -> None:
     """Add a line to a journal; it survives the end of this process as soon as this returns.
 
     Raises OSError, as on a full disk; the journal is then as it was before.
@@ -496,7 +510,7 @@ def _append(handle: int, record: Mapping[str, Any]) -> None:
         while line:
             line = line[os.write(handle, line) :]
     except OSError:
-        os.ftruncate(handle, end)  # later lines must not be glued to half a line
+        os.ftruncate(handle, end)  # otherwise the next line would continue half a line
         raise
 
 

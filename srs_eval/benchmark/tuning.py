@@ -1,7 +1,7 @@
 """Search the training set-ups of an audit and collect their results.
 
-A set-up that is tried is a configuration, and a batch evaluates it like any other: in the folder
-`search` on the last fifth of each training part, in `evaluated` by the usual protocol.
+Each set-up that is tried becomes a configuration, which a batch evaluates like any other: in the
+folder `search` on the last fifth of each training part, in `evaluated` by the usual protocol.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _HALF_COUNT = 2
 _HELD_OUT_DIVISOR = 5  # the last fifth of a training part evaluates the set-ups
 _ROUND_SIZE = 6  # set-ups tried at a time
 _BOX_SHRINKAGE = 0.75  # factor on the size of the box, from round to round
-_EDGE_SHARE = 0.15  # of the tried range: a best value this near an end counts as on the edge
+_EDGE_SHARE = 0.15  # share of the tried range; a best value this near to an end is on the edge
 _MAX_DRAWS = 20  # attempts to draw a set-up that was not tried before
 
 
 class _RandomSearch:
     """Search for the set-up with the least loss: at random, in a box around the best so far.
 
-    The published one is tried first. The box is logarithmic and at first as wide as each
-    hyperparameter specifies; it follows the best set-up and shrinks when the best has hardly moved.
-    `ask` returns the set-ups of the next round, `tell` takes their losses (inf: unusable).
+    The published one is tried first. On a logarithmic scale, the box reaches from the best set-up
+    to both sides, at first by each hyperparameter's `spread`. It moves with the best set-up, and
+    shrinks after a round in which that has hardly moved. `ask` returns the set-ups of the next
+    round, `tell` takes their losses (inf for one that cannot be used).
     """
 
     def __init__(
@@ -57,25 +58,25 @@ class _RandomSearch:
         """Prepare to try `trials` set-ups besides the published one with the values `published`."""
         self._published = dict(published)
         self._hyperparameters: list[Hyperparameter] = []
-        without_start = []
+        zero_hyperparameters = []  # a logarithmic scale has no 0 to start from
         for hyperparameter in hyperparameters:
             if not hyperparameter.is_searched:
                 continue
             if published[hyperparameter.name] == 0:
-                without_start.append(hyperparameter.name)
+                zero_hyperparameters.append(hyperparameter.name)
             else:
                 self._hyperparameters.append(hyperparameter)
-        self.not_searched = tuple(without_start)
+        self.not_searched = tuple(zero_hyperparameters)
         """Names of the hyperparameters whose published value is 0."""
         self._trials_left = trials if self._hyperparameters else 0
         self._random = np.random.default_rng(seed)
         self._box_size = 1.0
-        self._pending: list[TrainingSetup] = [{}]
-        self.tried: list[tuple[TrainingSetup, float]] = []
+        self._pending: list[TrainingSetup] = [{}]  # the published set-up is the first round
+        self.tried: list[tuple[TrainingSetup, float]] = []  # with their losses
 
     @property
     def best(self) -> tuple[TrainingSetup, float]:
-        """The set-up with the least loss; of equals the earliest: the published one wins ties."""
+        """The set-up with the least loss, and its loss; of equals the earliest."""
         return min(self.tried, key=lambda setup_and_loss: setup_and_loss[1])
 
     def ask(self) -> list[TrainingSetup]:
@@ -92,7 +93,8 @@ class _RandomSearch:
             self._trials_left -= len(self._pending)
         self.tried += zip(self._pending, losses, strict=True)
         best, _ = self.best
-        hardly_moved = all(
+        # At most half of the way from the centre of the box to its sides.
+        has_hardly_moved = all(
             abs(
                 self._log_value(hyperparameter, best)
                 - self._log_value(hyperparameter, previous_best)
@@ -100,7 +102,8 @@ class _RandomSearch:
             <= self._box_size / 2 * math.log(hyperparameter.spread)
             for hyperparameter in self._numeric_hyperparameters
         )
-        if len(self.tried) > 1 and hardly_moved:
+        is_first_round = len(self.tried) == 1  # the published set-up alone
+        if has_hardly_moved and not is_first_round:
             self._box_size *= _BOX_SHRINKAGE
 
     @property
@@ -112,13 +115,13 @@ class _RandomSearch:
         names = []
         best_setup, _ = self.best
         for hyperparameter in self._numeric_hyperparameters:
-            tried = [self._log_value(hyperparameter, setup) for setup, _ in self.tried]
-            low = min(tried)
-            high = max(tried)
-            best = self._log_value(hyperparameter, best_setup)
+            tried_values = [self._log_value(hyperparameter, setup) for setup, _ in self.tried]
+            low = min(tried_values)
+            high = max(tried_values)
+            best_value = self._log_value(hyperparameter, best_setup)
             margin = _EDGE_SHARE * (high - low)
-            is_at_top = best > high - margin and high < math.log(hyperparameter.maximum)
-            is_at_bottom = best < low + margin and low > math.log(hyperparameter.minimum)
+            is_at_top = best_value > high - margin and high < math.log(hyperparameter.maximum)
+            is_at_bottom = best_value < low + margin and low > math.log(hyperparameter.minimum)
             if is_at_top or is_at_bottom:
                 names.append(hyperparameter.name)
         return tuple(names)
@@ -130,15 +133,18 @@ class _RandomSearch:
         ]
 
     def _log_value(self, hyperparameter: Hyperparameter, setup: Mapping[str, Value]) -> float:
+        """Return the logarithm of a numeric hyperparameter's value in a set-up."""
         value = float(setup.get(hyperparameter.name, self._published[hyperparameter.name]))
-        # A flag may exceed the range.
+        # A value that the user gave by a flag may lie outside of the range that is searched.
         value = min(max(value, hyperparameter.minimum), hyperparameter.maximum)
         return math.log(value)
 
     def _draw_setups(self, count: int) -> list[TrainingSetup]:
-        """Draw new set-ups, of each hyperparameter one value from each of `count` parts.
+        """Draw up to `count` set-ups that were not tried before, spread over the box.
 
-        The parts together are the box.
+        Each hyperparameter's range is cut into `count` slices, and each set-up takes a slice that
+        no other has (Latin hypercube). A set-up that was tried before is drawn again from the
+        whole box, and left out after `_MAX_DRAWS` attempts.
         """
         tried_keys = {_setup_key(setup) for setup, _ in self.tried}
         slices = np.array([self._random.permutation(count) for _ in self._hyperparameters]).T
@@ -156,7 +162,10 @@ class _RandomSearch:
         return setups
 
     def _setup_at(self, position: FloatArray) -> TrainingSetup:
-        """Return the set-up at a position in the box, to four digits, without published values."""
+        """Return the set-up at a position in the box (from 0 to 1 in each dimension).
+
+        Values have four digits; those that equal the published ones are left out.
+        """
         best, _ = self.best
         setup: TrainingSetup = {}
         for hyperparameter, coordinate in zip(
@@ -172,17 +181,19 @@ class _RandomSearch:
                 number = math.exp(center + half_width * (2 * coordinate - 1))
                 number = min(max(number, hyperparameter.minimum), hyperparameter.maximum)
                 value = _round_value(number, hyperparameter)
-                published = _round_value(float(published), hyperparameter)
+                published = _round_value(float(published), hyperparameter)  # to be comparable
             if value != published:
                 setup[hyperparameter.name] = value
         return setup
 
 
 def _round_value(value: float, hyperparameter: Hyperparameter) -> float:
+    """Round to a whole number if the hyperparameter is one, else to four digits."""
     return round(value) if hyperparameter.is_integer else float(f"{value:.4g}")
 
 
 def _setup_key(setup: Mapping[str, Value]) -> str:
+    """Return a text that is the same for equal set-ups, in any order."""
     return json.dumps(setup, sort_keys=True)
 
 
@@ -192,28 +203,29 @@ def _setup_key(setup: Mapping[str, Value]) -> str:
 def _split_training_parts(trials: Trials) -> tuple[Fold, ...]:
     """Turn each fold's training part into a fold: the earlier rows predict its last fifth.
 
-    Parts that are too small for that are left out.
+    Same-day reviews are not predicted if the protocol does not evaluate them. Parts that are too
+    small to be split are left out.
     """
-    later_only = trials.protocol.secs and (
+    excludes_same_day = trials.protocol.secs and (
         trials.protocol.no_test_same_day or trials.protocol.equalize_test_with_non_secs
     )
 
     folds = []
     for fold in trials.folds:
-        first = len(fold.train) - len(fold.train) // _HELD_OUT_DIVISOR
-        test = fold.train[first:]
-        if later_only:
+        train_count = len(fold.train) - len(fold.train) // _HELD_OUT_DIVISOR
+        test = fold.train[train_count:]
+        if excludes_same_day:
             test = test[trials.elapsed_days[test] > 0]
         if len(test):
-            folds.append(Fold(train=fold.train[:first], test=test))
+            folds.append(Fold(train=fold.train[:train_count], test=test))
     return tuple(folds)
 
 
 class PastSession(LearnerSession):
-    """Session on held-out rows of training parts, without the user's evaluated reviews."""
+    """Session that evaluates on the end of training parts, never on the user's test parts."""
 
     def trials(self, protocol: Protocol) -> Trials:
-        """Return the trials with folds of `_split_training_parts`.
+        """Return the trials with the folds of `_split_training_parts`.
 
         Raises NotEnoughData if no training part can be split.
         """
@@ -232,8 +244,8 @@ class _FitStage:
     """Fits that can run at the same time."""
 
     folder: str  # one of STAGE_FOLDERS
-    configurations: list[Configuration]  # each trained with one set-up, under a name of its own
-    users: dict[str, list[int]]  # users to evaluate, by these names
+    configurations: list[Configuration]  # each with one set-up, under a name of its own
+    users: dict[str, list[int]]  # users to evaluate, by the names of these configurations
 
 
 class AuditSearch:
@@ -258,7 +270,9 @@ class AuditSearch:
         self.halves = [self.users[half::_HALF_COUNT] for half in range(_HALF_COUNT)]
         self.repeats = repeats
         self._units: dict[tuple[str, str], Mapping[int, Unit]] = {}
-        self.searches: dict[str, list[_RandomSearch]] = {}  # by half
+        """Units by folder and configuration name, and then by user."""
+        self.searches: dict[str, list[_RandomSearch]] = {}
+        """A search for each half of the users, by name of the configuration."""
         for configuration in configurations:
             hyperparameters = configuration.tunable_hyperparameters
             if any(hyperparameter.is_searched for hyperparameter in hyperparameters):
@@ -273,14 +287,14 @@ class AuditSearch:
     def stages(self) -> Iterator[_FitStage]:
         """Yield the fits in stages; call `read_results` after each."""
         while True:
-            searching = self._ask_searches()
-            if not searching:
+            next_round = self._ask_searches()
+            if not next_round:
                 break
             requests = []
-            for name, half, setups in searching:
+            for name, half, setups in next_round:
                 requests += [(name, self.halves[half], setup) for setup in setups]
             yield self._make_stage(SEARCH_FOLDER, requests)
-            for name, half, setups in searching:
+            for name, half, setups in next_round:
                 losses = self.mean_losses(name, self.halves[half], setups)
                 self.searches[name][half].tell(losses)
         # For the ledger only: the best of each half, on all users.
@@ -293,13 +307,13 @@ class AuditSearch:
 
     def _ask_searches(self) -> list[tuple[str, int, list[TrainingSetup]]]:
         """Return the set-ups of the next round, by configuration name and half."""
-        searching = []
+        next_round = []
         for name, searches in self.searches.items():
             for half, search in enumerate(searches):
                 setups = search.ask()
                 if setups:
-                    searching.append((name, half, setups))
-        return searching
+                    next_round.append((name, half, setups))
+        return next_round
 
     def _list_evaluations(self) -> list[tuple[str, Sequence[int], TrainingSetup]]:
         """Return the set-ups to evaluate, published and tuned, by configuration name and users."""
@@ -312,11 +326,12 @@ class AuditSearch:
         return evaluations
 
     def count_fits(self, name: str, trials: int) -> int:
-        """Return the largest number of fits for a user, including those of both halves' winners."""
-        evaluations = len(self.seed_setups(name))
+        """Return the largest number of fits of a configuration to a user's reviews."""
+        seeds = len(self.seed_setups(name))
         if name not in self.searches:
-            return evaluations
-        return _HALF_COUNT * evaluations + trials + _HALF_COUNT
+            return seeds
+        search_fits = 1 + trials + 1  # the published set-up, the trials, the other half's best one
+        return search_fits + 2 * seeds  # evaluated as published and as tuned
 
     def read_results(self, stage: _FitStage) -> None:
         """Read the results of a stage."""
@@ -326,7 +341,7 @@ class AuditSearch:
     def find_unit(
         self, folder: str, name: str, setup: Mapping[str, Value], user: int
     ) -> Unit | None:
-        """Return the unit of a set-up on a user; None if it was not tried."""
+        """Return the unit of a set-up on a user; None if none was read from this folder."""
         trial_name = _trial_configuration(self.configurations[name], setup).name
         return self._units.get((folder, trial_name), {}).get(user)
 
@@ -337,7 +352,10 @@ class AuditSearch:
         return unit
 
     def evaluated_units(self, name: str) -> list[Unit]:
-        """Return the units as published, and as tuned if that differs."""
+        """Return the evaluated units of all users: as published, and as tuned if that differs.
+
+        Those of additional seeds are left out.
+        """
         units = []
         for half, users in enumerate(self.halves):
             units += [self.evaluated_unit(name, {}, user) for user in users]
@@ -354,16 +372,16 @@ class AuditSearch:
         return best_setup
 
     def seed_setups(self, name: str) -> list[TrainingSetup]:
-        """Return the additions to a set-up, one for each evaluated seed."""
+        """Return the additions to a set-up, one for each evaluated seed; {} stands for seed 0."""
         seeds = self.repeats if SEED in self.configurations[name].tunable_hyperparameters else 1
         return [{SEED.name: seed} if seed else {} for seed in range(seeds)]
 
     def mean_losses(
         self, name: str, users: Sequence[int], setups: Sequence[Mapping[str, Value]]
     ) -> list[float]:
-        """Return the mean loss on the users' training parts by set-up; inf if it fails on one user.
+        """Return each set-up's mean loss on the users' training parts; inf if it fails on any user.
 
-        Only users with whom the published set-up works count; without any, all losses are inf.
+        Only users for whom the published set-up works count; without any, all losses are inf.
         """
         usable_users = self.usable_users(name, users)
         means = []
@@ -386,7 +404,10 @@ class AuditSearch:
     def _make_stage(
         self, folder: str, requests: Iterable[tuple[str, Sequence[int], TrainingSetup]]
     ) -> _FitStage:
-        """Return each configuration once, with all users that it is requested for."""
+        """Return a stage of fits, each given by configuration name, users and set-up.
+
+        A set-up that is requested twice is one configuration with the users of both requests.
+        """
         configurations: dict[str, Configuration] = {}
         users_by_name: dict[str, dict[int, None]] = defaultdict(dict)
         for name, users, setup in requests:

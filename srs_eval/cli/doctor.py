@@ -19,7 +19,7 @@ from srs_eval.report.console import say, show
 
 _TRIAL_MODEL = "HLR"
 _SHOWN_VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM")
-_MENTIONED_VARIABLES = ("TMUX", "WT_SESSION", "SSH_CONNECTION")  # their values are private
+_MENTIONED_VARIABLES = ("TMUX", "WT_SESSION", "SSH_CONNECTION")  # without their private values
 
 
 def format_version() -> str:
@@ -41,6 +41,7 @@ def doctor() -> int:
 
 
 def _collect_facts() -> Iterator[str]:
+    """Yield lines about the installation, folders, the terminal and Anki."""
     from importlib.metadata import PackageNotFoundError, version
 
     from srs_eval.anki_import import find_profiles
@@ -55,9 +56,9 @@ def _collect_facts() -> Iterator[str]:
             versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    in_first_line = ("srs_eval", "python", "machine")
+    shown_above = ("srs_eval", "python", "machine")
     yield ", ".join(
-        f"{name} {value}" for name, value in versions.items() if name not in in_first_line
+        f"{name} {value}" for name, value in versions.items() if name not in shown_above
     )
     missing = [name for name in EXTRAS if not is_installed(name)]
     yield f"Without: {', '.join(missing) or 'nothing'}"
@@ -79,7 +80,7 @@ def _describe_folder(folder: Path) -> str:
 
 
 def _anonymize(text: str) -> str:
-    """Return a text without the path of the home folder and without its owner's name."""
+    """Return a text with ~ for the path of the home folder and NAME for its owner's name."""
     home = Path.home()
     for path in (str(home), home.as_posix(), str(home.resolve())):
         text = re.sub(re.escape(path) + r"(?![\w-])", "~", text, flags=re.IGNORECASE)
@@ -88,7 +89,10 @@ def _anonymize(text: str) -> str:
 
 
 def _try_compiling() -> tuple[bool, str]:
-    """Compile a kernel in a process without a cache; return whether it failed, and a message."""
+    """Evaluate a model in a process that has to compile it; return whether that failed, and why.
+
+    If it has not failed, the message says how long it took.
+    """
     import json
 
     start = time.monotonic()

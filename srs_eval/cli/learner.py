@@ -22,7 +22,7 @@ from srs_eval.cli.research import refuse_anki_rows, warn_tuned_on_user
 from srs_eval.cli.settings import (
     EvaluationOptions,
     ProtocolFlags,
-    Running,
+    RankingOptions,
     Source,
     build_context,
     build_protocol_flags,
@@ -103,7 +103,7 @@ def run(
 ) -> int:
     """Evaluate models on one collection and print their ranking."""
     prepare_to_evaluate()
-    running = Running(
+    ranking = RankingOptions(
         json=make_absolute(json),
         csv=make_absolute(csv),
         source=Source(path, user, deck, preset, timezone, rollover),
@@ -149,9 +149,9 @@ def run(
         all_models=all_models,
         names=names,
     )
-    if invocation.info_name == "open":
-        return _open_app_or_rank(running)
-    return _rank(running)
+    if invocation.info_name == "open":  # the hidden command of this function, see `main`
+        return _open_app_or_rank(ranking)
+    return _rank(ranking)
 
 
 def demo(
@@ -193,7 +193,7 @@ def demo(
     from srs_eval.data.paths import DEMO_FILE
 
     prepare_to_evaluate()
-    running = Running(
+    ranking = RankingOptions(
         json=make_absolute(json),
         csv=make_absolute(csv),
         source=Source(DEMO_FILE),
@@ -235,47 +235,49 @@ def demo(
         equivalence=choose_equivalence(equivalence),
         all_models=all_models,
     )
-    return _open_app_or_rank(running)
+    return _open_app_or_rank(ranking)
 
 
-def _open_app_or_rank(running: Running) -> int:
-    """Open the app, or print the ranking without a terminal and where only `run` has an option."""
+def _open_app_or_rank(ranking: RankingOptions) -> int:
+    """Open the app, or print the ranking without a terminal or with an option that needs `run`."""
     is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
-    writes_files = any(target is not None for target in (running.json, running.csv, running.setup))
-    if is_terminal and not writes_files:
-        return _open_app(running)
-    return _rank(running)
+    options_of_run = (ranking.json, ranking.csv, ranking.setup)
+    has_option_of_run = any(option is not None for option in options_of_run)
+    if is_terminal and not has_option_of_run:
+        return _open_app(ranking)
+    return _rank(ranking)
 
 
-def _rank(running: Running) -> int:
+def _rank(ranking: RankingOptions) -> int:
     """Evaluate models on one collection and print their ranking."""
     from srs_eval.advice.questions import QuestionContext
     from srs_eval.engine.ranking import match_fsrs_version
     from srs_eval.report.export import build_run_document, format_run_csv, spell_names, to_json
 
-    source = running.source
-    flags = running.flags.with_ledger(running.setup, running.models)
-    flags.resolve(running.models)  # refused before the file is read
-    check_targets([source.path, running.predictions], running.json, running.csv)
-    log = running.load()
+    source = ranking.source
+    flags = ranking.flags.with_ledger(ranking.setup, ranking.models)
+    flags.resolve(ranking.models)  # so that wrong names are refused before the file is read
+    check_targets([source.path, ranking.predictions], ranking.json, ranking.csv)
+    log = ranking.load()
     flags = _drop_configured_rows(flags, log)
-    configurations = match_fsrs_version(flags.resolve(running.models), log, flags.protocol)
+    configurations = match_fsrs_version(flags.resolve(ranking.models), log, flags.protocol)
     warn_tuned_on_user(flags.ledger, source, log)
     console = make_console(sys.stdout)
-    if running.json is running.csv is None and log.user is None and not console.is_terminal:
-        context = QuestionContext(log, running.context, running.equivalence)
+    writes_output = ranking.json is not None or ranking.csv is not None
+    if not writes_output and log.user is None and not console.is_terminal:
+        context = QuestionContext(log, ranking.context, ranking.equivalence)
         show_panes(log, _answer_first_screen(context), console)
-    evaluated_run, interruption = _evaluate_with_progress(log, configurations, flags, running)
+    evaluated_run, interruption = _evaluate_with_progress(log, configurations, flags, ranking)
     document = build_run_document(log, evaluated_run, flags.protocol, **source.narrowed_to)
-    if running.json is not None:
-        write_output(running.json, to_json(spell_names(document, running.names)))
-    if running.csv is not None:
-        configurations = evaluated_run.configurations
-        write_output(running.csv, format_run_csv(document, configurations, running.names))
-    if "-" in (running.json, running.csv):
+    if ranking.json is not None:
+        write_output(ranking.json, to_json(spell_names(document, ranking.names)))
+    if ranking.csv is not None:
+        csv_text = format_run_csv(document, evaluated_run.configurations, ranking.names)
+        write_output(ranking.csv, csv_text)
+    if "-" in (ranking.json, ranking.csv):
         show_missing(evaluated_run)
     else:
-        show_run(evaluated_run, console, running.all_models)
+        show_run(evaluated_run, console, ranking.all_models)
     if interruption is not None:
         raise interruption
     return PARTIAL_FAILURE if evaluated_run.failed else SUCCESS
@@ -385,7 +387,7 @@ def export(
         equivalence=choose_equivalence(equivalence),
     )
     flags = evaluation.flags
-    flags.resolve(evaluation.models)  # refused before the file is read
+    flags.resolve(evaluation.models)  # so that wrong names are refused before the file is read
     outputs.check(source.path)
     log = evaluation.load()
     flags = _drop_configured_rows(flags, log)
@@ -462,7 +464,7 @@ def compare(
         explain_too_few,
         has_known_presets,
     )
-    from srs_eval.advice.population import MIN_EVALUATED_REVIEWS as STANDING_FEWEST
+    from srs_eval.advice.population import MIN_EVALUATED_REVIEWS
     from srs_eval.advice.sentences import parse_parameters
     from srs_eval.advice.shown import documents
     from srs_eval.data.reviews import describe_card_rules
@@ -479,7 +481,8 @@ def compare(
     check_targets([source.path, predictions], json)
     check_weights(weights)
     own_parameters = {
-        f"params {k}": parse_parameters(text) for k, text in enumerate(params or (), start=1)
+        f"params {number}": parse_parameters(text)
+        for number, text in enumerate(params or (), start=1)
     }
     log = add_predictions_file(source.load(), predictions)
     context = Context(weights=weights)
@@ -491,7 +494,7 @@ def compare(
     for sentence in why_replaced(log).values():
         say(sentence)
     is_all = question == "all"
-    is_summary = is_all and not details
+    is_summary = is_all and not details  # what to do, without the evidence
     requested = questions.default_questions(log, context) if is_all else (question,)
     rows = questions.rows_behind(log, requested)
     if is_all and has_known_presets(log) and not can_evaluate_by_preset(log):
@@ -514,11 +517,14 @@ def compare(
         if is_summary and json is None:
             question_context = questions.QuestionContext(log, equivalence=equivalence)
             show_panes(log, _answer_first_screen(question_context), make_console(sys.stdout))
-        if not has_known_presets(log) or not set(requested) - questions.NEEDS_NO_PRESETS:
-            raise NotEnoughData(add_required_amount(log, str(error))) from None
-        raise _explain_missing_presets(log, error) from None
+        needs_presets = bool(set(requested) - questions.NEEDS_NO_PRESETS)
+        if needs_presets and has_known_presets(log):
+            raise _explain_missing_presets(log, error) from None
+        raise NotEnoughData(add_required_amount(log, str(error))) from None
     if not answers:
-        raise NotEnoughData(f"Where you stand is told from {STANDING_FEWEST} evaluated reviews on")
+        raise NotEnoughData(
+            f"Where you stand is told from {MIN_EVALUATED_REVIEWS} evaluated reviews on"
+        )
     if json != "-" and is_summary:
         _show_comparison(questions.QuestionContext(log, context, equivalence), answers, console)
     if json is not None:
@@ -529,11 +535,14 @@ def compare(
 def _answer_first_screen(
     context: QuestionContext, known_answers: Sequence[Finding] = ()
 ) -> list[Finding]:
-    """Return the answers behind the first screen, as in the app; progress is on stderr."""
+    """Return `known_answers` and the other answers that the app's first screen shows.
+
+    Progress goes to stderr.
+    """
     from srs_eval.advice.answering import answer_or_explain
     from srs_eval.advice.questions import FIRST_SCREEN_QUESTIONS, QUESTION_REGISTRY, tasks_for
 
-    answered = {finding.question for finding in known_answers}
+    known_questions = {finding.question for finding in known_answers}
     questions: list[str] = []
     for task in tasks_for(context.log):
         questions += [question for question in task if question in FIRST_SCREEN_QUESTIONS]
@@ -541,7 +550,7 @@ def _answer_first_screen(
     with progress_line("") as show_progress:
         for number, question in enumerate(questions):
             show_progress(QUESTION_REGISTRY[question].title, number / len(questions))
-            if question not in answered:
+            if question not in known_questions:
                 findings += answer_or_explain(question, context)
     return findings
 
@@ -549,7 +558,7 @@ def _answer_first_screen(
 def _show_comparison(
     context: QuestionContext, answers: Sequence[Finding], console: Console
 ) -> None:
-    """Print what to do with each preset; without a terminal, below the first screen."""
+    """Print what to do with each preset; without a terminal, print the first screen above it."""
     from srs_eval.advice.questions import MODELS
     from srs_eval.advice.sentences import format_parameters, join_names
     from srs_eval.advice.shown import sentences
@@ -559,18 +568,19 @@ def _show_comparison(
 
     if not console.is_terminal:
         show_panes(context.log, _answer_first_screen(context, answers), console)
-    presets = select_preset_findings(answers)
-    table = build_presets_table(presets)
+    preset_findings = select_preset_findings(answers)
+    table = build_presets_table(preset_findings)
     for renderable in render_table(table, console.width, full_table_hint=None):
         console.print(renderable)
     names_by_parameters: dict[str, list[str]] = {}
-    for finding in presets:
+    for finding in preset_findings:
         if finding.parameters and preset_action(finding) != "leave":
             parameters = format_parameters(finding.parameters)
             names_by_parameters.setdefault(parameters, []).append(finding.subject)
     for parameters, names in names_by_parameters.items():
         console.print(f"\n{join_names(names)}: {parameters}", markup=False)
-    if context.log.external_predictions or (context.context and context.context.weights):
+    has_weights = context.context is not None and context.context.weights is not None
+    if context.log.external_predictions or has_weights:  # the user wants to know how they compare
         for finding in answers:
             if finding.question != MODELS:
                 continue
@@ -580,7 +590,7 @@ def _show_comparison(
 
 
 def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
-    """Return an error that says why presets have too few reviews, and where to look."""
+    """Return an error that says why presets have too few reviews, and what to do about it."""
     from srs_eval.advice.candidates import add_required_amount, explain_too_few
     from srs_eval.models.own_parameters import find_preset_faults
 
@@ -682,7 +692,7 @@ def state(
     return SUCCESS
 
 
-# --- the work of commands ----------------------------------------------------------
+# --- steps of these commands -------------------------------------------------------
 
 
 def _evaluate_with_progress(
@@ -691,9 +701,9 @@ def _evaluate_with_progress(
     flags: ProtocolFlags,
     evaluation: EvaluationOptions,
 ) -> tuple[Run, BaseException | None]:
-    """Evaluate with progress on stderr; return the run and the exception that interrupted it.
+    """Evaluate with progress on stderr; return the run, and the exception if one interrupted it.
 
-    Raises InputError where flags do not fit the log and where nothing can be evaluated.
+    Raises InputError if flags do not fit the log, or if nothing can be evaluated.
     """
     from srs_eval.advice.candidates import add_required_amount
     from srs_eval.engine import evaluate as engine
@@ -715,8 +725,9 @@ def _evaluate_with_progress(
     refuse_unused_weights(evaluation.context, model_names)
     requested = {configuration.name for configuration in configurations}
     reference = flags.resolve_reference(evaluation.reference)
-    if reference.name in {remove_tuned(name) for name in requested} - requested:
-        configurations = [*configurations, reference]  # as published, with the tuned one
+    published_of_tuned = {remove_tuned(name) for name in requested} - requested
+    if reference.name in published_of_tuned:
+        configurations = [*configurations, reference]  # compared with its own tuned form
     evaluated = add_baselines(configurations, excludes_deleted=log.skips_deleted_cards)
     evaluated_names = {configuration.name for configuration in evaluated}
     run = Run.from_configurations(
@@ -756,9 +767,9 @@ def _evaluate_with_progress(
 
 
 def _drop_configured_rows(flags: ProtocolFlags, log: ReviewLog) -> ProtocolFlags:
-    """Ignore `rows` of config.toml where the log's rows are already chosen.
+    """Ignore `rows` of config.toml if the log's rows are already chosen.
 
-    Any other value of `rows` was requested now, and stays.
+    A value that differs from config.toml comes from the command line, and stays (to be refused).
     """
     from srs_eval.tui.config import load_config
 
@@ -768,20 +779,21 @@ def _drop_configured_rows(flags: ProtocolFlags, log: ReviewLog) -> ProtocolFlags
 
 
 def _parse_retentions(text: str) -> tuple[float, ...]:
-    """Parse retentions separated by commas or blanks; 85 is 0.85, as in Anki's percentages.
+    """Parse retentions separated by commas or blanks; 85 means 85 %, that is 0.85.
 
-    Raises InputError where the text is no list of numbers.
+    Raises InputError if the text is not a list of numbers.
     """
     try:
         numbers = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         raise InputError(
-            f'--retention "{text[:40]}" is no list of numbers: give them as in 0.8,0.85,0.9.'
+            f'--retention "{text[:40]}" is not a list of numbers: give them as in 0.8,0.85,0.9.'
         ) from None
     return tuple(round(number / 100, 6) if 50 <= number < 100 else number for number in numbers)
 
 
 def _choose_job_count(configurations: list[Configuration], entries: int) -> int:
+    """Return the number of worker processes; 0 means that this process evaluates."""
     from srs_eval.engine.session import must_compile
     from srs_eval.engine.workers import count_cores
 
@@ -791,33 +803,35 @@ def _choose_job_count(configurations: list[Configuration], entries: int) -> int:
         if not install_hint(configuration.model.needs)
     ]
     seconds = sum(configuration.expected_seconds(entries) for configuration in runnable)
-    # Below half a second, starting worker processes takes longer than the work.
+    # For less than half a second of work, starting worker processes takes longer than they save.
     if seconds < 0.5 and not any(map(must_compile, configurations)):
         return 0
     return count_cores()
 
 
-def _open_app(running: Running) -> int:
+def _open_app(ranking: RankingOptions) -> int:
     from srs_eval.app import run_app
     from srs_eval.tui.config import load_config
 
-    source = running.source
-    flags = running.flags
-    models = running.models
-    if flags.fit != "trained":
+    source = ranking.source
+    flags = ranking.flags
+    models = ranking.models
+    if (
+        flags.fit != "trained"
+    ):  # the app takes no --default or --S0, but names such as FSRS-6-dry-run
         models = ",".join(configuration.name for configuration in flags.resolve(models))
     return run_app(
         source.path,
         models=models,
-        jobs=running.jobs,
+        jobs=ranking.jobs,
         protocol=flags.protocol,
         timezone=source.timezone,
         rollover=source.rollover,
         user=source.user,
         decks=source.deck or (),
         presets=source.preset or (),
-        predictions=running.predictions,
-        context=running.context,
-        use_cache=not running.no_cache,
-        config=replace(load_config(), equivalence=running.equivalence),
+        predictions=ranking.predictions,
+        context=ranking.context,
+        use_cache=not ranking.no_cache,
+        config=replace(load_config(), equivalence=ranking.equivalence),
     )

@@ -148,20 +148,20 @@ for _command in (
     doctor.doctor,
 ):
     app.command()(_command)
-app.add_typer(research.results, name="results")
-app.add_typer(research.dataset, name="dataset")
+app.add_typer(research.results_app, name="results")
+app.add_typer(research.dataset_app, name="dataset")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; users' mistakes never cause a traceback."""
-    received: list[int] = []
+    received_signals: list[int] = []
     try:
-        with _interrupt_on_signals(received):
+        with _interrupt_on_signals(received_signals):
             code = _run_to_exit_code(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         code = INTERRUPTED
-    if received:
-        return 128 + received[0]
+    if received_signals:
+        return 128 + received_signals[0]
     return code
 
 
@@ -183,23 +183,24 @@ def _run_to_exit_code(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except (BrokenPipeError, SystemExit) as end:
-        # It may be in the context: typer and Rich exit that way after a closed pipe.
+        # After a closed pipe, typer and Rich raise SystemExit, and the first error is its context.
         if BrokenPipeError not in (type(end), type(end.__context__)):
             raise
-        # The reader has what it wanted. Nothing may be flushed into the closed pipe at exit.
+        # The reader of the pipe has what it wanted. Python must not flush into the pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return SUCCESS
     except OSError as error:
         path = f' ("{error.filename}")' if error.filename else ""
         return _report_bad_input(f"{error.strerror or error}{path}.")
     except Exception as error:
+        # Wrong usage, for whose errors typer has no public type. Other errors are mistakes of ours.
         format_message = getattr(error, "format_message", None)
         if format_message is None:
             raise
         sentence = str(format_message()).rstrip(".").replace("Value error, ", "")
         start, one_of, _ = sentence.partition(" is not one of ")
         choices = getattr(getattr(error, "param", None), "metavar", None)
-        if one_of and choices:  # spelled as in --help
+        if one_of and choices:  # the message lists them in another way than --help
             sentence = f"{start}{one_of}{', '.join(map(repr, choices.split('|')))}"
         return _report_bad_input(f"{sentence}. `srs-eval --help` lists what there is.")
 
@@ -229,13 +230,13 @@ def _replace_closed_streams() -> None:
     """Open the null device for streams that the caller has closed (`>&-`; None in Python)."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            stream = open(os.devnull, mode)  # noqa: SIM115 - as long as we run
-            os.set_inheritable(stream.fileno(), True)  # workers have the same streams
+            stream = open(os.devnull, mode)  # noqa: SIM115 - stays open until the program ends
+            os.set_inheritable(stream.fileno(), True)  # worker processes get the same streams
             setattr(sys, name, stream)
 
 
 def _insert_command(raw_arguments: list[str], group: TyperGroup) -> list[str]:
-    """Return the arguments with a command in front: `open` where none is named."""
+    """Return the arguments with the command `open` in front, unless they name a command."""
     arguments = _insert_stdout(raw_arguments)
     first = arguments[0] if arguments else ""
     if first in group.commands or first in ("--help", "-h", "--version"):
@@ -246,18 +247,19 @@ def _insert_command(raw_arguments: list[str], group: TyperGroup) -> list[str]:
 def _insert_stdout(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with `-` (stdout) after a `--json` or `--csv` without a value."""
     completed: list[str] = []
-    for k, argument in enumerate(arguments):
-        if argument == "--":
-            return [*completed, *arguments[k:]]
+    for position, argument in enumerate(arguments):
+        if argument == "--":  # no options follow
+            return [*completed, *arguments[position:]]
         completed.append(argument)
-        is_last = k + 1 == len(arguments)
-        has_no_value = is_last or arguments[k + 1].startswith("--")
+        is_last = position + 1 == len(arguments)
+        has_no_value = is_last or arguments[position + 1].startswith("--")
         if argument in ("--json", "--csv") and has_no_value:
             completed.append("-")
     return completed
 
 
 def _report_bad_input(sentence: str) -> int:
+    """Print what is wrong with the input on stderr, and return the exit code for that."""
     from srs_eval.data.errors import printable
 
     say(f"srs-eval: {printable(sentence, None)}")
@@ -312,18 +314,18 @@ docs/adding-a-model.md says more: what a model may read, and how to write one.
 """
 
 
-def _describe_finding(finding: Mistake) -> str:
-    """Describe what is wrong, and where to look."""
+def _describe_mistake(mistake: Mistake) -> str:
+    """Describe what is wrong with a model, and where to look."""
     text = Path(__file__).with_name("mistakes.toml").read_text("utf-8")
-    template = tomllib.loads(text)[finding.kind]
-    sentence = template.format_map(vars(finding)).rstrip(".")
-    return f"{finding.configuration}: {sentence}."
+    template = tomllib.loads(text)[mistake.kind]
+    sentence = template.format_map(vars(mistake)).rstrip(".")
+    return f"{mistake.configuration}: {sentence}."
 
 
 def _check_models(targets: Sequence[str], features: Path | None) -> int:
-    """Check models by name, or those of a file, and return the exit code.
+    """Check models, given by name or by file, and return the exit code.
 
-    Raises InputError where no model is named, or a name or file cannot be used.
+    Raises InputError if no model is named, or if a name or file cannot be used.
     """
     from srs_eval.engine.conformance import find_mistakes
 
@@ -339,7 +341,7 @@ def _check_models(targets: Sequence[str], features: Path | None) -> int:
     has_mistakes = False
     for mistake in find_mistakes(list(models.values()), features):
         has_mistakes = True
-        show(_describe_finding(mistake))
+        show(_describe_mistake(mistake))
     if not has_mistakes:
         show(f"Nothing wrong was found with {names}.")
     return PARTIAL_FAILURE if has_mistakes else SUCCESS
@@ -375,6 +377,7 @@ def _show_weights() -> int:
 
 
 def _find_models(target: str) -> list[Model]:
+    """Return the models of a file (a path with / or .py), or those that a name stands for."""
     from srs_eval.models import load_model_file
     from srs_eval.models.configurations import resolve_configurations
 
@@ -463,25 +466,25 @@ app.command()(learner.demo)
 
 
 @contextmanager
-def _interrupt_on_signals(received: list[int]) -> Iterator[None]:
+def _interrupt_on_signals(received_signals: list[int]) -> Iterator[None]:
     """Interrupt on a closed terminal or on `kill` as on Ctrl-C, so that everything is tidied up.
 
-    The signals' numbers are added to `received`, because an exception can be lost on its way and
-    the exit code says which signal it was. Ignored signals (nohup) stay ignored.
+    The exit code says which signal it was. Signals are therefore added to `received_signals`: the
+    exception alone can be lost on its way. Ignored signals (nohup) stay ignored.
     """
 
     def interrupt(number: int, _: object) -> None:
-        received.append(number)
+        received_signals.append(number)
         _detach_closed_terminal()
         raise KeyboardInterrupt
 
-    with ExitStack() as restoration:
+    with ExitStack() as previous_handlers:  # puts them back at the end
         if threading.current_thread() is threading.main_thread():
             for name in ("SIGTERM", "SIGHUP"):
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
                     previous = signal.signal(number, interrupt)
-                    restoration.callback(signal.signal, number, previous or signal.SIG_DFL)
+                    previous_handlers.callback(signal.signal, number, previous or signal.SIG_DFL)
         yield
 
 

@@ -1,7 +1,7 @@
-"""Declare the options that commands share, each by one annotation.
+"""Declare the arguments and options of commands, each as an annotated type.
 
-An alias has the name of its option. Where an option means something else to one command, its
-alias begins with that command or says the meaning. Commands name the defaults.
+A type is usually named after its option. If an option means something else to one command, that
+type begins with the command's name or says what is meant. Commands set the defaults.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _PROTOCOL = "Protocol flags, named as in srs-benchmark"
 _HOW_IT_RUNS = "How it runs"
 _OUTPUT = "Output"
 
-# --- arguments, and options of one subcommand ---------------------------------------
+# --- arguments and required options -------------------------------------------------
 
 ResultFolders = Annotated[
     list[Path], typer.Argument(show_default=False, metavar="DIR...", help="Folders of results.")

@@ -20,9 +20,9 @@ _Target = TypeVar("_Target", str, Path, str | None, Path | None)
 
 
 def make_absolute(target: _Target) -> _Target:
-    """Return an output as an absolute path, `-` and None as they are.
+    """Return an output as an absolute path; `-` and None stay as they are.
 
-    The code of a model file may change the working folder, so this comes before it is loaded.
+    Commands call this before they load a model file, whose code may change the working folder.
     """
     if target is None or str(target) == "-":
         return target
@@ -31,7 +31,7 @@ def make_absolute(target: _Target) -> _Target:
 
 @dataclass(frozen=True)
 class Outputs:
-    """The requested forms of a report: files, `-` for stdout, and folders."""
+    """Where to write a report in each form: a file, `-` for stdout, or a folder of files."""
 
     html: str | None = None
     md: str | None = None
@@ -47,6 +47,7 @@ class Outputs:
 
     @property
     def _folder_targets(self) -> dict[str, Path]:
+        """Folders by the ending of the files that go there."""
         from srs_eval.report.files import FOLDER_FORMS
 
         targets = {form: getattr(self, form) for form in FOLDER_FORMS}
@@ -54,6 +55,7 @@ class Outputs:
 
     @property
     def _markdown_target(self) -> str | None:
+        """Target of the report's Markdown; --short prints it if no other target is given."""
         if self.md:
             return self.md
         return "-" if self.brief else None
@@ -71,7 +73,7 @@ class Outputs:
             raise InputError("--open shows the page that --html writes: add --html FILE.")
 
     def _picture_size(self) -> list[float]:
-        """Return the width and, if given, the height of pictures in inches.
+        """Return the width and the height of pictures in inches, as far as they are given.
 
         Raises InputError.
         """
@@ -79,7 +81,7 @@ class Outputs:
         try:
             size = list(map(float, lengths))
         except ValueError:
-            size = [0.0]
+            size = [0.0]  # refused below
         if len(size) > 2 or not all(1 <= length <= 60 for length in size):
             raise InputError(f'--inches takes a size such as 6.5 or 6.5x4, not "{self.inches}".')
         return size
@@ -111,10 +113,10 @@ class Outputs:
 def check_targets(
     inputs: Sequence[Path | None], *files: str | None, folders: Mapping[str, Path] | None = None
 ) -> None:
-    """Refuse, before the work, outputs that cannot be written or would cost users a file.
+    """Raise InputError for outputs that cannot be written or would replace a file of the user's.
 
-    `inputs` are the files and folders read; `folders` maps the ending of files to their folder.
-    Raises InputError.
+    Commands call this before their work. `inputs` are the files and folders that they read;
+    `folders` maps the ending of files to their folder.
     """
     from srs_eval.data.outputs import check_outputs
 
@@ -130,7 +132,7 @@ def check_targets(
 
 
 def write_json_and_pick_console(target: str | None, document: Any) -> Console | None:
-    """Write JSON if requested; return the console for the rest, None if stdout has the JSON."""
+    """Write JSON if requested; return a console for text, or None if the JSON went to stdout."""
     from srs_eval.report.export import to_json
 
     if target is not None:
@@ -139,7 +141,7 @@ def write_json_and_pick_console(target: str | None, document: Any) -> Console | 
 
 
 def write_output(target: str, text: str) -> None:
-    """Write text to a file, in one step, or to stdout for `-`; UTF-8 in any locale."""
+    """Write text in UTF-8 to a file, in one step, or to stdout for `-`."""
     if target == "-":
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8", errors="replace")
@@ -148,4 +150,6 @@ def write_output(target: str, text: str) -> None:
         return
     from srs_eval.data.outputs import write_file
 
-    write_file(Path(target).expanduser(), text.encode("utf-8", "replace"))  # not all paths are text
+    write_file(
+        Path(target).expanduser(), text.encode("utf-8", "replace")
+    )  # a path may not be UTF-8

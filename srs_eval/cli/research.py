@@ -158,7 +158,11 @@ def batch(
     if not is_engine(engine):
         raise InputError(f"--engine is local, dask-local or dask://HOST:PORT, not {engine}.")
     selected_users = _select_users(opened_dataset, users, max_user_id)
-    configurations = _resolve_for_dataset(flags, models, predictions is None) if models else []
+    configurations = []
+    if models:
+        configurations = _resolve_for_dataset(
+            flags, models, has_other_competitors=predictions is not None
+        )
     model_names = {configuration.model.name for configuration in configurations}
     refuse_unused_weights(context, model_names)
     configurations = add_labels(configurations, label)
@@ -192,7 +196,7 @@ def batch(
         merge=merge or (),
         context=context,
         naming=names,
-        session=prediction_file or LearnerSession,
+        session_factory=prediction_file or LearnerSession,
     )
     failed = _run_to_end(events, flags.ledger, selected_users, out)
     configuration_names = {configuration.name for configuration in configurations}
@@ -203,7 +207,10 @@ def batch(
 def _run_to_end(
     events: Generator[BatchEvent], ledger: Ledger | None, users: Sequence[int], out: Path
 ) -> int:
-    """Run a batch, print what became of it, and return how many units have failed."""
+    """Run a batch, print its outcome and frequent reasons, and return how many units failed.
+
+    Warns if the users are among those that `ledger` was tuned on.
+    """
     from srs_eval.benchmark.plan import Ended, Planned, UnitDone
 
     failed = 0
@@ -222,16 +229,18 @@ def _run_to_end(
     for status in ("failed", "skipped"):
         for reason, count in reasons[status].most_common(3):
             say(f"{status}: {count:,} x {reason}")
-    _warn_mixed_environments(out)
+    _warn_about_results(out)
     if failed:
         say(f"All reasons are in {out / 'failed'}; the same command tries again.")
     return failed
 
 
 def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) -> set[str]:
-    """Return names of configurations to renew, and of those evaluated on their reviews.
+    """Return the names of the configurations to evaluate again.
 
-    Raises InputError where this command does not evaluate one of them.
+    If `redo` names external predictions, these are also the configurations that are evaluated on
+    the reviews that they cover (`NAME on PREDICTIONS`). Raises InputError if this command does not
+    evaluate one of `redo`.
     """
     from srs_eval.models.configurations import find_meaning
 
@@ -240,11 +249,12 @@ def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) 
     if absent:
         raise InputError(f"--redo {absent[0]}: this command does not evaluate it; name it, too.")
     endings = tuple(f" on {name}" for name in requested)
-    renewed = set(requested)
+    names = set(requested)
     for configuration in configurations:
+        # A label may consist of "on NAME" alone, hence the space in front of it.
         if f" {configuration.label}".endswith(endings):
-            renewed.add(configuration.name)
-    return renewed
+            names.add(configuration.name)
+    return names
 
 
 def _with_progress(events: Generator[_BatchOrAuditEvent]) -> Iterator[_BatchOrAuditEvent]:
@@ -264,16 +274,17 @@ def _with_progress(events: Generator[_BatchOrAuditEvent]) -> Iterator[_BatchOrAu
 
 
 def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) -> None:
-    """Print the report's first tables for the requested configurations and users.
+    """Print the report's first tables, only for these configurations and users.
 
-    The folder may hold more.
+    The folder may hold results of others.
     """
     from srs_eval.report.dataset import build_leaderboards
     from srs_eval.report.document import Document
 
     if any((out / "result").glob("*.jsonl")):
         console = make_console(sys.stdout)
-        document = Document("", (), tuple(build_leaderboards(out, configurations, users)))
+        sections = tuple(build_leaderboards(out, configurations, users))
+        document = Document(title="", lead=(), sections=sections)
         console.print(render_document(document, console.width, f"`srs-eval report {out}`"))
 
 
@@ -383,7 +394,7 @@ def audit(
         fresh=fresh,
         context=context,
     )
-    last_event = deque(_with_progress(events), 1).pop()
+    last_event = deque(_with_progress(events), maxlen=1).pop()
     assert isinstance(last_event, Audit)
     outputs.write(build_audit_document(last_event))
     say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
@@ -391,7 +402,7 @@ def audit(
 
 
 def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context) -> int:
-    """Train a model across users, and write its weights.
+    """Train a model on many users together, and write its weights to `out`.
 
     Raises InputError.
     """
@@ -407,6 +418,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     selected_users = _select_users(opened_dataset, users)
     check_targets([opened_dataset.folder, context.features], str(out))
     if context.features is not None:
+        # No user has the id -1: this only checks the table's columns.
         read_features(context.features, -1, needs_user_id=True)
     fingerprint, _ = survey_dataset(opened_dataset)
     record = TrainingRecord(on_change=lambda record: _print_training(model, record))
@@ -428,7 +440,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
 
 
 def _print_training(model: Model, record: TrainingRecord) -> None:
-    """Print the latest record of a pretraining: its settings or its last epoch."""
+    """Print a pretraining's last epoch, or its settings before the first one ends."""
     from srs_eval.training.hyperparameters import describe_values
 
     if not record.epochs:
@@ -441,9 +453,9 @@ def _print_training(model: Model, record: TrainingRecord) -> None:
 
 
 def _open_dataset(dataset: str, flags: ProtocolFlags) -> Dataset:
-    """Open a data set on which the flags can be used.
+    """Open a data set, and report what it lacks.
 
-    Raises InputError.
+    Raises InputError, also if the flags cannot be used on it.
     """
     from srs_eval.data.datasets import open_dataset
 
@@ -459,12 +471,12 @@ def _open_dataset(dataset: str, flags: ProtocolFlags) -> Dataset:
 
 
 def _resolve_for_dataset(
-    flags: ProtocolFlags, models: str, is_only_source: bool = True
+    flags: ProtocolFlags, models: str, *, has_other_competitors: bool = False
 ) -> list[Configuration]:
-    """Return the named configurations, with the average baselines if several are compared.
+    """Return the named configurations, with the average as baseline if several are compared.
 
-    Unless `is_only_source`, they are compared with others that are not named here.
-    Raises InputError.
+    `has_other_competitors` says that they are compared with predictions from a file, too. Raises
+    InputError.
     """
     from srs_eval.engine.ranking import add_baselines
 
@@ -473,10 +485,10 @@ def _resolve_for_dataset(
     ]
     if not configurations:
         raise InputError("A data set holds no parameters of presets: evaluate a collection.")
-    if is_only_source and len(configurations) == 1:
+    if len(configurations) == 1 and not has_other_competitors:
         return configurations
-    # Comparisons need the average. AVG-known_decks has to be named: most users have no
-    # deleted cards, and srs-benchmark has no such file.
+    # AVG-known_decks is added only if it is named: most users have no deleted cards, and
+    # srs-benchmark has no such file.
     return add_baselines(configurations, excludes_deleted=False)
 
 
@@ -486,7 +498,7 @@ def _warn_tuned_on(
     fingerprint: str,
     hint: str = "--users takes others",
 ) -> None:
-    """Warn that figures are optimistic for users whose training parts chose a ledger's set-ups.
+    """Warn that figures are optimistic for users whom the set-ups of a ledger were tuned on.
 
     `fingerprint` is that of the users' data set; `hint` says how to choose other users.
     """
@@ -504,7 +516,7 @@ def _warn_tuned_on(
 
 
 def refuse_anki_rows(flags: ProtocolFlags) -> None:
-    """Raise InputError if `--rows` asks for other rows than those of the benchmark."""
+    """Raise InputError if `--rows` asks for other rows than the benchmark's."""
     if flags.protocol.rows != "benchmark":
         raise InputError(
             f"The rows of data sets and tables are chosen already, as the benchmark does: "
@@ -513,25 +525,25 @@ def refuse_anki_rows(flags: ProtocolFlags) -> None:
 
 
 def warn_tuned_on_user(ledger: Ledger | None, source: Source, log: ReviewLog) -> None:
-    """Warn, as a batch does, if a ledger was tuned on the one user of a data set."""
+    """Warn, as a batch does, if the user that was chosen from a data set is one of a ledger's."""
     from srs_eval.benchmark.plan import survey_dataset
     from srs_eval.data.datasets import is_dataset, open_dataset
 
     if ledger is None or source.path is None or log.user not in ledger.users:
         return
-    if is_dataset(source.path):  # one user's file does not name its data set
+    if is_dataset(source.path):  # a single user's file does not tell its data set
         fingerprint, _ = survey_dataset(open_dataset(source.path))
         _warn_tuned_on(ledger, [log.user], fingerprint, "--user takes another")
 
 
-# --- folders of results and data sets
+# --- folders of results and data sets: `srs-eval results ...` and `srs-eval dataset ...`
 
 
-results = typer.Typer(help="Check result folders, or merge several into one.")
-dataset = typer.Typer(help="Download, make, describe or check a data set.")
+results_app = typer.Typer(help="Check result folders, or merge several into one.")
+dataset_app = typer.Typer(help="Download, make, describe or check a data set.")
 
 
-@results.command("check")
+@results_app.command("check")
 def _check(folders: options.ResultFolders) -> int:
     """Check result folders of srs-eval or srs-benchmark."""
     from srs_eval.benchmark import check
@@ -550,7 +562,7 @@ def _check(folders: options.ResultFolders) -> int:
     return PARTIAL_FAILURE if has_errors else SUCCESS
 
 
-@results.command("merge")
+@results_app.command("merge")
 def _merge(
     folders: options.ResultFolders,
     out: options.MergeOut,
@@ -569,11 +581,11 @@ def _merge(
     say(f"{format_count(unit_count, 'unit')} taken over; results are in {out / 'result'}")
     if damaged:
         say(f"Damaged and left out: {damaged}.")
-    _warn_mixed_environments(out)
+    _warn_about_results(out)
     return SUCCESS
 
 
-@dataset.command("info")
+@dataset_app.command("info")
 def _info(
     folder: options.DatasetFolder,
     json: options.Json = None,
@@ -593,7 +605,7 @@ def _info(
     return SUCCESS
 
 
-@dataset.command("verify")
+@dataset_app.command("verify")
 def _verify(
     folder: options.DatasetFolder,
     users: options.Users = None,
@@ -641,7 +653,7 @@ def _format_download_size(files: int, size: int) -> str:
     return f"{format_count(files, 'file')}, {size / 1e6:,.1f} MB"
 
 
-@dataset.command("download")
+@dataset_app.command("download")
 def _download(
     folder: options.DatasetFolder,
     users: options.Users = None,
@@ -690,7 +702,7 @@ def _download(
     return SUCCESS
 
 
-@dataset.command("make")
+@dataset_app.command("make")
 def _make(
     files: options.ParticipantFiles,
     out: options.DatasetOut,
@@ -719,7 +731,7 @@ def _make(
 
 
 def _select_users(dataset: Dataset, users: str | None, max_user_id: int | None = None) -> list[int]:
-    """Return the users that options name, and report those that are missing.
+    """Return the data set's users that options select, and report ids that it does not have.
 
     Raises InputError.
     """
@@ -733,8 +745,8 @@ def _select_users(dataset: Dataset, users: str | None, max_user_id: int | None =
     return selected_users
 
 
-def _warn_mixed_environments(out: Path) -> None:
-    """Warn of differences between parts of a folder's results, and of mistakes in user models."""
+def _warn_about_results(out: Path) -> None:
+    """Warn if a folder's results were made in different environments or with doubtful models."""
     from srs_eval.benchmark.setup import (
         describe_environment_differences,
         list_model_remarks,

@@ -25,29 +25,30 @@ if TYPE_CHECKING:
 
 
 def prepare_to_read() -> None:
-    """Fix the folders of srs-eval, and raise InputError where memory does not do for reading."""
+    """Fix srs-eval's folders, and raise InputError if the memory is too small for reading."""
     make_folders_absolute()
     check_memory_limit(READING_BYTES)
 
 
 def prepare_to_evaluate() -> None:
-    """Fix the folders of srs-eval, and raise InputError where memory does not do for evaluating."""
+    """Fix srs-eval's folders, and raise InputError if the memory is too small for evaluating."""
     make_folders_absolute()
     reserve_blas_memory()
 
 
 @dataclass(frozen=True)
 class ProtocolFlags:
-    """Protocol and fit from the command line, with which names of models are resolved."""
+    """The flags that decide which configurations are meant by names of models."""
 
     protocol: Protocol
     fit: Fit
-    ledger: Ledger | None = None  # of trainings that differ from the published ones
+    ledger: Ledger | None = None  # of --setup: trainings that differ from the published ones
 
     def resolve(self, names: str) -> list[Configuration]:
-        """Return the named configurations; with a ledger, `NAME` and `NAME-tuned` are tuned.
+        """Return the named configurations.
 
-        Raises InputError.
+        If NAME is in the ledger, both `NAME` and `NAME-tuned` mean the tuned configuration. Raises
+        InputError for unknown names, and for `NAME-tuned` if NAME is not in the ledger.
         """
         from srs_eval.models.configurations import remove_tuned, resolve_configurations
 
@@ -65,9 +66,9 @@ class ProtocolFlags:
         return self.ledger.apply_to(configurations)
 
     def resolve_reference(self, name: str) -> Configuration:
-        """Return the configuration of `--reference`, as published unless it is `NAME-tuned`.
+        """Return the configuration that `--reference` names: tuned only as `NAME-tuned`.
 
-        Raises InputError where the name means none or several.
+        Raises InputError if the name does not mean exactly one configuration.
         """
         from srs_eval.models.configurations import remove_tuned
 
@@ -78,18 +79,18 @@ class ProtocolFlags:
             raise InputError(f'--reference takes one model; "{name}" is {len(configurations)}.')
         return configurations[0]
 
-    def with_ledger(self, ledger: Path | None, models: str) -> ProtocolFlags:
-        """Return these flags with the trainings of a ledger, if there is one.
+    def with_ledger(self, path: Path | None, models: str) -> ProtocolFlags:
+        """Return these flags with the ledger at `path`, if one is given.
 
-        Raises InputError where none of the models is in the ledger.
+        Raises InputError if none of the models is in the ledger.
         """
-        if ledger is None:
+        if path is None:
             return self
         from srs_eval.benchmark.setup import read_ledger
 
-        trainings = read_ledger(ledger)
-        flags = replace(self, ledger=trainings)
-        _require_tuned(trainings, flags.resolve(models))
+        ledger = read_ledger(path)
+        flags = replace(self, ledger=ledger)
+        _require_tuned(ledger, flags.resolve(models))
         return flags
 
 
@@ -98,7 +99,7 @@ def _require_tuned(
     configurations: Sequence[Configuration],
     subject: str = "No model of --models is",
 ) -> None:
-    """Raise InputError if a ledger names none of the models; `subject` begins the message."""
+    """Raise InputError if a ledger has none of the configurations; `subject` begins the message."""
     for configuration in configurations:
         if configuration.name in ledger.entries or configuration.ledger:
             return
@@ -109,7 +110,7 @@ def _require_tuned(
 def build_protocol_flags(protocol: Protocol, *, default: bool, S0: bool) -> ProtocolFlags:
     """Return the flags of a command: the protocol, and how models are trained.
 
-    Raises InputError where both flags of the fit are set.
+    Raises InputError if both `default` and `S0` are set.
     """
     if default and S0:
         raise InputError("--default and --S0 exclude each other: leave one out.")
@@ -126,7 +127,7 @@ def build_context(
     features: Path | None = None,
     seen_users: bool = False,
 ) -> Context:
-    """Return the settings of individual models, and load files of models.
+    """Load the user's model files, and return the settings that models take from options.
 
     Raises InputError.
     """
@@ -146,7 +147,7 @@ def build_context(
 
 
 def _load_models(path: Path) -> None:
-    """Load a model file, and print a note if its results are not kept.
+    """Load a model file, and print a note if its results cannot be kept for later runs.
 
     Raises InputError.
     """
@@ -175,20 +176,20 @@ class Source:
 
     @property
     def narrowed_to(self) -> dict[str, str | None]:
-        """Return decks and presets in words, None for all."""
+        """Return the names of the selected decks and presets in words; None for all."""
         return {
             "deck": ", ".join(self.deck or ()) or None,
             "preset": ", ".join(self.preset or ()) or None,
         }
 
     def load(self) -> ReviewLog:
-        """Load the reviews, and report what was left out because the file holds it twice."""
+        """Load the reviews, and report how many were left out because the file holds them twice."""
         log = self.read()
         report_repeated_entries(log)
         return log
 
     def read(self) -> ReviewLog:
-        """Load the reviews, for a command that shows the whole import summary.
+        """Load the reviews without a report, for a command that shows the whole import summary.
 
         Raises InputError.
         """
@@ -218,7 +219,7 @@ class Source:
 def report_repeated_entries(log: ReviewLog, file_label: str = "") -> None:
     """Report how many entries of a file were left out because the file holds them twice.
 
-    `file_label` names the file.
+    `file_label` is put in front of the sentence.
     """
     from srs_eval.data.readers.repeats import describe_repeats
 
@@ -228,9 +229,9 @@ def report_repeated_entries(log: ReviewLog, file_label: str = "") -> None:
 
 
 def choose_equivalence(equivalence: float | None) -> float:
-    """Return the largest difference in log loss that does not matter, as given or configured.
+    """Return the largest difference in log loss that does not matter.
 
-    Raises InputError.
+    It is that of the command line, else that of config.toml. Raises InputError.
     """
     from srs_eval.tui.config import load_config
 
@@ -256,6 +257,7 @@ class EvaluationOptions:
     equivalence: float
 
     def __post_init__(self) -> None:
+        """Add RWKV's models to `models` if --weights names a file of theirs."""
         from srs_eval.models.rwkv import add_rwkv_models
 
         object.__setattr__(self, "models", add_rwkv_models(self.models, self.context))
@@ -268,8 +270,8 @@ class EvaluationOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running(EvaluationOptions):
-    """Options for the ranking of models on one collection and for the files written."""
+class RankingOptions(EvaluationOptions):
+    """Options for the ranking of models on one collection, and for its output."""
 
     setup: Path | None = None
     json: str | None = None

@@ -1,6 +1,6 @@
 """Find the folders of this program and of Anki.
 
-SRS_EVAL_{CACHE,CONFIG,DATA,STATE}_DIR override the folders.
+The environment variables SRS_EVAL_{CACHE,CONFIG,DATA,STATE}_DIR override this program's folders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NAME = "srs-eval"
 VERSION = "1.0.0"
 _FOLDER_VARIABLES = tuple(f"SRS_EVAL_{kind}_DIR" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))
 DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
-"""The demo's learner: 20,000 reviews of a year, simulated by `tools/simulated`."""
+"""A simulated learner's collection: 20,000 reviews in a year, made by `tools/simulated`."""
 
 
 def cache_dir() -> Path:
@@ -34,14 +34,14 @@ def config_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the folder of the app's state: recent files, theme."""
+    """Return the folder of what is kept between runs: recent files, theme, saved answers."""
     return _find_folder("SRS_EVAL_STATE_DIR", "user_state_path")
 
 
 def make_folders_absolute() -> None:
     """Make the folders in environment variables absolute.
 
-    So they stay where they are, even while user code works in another folder.
+    They then stay the same even if a user's code changes the working folder.
     """
     for name in (*_FOLDER_VARIABLES, "NUMBA_CACHE_DIR"):
         if os.environ.get(name):
@@ -51,7 +51,7 @@ def make_folders_absolute() -> None:
 def anki_folders(home: Path) -> Iterator[Path]:
     """Yield the folders where Anki may keep its profiles.
 
-    Sources: Anki's manual, "File locations"; packagers' sandboxes.
+    Sources: Anki's manual, "File locations"; the sandboxes of Flatpak and Snap.
     """
     if os.environ.get("ANKI_BASE"):
         yield Path(os.environ["ANKI_BASE"])
@@ -60,9 +60,9 @@ def anki_folders(home: Path) -> Iterator[Path]:
     elif sys.platform == "darwin":
         yield home / "Library" / "Application Support" / "Anki2"
     else:
-        data = os.environ.get("XDG_DATA_HOME")
-        if data:
-            yield Path(data) / "Anki2"
+        data_home = os.environ.get("XDG_DATA_HOME")
+        if data_home:
+            yield Path(data_home) / "Anki2"
         yield home / ".local" / "share" / "Anki2"
         yield home / ".var" / "app" / "net.ankiweb.Anki" / "data" / "Anki2"
         with suppress(OSError):
@@ -72,6 +72,7 @@ def anki_folders(home: Path) -> Iterator[Path]:
 
 
 def _find_folder(variable: str, function: str) -> Path:
+    """Return the folder in a variable of the environment, else by a function of platformdirs."""
     if os.environ.get(variable):
         return Path(os.environ[variable])
     import platformdirs

@@ -21,7 +21,9 @@ from srs_eval.data.reviews import IntArray, ReviewLog, Rows
 
 _OTHER_INTERVAL = 77.0  # days
 _OTHER_EASE = 1300
-_LONG_MS = 600_000  # longer than any answer that is timed
+_TIME_SHIFT_S = 40_000
+_SHORT_ANSWER_MS = 10_000  # shorter answer times count as short
+_ADDED_MS = 600_000  # makes a short answer longer than any answer that is timed
 
 Columns = dict[str, NDArray[Any]]
 
@@ -58,8 +60,8 @@ def swap_grades(log: ReviewLog, positions: IntArray) -> ReviewLog:
 def swap_outcomes(log: ReviewLog, positions: IntArray) -> ReviewLog:
     """Swap passes and failures in the rows `positions` (k,).
 
-    In these rows, later reviews of the same card also get what a scheduler would have made of the
-    new outcomes: another state, interval and ease.
+    Of these rows, all but the first of each card also get another state, interval and ease, because
+    a scheduler would have reacted to the earlier outcomes.
     """
     columns = copy_columns(swap_grades(log, positions))
     first_of_card = np.unique(columns["card_id"][positions], return_index=True)[1]
@@ -119,10 +121,11 @@ def _change_later_intervals(log: ReviewLog, review: int) -> ReviewLog:
     day = columns["day_offset"]
     day[review:] += day[review:] - day[review - 1] + 1
     by_card = np.argsort(card_id, kind="stable")
-    elapsed = np.empty_like(day)
-    elapsed[by_card] = np.diff(day[by_card], prepend=0)
+    new_elapsed_days = np.empty_like(day)
+    new_elapsed_days[by_card] = np.diff(day[by_card], prepend=0)
+    # The first review of a card has no interval: its elapsed days are -1.
     is_changed = (np.arange(len(day)) >= review) & (columns["elapsed_days"] >= 0)
-    added_days = np.where(is_changed, elapsed - columns["elapsed_days"], 0)
+    added_days = np.where(is_changed, new_elapsed_days - columns["elapsed_days"], 0)
     columns["elapsed_days"] += added_days
     columns["elapsed_seconds"] += added_days * DAY_S
     if "elapsed_study_days" in columns:
@@ -134,8 +137,7 @@ def _change_later_times_of_day(log: ReviewLog, review: int) -> ReviewLog:
     columns = copy_columns(log)
     if "time_of_day_s" in columns:
         later_times = columns["time_of_day_s"][review:]
-        shifted_times = (later_times + 40_000) % DAY_S
-        columns["time_of_day_s"][review:] = np.where(later_times < 0, later_times, shifted_times)
+        columns["time_of_day_s"][review:] = (later_times + _TIME_SHIFT_S) % DAY_S
     return replace_columns(log, columns)
 
 
@@ -163,6 +165,7 @@ LATER_INPUTS: Mapping[str, Callable[[ReviewLog, int], ReviewLog]] = {
 def _reschedule(columns: Columns, positions: IntArray) -> None:
     """Write other states, scheduled intervals and eases to the rows `positions`."""
     state = columns["state"][positions]
+    # A card's start (0) stays one; of the other states, 1 and 4 change places, and 2 and 3.
     columns["state"][positions] = np.where(state == 0, 0, 5 - state)
     if "scheduled_interval" in columns:
         columns["scheduled_interval"][positions] = _OTHER_INTERVAL
@@ -172,4 +175,5 @@ def _reschedule(columns: Columns, positions: IntArray) -> None:
 
 def _change_durations(duration_ms: IntArray) -> IntArray:
     """Return long answer times for short ones and short ones for long ones."""
-    return np.where(duration_ms < 10_000, duration_ms + _LONG_MS, duration_ms // 10)
+    is_short = duration_ms < _SHORT_ANSWER_MS
+    return np.where(is_short, duration_ms + _ADDED_MS, duration_ms // 10)

@@ -1,4 +1,4 @@
-"""Store predictions on disk, so that a collection that was evaluated before opens at once.
+"""Store predictions on disk, so that models need not run again on the same collection.
 
 What follows from the trials (labels, rows, folds) is not stored.
 """
@@ -63,7 +63,7 @@ def compute_cache_key(log_fingerprint: str, configuration: Configuration, contex
 
 @cache
 def _package_versions(*packages: str) -> list[str]:
-    """Return the versions of the packages that a model's results depend on."""
+    """Return each package with its version."""
     from importlib.metadata import version
 
     return [f"{name} {version(name)}" for name in packages]
@@ -76,7 +76,7 @@ def load_cached(key: str) -> CachedResult | None:
             about = json.loads(str(file["about"]))
             p = file["p"]
         with suppress(OSError):
-            os.utime(_cache_path(key))  # `prune_cache` goes by the last use
+            os.utime(_cache_path(key))  # `prune_cache` takes this as the time of the last use
         parameters = about["parameters"]
         if parameters is not None:
             parameters = {int(partition): values for partition, values in parameters.items()}
@@ -95,7 +95,7 @@ def save_cached(key: str, stored: CachedResult) -> None:
     """Store a result under its key, atomically.
 
     Nothing is stored if the disk is full or read-only, or if the program was updated after it was
-    started.
+    started, because the key then belongs to the new program.
     """
     if is_program_changed():
         return
@@ -122,13 +122,13 @@ def prune_cache(limit_bytes: int = _CACHE_LIMIT_BYTES) -> None:
         files = [(path, path.stat()) for path in (cache_dir() / "results").glob("*/*")]
     except OSError:
         return
-    total = sum(stat.st_size for _, stat in files)
+    total_bytes = sum(stat.st_size for _, stat in files)
     for path, stat in sorted(files, key=lambda item: item[1].st_mtime):
-        if total <= limit_bytes:
+        if total_bytes <= limit_bytes:
             break
         with suppress(OSError):
             path.unlink(missing_ok=True)
-            total -= stat.st_size
+            total_bytes -= stat.st_size
 
 
 def _cache_path(key: str) -> Path:

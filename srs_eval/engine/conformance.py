@@ -1,4 +1,4 @@
-"""Find mistakes in a model on simulated learners by all checks: `srs-eval models check`."""
+"""Find mistakes in a model by all checks, on simulated learners: `srs-eval models check`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ from srs_eval.models.configurations import Configuration
 
 
 def find_mistakes(models: Iterable[Model], features: Path | None = None) -> Mistakes:
-    """Find mistakes in models, checking each alone, with a table of features.
+    """Yield the mistakes in models, each mistake once.
+
+    `features` is the user's table of features, if there is one.
 
     Raises:
         NotInstalled: Something that a model needs is missing.
@@ -62,15 +64,17 @@ def _check_model(model: Model) -> Mistakes:
     configurations = resolve_models([model])
     first = configurations[0]
     trainings: dict[str, TrainingRun] = {}
-    repeated_trainings: dict[str, TrainingRun] = {}  # in reverse order
+    repeated_trainings: dict[str, TrainingRun] = {}  # made in reverse order
     other_session = LearnerSession(load_learner(MEDIUM_LOG_REVIEWS // 4))
-    for order, results in (
+    for order, trainings_in_order in (
         (configurations, trainings),
         (configurations[::-1], repeated_trainings),
     ):
         session = LearnerSession(load_learner())
         for configuration in order:
-            yield from run_check(configuration, train_into, configuration, session, results)
+            yield from run_check(
+                configuration, train_into, configuration, session, trainings_in_order
+            )
         # A run on another learner comes between the two orders.
         yield from run_check(first, train_into, first, other_session, {})
     if trainings.keys() != repeated_trainings.keys() or first.name not in trainings:
@@ -108,9 +112,9 @@ def _check_model(model: Model) -> Mistakes:
 
 
 def _check_other_learners(model: Model, first: Configuration) -> Mistakes:
-    """Look for reads of the future in other logs until one is found.
+    """Look for reads of the future in more cases until one is found.
 
-    Logs are longer, follow a pretraining, or have same-day reviews.
+    These are longer logs, more kinds of reviews, same-day reviews, and weights from pretraining.
     """
     for check in (
         check_pretraining,
@@ -127,7 +131,7 @@ def _check_other_learners(model: Model, first: Configuration) -> Mistakes:
 
 
 def _check_worker_process(training: TrainingRun) -> Mistakes:
-    """Train in a separate process, in which nothing else has run."""
+    """Train in a separate process, in which nothing else has run: predictions must be the same."""
     configuration = training.configuration
     with WorkerPool(1, initializer=all_models) as pool:
         event = pool.submit(_evaluate_alone, load_learner(), configuration).result()

@@ -32,8 +32,8 @@ CLEAR_GAIN = 0.002
 """Difference in log loss that is worth reporting: smaller ones do not matter."""
 _ALLOWED_EXCESS_LOSS = 0.01
 """Log loss above the average's: a formula that cannot fit may be slightly worse."""
-_EXTRA_STEPS = 20  # of L-BFGS, from the fit
-_MAX_PARAMETERS = 100  # that are checked; networks have more
+_EXTRA_STEPS = 20  # steps of L-BFGS from the fit
+_MAX_PARAMETERS = 100  # models with more, such as networks, are not trained further
 _INFINITE_LOSS = 1e6  # stands for a loss that is not finite
 
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
@@ -42,7 +42,7 @@ _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 def can_continue_training(
     configuration: Configuration, session: LearnerSession, context: Context
 ) -> bool:
-    """Return whether the model's fit returns a list of parameters short enough to go on from."""
+    """Return whether training can go on from the model's fit, a list of not too many parameters."""
     model = configuration.model
     if not isinstance(model, TrainedModel) or model.fit is None:
         return False
@@ -73,7 +73,7 @@ def find_poor_training(
         return
     trials = session.trials(configuration.protocol)
     train = trials.folds[-1].train
-    recurrent_calls: list[Mapping[str, Any]] = []  # arguments of each
+    recurrent_calls: list[Mapping[str, Any]] = []  # arguments of each call to train a recurrence
 
     def observe(trainer: str, arguments: Mapping[str, Any]) -> None:
         if trainer in ("fit_recurrent", "fit_recurrent_by_lbfgs"):
@@ -103,7 +103,7 @@ def find_poor_training(
     if loss_before - loss_after <= CLEAR_GAIN:
         return
     default = model.default_parameters(configuration.protocol, context)
-    idle_parameters = log_loss.idle_parameters(fitted, default)
+    idle_parameters = log_loss.find_idle_parameters(fitted, default)
     for parameter, gain in idle_parameters:
         yield Mistake(configuration.name, "idle parameter", parameter=parameter, found=gain)
     if not idle_parameters:
@@ -148,10 +148,10 @@ class _MeanLogLoss:
                 return value
         return _INFINITE_LOSS
 
-    def idle_parameters(self, fitted: list[float], default: Any) -> list[tuple[int, float]]:
+    def find_idle_parameters(self, fitted: list[float], default: Any) -> list[tuple[int, float]]:
         """Return parameters left at their default although moving them clearly lowers the loss.
 
-        Each comes with the gain from moving it by a tenth.
+        Each position comes with the gain from moving the parameter by a tenth.
         """
         if not isinstance(default, list) or len(default) != len(fitted):
             return []
@@ -163,11 +163,11 @@ class _MeanLogLoss:
             step = 0.1 * abs(value)
             if step == 0:
                 step = 0.01
-            lower = np.array(fitted, np.float64)
-            lower[k] -= step
-            higher = np.array(fitted, np.float64)
-            higher[k] += step
-            gain = loss - min(self._finite_loss(lower), self._finite_loss(higher))
+            lowered = np.array(fitted, np.float64)
+            lowered[k] -= step
+            raised = np.array(fitted, np.float64)
+            raised[k] += step
+            gain = loss - min(self._finite_loss(lowered), self._finite_loss(raised))
             if gain > CLEAR_GAIN:
                 idle.append((k, gain))
         return idle

@@ -17,8 +17,8 @@ from srs_eval.data.rows import select_rows
 def load_demo_learner(reviews: int = 300, skip_reviews: int = 0) -> ReviewLog:
     """Return a log of the demo's first cards, which together have up to `reviews` reviews.
 
-    The cards of the first `skip_reviews` reviews are left out. The log has same-day reviews,
-    several decks and all buttons.
+    If `skip_reviews` is given, the cards come after those that have so many reviews. The log has
+    same-day reviews, several decks and all buttons.
     """
     log = _demo()
     rows = select_rows(log).rows

@@ -73,10 +73,10 @@ def evaluate(
     log = add_features(log, context.features)
     if log.user is not None and not context.user:
         context = replace(context, user=log.user)  # so that seeds are the same as in a batch
-    listed = names.split(",") if isinstance(names, str) else list(names)
-    configurations = [item for item in listed if isinstance(item, Configuration)]
+    requested = names.split(",") if isinstance(names, str) else list(names)
+    configurations = [item for item in requested if isinstance(item, Configuration)]
     if not configurations:
-        configurations = resolve_configurations(map(str, listed), protocol)
+        configurations = resolve_configurations(map(str, requested), protocol)
     cancel = cancel or threading.Event()
     session = LearnerSession(log)
     try:
@@ -94,12 +94,12 @@ def evaluate(
     else:
         jobs = min(jobs, len(configurations))
         events = _evaluate_in_workers(log, configurations, context, cancel, use_cache, jobs)
-    tests: dict[TestSet, TestSet] = {}  # equal test sets become one object
+    test_sets: dict[TestSet, TestSet] = {}  # equal test sets become one object
     with closing(events):
         for event in events:
             if isinstance(event, Finished):
-                shared_tests = tests.setdefault(event.result.tests, event.result.tests)
-                event = replace(event, result=replace(event.result, tests=shared_tests))
+                tests = test_sets.setdefault(event.result.tests, event.result.tests)
+                event = replace(event, result=replace(event.result, tests=tests))
             yield event
     if use_cache:
         prune_cache()
@@ -116,6 +116,7 @@ def evaluate_safely(
 
     Raises only Cancelled and KeyboardInterrupt.
     """
+    # Even SystemExit, which a user's model may raise, ends only this configuration.
     try:
         result = session.run(configuration, context, use_cache=use_cache)
         return Finished(configuration, result)
@@ -128,7 +129,7 @@ def evaluate_safely(
 def _final_event_for_error(configuration: Configuration, error: BaseException) -> Failed | Skipped:
     """Return the final event of a configuration that raised an error.
 
-    SystemExit is a failure, too. KeyboardInterrupt is raised again, because the user caused it.
+    KeyboardInterrupt is raised again, because the user caused it.
     """
     if type(error) is KeyboardInterrupt:
         raise error
@@ -157,25 +158,23 @@ def _evaluate_in_process(
             return
         yield Started(configuration, must_compile(configuration))
         try:
-            outcome: FinalEvent = evaluate_safely(
-                session, configuration, context, use_cache=use_cache
-            )
-            if _needs_leak_check(outcome, context):
+            final = evaluate_safely(session, configuration, context, use_cache=use_cache)
+            if _needs_leak_check(final, context):
                 yield Checking(configuration)
-            outcome = _flag_leak(outcome, context, cancel.is_set)
+            final = _flag_leak(final, context, cancel.is_set)
         except Cancelled as error:
             if cancel.is_set():
                 return
-            outcome = _final_event_for_error(configuration, error)  # raised by the model
-        yield outcome
+            final = _final_event_for_error(configuration, error)  # raised by the model
+        yield final
 
 
 def warm_up_kernels(*names: str) -> WorkerPool | None:
-    """Compile the missing kernels of configurations in a process of low priority.
+    """Start to compile the missing kernels of configurations, in a process of low priority.
 
-    `names` are as in `evaluate`, the ones needed soonest first; "fast" if left out.
-    Views call this while the user chooses a file. Returns None if no kernel is missing. Call the
-    pool's `terminate_workers` before `evaluate`: kernels that are finished are kept.
+    `names` are as in `evaluate`, the ones needed soonest first; "fast" if left out. Returns the
+    pool of the process, or None if no kernel is missing. Views call this while the user chooses a
+    file. Call the pool's `terminate_workers` before `evaluate`: kernels that are finished are kept.
 
     Raises:
         InputError: A name does not exist.
@@ -215,10 +214,10 @@ def _evaluate_in_workers(
     jobs: int,
 ) -> Generator[Event, None, None]:
     waiting = deque(configurations)
-    members = {
+    members_by_name = {
         configuration.name: _collect_member_names(configuration) for configuration in configurations
     }
-    finished: list[Finished] = []  # members that ensembles combine
+    member_results: list[Finished] = []  # results so far that ensembles combine
     working: dict[Future[FinalEvent], Started] = {}
     events = TaskEvents()
     pool = WorkerPool(
@@ -228,40 +227,41 @@ def _evaluate_in_workers(
         on_message=events.put,
     )
 
-    def can_start() -> list[Configuration]:
+    def list_startable() -> list[Configuration]:
+        """Return the waiting configurations whose members, if any, have finished."""
         unfinished = {configuration.name for configuration in waiting}
         unfinished |= {started.configuration.name for started in working.values()}
         return [
             configuration
             for configuration in waiting
-            if not unfinished & members[configuration.name]
+            if not unfinished & members_by_name[configuration.name]
         ]
 
     def start_next() -> Started:
-        # Kernels that another worker is compiling will soon be there for both.
+        # Two workers need not compile the same kernels: soon they will be there for both.
         compiling = {
             started.configuration.model.kernel_owner
             for started in working.values()
             if started.needs_compilation
         }
-        ready = can_start()
+        startable = list_startable()
         not_compiling = (
             configuration
-            for configuration in ready
+            for configuration in startable
             if configuration.model.kernel_owner not in compiling
         )
-        chosen = next(not_compiling, ready[0])
+        chosen = next(not_compiling, startable[0])
         waiting.remove(chosen)
         started = Started(chosen, must_compile(chosen))
-        names = members[chosen.name]
-        finished_members = [event for event in finished if event.configuration.name in names]
+        names = members_by_name[chosen.name]
+        finished_members = [event for event in member_results if event.configuration.name in names]
         future = events.submit(pool, _evaluate_task, chosen, finished_members)
         working[future] = started
         return started
 
     with pool:
-        # Start no more than one for each worker: the best next one is known when a worker is free.
-        while can_start() and len(working) < jobs:
+        # Each worker gets one task at a time: which is best next is known when a worker is free.
+        while list_startable() and len(working) < jobs:
             yield start_next()
         for future, message in events.until_done(cancel):
             if message is DONE:
@@ -271,10 +271,10 @@ def _evaluate_in_workers(
                     raise error
                 final = _final_event_for_error(done, error) if error else future.result()
                 if isinstance(final, Finished) and done.is_member:
-                    finished.append(final)
-                # Start others first: workers need not wait until the caller has handled this event.
+                    member_results.append(final)
+                # Start others before the caller handles this event, so that no worker waits for it.
                 newly_started: list[Started] = []
-                while can_start() and len(working) < jobs:
+                while list_startable() and len(working) < jobs:
                     newly_started.append(start_next())
                 yield final
                 yield from newly_started
@@ -308,13 +308,13 @@ def _evaluate_task(
     session, context, use_cache = _worker_state
     for event in finished_members:
         session.remember_member_result(event.configuration, event.result, context)
-    reported = 0.0
+    reported_at = 0.0
 
     def tick(fraction: float) -> None:
-        nonlocal reported
+        nonlocal reported_at
         now = time.monotonic()
-        if now - reported >= 0.05 or fraction == 1.0:
-            reported = now
+        if now - reported_at >= 0.05 or fraction == 1.0:
+            reported_at = now
             send(fraction)
 
     context = replace(context, tick=tick)
@@ -329,7 +329,7 @@ _CHECKING_MESSAGE = "checking"
 
 
 def _needs_leak_check(final: FinalEvent, context: Context) -> bool:
-    """Return whether `_flag_leak` must check the model, which takes time."""
+    """Return whether `_flag_leak` will have to check the model, which takes time."""
     if not isinstance(final, Finished) or final.configuration.model.file is None:
         return False
     from srs_eval.engine.own_models import is_checked
@@ -340,7 +340,7 @@ def _needs_leak_check(final: FinalEvent, context: Context) -> bool:
 def _flag_leak(
     final: FinalEvent, context: Context, is_cancelled: Callable[[], bool] = lambda: False
 ) -> FinalEvent:
-    """Mark the result of a user's own model if the model reads the future.
+    """Return the event; the result of a user's own model comes with a warning if it has a mistake.
 
     Raises:
         Cancelled: `is_cancelled` returned true.

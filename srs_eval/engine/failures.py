@@ -8,7 +8,7 @@ from srs_eval.data.errors import InputError, describe_error, error_message, shor
 from srs_eval.data.memory import is_memory_error
 from srs_eval.engine.workers import WorkerDied
 
-_MAX_TRACEBACK_CHARS = 10_000  # characters of its beginning, and of its end
+_MAX_TRACEBACK_CHARS = 10_000  # characters kept of its beginning, and as many of its end
 
 
 def describe_failure(error: BaseException) -> tuple[str, str]:
@@ -24,8 +24,9 @@ def describe_failure(error: BaseException) -> tuple[str, str]:
     if len(detail) > 2 * _MAX_TRACEBACK_CHARS:
         detail = f"{detail[:_MAX_TRACEBACK_CHARS]}\n...\n{detail[-_MAX_TRACEBACK_CHARS:]}"
     description = describe_error(error)
-    is_write_error = isinstance(error, ValueError) and "read-only" in description  # numpy's
-    if is_write_error or "readonly array" in description:  # numba's
+    is_numpy_error = isinstance(error, ValueError) and "read-only" in description
+    is_numba_error = "readonly array" in description
+    if is_numpy_error or is_numba_error:
         description = (
             "It writes to a read-only array; those that it is given belong to all models: work on "
             f"copies, as in trials.delta_t.copy() ({description})"

@@ -17,7 +17,7 @@ from srs_eval.data.reviews import FloatArray
 _Objective = Callable[[FloatArray], tuple[float, FloatArray]]
 _GradientCase = tuple[str, _Objective, Any]  # source, loss and gradient, start of training
 
-# A module or class, and the name of its function.
+# A module or class, and the name of its function that gets a gradient and trains with it.
 _TRAINERS = (
     ("scipy.optimize", "minimize"),
     ("srs_eval.training.optimisers", "minimise_by_lbfgs"),
@@ -51,7 +51,7 @@ def check_gradient(source: str, objective: _Objective, start: Any) -> _WrongGrad
         return float((loss_above - loss_below) / (2 * step[k]))
 
     # Two widths: narrow ones fail for a loss in single precision, wide ones for a curved loss.
-    differences = np.empty((2, len(point)))
+    differences = np.empty((2, len(point)))  # (widths, parameters)
     for row, width in enumerate((1e-5, 1e-3)):
         for k in range(len(point)):
             differences[row, k] = central_difference(k, width)
@@ -65,7 +65,7 @@ def check_gradient(source: str, objective: _Objective, start: Any) -> _WrongGrad
 
 
 def check_trainer_gradients(fit: Callable[..., Any], *fit_arguments: Any) -> list[_WrongGradient]:
-    """Return one wrong gradient for each trainer that gets any from the fit."""
+    """Run a fit and return its wrong gradients, at most one for each kind of trainer."""
     wrong_by_source: dict[str, _WrongGradient] = {}
 
     def observe(trainer: str, arguments: Mapping[str, Any]) -> None:
@@ -100,17 +100,18 @@ def fit_with_observer(
         for path, name in _TRAINERS:
             owner = resolve_name(path)
             trainer = getattr(owner, name)
+            # The module of the fit may have imported the trainer under any name.
             for namespace in {owner, sys.modules.get(fit.__module__, owner)}:
                 for attribute, value in list(vars(namespace).items()):
                     if value is trainer:
                         patches.enter_context(patch.object(namespace, attribute, observed(trainer)))
-        if inspect.ismethod(fit):  # perhaps a trainer's method: take the replaced one
+        if inspect.ismethod(fit):  # it may itself be a trainer, such as `LinearModel.fit`
             fit = getattr(fit.__self__, fit.__name__)
         return fit(*fit_arguments)
 
 
 def _extract_gradients(trainer: str, arguments: Mapping[str, Any]) -> Iterator[_GradientCase]:
-    """Yield the gradients in a trainer's arguments, which come by parameter name."""
+    """Yield each gradient among a trainer's arguments, which are given by parameter name."""
     match trainer:
         case "minimize":
             fun = arguments["fun"]

@@ -3,16 +3,18 @@
 Before review k, a model may know the reviews before it and everything about k itself except its
 grade and its answer time. So a model that is trained and evaluated on the log up to k must predict
 the same up to k as on the full log: later reviews may be missing or different, and so may the
-answer to k. `fit` and `predict` must agree together; fits alone are compared only to say which of
-the two reads too much.
+answer to k. `fit` and `predict` are judged together, by their predictions; they are told apart only
+to say which of the two reads too much. A review is identified by its number, from 1
+(`Trials.review_th`); in shapes, k is the number of evaluated reviews.
 
-Where many reviews are checked, fits are kept and predictions are made with them again, because that
-is quick. Numbers in a fit may be tied to the trials it was made on (the k-th of all decks), so the
-model is retrained where predictions differ, before any mistake is reported.
+Most checks do not retrain: they predict again with the fits that the training made, which is quick.
+On a log that is cut off or goes on differently, such a fit may predict something else without
+reading the future, because it may refer to its own trials (such as the k-th of all decks). There,
+the model is retrained before a mistake is reported.
 
 In an altered log, sums over the histories of many cards are rounded differently, and a tree may put
-a review that lies at one of its edges on the other side. So a difference counts only if it exceeds
-the effect of rounding alone on the model's predictions (`TrainingRun.rounding`).
+a review near one of its thresholds on the other side. So a difference counts only if it exceeds the
+effect of rounding alone on the model's predictions (`TrainingRun.rounding`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +57,22 @@ from srs_eval.training.hyperparameters import Cancelled, Context
 BoolArray = NDArray[np.bool_]
 
 _REPLAY_TOLERANCE = 1e-6
-"""Largest difference of equal probabilities: sums over other rows are rounded differently."""
+"""Probabilities this close are equal: sums over other rows are rounded differently."""
 _SINGLE_PRECISION_TOLERANCE = 1e-5
 """The same for networks, which calculate in single precision: the number of rows changes how a
 matrix product is rounded. With another number of rows, all predictions of RWKV change, from the
 first review on, by up to 1.4e-6; with as many rows, they are equal to the last digit."""
 _RETRAIN_TOLERANCE = 1e-3
-"""Largest such difference if the model was also retrained: training amplifies last digits."""
-_CLEARLY = 2.0  # times the mean effect of rounding: a larger difference has another cause
-_MUCH = 2.0  # times the largest effect of rounding
-_CONFIRMED = 1.0  # times the mean effect, if predictions with kept fits already differ
-_MOST_KINDS = 32  # reviews of different kinds whose answers are changed one at a time
-_MAX_UNCONFIRMED = 2  # replays that differ although retraining does not: fits are no use
+"""The same if the model was also retrained: training amplifies last digits."""
+
+# A difference has another cause than rounding if it is so many times larger than rounding's effect.
+_MEAN_FACTOR = 2.0  # for the mean difference
+_MEAN_FACTOR_TO_CONFIRM = 1.0  # for the mean difference, if predictions with kept fits differ, too
+_LARGEST_FACTOR = 2.0  # for the largest difference
+
+_MAX_SINGLE_ANSWERS = 32  # reviews whose answers are changed one at a time
+_MAX_UNCONFIRMED = 2
+"""Differences that retraining does not confirm: after so many, kept fits prove nothing."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +94,16 @@ def find_outcome_leaks(training: TrainingRun) -> Mistakes:
     This also holds for models that learn while they are evaluated.
     """
     review = choose_late_review(training)
-    end = np.arange(review - 1, len(require_rows(training.log)))
-    finding = _find_outcome_leak(training, swap_outcomes(training.log, end), review)
-    if finding is None:
+    late_rows = np.arange(review - 1, len(require_rows(training.log)))
+    mistake = _find_outcome_leak(training, swap_outcomes(training.log, late_rows), review)
+    if mistake is None:
         return
-    # A scheduler turns an outcome into inputs of later reviews.
-    if _find_outcome_leak(training, swap_grades(training.log, end), review) is None:
+    # `swap_outcomes` also changes later states and intervals, as a scheduler would. If the grades
+    # alone make no difference, the model reads these.
+    if _find_outcome_leak(training, swap_grades(training.log, late_rows), review) is None:
         schedule = "the states, scheduled intervals or ease"
-        finding = replace(finding, kind="later input", what=schedule)
-    yield finding
+        mistake = replace(mistake, kind="later input", what=schedule)
+    yield mistake
 
 
 def _find_outcome_leak(training: TrainingRun, log: ReviewLog, review: int) -> Mistake | None:
@@ -114,9 +120,11 @@ def _find_outcome_leak(training: TrainingRun, log: ReviewLog, review: int) -> Mi
 
 
 def find_leaky_fits(training: TrainingRun) -> Mistakes:
-    """Change outcomes after the training part: no fit may change."""
-    session = make_matching_session(training, _alter_end(training))
-    up_to_review = training.result.review_th <= choose_late_review(training)
+    """Retrain with other outcomes after the training parts: the fits must predict the same."""
+    review = choose_late_review(training)
+    late_rows = np.arange(review - 1, len(require_rows(training.log)))
+    session = make_matching_session(training, swap_outcomes(training.log, late_rows))
+    up_to_review = training.result.review_th <= review
     with_old_fits = predict_again(training, session)
     with_new_fits = retrain(training, session).result
     difference = _find_first_difference(
@@ -127,22 +135,24 @@ def find_leaky_fits(training: TrainingRun) -> Mistakes:
 
 
 def find_online_learning(training: TrainingRun) -> Mistakes:
-    """Change answers to other cards after the training: no last-fold prediction may change.
+    """Change the answers to half of the last fold's cards: predictions for the others must stay.
 
-    Only an online model may learn from them.
+    Only an online model may learn from answers that come after its training.
     """
     if isinstance(training.configuration.model, OnlineModel):
         return
     before = training.result
-    card_id = require_rows(training.log).card_id
-    card = card_id[before.review_th - 1]
-    is_last = before.fold == before.fold.max()
-    is_changed = np.isin(card_id, np.unique(card[is_last])[::2])
-    is_changed[: int(before.review_th[is_last].min()) - 1] = False
-    log = swap_answers(training.log, np.flatnonzero(is_changed))
+    card_of_row = require_rows(training.log).card_id
+    card_of_review = card_of_row[before.review_th - 1]
+    in_last_fold = before.fold == before.fold.max()
+    changed_cards = np.unique(card_of_review[in_last_fold])[::2]
+    is_changed_row = np.isin(card_of_row, changed_cards)
+    first_row_of_fold = int(before.review_th[in_last_fold].min()) - 1
+    is_changed_row[:first_row_of_fold] = False
+    log = swap_answers(training.log, np.flatnonzero(is_changed_row))
     after = predict_again(training, make_matching_session(training, log))
-    unchanged = is_last & ~np.isin(card, card_id[is_changed])
-    difference = _find_first_difference(training, before, after, unchanged)
+    must_stay = in_last_fold & ~np.isin(card_of_review, card_of_row[is_changed_row])
+    difference = _find_first_difference(training, before, after, must_stay)
     if difference is not None:
         yield _make_mistake(training, "learns", difference)
 
@@ -153,60 +163,68 @@ def find_online_learning(training: TrainingRun) -> Mistakes:
 def find_own_answers(training: TrainingRun, rounds: int) -> Mistakes:
     """Change the answer to one evaluated review per card: no prediction up to it may change.
 
-    This is done `rounds` times, each time for other reviews, so every evaluated review is included
-    once if no card has more than `rounds` of them. For an online model, which learns from the other
-    answers, the answers to single reviews of many kinds are changed instead.
+    This is done `rounds` times, each time for other reviews, so every evaluated review has its turn
+    if no card has more than `rounds` of them. An online model learns from the answers to other
+    cards, so for such a model, the answers to single reviews of many kinds are changed instead.
     """
     if isinstance(training.configuration.model, OnlineModel):
         yield from _find_single_answers(training)
         return
-    for chosen in islice(_one_of_each_card(training, training.result.fold > 0), rounds):
-        if _own_difference(training, chosen) is None:
+    for chosen in islice(_choose_one_of_each_card(training), rounds):
+        if _find_own_difference(training, chosen) is None:
             continue
-        # A review evaluated in one fold may be training data in the next, and be read there.
+        # A review that one fold evaluates may be training data of the next fold, which `predict`
+        # may read there. So the answers of one fold at a time are changed.
         for fold in np.unique(training.result.fold):
-            within = chosen & (training.result.fold == fold)
-            difference = _own_difference(training, within, fold)
+            chosen_of_fold = chosen & (training.result.fold == fold)
+            difference = _find_own_difference(training, chosen_of_fold, fold)
             if difference is not None:
-                yield _explained_answer(training, within, difference)
+                yield _explain_difference(training, chosen_of_fold, difference)
                 return
 
 
 def find_own_answers_in_fits(training: TrainingRun) -> Mistakes:
     """Check a training with one fold as `find_own_answers` does, but retrain the model.
 
-    This also finds own answers in features that a fit has kept.
+    This also finds answers that a fit has stored, for example in features, and that `predict` reads
+    there.
     """
     if isinstance(training.configuration.model, OnlineModel) or not training.fits:
         return
-    evaluated = training.result.fold > 0
     for in_order in (True, False):
-        chosen = next(_one_of_each_card(training, evaluated, in_order=in_order))
+        chosen = next(_choose_one_of_each_card(training, in_order=in_order))
         log = swap_answers(training.log, _rows_of_reviews(training, chosen))
         after = retrain(training, make_matching_session(training, log)).result
-        unchanged = _up_to_chosen(training, chosen)
-        difference = _find_largest_difference(training, after, unchanged, is_retrained=True)
+        must_stay = _mark_up_to_chosen(training, chosen)
+        difference = _find_largest_difference(training, after, must_stay, is_retrained=True)
         if difference is not None:
             yield _make_mistake(training, "fit sees test", difference)
             return
 
 
-def _own_difference(
+def _find_own_difference(
     training: TrainingRun, chosen: BoolArray, fold: int | None = None
 ) -> _PredictionDifference | None:
-    """Compare predictions after changing the answers to chosen reviews (k,), one per card."""
+    """Return a prediction that changes with the answers to chosen reviews (k,), one per card.
+
+    Only predictions up to the chosen review of a card count; with `fold`, only those of this fold.
+    """
     log = swap_answers(training.log, _rows_of_reviews(training, chosen))
     after = predict_again(training, make_matching_session(training, log))
-    unchanged = _up_to_chosen(training, chosen)
+    must_stay = _mark_up_to_chosen(training, chosen)
     if fold is not None:
-        unchanged &= training.result.fold == fold
-    return _find_largest_difference(training, after, unchanged)
+        must_stay &= training.result.fold == fold
+    return _find_largest_difference(training, after, must_stay)
 
 
-def _explained_answer(
+def _explain_difference(
     training: TrainingRun, chosen: BoolArray, difference: _PredictionDifference
 ) -> Mistake:
-    """Return the mistake with its cause: the own outcome or time, or an answer to another card."""
+    """Return the mistake, named after its cause.
+
+    The cause is the review's own outcome or answer time, an earlier answer to another card, or a
+    later answer.
+    """
     review_th = training.result.review_th
     is_own = review_th == difference.review
     log = training.log
@@ -228,24 +246,25 @@ def _explained_answer(
     return _make_mistake(training, kind, difference)
 
 
-def _one_of_each_card(
-    training: TrainingRun, among: BoolArray, *, in_order: bool = False
+def _choose_one_of_each_card(
+    training: TrainingRun, *, in_order: bool = False
 ) -> Iterator[BoolArray]:
-    """Yield masks (k,) that select one review of each card; each review `among` comes once.
+    """Yield masks (k,) that select one evaluated review of each card, until each was selected.
 
-    The reviews of a card come in random order, or in order of review if `in_order` is true.
+    The reviews of a card are selected in random order, or as they are evaluated if `in_order` is
+    true.
     """
-    positions = np.flatnonzero(among)
+    positions = np.arange(training.result.size)
     if not in_order:
         positions = np.random.default_rng(1).permutation(positions)
     card_id = require_rows(training.log).card_id[training.result.review_th[positions] - 1]
     while len(positions):
-        first = np.unique(card_id, return_index=True)[1]
-        chosen = np.zeros(len(among), np.bool_)
-        chosen[positions[first]] = True
+        first_of_card = np.unique(card_id, return_index=True)[1]
+        chosen = np.zeros(training.result.size, np.bool_)
+        chosen[positions[first_of_card]] = True
         yield chosen
-        positions = np.delete(positions, first)
-        card_id = np.delete(card_id, first)
+        positions = np.delete(positions, first_of_card)
+        card_id = np.delete(card_id, first_of_card)
 
 
 def _rows_of_reviews(training: TrainingRun, chosen: BoolArray) -> IntArray:
@@ -253,73 +272,71 @@ def _rows_of_reviews(training: TrainingRun, chosen: BoolArray) -> IntArray:
     return np.sort(training.result.review_th[chosen]) - 1
 
 
-def _up_to_chosen(training: TrainingRun, chosen: BoolArray) -> BoolArray:
+def _mark_up_to_chosen(training: TrainingRun, chosen: BoolArray) -> BoolArray:
     """Return a mask (k,) of evaluated reviews up to the chosen one of their card.
 
     If no review of a card is chosen, the mask includes all of the card's reviews.
     """
     rows = training.result.review_th - 1
     card_id = require_rows(training.log).card_id[rows]
-    card, number = np.unique(card_id, return_inverse=True)
-    last = np.full(len(card), len(require_rows(training.log)))
-    last[number[chosen]] = rows[chosen]
-    return rows <= last[number]
+    cards, card_number = np.unique(card_id, return_inverse=True)
+    last_row = np.full(len(cards), len(require_rows(training.log)))
+    last_row[card_number[chosen]] = rows[chosen]
+    return rows <= last_row[card_number]
 
 
 def _find_single_answers(training: TrainingRun) -> Mistakes:
     """Change the answer to one review at a time: no prediction up to it may change."""
-    for review in _of_many_kinds(training):
+    for review in _choose_varied_reviews(training):
         log = swap_answers(training.log, np.array([review - 1]))
         after = predict_again(training, make_matching_session(training, log))
-        up_to = training.result.review_th <= review
-        difference = _find_largest_difference(training, after, up_to)
+        up_to_review = training.result.review_th <= review
+        difference = _find_largest_difference(training, after, up_to_review)
         if difference is None:
             continue
         if difference.review != review:
             yield _make_mistake(training, "later outcome", difference)
             return
         chosen = training.result.review_th == review
-        yield _explained_answer(training, chosen, difference)
+        yield _explain_difference(training, chosen, difference)
         return
 
 
-def _of_many_kinds(training: TrainingRun) -> list[int]:
+def _choose_varied_reviews(training: TrainingRun) -> list[int]:
     """Return reviews that differ in length of history, interval, first grade, deck and state."""
     trials = training.session.trials(training.configuration.protocol)
     index = np.random.default_rng(1).permutation(trials.test_index)
-    row = trials.history_end[index]
-    kinds = (
+    row = trials.history_end[index]  # the review itself comes after its history
+    properties = (
         np.minimum(trials.sequence_length[index], 8),
         np.minimum(np.log2(1 + trials.delta_t[index]).astype(np.int64), 8),
         trials.first_rating[index],
         trials.columns("deck_id")[0][row],
         trials.columns("state")[0][row],
     )
-    first_of_each_value = [np.unique(values, return_index=True)[1] for values in kinds]
-    positions = np.unique(np.concatenate(first_of_each_value))[:_MOST_KINDS]
+    first_of_each_value = [np.unique(values, return_index=True)[1] for values in properties]
+    positions = np.unique(np.concatenate(first_of_each_value))[:_MAX_SINGLE_ANSWERS]
     return [int(review) for review in trials.review_th[index[positions]]]
 
 
 def make_matching_session(training: TrainingRun, log: ReviewLog) -> LearnerSession:
     """Return a session with the training's folds, on a log with the same evaluated reviews."""
-    return TruncatedSession(training.session, log, len(require_rows(log)))
+    return TruncatedSession(training.session, log, len(require_rows(log)))  # all of its reviews
 
 
 def choose_late_review(training: TrainingRun) -> int:
-    """Return a review in the last fold, which no fit knows, whose card is reviewed again."""
+    """Return the first of the last quarter of reviews whose card is reviewed again.
+
+    If there is none, this is the quarter's first review. With two folds, all of this quarter is in
+    the last one, so no fit has seen it.
+    """
     result = training.result
     card_id = require_rows(training.log).card_id
-    late = np.sort(result.review_th)[result.size * 3 // 4 :]
-    for review in late:
+    late_reviews = np.sort(result.review_th)[result.size * 3 // 4 :]
+    for review in late_reviews:
         if card_id[review - 1] in card_id[review:]:
             return int(review)
-    return int(late[0])
-
-
-def _alter_end(training: TrainingRun) -> ReviewLog:
-    """Return the log with other outcomes from the late review on."""
-    end = np.arange(choose_late_review(training) - 1, len(require_rows(training.log)))
-    return swap_outcomes(training.log, end)
+    return int(late_reviews[0])
 
 
 # Later reviews, and a review's own answer
@@ -328,19 +345,20 @@ def _alter_end(training: TrainingRun) -> ReviewLog:
 def find_future_inputs(training: TrainingRun, cuts: int) -> Mistakes:
     """Predict with the kept fits on logs that end or go on differently after certain reviews.
 
-    These are `cuts` of all reviews, and half as many whose card comes again on the same day.
-    If predictions differ, the model is retrained on that log, and a mistake is reported if they
-    still differ.
+    These reviews are those of `_choose_cuts`. If predictions differ, the model is retrained on that
+    log, and a mistake is reported if they still differ.
     """
     unconfirmed = 0
-    for review in _cuts(training, cuts):
+    for review in _choose_cuts(training, cuts):
         for alter in (truncate_and_alter, alter_future):
             session = TruncatedSession(training.session, alter(training.log, review), review)
             if _compare_replay(training, session, review) is None:
                 continue
-            finding = diagnose_altered_training(training, review, alter, _CONFIRMED)
-            if finding is not None:
-                yield finding
+            mistake = diagnose_altered_training(
+                training, review, alter, mean_factor=_MEAN_FACTOR_TO_CONFIRM
+            )
+            if mistake is not None:
+                yield mistake
                 return
             unconfirmed += 1
             if unconfirmed == _MAX_UNCONFIRMED:
@@ -350,17 +368,17 @@ def find_future_inputs(training: TrainingRun, cuts: int) -> Mistakes:
 def find_future_fits(training: TrainingRun, limit: int = 3) -> Mistakes:
     """Retrain on logs that end or go on differently soon after a training part ends.
 
-    The model is retrained at most `limit` times.
+    At most `limit` such logs are tried.
     """
-    for reviews, alter in islice(_folds_to_train(training.result), limit):
+    for reviews, alter in islice(_plan_retrainings(training.result), limit):
         review = int(reviews[len(reviews) // 5])
-        finding = diagnose_altered_training(training, review, alter)
-        if finding is not None:
-            yield finding
+        mistake = diagnose_altered_training(training, review, alter)
+        if mistake is not None:
+            yield mistake
             return
 
 
-def _folds_to_train(result: Result) -> Iterator[tuple[Any, Callable[..., ReviewLog]]]:
+def _plan_retrainings(result: Result) -> Iterator[tuple[IntArray, Callable[..., ReviewLog]]]:
     """Yield reviews of the last or first fold, and the function that alters the log there."""
     folds = np.unique(result.fold)
     last_fold_reviews = np.sort(result.review_th[result.fold == folds[-1]])
@@ -375,7 +393,8 @@ def diagnose_altered_training(
     training: TrainingRun,
     review: int,
     alter: Callable[[ReviewLog, int], ReviewLog],
-    clearly: float = _CLEARLY,
+    *,
+    mean_factor: float = _MEAN_FACTOR,
 ) -> Mistake | None:
     """Train on the log altered after a review; return a mistake if predictions up to it differ."""
     session = TruncatedSession(training.session, alter(training.log, review), review)
@@ -385,7 +404,7 @@ def diagnose_altered_training(
         lambda: retrain(training, session).result,
         review,
         is_retrained=is_retrained,
-        clearly=clearly,
+        mean_factor=mean_factor,
     )
     if difference is None:
         return None
@@ -395,7 +414,8 @@ def diagnose_altered_training(
 def _diagnose(
     training: TrainingRun, review: int, session: LearnerSession, difference: _PredictionDifference
 ) -> Mistake:
-    """Return the mistake with its cause: a fit, outcome, own answer time or later input."""
+    """Return the mistake, named after its cause: a fit, outcome, own answer time or later input."""
+    # The cause is looked for even if the time for the check is up.
     training = replace(training, context=replace(training.context, tick=Context().tick))
     if difference.error:
         return _make_mistake(training, "needs later", difference, difference.error)
@@ -421,7 +441,8 @@ def _diagnose(
     by_number = _compare_on_log(training, truncate_after(log, review), review)
     if by_number is not None:
         return _make_mistake(training, "later input", by_number, "the number")
-    return _make_mistake(training, "own outcome", difference)  # which of the three passing grades
+    # What is left is the own grade: only `truncate_and_alter` gives another passing grade.
+    return _make_mistake(training, "own outcome", difference)
 
 
 def _diagnose_fit(training: TrainingRun, review: int, difference: _PredictionDifference) -> Mistake:
@@ -449,7 +470,7 @@ def _compare_replay(
     return _compare_up_to(training, lambda: predict_again(training, session), review)
 
 
-# Layouts
+# Folds of long logs
 
 
 def choose_late_fold(trials: Trials) -> Folds:
@@ -460,10 +481,10 @@ def choose_late_fold(trials: Trials) -> Folds:
     return (Fold(train=trials.folds[0].train, test=trials.folds[-1].test),)
 
 
-def wide_fold(trials: Trials) -> Folds:
+def choose_wide_fold(trials: Trials) -> Folds:
     """Return one fold, with the training part of the first fold and all test parts.
 
-    So all kinds of reviews are predicted, including early ones of cards, after a short training.
+    After one short training, all kinds of reviews are then predicted, also a card's early ones.
     """
     return (Fold(train=trials.folds[0].train, test=np.unique(trials.test_index)),)
 
@@ -476,7 +497,7 @@ def choose_last_fold(trials: Trials) -> Folds:
 # Differences
 
 
-def _cuts(training: TrainingRun, count: int) -> list[int]:
+def _choose_cuts(training: TrainingRun, count: int) -> list[int]:
     """Return evaluated reviews after which a log is cut.
 
     These are `count`, evenly spread, and half as many whose card comes again on the same day.
@@ -484,23 +505,23 @@ def _cuts(training: TrainingRun, count: int) -> list[int]:
     """
     rows = require_rows(training.log)
     reviews = np.sort(training.result.review_th)
-    followed = reviews[_is_followed_on_the_day(rows)[reviews - 1]]
-    followed_failures = followed[rows.rating[followed - 1] == 1]
-    if len(followed_failures):
-        followed = followed_failures
+    repeated = reviews[_mark_repeated_on_the_day(rows)[reviews - 1]]
+    repeated_failures = repeated[rows.rating[repeated - 1] == 1]
+    if len(repeated_failures):
+        repeated = repeated_failures
     cuts = set(_spread_reviews(reviews, count))
-    cuts.update(_spread_reviews(followed, (count + 1) // 2))
+    cuts.update(_spread_reviews(repeated, (count + 1) // 2))
     return sorted(cuts)
 
 
-def _is_followed_on_the_day(rows: Rows) -> BoolArray:
+def _mark_repeated_on_the_day(rows: Rows) -> BoolArray:
     """Return a mask of rows whose card comes again on the same day."""
     order = np.argsort(rows.card_id, kind="stable")
     card_id = rows.card_id[order]
     day = rows.day_offset[order]
-    is_followed = np.zeros(len(order), np.bool_)
-    is_followed[order[:-1]] = (card_id[1:] == card_id[:-1]) & (day[1:] == day[:-1])
-    return is_followed
+    is_repeated = np.zeros(len(order), np.bool_)
+    is_repeated[order[:-1]] = (card_id[1:] == card_id[:-1]) & (day[1:] == day[:-1])
+    return is_repeated
 
 
 def _spread_reviews(reviews: IntArray, count: int) -> list[int]:
@@ -517,7 +538,7 @@ def _compare_up_to(
     review: int,
     *,
     is_retrained: bool = False,
-    clearly: float = _CLEARLY,
+    mean_factor: float = _MEAN_FACTOR,
 ) -> _PredictionDifference | None:
     """Compare predictions up to a review with the training's; an error counts as a difference."""
     try:
@@ -527,9 +548,10 @@ def _compare_up_to(
     except Exception as error:
         return _PredictionDifference(review, error=describe_failure(error)[0])
     review_th = training.result.review_th
+    # A difference before the review is reported rather than the review's own.
     for among in (review_th < review, review_th <= review):
         difference = _find_largest_difference(
-            training, after, among, is_retrained=is_retrained, clearly=clearly
+            training, after, among, is_retrained=is_retrained, mean_factor=mean_factor
         )
         if difference is not None:
             return difference
@@ -542,7 +564,7 @@ def _find_largest_difference(
     among: BoolArray,
     *,
     is_retrained: bool = False,
-    clearly: float = _CLEARLY,
+    mean_factor: float = _MEAN_FACTOR,
 ) -> _PredictionDifference | None:
     """Return the review whose predictions differ most, if they differ.
 
@@ -558,7 +580,9 @@ def _find_largest_difference(
     differences = np.abs(predicted - expected)
     if not len(differences):
         return None
-    if differences.max() <= _edge(training, differences, among, is_retrained, clearly):
+    if differences.max() <= _limit_of_rounding(
+        training, differences, among, is_retrained=is_retrained, mean_factor=mean_factor
+    ):
         return None
     largest = int(differences.argmax())
     return _PredictionDifference(
@@ -578,8 +602,8 @@ def _find_first_difference(
 ) -> _PredictionDifference | None:
     """Return the first review whose predictions differ; both results are on the same reviews."""
     differences = np.where(among, np.abs(after.p - before.p), 0.0)
-    edge = _edge(training, differences[among], among, is_retrained)
-    differing = np.flatnonzero(differences > edge)
+    limit = _limit_of_rounding(training, differences[among], among, is_retrained=is_retrained)
+    differing = np.flatnonzero(differences > limit)
     if not len(differing):
         return None
     first = int(differing[0])
@@ -590,37 +614,38 @@ def _find_first_difference(
     )
 
 
-def _tolerance_of_predictions(training: TrainingRun) -> float:
+def _replay_tolerance(training: TrainingRun) -> float:
     """Return how far predictions with the same fits may differ through the rounding of sums."""
     model = training.configuration.model
     is_network = model.family == "neural" or model.weights is not None
     return _SINGLE_PRECISION_TOLERANCE if is_network else _REPLAY_TOLERANCE
 
 
-def _edge(
+def _limit_of_rounding(
     training: TrainingRun,
     differences: FloatArray,
     among: BoolArray,
+    *,
     is_retrained: bool,
-    clearly: float = _CLEARLY,
+    mean_factor: float = _MEAN_FACTOR,
 ) -> float:
-    """Return the difference above which a prediction differs by more than rounding.
+    """Return the largest difference in a prediction that rounding may explain.
 
-    `differences` (j,) holds those of the reviews `among` (k,). If their mean is more than `clearly`
-    times the mean effect of rounding, all differences above the tolerance count.
-    Otherwise, only single differences much larger than rounding count, and none counts after
-    retraining, because rounding may make any of them large.
+    `differences` (j,) holds those of the reviews `among` (k,). If their mean is more than
+    `mean_factor` times the mean effect of rounding, it explains only those within the tolerance.
+    Otherwise, it also explains single differences that are not much larger than its own largest
+    effect. After retraining, it then explains any difference.
     """
-    tolerance = _RETRAIN_TOLERANCE if is_retrained else _tolerance_of_predictions(training)
+    tolerance = _RETRAIN_TOLERANCE if is_retrained else _replay_tolerance(training)
     if not len(differences) or differences.max() <= tolerance:
         return tolerance
     rounding = training.rounding_of_training if is_retrained else training.rounding
     rounding = rounding[:, among]
     if rounding.max() <= tolerance:
         return tolerance
-    if differences.mean() > clearly * rounding.mean(axis=1).max():
+    if differences.mean() > mean_factor * rounding.mean(axis=1).max():
         return tolerance
-    return np.inf if is_retrained else _MUCH * float(rounding.max())
+    return np.inf if is_retrained else _LARGEST_FACTOR * float(rounding.max())
 
 
 def _make_mistake(

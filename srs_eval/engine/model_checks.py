@@ -1,8 +1,8 @@
 """Check one model for one kind of mistake at a time, on simulated learners.
 
 Each check takes a configuration, or its training, and yields mistakes; docs/adding-a-model.md
-lists them. `leakage` finds models that read the future, `convergence` finds models that are
-hardly trained. `conformance` and `quick_check` choose checks and their order.
+lists them. `leakage` finds models that read the future, `convergence` finds models whose training
+ends too early. `conformance` and `quick_check` choose checks and their order.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from srs_eval.models.configurations import Configuration, list_names, resolve_co
 from srs_eval.models.held_out import check_predictions, listed
 from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter, Value
 
-# Anki's optimizer takes these rows; which reviews are evaluated depends on no outcome. The
-# benchmark's outlier filter uses all outcomes, so a changed outcome could change the rows.
+# With the rows that Anki's optimizer takes, outcomes have no effect on which reviews are evaluated.
+# The benchmark's outlier filter uses all outcomes, so a changed outcome could change its rows.
 RUN_PROTOCOL = Protocol(rows="anki")
 PROTOCOL = replace(RUN_PROTOCOL, n_splits=2, batch_size=64)
 """Protocol of the short learner, on which most checks are made."""
-_SAME_DAYS = (replace(PROTOCOL, short=True, secs=True), replace(PROTOCOL, short=True))
+_SAME_DAY_PROTOCOLS = (replace(PROTOCOL, short=True, secs=True), replace(PROTOCOL, short=True))
 """Protocols with same-day reviews in histories, under which users' models are checked, too."""
-CONTEXT = Context(user=7)
+CONTEXT = Context(user=7)  # the number of the user is part of random seeds
 _SMALL_BATCH_PROTOCOL = replace(PROTOCOL, batch_size=48)
 TOLERANCE = 1e-9  # probabilities this close are equal
 _ROUNDING_TOLERANCE = 1e-6  # probabilities this close are equal if sums have another order
@@ -54,22 +54,22 @@ MEDIUM_LOG_REVIEWS = 2_000
 # For models that treat long logs differently: over 5,000 reviews are evaluated or trained on.
 _LONG_LOG_REVIEWS = 8_000
 _ALL_LOG_REVIEWS = 1_000_000
-_CUT_COUNT = 8  # cuts of the short learner's log, and half as many within days
-_CUTS_OF_SAME_DAYS = 4  # the same, if same-day reviews are in histories
-_ROUNDS_OF_LONG_LOGS = 2  # like `_ROUNDS`, if cards have too many reviews to change all
-_ROUNDS = 8  # each changes the answer to one review per card
+_CUT_COUNT = 8  # cuts of the short learner's log (`leakage.find_future_inputs`)
+_SAME_DAY_CUT_COUNT = 4  # the same, if same-day reviews are in histories
+_ROUNDS = 8  # each changes the answer to one review per card (`leakage.find_own_answers`)
+_FEW_ROUNDS = 2  # the same, where a card has too many reviews to change all answers
 _PRETRAINING_LEARNERS = 3
 PRETRAINING_FAILS = "pretraining fails"
 
 
-# The learners: the demo's cards, with the user's table of features if there is one
+# The learners: cards of the demo, with features as in the user's table if there is one
 
 FEATURE_TABLE: ContextVar[Path | None] = ContextVar("FEATURE_TABLE", default=None)
 
 
-def load_learner(reviews: int = _SHORT_LOG_REVIEWS, after: int = 0) -> ReviewLog:
-    """Return the demo's learner, with random features where the checked model reads features."""
-    return add_random_features(load_demo_learner(reviews, after), FEATURE_TABLE.get())
+def load_learner(reviews: int = _SHORT_LOG_REVIEWS, skip_reviews: int = 0) -> ReviewLog:
+    """Return `load_demo_learner`'s log, with random rows of the feature table if there is one."""
+    return add_random_features(load_demo_learner(reviews, skip_reviews), FEATURE_TABLE.get())
 
 
 # Results of a training
@@ -103,7 +103,7 @@ def compare_predictions(
 
 
 def check_repeatability(training: TrainingRun, again: TrainingRun) -> Mistakes:
-    """Compare with a training made after other trainings and in another session."""
+    """Compare with the same training, made after other trainings and in another session."""
     yield from compare_predictions("repeats", training, again.result, TOLERANCE)
 
 
@@ -162,11 +162,11 @@ def check_few_reviews(configuration: Configuration, reviews: int) -> Mistakes:
         try:
             fitted = fit(trials, train, np.ones(len(train)), CONTEXT)
             if not np.isfinite(listed(fitted) or [0.0]).all():
-                raise ArithmeticError("parameters that are no finite numbers")
+                raise ArithmeticError("parameters that are not finite numbers")
             predicted = model.predict(trials, fitted, test, CONTEXT)
             p = check_predictions(f"{model.name}: predict", predicted, test)
             if not ((p >= 0) & (p <= 1)).all():
-                raise ArithmeticError("predictions that are no probabilities")
+                raise ArithmeticError("predictions that are not probabilities")
         except NotEnoughData:
             continue
         except Exception as error:
@@ -206,47 +206,47 @@ def _pick_other_value(hyperparameter: Hyperparameter) -> Value:
 
 
 def check_hyperparameters(model: Model) -> Mistakes:
-    """Set each hyperparameter: its default must change no prediction, another value must."""
+    """Set each hyperparameter: its default must change no prediction, another value must do so."""
     if not isinstance(model, TrainedModel) or not model.hyperparameters:
         return
-    (plain,) = resolve_configurations(model.name, _SMALL_BATCH_PROTOCOL)
+    (published,) = resolve_configurations(model.name, _SMALL_BATCH_PROTOCOL)
     reviews = _SHORT_LOG_REVIEWS if model.needs else 2 * _SHORT_LOG_REVIEWS
     session = LearnerSession(load_learner(reviews))
     defaults = {
         hyperparameter.name: hyperparameter.default_under(_SMALL_BATCH_PROTOCOL)
-        for hyperparameter in plain.tunable_hyperparameters
+        for hyperparameter in published.tunable_hyperparameters
     }
 
     @cache
-    def predictions(settings: tuple[_Setting, ...]) -> FloatArray:
-        return session.run(plain.with_hyperparameters(dict(settings)), CONTEXT).p
+    def predict_with(settings: tuple[_Setting, ...]) -> FloatArray:
+        return session.run(published.with_hyperparameters(dict(settings)), CONTEXT).p
 
-    as_published = session.run(plain, CONTEXT).p
-    if (predictions(tuple(defaults.items())) != as_published).any():
+    published_p = session.run(published, CONTEXT).p
+    if (predict_with(tuple(defaults.items())) != published_p).any():
         wrong = ", ".join(defaults)
         for setting in defaults.items():
-            if (predictions((setting,)) != as_published).any():
+            if (predict_with((setting,)) != published_p).any():
                 wrong = setting[0]
                 break
-        yield Mistake(plain.name, "default", wrong)
-    for hyperparameter in plain.tunable_hyperparameters:
+        yield Mistake(published.name, "default", wrong)
+    for hyperparameter in published.tunable_hyperparameters:
         setting = (hyperparameter.name, _pick_other_value(hyperparameter))
         has_effect = False
         for other_settings in _settings_to_try_with(hyperparameter.name, defaults):
-            changed = predictions((*other_settings, setting))
-            if (changed != predictions(other_settings)).any():
+            changed = predict_with((*other_settings, setting))
+            if (changed != predict_with(other_settings)).any():
                 has_effect = True
                 break
         if not has_effect:
             kind = "idle seed" if hyperparameter.name == "seed" else "hyperparameter"
-            yield Mistake(plain.name, kind, hyperparameter.name)
+            yield Mistake(published.name, kind, hyperparameter.name)
 
 
 def _settings_to_try_with(name: str, defaults: Mapping[str, Value]) -> list[tuple[_Setting, ...]]:
     """Return settings of other hyperparameters under which a hyperparameter may have an effect.
 
-    `keep` has none if the last epoch is the best, `seed` none if there is one batch. Settings of
-    hyperparameters that the model lacks, which have no default, are left out.
+    `keep` has no effect if the last epoch is the best, and `seed` has none if there is one batch.
+    Combinations with hyperparameters that the model lacks are left out.
     """
     rate = float(defaults.get("learning_rate", 1))
     combinations: list[tuple[_Setting, ...]] = [()]
@@ -263,7 +263,7 @@ def _settings_to_try_with(name: str, defaults: Mapping[str, Value]) -> list[tupl
 
 
 def check_gradients(configuration: Configuration, context: Context = CONTEXT) -> Mistakes:
-    """Check gradients of the losses that `fit` gives to a trainer, and of `TrainedModel.loss`."""
+    """Check the gradients that `fit` gives to a trainer, and the one of `TrainedModel.loss`."""
     model = configuration.model
     if not isinstance(model, TrainedModel) or model.fit is None:
         return
@@ -314,15 +314,16 @@ def check_training(model: Model) -> Mistakes:
 
 
 def check_same_days(model: Model) -> Mistakes:
-    """Look for reads of the future if same-day reviews are in histories or evaluated."""
-    if model.file is None:  # the package's models have such configurations if they take the flags
+    """Look for reads of the future where same-day reviews are in histories, or evaluated, too."""
+    if model.file is None:  # models of the package list configurations with these flags themselves
         return
     checked_protocols = [resolve_models([model])[0].protocol]
-    for protocol in _SAME_DAYS:
+    for protocol in _SAME_DAY_PROTOCOLS:
         (configuration,) = resolve_configurations(model.name, protocol)
         if configuration.protocol in checked_protocols:
             continue
         checked_protocols.append(configuration.protocol)
+        # The model finds the benchmark's rows in its protocol, in case it leaks only with these.
         as_benchmark = replace(configuration.protocol, rows="benchmark")
         training = train(
             configure_under(as_benchmark, model), LearnerSession(load_learner()), CONTEXT
@@ -337,8 +338,8 @@ def check_same_days(model: Model) -> Mistakes:
 def check_all_kinds_of_reviews(
     model: Model, context: Context = CONTEXT, protocol: Protocol = RUN_PROTOCOL
 ) -> Mistakes:
-    """Look for reads of the own answer that occur only in some kinds of reviews."""
-    session = CustomFoldSession(load_learner(MEDIUM_LOG_REVIEWS), leakage.wide_fold)
+    """Look for reads of a review's own answer that occur only in some kinds of reviews."""
+    session = CustomFoldSession(load_learner(MEDIUM_LOG_REVIEWS), leakage.choose_wide_fold)
     training = train(configure_under(protocol, model), session, context)
     yield from leakage.find_own_answers(training, _ROUNDS)
     yield from leakage.find_own_answers_in_fits(training)
@@ -356,7 +357,7 @@ def check_long_log(
 ) -> Mistakes:
     """Look for reads of the future by models that treat long logs differently."""
     training = _train_on_long_log(model, leakage.choose_late_fold, context, protocol)
-    yield from leakage.find_own_answers(training, _ROUNDS_OF_LONG_LOGS)
+    yield from leakage.find_own_answers(training, _FEW_ROUNDS)
     yield from leakage.find_future_inputs(training, cuts=2)
     yield from leakage.find_future_fits(training)
 
@@ -386,13 +387,13 @@ def check_pretraining(
 ) -> Mistakes:
     """Look for reads of the future if a model starts from weights of other learners.
 
-    Its predictions without a training of its own are checked, too.
+    The model is checked with a training of its own and without.
     """
     if not isinstance(model, TrainedModel) or model.pretrain is None:
         return
     sessions: list[LearnerSession] = []  # of other learners
     for number in range(1, _PRETRAINING_LEARNERS + 1):
-        learner = load_learner(_SHORT_LOG_REVIEWS, after=number * _SHORT_LOG_REVIEWS)
+        learner = load_learner(_SHORT_LOG_REVIEWS, skip_reviews=number * _SHORT_LOG_REVIEWS)
         sessions.append(LearnerSession(learner))
     try:
         weights = model.pretrain([session.trials(protocol) for session in sessions], context)
@@ -404,7 +405,7 @@ def check_pretraining(
         return
     for name in (model.name, f"{model.name}-dry-run"):
         (configuration,) = resolve_configurations(name, protocol)
-        # The context has the weights already.
+        # The weights come with the context, not from files (`models.held_out`).
         without_pretraining = replace(model, pretrain=None)
         training = train(
             replace(configuration, model=without_pretraining),
@@ -434,14 +435,15 @@ def resolve_models(models: Iterable[Model], protocol: Protocol = PROTOCOL) -> li
 
 
 def short_protocol(protocol: Protocol) -> Protocol:
-    """Return the short learner's protocol with the flags of another protocol."""
+    """Return a protocol with the folds, batches and lengths that suit the short learner's log."""
     return replace(protocol, n_splits=2, batch_size=64, max_seq_len=64, train_equals_test=False)
 
 
 def configure_under(protocol: Protocol, model: Model) -> Configuration:
     """Return the first configuration of a model under a protocol.
 
-    Its trials are prepared with Anki's rows. The model still sees the rows that the protocol names.
+    Its trials are prepared with Anki's rows, but the model still finds the protocol's `rows` in
+    `trials.protocol`.
     """
     configuration = resolve_models([model])[0]
     prepared = replace(protocol, rows="anki", train_equals_test=False)
@@ -450,11 +452,11 @@ def configure_under(protocol: Protocol, model: Model) -> Configuration:
         if needed != getattr(PROTOCOL, flag.name):
             prepared = replace(prepared, **{flag.name: needed})
     if protocol.rows != prepared.rows:
-        configuration = replace(configuration, model=_told_rows(model, protocol))
+        configuration = replace(configuration, model=_with_stated_rows(model, protocol))
     return replace(configuration, protocol=prepared)
 
 
-def _told_rows(model: Model, protocol: Protocol) -> Model:
+def _with_stated_rows(model: Model, protocol: Protocol) -> Model:
     """Return a model whose functions find the `rows` of a protocol in `trials.protocol`."""
 
     def with_rows(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -473,6 +475,7 @@ def _told_rows(model: Model, protocol: Protocol) -> Model:
     return replace(model, **changed)
 
 
+# Checks of one training for reads of the future and for predictions that depend on their order
 LEAK_CHECKS: tuple[Callable[[TrainingRun], Mistakes], ...] = (
     leakage.find_outcome_leaks,
     leakage.find_leaky_fits,
@@ -487,8 +490,8 @@ LEAK_CHECKS: tuple[Callable[[TrainingRun], Mistakes], ...] = (
 _SAME_DAY_CHECKS: tuple[Callable[[TrainingRun], Mistakes], ...] = (
     leakage.find_outcome_leaks,
     leakage.find_online_learning,
-    lambda training: leakage.find_own_answers(training, _ROUNDS_OF_LONG_LOGS),
-    lambda training: leakage.find_future_inputs(training, _CUTS_OF_SAME_DAYS),
+    lambda training: leakage.find_own_answers(training, _FEW_ROUNDS),
+    lambda training: leakage.find_future_inputs(training, _SAME_DAY_CUT_COUNT),
     lambda training: leakage.find_future_fits(training, limit=1),
 )
 
@@ -507,7 +510,7 @@ def train_into(
     trainings: dict[str, TrainingRun],
     context: Context = CONTEXT,
 ) -> Mistakes:
-    """Train a configuration and add it to `trainings`; no mistakes are looked for."""
+    """Train a configuration and add its run to `trainings`; no mistake is yielded."""
     trainings[configuration.name] = train(configuration, session, context)
     yield from ()
 
@@ -517,8 +520,8 @@ def run_check(
 ) -> Mistakes:
     """Yield the mistakes that a check finds; an error that it raises is a mistake, too.
 
-    Warnings are not shown, as in a run: checks try rare cases, such as a fit to no reviews, and
-    numpy's warnings in these are a mistake only if a prediction shows it.
+    Warnings are not shown, as in a run: checks try rare cases, such as a fit to no reviews, where
+    numpy's warnings matter only if a prediction is wrong.
 
     Raises:
         NotInstalled: Something that the model needs is missing.

@@ -23,18 +23,19 @@ class Mistake:
     - "pretraining fails": `what` is the reason, `found` the number of learners.
     - "few reviews": `what` is the reason, `found` the number of reviews; "one outcome": `what` is
       the reason, `found` the grade of all reviews.
-    - "hyperparameter", "default": `what` is its name.
+    - "hyperparameter", "default": `what` is the hyperparameter. "idle seed": it is the seed.
     - "gradient": `what` is the trainer, `parameter` the position, `found` and `expected` the
       derivatives; "idle parameter": `parameter`, and `found` is the possible gain in log loss;
       "not converged": `found` and `expected` are log losses before and after more training;
-      "worse than average": `found` and `expected` are log losses.
+      "worse than average": `found` is the model's log loss, `expected` the average's.
+    - "writes" (to arrays that all models share), "unfinished" (checks): no other field is set.
     """
 
     configuration: str
     kind: str
     what: str = ""
     review: int = 0  # number of the review that shows it, from 1
-    parameter: int = 0  # its position
+    parameter: int = 0  # position of the parameter, from 0
     found: float = np.nan
     expected: float = np.nan
 

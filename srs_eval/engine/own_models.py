@@ -41,10 +41,10 @@ _OUTCOME_LEAKS = {
     "own outcome": "reads the outcome that it predicts",
     "later outcome": "reads outcomes of later reviews",
     "fit sees test": "is fitted to reviews that it is evaluated on",
-    "learns": "learns from answers after its training, as online models alone may",
+    "learns": "learns from answers after its training, as only online models may",
 }
 _FUTURE_LEAKS = {
-    "own answer time": "reads how long the answer took that it predicts",
+    "own answer time": "reads how long the answer that it predicts took",
     "later input": "reads later reviews",
     "fit sees later": "is fitted to what comes after its training part",
     "needs later": "fails where later reviews are missing, so it reads them",
@@ -52,14 +52,15 @@ _FUTURE_LEAKS = {
 _UNCHECKED = "was not checked for reading the future"
 _OTHER_MISTAKES = {
     "gradient": "has a wrong gradient, and may be trained badly",
-    "no probability": "predicts what is no probability for a simulated learner",
+    "no probability": "predicts something that is not a probability for a simulated learner",
     "repeats": f"{_UNCHECKED}, for it predicts something else each time",
     "fails": f"{_UNCHECKED}, for it fails on a simulated learner",
     "unfinished": "was not checked to the end for reading the future, for it is slow",
 }
 _CACHED_USERS = 64  # users in memory
-_USUAL = Protocol()
-_NO_MISTAKE = "nothing found"  # as stored: a file that a crash has emptied says nothing
+_USUAL_PROTOCOL = Protocol()
+_NO_MISTAKE = "nothing found"
+"""Stands for "" in stored files, because a crash may leave an empty file."""
 
 
 def leak_label(kind: str) -> str:
@@ -72,9 +73,10 @@ def leak_label(kind: str) -> str:
 
 
 def describe_mistake(kind: str | None) -> str:
-    """Return the words that describe a mistake after a model's name; "" if there are none.
+    """Return the words that describe a kind of mistake, to follow a model's name.
 
-    A `kind` of None says that the model has not been checked.
+    They are "" for kinds that leave the figures meaningful. None stands for a model that has not
+    been checked.
     """
     if kind is None:
         description = _UNCHECKED
@@ -87,7 +89,7 @@ def describe_mistake(kind: str | None) -> str:
 
 
 def is_checked(configuration: Configuration, features: Path | None = None) -> bool:
-    """Return whether a configuration needs no check, so that `find_mistake_kind` takes no time."""
+    """Return whether `find_mistake_kind` takes no time, because it needs no check or had one."""
     model = configuration.model
     return model.file is None or _load_kind(model, features, configuration.protocol) is not None
 
@@ -106,12 +108,12 @@ def list_unchecked(
 def find_mistake_kind(
     model: Model,
     features: Path | None = None,
-    protocol: Protocol = _USUAL,
+    protocol: Protocol = _USUAL_PROTOCOL,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> str:
     """Return the kind of mistake that `quick_check.find_first_mistake` finds; "" if none.
 
-    The kind is stored on disk.
+    The kind is stored, so that a model is checked once.
 
     Raises:
         Cancelled: `is_cancelled` returned true.
@@ -137,9 +139,9 @@ def find_mistake_kind(
 def find_mistake_kinds(
     configurations: Iterable[Configuration], features: Path | None
 ) -> dict[str, str]:
-    """Return mistake kinds of the models that come from files, by names of configurations.
+    """Return the kinds of mistakes in users' own models, by names of configurations.
 
-    Each model is checked in a process of its own, because that process may die.
+    Each check runs in a process of its own, which a model may crash.
     """
     kinds = {}
     for configuration in configurations:
@@ -171,7 +173,7 @@ def add_leak_warning(
     features: Path | None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Return the result of a model from a file, with a warning if the model has a mistake.
+    """Return the result of a user's own model, with a warning if the model has a mistake.
 
     Raises:
         Cancelled: `is_cancelled` returned true.
@@ -184,7 +186,7 @@ def add_leak_warning(
 
 
 def _flags(protocol: Protocol) -> str:
-    """Return the flags that a check depends on: a model may leak under some flags only."""
+    """Return a text with all flags that may affect a check: some leaks need certain flags."""
     from srs_eval.engine.model_checks import short_protocol
 
     return repr(short_protocol(protocol))
@@ -193,13 +195,14 @@ def _flags(protocol: Protocol) -> str:
 _Check = tuple[Model, Path | None, str]
 """A checked model, the table of features it was checked with, and the kind of its mistake."""
 _checks_in_memory: dict[tuple[str, str], _Check] = {}
-"""Checks of models that are in no file, by name and flags: a cell may have changed the models."""
+"""Checks of models that are in no file, by name and flags. A notebook's cell may have replaced the
+model of this name, so the check says which object it was made of."""
 
 
 def _store_kind(model: Model, features: Path | None, protocol: Protocol, kind: str) -> None:
     if model.file == IN_MEMORY:
         _checks_in_memory[model.name, _flags(protocol)] = (model, features, kind)
-    elif kind != "fails":  # perhaps a module is missing: it may work next time
+    elif kind != "fails":  # such a model may work next time, if only a module was missing
         with suppress(OSError):
             content = (kind or _NO_MISTAKE).encode()
             write_atomically(_kind_path(model, features, protocol), content, durable=False)
@@ -219,7 +222,7 @@ def _load_kind(model: Model, features: Path | None, protocol: Protocol) -> str |
         return None
     if kind == _NO_MISTAKE:
         return ""
-    return kind if describe_mistake(kind) else None
+    return kind if describe_mistake(kind) else None  # a damaged file counts as none
 
 
 def _kind_path(model: Model, features: Path | None, protocol: Protocol) -> Path:
@@ -279,7 +282,7 @@ def pretrain_on_users(
             sketch_by_user[user] = sketch_of(prepare_user_trials(user).source[0])
     usable = list(sketch_by_user)
     if len(usable) < 2:
-        raise InputError(f"{len(usable)} of these users have reviews enough to pretrain on.")
+        raise InputError(f"{len(usable)} of these users have enough reviews to pretrain on.")
     with model.isolate_settings():
         arrays = model.pretrain(_LazyTrials(usable, prepare_user_trials), context)
     settings = {

@@ -80,14 +80,14 @@ def find_first_mistake(
 def _find_important_mistakes(
     model: Model, configuration: Configuration, context: Context, protocol: Protocol
 ) -> Mistakes:
-    """Yield mistakes that a few trainings reveal; the quickest checks come first."""
+    """Yield mistakes that make figures meaningless; the quickest checks come first."""
     training = train(configuration, LearnerSession(load_learner()), context)
     repeated = train(configuration, LearnerSession(load_learner()), context)
     yield from check_repeatability(training, repeated)
     for check in LEAK_CHECKS:
         if check is not check_prediction_order:  # such a mistake makes no figure meaningless
             yield from check(training)
-    # Data that the model keeps of one learner must not be used for another.
+    # What the model remembers of one learner must not change its predictions for another.
     other_session = LearnerSession(load_learner(MEDIUM_LOG_REVIEWS // 4))
     yield from run_check(configuration, train_into, configuration, other_session, {}, context)
     repeated = train(configuration, LearnerSession(load_learner()), context)

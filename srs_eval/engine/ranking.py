@@ -59,8 +59,8 @@ _SECTION_ORDER = (
     Standing.BELOW_BASELINE,
     None,
 )
-"""Sections from top to bottom; the best shares its own with those as good, and the baseline alone
-has None."""
+"""Sections of a ranking from top to bottom. The best and those as good share one; a section of None
+holds the baseline if nothing else is ranked."""
 
 
 _C = TypeVar("_C", bound=Competitor)
@@ -68,7 +68,7 @@ _C = TypeVar("_C", bound=Competitor)
 
 @dataclass(frozen=True)
 class RankedResult:
-    """One configuration's line; log loss differences are in nats and negative if it is better."""
+    """One line of a ranking; differences in log loss are in nats and negative if it is better."""
 
     configuration: Configuration
     result: Result
@@ -82,8 +82,8 @@ class RankedResult:
     relative_to_baseline: float | None
     """(log loss - the baseline's) / the baseline's; negative is better.
 
-    None for the baseline and, like all differences, for an invalid result: its metrics mean
-    nothing."""
+    None for the baseline itself, without a baseline or if its log loss is 0 and, like all
+    differences, for an invalid result, whose metrics mean nothing."""
 
     @property
     def is_baseline(self) -> bool:
@@ -100,11 +100,11 @@ class RankedResult:
 class RankingGroup:
     """Configurations that were evaluated on identical reviews."""
 
-    rows: Protocol  # the flags that decide the evaluated reviews
+    row_protocol: Protocol  # the flags that decide the evaluated reviews
     is_online: bool  # the group of online models
     lines: tuple[RankedResult, ...]  # best first, with the baseline wherever it ranks
     equivalence: float = EQUIVALENCE_MARGIN  # smaller differences in log loss don't matter
-    is_on_shared_reviews: bool = False  # only reviews that all have a prediction for
+    is_on_shared_reviews: bool = False  # only reviews that every model predicted
 
     @property
     def reviews(self) -> int:
@@ -116,7 +116,7 @@ class RankingGroup:
 
     @property
     def none_beats_baseline(self) -> bool:
-        """Return whether even the best has no lower log loss than the average."""
+        """Return whether not even the best has a lower log loss than the average."""
         to_baseline = None if self.best is None else self.best.to_baseline
         return to_baseline is not None and round(to_baseline.estimate, 6) >= 0
 
@@ -132,10 +132,10 @@ class RankingGroup:
 
     @property
     def sections(self) -> list[tuple[Standing | None, Sequence[RankedResult]]]:
-        """Return the lines by verdict against the best, each with its standing, best first.
+        """Return the lines by verdict against the best, best first, each section with its standing.
 
-        The first section is BEST if it has one model only, and AS_GOOD if others are as good. A
-        line without a rank stays with the line above it. The baseline alone has no standing.
+        The first section is AS_GOOD if others are as good as the best, or else BEST. A line without
+        a rank stays with the line above it. If only the baseline is ranked, its standing is None.
         """
         standings = (line.standing for line in self.lines if line.standing)
         first = next(map(_section_of, standings), None)
@@ -157,7 +157,7 @@ class RankingGroup:
 def _assign_sections(
     lines: Iterable[RankedResult], first: Standing | None
 ) -> Iterator[tuple[Standing | None, RankedResult]]:
-    """Yield each line with the standing of its section; AS_GOOD belongs to that of BEST.
+    """Yield each line with its section in `_SECTION_ORDER`.
 
     A line without a rank belongs to the section of the line above it, or else to `first`.
     """
@@ -177,14 +177,14 @@ def rank_results(
     reference: str = REFERENCE,
     equivalence: float = EQUIVALENCE_MARGIN,
 ) -> list[RankingGroup]:
-    """Rank finished configurations in groups; the set with the most configurations comes first.
+    """Rank finished configurations in groups; those of the commonest set of reviews come first.
 
     The last groups rank configurations that lack predictions for some reviews together with all
     others, on the reviews that all of them have. The order of `finished` does not matter.
     `reference` is the canonical name of the configuration that `RankedResult.to_reference`
     compares with. Differences in log loss within ± `equivalence` do not matter.
     """
-    sets: list[list[tuple[Configuration, Result]]] = []
+    sets: list[list[tuple[Configuration, Result]]] = []  # each on identical reviews
     all_pairs = sorted(finished, key=lambda pair: pair[0].name)
     for pair in all_pairs:
         result = pair[1]
@@ -243,7 +243,10 @@ def own_scheduler(log: ReviewLog) -> str | None:
 def match_fsrs_version(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """Return the configurations, the presets' parameters in the FSRS version that runs them."""
+    """Return the configurations, with the presets' parameters as the learner's Anki runs them.
+
+    That is as FSRS-6's or, in a fork of Anki, as FSRS-7's.
+    """
     own = own_scheduler(log)
     if own not in (OWN_FSRS_6, OWN_FSRS_7):
         return list(configurations)
@@ -261,9 +264,9 @@ def match_fsrs_version(
 def add_own_parameters(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """Add the presets' own parameters if FSRS-6 is among the configurations to compare with.
+    """Add the presets' own parameters if FSRS-6, which they are compared with, is evaluated.
 
-    They are removed if the learner does not schedule with them.
+    If the learner does not schedule with them, they are removed instead.
     """
     own = own_scheduler(log)
     if own not in (OWN_FSRS_6, OWN_FSRS_7):
@@ -284,29 +287,31 @@ def add_baselines(
     (`ReviewLog.skips_deleted_cards`). AVG is then added for these models, too.
     """
 
-    def rows(configuration: Configuration) -> Protocol:
+    def row_protocol_of(configuration: Configuration) -> Protocol:
         if excludes_deleted:
             return configuration.protocol.row_protocol()
         return comparison_rows(configuration)
 
-    rows_with_baseline = {
-        rows(configuration) for configuration in configurations if configuration.is_baseline
+    with_baseline = {
+        row_protocol_of(configuration)
+        for configuration in configurations
+        if configuration.is_baseline
     }
     baselines: list[Configuration] = []
-    for row_protocol in dict.fromkeys(map(rows, configurations)):
-        if row_protocol in rows_with_baseline:
+    for row_protocol in dict.fromkeys(map(row_protocol_of, configurations)):
+        if row_protocol in with_baseline:
             continue
         with suppress(InputError):  # AVG cannot take some flags
             for baseline in resolve_configurations(BASELINE, row_protocol):
-                if rows(baseline) == row_protocol:
+                if row_protocol_of(baseline) == row_protocol:
                     baselines.append(baseline)
     return [*baselines, *configurations]
 
 
 def comparison_rows(configuration: Configuration) -> Protocol:
-    """Return the part of a protocol that decides the evaluated reviews, except for deleted cards.
+    """Return the flags that decide which reviews are evaluated, without the one for deleted cards.
 
-    Most logs have no deleted cards.
+    In most logs, that one changes nothing, because they have no deleted cards.
     """
     return replace(configuration.protocol.row_protocol(), known_decks_only=False)
 
@@ -314,7 +319,7 @@ def comparison_rows(configuration: Configuration) -> Protocol:
 def _group_by_learning(
     pairs: list[tuple[Configuration, Result]], reference: str, equivalence: float
 ) -> Iterator[RankingGroup]:
-    """Yield the groups of schedulers and of online models; the baseline's line appears once."""
+    """Yield the group of schedulers and that of online models, without repeated baselines."""
     pairs = _drop_repeated_baseline(pairs)
     baselines = [pair for pair in pairs if pair[0].is_baseline]
     baseline = min((result for _, result in baselines), key=_log_loss, default=None)
@@ -324,7 +329,8 @@ def _group_by_learning(
         if configuration.name == reference and not result.invalid_reason
     )
     reference_result = next(references, None)
-    # Without deleted cards, leaving them out changes no rows and is not mentioned.
+    # All have the same reviews, so the shortest description is true of all. It does not say that
+    # deleted cards are left out, unless all configurations do so.
     plainest = min(
         (configuration for configuration, _ in pairs),
         key=lambda configuration: len(configuration.rows_description),
@@ -379,10 +385,14 @@ def _make_group(
         members,
         key=lambda pair: (bool(pair[1].invalid_reason), round(_log_loss(pair[1]), 6), pair[0].name),
     )
-    fair = [pair for pair in members if not (pair[1].in_sample_reviews or pair[1].invalid_reason)]
-    log_losses_of_fair = [(configuration, _log_loss(result)) for configuration, result in fair]
-    ranks = {competitor.name: rank for competitor, rank in assign_ranks(log_losses_of_fair)}
-    best = next((result for configuration, result in fair if ranks[configuration.name] == 1), None)
+    rankable = [
+        pair for pair in members if not (pair[1].in_sample_reviews or pair[1].invalid_reason)
+    ]
+    log_losses = [(configuration, _log_loss(result)) for configuration, result in rankable]
+    ranks = {competitor.name: rank for competitor, rank in assign_ranks(log_losses)}
+    best = next(
+        (result for configuration, result in rankable if ranks[configuration.name] == 1), None
+    )
     comparable = {
         configuration.name: result
         for configuration, result in members
@@ -392,7 +402,7 @@ def _make_group(
     to_best = _compare_with(best, comparable)
     to_baseline = _compare_with(baseline, comparable)
     to_reference = _compare_with(reference, comparable)
-    # Many are compared at once; the verdict "worse" takes that into account.
+    # `decide_verdicts` gets all at once: "worse" takes the number of comparisons into account.
     verdicts_on_best = decide_verdicts(
         {name: interval for name, interval in to_best.items() if name in ranks},
         equivalence=equivalence,
@@ -408,7 +418,7 @@ def _make_group(
         verdict = verdicts_on_best.get(name)
         if verdict is None:
             return Standing.BEST
-        if verdict == "better":  # nothing is better than the best; only a tie could get this
+        if verdict == "better":  # only a tie in log loss with the best could get this verdict
             return Standing.AS_GOOD
         return Standing(verdict)
 

@@ -1,8 +1,8 @@
 """Train a configuration, keep its fits, and predict with them again on another log.
 
-The checks of models compare such predictions (`leakage`, `conformance`). On a log that ends
-early, a `TruncatedSession` gives trials the folds that they have on the full log. In a
-`RelaidSession`, only the rounding of sums differs.
+The checks of models compare such predictions (`leakage`, `model_checks`). On a log that ends early,
+a `TruncatedSession` gives trials the folds that they have on the full log. In a `ReorderedSession`,
+only the rounding of sums differs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ Folds = tuple[Fold, ...]
 Memory = list[tuple[dict[Any, Any], dict[Any, Any]]]
 """Dicts in a model file's modules, each with a copy of its contents."""
 
-_LAYOUTS = 8  # layouts in which the rounding of predictions is measured
-_TRAINED_LAYOUTS = 6  # layouts in which the rounding of trainings is measured
-_ROUNDED = 1e-6  # rounding moves predictions further only in trees and the like
+_ORDERS = 8  # orders of histories in which the effect of rounding on predictions is measured
+_TRAINING_ORDERS = 6  # orders in which its effect on trainings is measured
+_SMOOTH_EFFECT = 1e-6
+"""Largest effect of rounding on models without thresholds, such as those of trees."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,22 +53,27 @@ class TrainingRun:
 
     @cached_property
     def rounding(self) -> FloatArray:
-        """Return how far rounding alone moves predictions with the kept fits (layouts, k)."""
-        return np.stack([self._moved(predict_again, seed) for seed in range(_LAYOUTS)])
+        """Return how far rounding alone moves predictions with the kept fits (orders, k)."""
+        return np.stack([self._measure_shifts(predict_again, seed) for seed in range(_ORDERS)])
 
     @cached_property
     def rounding_of_training(self) -> FloatArray:
-        """Return how far rounding alone moves predictions after retraining (layouts, k)."""
-        changes = [self._moved(_results_of_training, 0)]
-        if max(changes[0].max(), self.rounding.max()) > _ROUNDED:
-            for seed in range(1, _TRAINED_LAYOUTS):
-                changes.append(self._moved(_results_of_training, seed))
-        return np.stack(changes)
+        """Return how far rounding alone moves predictions after retraining (orders, k).
 
-    def _moved(self, run: Callable[[TrainingRun, LearnerSession], Result], seed: int) -> FloatArray:
-        """Return how far predictions (k,) move in another layout; 0 if the model fails in it."""
+        One order is enough for a model on which rounding has hardly any effect.
+        """
+        shifts = [self._measure_shifts(_retrain_and_predict, 0)]
+        if max(shifts[0].max(), self.rounding.max()) > _SMOOTH_EFFECT:
+            for seed in range(1, _TRAINING_ORDERS):
+                shifts.append(self._measure_shifts(_retrain_and_predict, seed))
+        return np.stack(shifts)
+
+    def _measure_shifts(
+        self, run: Callable[[TrainingRun, LearnerSession], Result], seed: int
+    ) -> FloatArray:
+        """Return how far predictions (k,) move in another order; 0 if the model fails there."""
         try:
-            result = run(self, RelaidSession(self.session, seed))
+            result = run(self, ReorderedSession(self.session, seed))
         except (NotInstalled, Cancelled, MemoryError):
             raise
         except Exception:
@@ -99,7 +105,7 @@ def train(configuration: Configuration, session: LearnerSession, context: Contex
 
         return recorded
 
-    memory = _memory_of(configuration.model)
+    memory = _copy_memory(configuration.model)
     result = session.run(_replace_fits(configuration, recording), context)
     return TrainingRun(configuration, context, session, tuple(fits), result, memory)
 
@@ -107,18 +113,18 @@ def train(configuration: Configuration, session: LearnerSession, context: Contex
 def retrain(training: TrainingRun, session: LearnerSession) -> TrainingRun:
     """Fit and evaluate the same configuration in another session.
 
-    Meanwhile, the model file remembers nothing of earlier sessions: features that it keeps by the
-    number of a learner are computed anew.
+    Meanwhile, the dicts of the model file have the contents from before the training. So features
+    that the file caches there for each learner are computed anew from the session's log.
     """
-    with _remembering(training.memory):
+    with _restored_memory(training.memory):
         return train(training.configuration, session, training.context)
 
 
-def _results_of_training(training: TrainingRun, session: LearnerSession) -> Result:
+def _retrain_and_predict(training: TrainingRun, session: LearnerSession) -> Result:
     return retrain(training, session).result
 
 
-def _memory_of(model: Model) -> Memory:
+def _copy_memory(model: Model) -> Memory:
     """Return the module-level dicts of a model file, with copies of their contents."""
     namespaces: list[dict[str, Any]] = []
     if model.file == IN_MEMORY:
@@ -134,7 +140,7 @@ def _memory_of(model: Model) -> Memory:
                 namespaces.append(vars(module))
     dicts: dict[int, dict[Any, Any]] = {}  # by identity, since modules may share a dict
     for namespace in namespaces:
-        if _is_of_package(namespace):
+        if _is_of_package(namespace):  # its caches are left alone
             continue
         for name, value in namespace.items():
             if type(value) is dict and not name.startswith("__"):
@@ -147,8 +153,8 @@ def _is_of_package(namespace: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def _remembering(memory: Memory) -> Iterator[None]:
-    """Give dicts their remembered contents, and restore the current contents at the end."""
+def _restored_memory(memory: Memory) -> Iterator[None]:
+    """Give dicts their copied contents, and their current contents again at the end."""
     current = [(target, dict(target)) for target, _ in memory]
     _fill(memory)
     try:
@@ -242,8 +248,8 @@ class TruncatedSession(CustomFoldSession):
         return tuple(folds)
 
 
-class RelaidSession(CustomFoldSession):
-    """A session whose histories lie in another order of cards, with another session's folds.
+class ReorderedSession(CustomFoldSession):
+    """A session like another one, with the cards' histories in another order.
 
     Everything that a model may use is the same. Sums over the histories of many cards are rounded
     differently, as they are in an altered log.
@@ -252,17 +258,17 @@ class RelaidSession(CustomFoldSession):
     def __init__(self, session: LearnerSession, seed: int) -> None:
         super().__init__(session.log, lambda trials: session.trials(trials.protocol).folds)
         self._seed = seed
-        self._relaid: dict[Protocol, Trials] = {}
+        self._reordered: dict[Protocol, Trials] = {}
 
     def trials(self, protocol: Protocol) -> Trials:
         """Return the trials under a protocol, with histories in this session's order."""
-        if protocol not in self._relaid:
-            self._relaid[protocol] = _relaid(super().trials(protocol), self._seed)
-        return self._relaid[protocol]
+        if protocol not in self._reordered:
+            self._reordered[protocol] = _shuffle_histories(super().trials(protocol), self._seed)
+        return self._reordered[protocol]
 
 
-def _relaid(trials: Trials, seed: int) -> Trials:
-    """Return trials whose histories lie in a random order of cards."""
+def _shuffle_histories(trials: Trials, seed: int) -> Trials:
+    """Return the same trials with the cards' histories in a random order."""
     starts = np.flatnonzero(mark_run_starts(trials.history_card_id))
     histories = np.split(np.arange(len(trials.history_card_id)), starts[1:])
     order = np.random.default_rng(seed).permutation(len(histories))

@@ -22,7 +22,7 @@ class TestSet(ReadOnly):
     review_th: IntArray  # (k,) row numbers, from 1; equal for configurations ranked together
     fold: IntArray  # (k,) 1 ... n_splits
     partition: IntArray  # (k,)
-    day: IntArray  # (k,) day of the review; reviews of one day are not independent
+    day: IntArray  # (k,) day of the review, for intervals: reviews of a day are not independent
     bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.compute_rmse_bin_ids` numbers them
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ def log_loss_interval(result: Result) -> Interval:
 
 
 def log_loss_difference(result: Result, other: Result) -> Interval | None:
-    """Return the mean of `result`'s losses minus `other`'s; negative if `result` is better.
+    """Return the log loss of `result` minus that of `other`; negative if `result` is better.
 
     Losses are paired by review, so the interval is much narrower than the two separate intervals
     suggest. None if the two were not evaluated on the same reviews.

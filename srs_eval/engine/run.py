@@ -87,7 +87,8 @@ def plan_start_order(
 ) -> list[Configuration]:
     """Sort configurations: prioritized ones come first, and shorter ones before longer ones.
 
-    Workers beyond the second start with the longest, so that none of these is left to the end.
+    With more than two workers, all but two of them start with the longest configurations, so that
+    none of these is left to the end.
     """
 
     def seconds(configuration: Configuration) -> float:
@@ -103,7 +104,7 @@ def plan_start_order(
 
 
 class Stage(Enum):
-    """How far the work on a configuration is."""
+    """How far the work on a configuration has come."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -119,7 +120,9 @@ class ModelRun:
 
     configuration: Configuration
     stage: Stage = Stage.WAITING
-    needs_compilation: bool = False  # its kernels are not on disk when it starts, as far as known
+    needs_compilation: bool = (
+        False  # its kernels must be compiled, as far as known before it starts
+    )
     lacks_dependency: bool = False  # something that it needs is not installed
     is_compiling: bool = False  # its kernels are being compiled
     is_checking: bool = False  # it has predicted and is being checked for reading the future
@@ -197,7 +200,7 @@ class Run:
     def apply(
         self, event: Event, now: float = 0.0, groups: list[RankingGroup] | None = None
     ) -> None:
-        """Update the state with an event.
+        """Update the state with an event that occurs at `now`.
 
         `groups` is the ranking that includes the event's result, if the caller has computed it.
         """
@@ -234,7 +237,7 @@ class Run:
             model.duration_s = now - model.started_at
             if not event.result.cached:  # its start may have been reported late
                 model.duration_s = max(model.duration_s, event.result.seconds)
-            self._groups = groups
+            self._groups = groups  # None: ranked again when needed
         elif isinstance(event, Failed):
             model.stage = Stage.FAILED
             model.reason = printable(event.reason, None)
@@ -301,7 +304,7 @@ class Run:
         return self._groups
 
     def most_common_reason(self, stage: Stage) -> str:
-        """Return the most common reason why models in a stage have no results."""
+        """Return the most common reason why models in a stage have no results, "" for no model."""
         counts = Counter(model.reason for model in self.models.values() if model.stage is stage)
         return max(counts, key=lambda reason: counts[reason], default="")
 

@@ -90,9 +90,10 @@ class LearnerSession:
         require(model.needs, model.name)
         require_memory(model.needs)
         trials = self.trials(configuration.protocol)
-        settings = replace(context, tick=Context().tick, hyperparameters={})
-        for member, member_settings, result in self._member_results:
-            if (member, member_settings) == (configuration, settings):
+        # A stored result is the same whatever reports its progress.
+        comparable_context = replace(context, tick=Context().tick, hyperparameters={})
+        for member, member_context, result in self._member_results:
+            if member == configuration and member_context == comparable_context:
                 return result
         use_cache = use_cache and configuration.is_cacheable
         key = ""
@@ -118,7 +119,7 @@ class LearnerSession:
             missing_predictions=len(trials.test_index) - len(prediction.p),
             unused_predictions=prediction.unused_predictions,
         )
-        self.remember_member_result(configuration, result, settings)
+        self.remember_member_result(configuration, result, comparable_context)
         if use_cache:
             save_cached(key, stored)
         return result
@@ -126,14 +127,18 @@ class LearnerSession:
     def remember_member_result(
         self, configuration: Configuration, result: Result, context: Context
     ) -> None:
-        """Remember a result that other models may combine, so that it is computed only once."""
+        """Keep a result if another model combines it, so that it is computed only once."""
         if configuration.is_member:
             self._member_results.append((configuration, context, result))
 
     def _make_task(
         self, configuration: Configuration, trials: Trials, context: Context, use_cache: bool
     ) -> HeldOutTask:
-        """Return the task with all that this session lends to the model's kind."""
+        """Return the task, with this session's functions for those kinds of models that need them.
+
+        Ensembles run their members, external models read predictions, and configurations of the
+        presets' parameters predict with these.
+        """
 
         def predict_member(member: Configuration, member_context: Context) -> Prediction:
             result = self.run(member, member_context, use_cache=use_cache)
@@ -159,16 +164,16 @@ class LearnerSession:
             configuration,
             trials,
             context,
-            predict_member,
-            predict_own,
-            read_external_predictions,
+            predict_member=predict_member,
+            predict_with_presets=predict_own,
+            read_external_predictions=read_external_predictions,
         )
         return task
 
     def _count_parameters(
         self, configuration: Configuration, context: Context, prediction: Prediction
     ) -> int | None:
-        """Count parameters whose number is not fixed; None if it is fixed, or unknown."""
+        """Return the number of parameters where it is not fixed; None if it is fixed or unknown."""
         if configuration.parameters is not None:
             return None
         counted = configuration.count_parameters(context, self.log)
@@ -188,7 +193,7 @@ class LearnerSession:
         p = stored.p
         if not ((p >= 0) & (p <= 1)).all():  # false for NaN
             raise ArithmeticError(
-                f"{configuration.name} predicted something that is no probability"
+                f"{configuration.name} predicted something that is not a probability"
             )
         if tests is None:
             tests = trials.derived(make_test_set)
@@ -219,7 +224,7 @@ def _kernel_key(configuration: Configuration) -> str:
 
 
 def must_compile(configuration: Configuration) -> bool:
-    """Return whether kernels are not on disk yet, so that the first run takes seconds longer."""
+    """Return whether kernels must be compiled first, which makes this run seconds longer."""
     return configuration.compiles and not has_kernels(_kernel_key(configuration))
 
 

@@ -1,8 +1,8 @@
-"""Restrict results to the reviews, or the users, that all models share.
+"""Restrict results to the reviews, or the users, that all compared models share.
 
-External predictions, from a file or from the user's Anki, may lack reviews. They are evaluated on
-the held-out reviews that they predict (`select_held_out`), and whatever is compared with them is
-compared on these reviews, too: in the ranking of one learner, in a batch and in the advice.
+External predictions, from a file or from the user's Anki, may miss some reviews. They are evaluated
+on the held-out reviews that they predict (`select_held_out`), and other models are compared with
+them on these reviews, too: in the ranking of one learner, in a batch and in the advice.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _Pair = tuple[Configuration, Result]
 def add_external_configurations(
     configurations: Sequence[Configuration], log: ReviewLog, protocol: Protocol
 ) -> list[Configuration]:
-    """Add the log's external predictions before the configurations."""
+    """Put configurations of the log's external predictions before the others, unless listed."""
     names = {configuration.name for configuration in configurations}
     external: list[Configuration] = []
     for name in log.external_predictions:
-        with suppress(InputError):  # flags that make no sense for external predictions
+        with suppress(InputError):  # the flags make no sense for external predictions
             canonical_name = name if find_meaning(name) else FILE_PREDICTIONS
             (configuration,) = resolve_configurations(canonical_name, protocol)
             if configuration.name not in names:
@@ -150,16 +150,16 @@ def evaluate_external(
     )
 
 
-_MIN_SHARED_FRACTION = 0.1
+_MIN_SHARED_FRACTION = 0.1  # of the reviews that a group began with
 
 
 def group_by_shared_reviews(reviews: Mapping[str, IntArray]) -> list[tuple[IntArray, list[str]]]:
     """Group names by shared reviews; `reviews` holds the reviews of each name.
 
     Each group comes with the reviews that all its names have. The name with the most reviews starts
-    the first group. Other names join a group as long as it keeps at least a tenth of the reviews
-    that it began with, so that a name with few reviews does not take the others' away. Otherwise
-    they start a group.
+    the first group. Another name joins the first group that would keep at least a tenth of the
+    reviews that it began with, so that a name with few reviews does not take the others' away. If
+    there is no such group, the name starts one.
     """
     groups: list[tuple[IntArray, list[str]]] = []
     initial_sizes: list[int] = []
@@ -179,10 +179,10 @@ def group_by_shared_reviews(reviews: Mapping[str, IntArray]) -> list[tuple[IntAr
 def restrict_to_shared_reviews(
     incomplete_pairs: Iterable[_Pair], complete_pairs: Sequence[_Pair]
 ) -> list[list[_Pair]]:
-    """Restrict results that lack reviews, and all complete ones, to the reviews that they share.
+    """Restrict results that lack some reviews to shared ones, and complete results likewise.
 
-    There is one list for each of the groups of `group_by_shared_reviews`. `complete_pairs` are
-    evaluated on all held-out reviews.
+    There is one list for each group of `group_by_shared_reviews`. Each includes all of
+    `complete_pairs`, which are evaluated on all held-out reviews.
     """
     incomplete_by_name = {pair[0].name: pair for pair in incomplete_pairs}
     reviews = {name: result.review_th for name, (_, result) in incomplete_by_name.items()}
@@ -197,7 +197,10 @@ def restrict_to_shared_reviews(
 
 
 def restrict_both_to_shared_reviews(left: Result, right: Result) -> tuple[Result, Result]:
-    """Restrict both results to their shared reviews if one lacks some and they share any."""
+    """Restrict both results to their shared reviews if one lacks some and they share any.
+
+    Otherwise, they are returned as they are.
+    """
     shared = intersect_reviews((left.review_th, right.review_th))
     if not (left.missing_predictions or right.missing_predictions) or not len(shared):
         return left, right
@@ -234,12 +237,12 @@ def _select_tests(tests: TestSet, positions: IntArray) -> TestSet:
 def group_by_shared_users(
     competitors: Iterable[tuple[_C, object, Mapping[int, int]]],
 ) -> list[tuple[list[_C], dict[int, int]]]:
-    """Group competitors evaluated on the same rows; return each group with its common users.
+    """Group competitors that can be compared, and return each group with its common users.
 
-    Each competitor comes with the rows that it is evaluated on (`Protocol.row_protocol`) and the
-    number of evaluated reviews by user. Competitors are grouped if their rows are equal and they
-    have users for whom these numbers agree. Users come with their number of reviews; the largest
-    group comes first.
+    Each competitor is given with the flags that decide its reviews (`Protocol.row_protocol`) and
+    the number of evaluated reviews by user. Competitors are grouped if these flags are equal and
+    there are users for whom these numbers agree. The common users of a group come with their number
+    of reviews; the largest group comes first.
     """
     # Most users first, so that competitors with few users join groups with many.
     ordered = sorted(competitors, key=lambda item: (-len(item[2]), item[0].name))

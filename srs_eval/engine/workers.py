@@ -73,6 +73,7 @@ def send(message: Any) -> None:
 
 
 DONE = object()
+"""The event that ends a task, in place of a message."""
 
 
 class TaskEvents:
@@ -98,7 +99,7 @@ class TaskEvents:
     def until_done(
         self, cancel: threading.Event | None = None
     ) -> Iterator[tuple[Future[Any], Any]]:
-        """Yield events until no task is left or `cancel` is set; tasks may be added meanwhile."""
+        """Yield events until all tasks end or `cancel` is set; tasks may be added meanwhile."""
         while self._open_tasks:
             event = self.next_event(timeout=0.05)
             if cancel is not None and cancel.is_set():
@@ -130,7 +131,8 @@ class _PoolTask:
         if self.future.done() and not self.future.cancelled():
             return
         if isinstance(error, CancelledError):
-            self.future.cancel()
+            self.future.cancel()  # has no effect on a running task
+        # Those who wait for a cancelled future must be notified, which returns False.
         if self.future.running() or self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
@@ -141,7 +143,7 @@ class _Worker:
     connection: Connection
 
     def terminate(self) -> int:
-        """Terminate the process, then kill it; return its exit code."""
+        """Terminate the process, kill it if it does not end, and return its exit code."""
         self.connection.close()
         self.process.terminate()
         self.process.join(timeout=_TERMINATE_TIMEOUT_S)
@@ -237,6 +239,7 @@ class WorkerPool(Executor):
     # --- the thread of a worker
 
     def _serve_tasks(self) -> None:
+        """Give tasks to a worker, one after the other, until the pool ends."""
         task: _PoolTask | None = None
         worker: _Worker | None = None
         try:
@@ -325,28 +328,28 @@ class WorkerPool(Executor):
 
 
 def _describe_exit(code: int) -> str:
-    """Describe the unexpected end of a process."""
+    """Say how a process ended, from its exit code."""
     if code < 0:
         return f"the worker process was killed (signal {-code}); perhaps memory ran out"
     if code == _EXIT_NO_MEMORY:
-        return "the worker process had not enough memory"
+        return "the worker process did not have enough memory"
     return f"the worker process ended unexpectedly (exit code {code})"
 
 
 def _exit_if_importing() -> None:
-    """End a worker that imports a script without the `__main__` guard.
+    """End this process if it is a worker that imports a script without the `__main__` guard.
 
-    It would start the script again. It ends silently, and the parent reports the error.
-    (`multiprocessing` itself raises in the worker, so that the user sees a traceback but not
-    where it came from.)
+    The script is about to start workers again. The worker ends silently, and the parent reports the
+    error. (`multiprocessing` itself would raise in the worker, and the user would see a traceback
+    but not where it came from.)
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         os._exit(_EXIT_NO_MAIN_GUARD)
 
 
 def _start_process(connection: Connection) -> BaseProcess:
-    # Pass nothing else here: `start` writes the process's data into a pipe whose reading end it
-    # holds too, so it would wait for a dead process for ever.
+    # Pass nothing large here: `start` writes the arguments into a pipe whose reading end this
+    # process holds, too. If the worker died and the pipe was full, it would wait for ever.
     silent = not _has_file_descriptor(sys.stderr)
     process = multiprocessing.get_context("spawn").Process(
         target=_worker_main, args=(connection, silent), daemon=True, name="srs-eval worker"
@@ -387,7 +390,7 @@ def _worker_main(connection: Connection, silent: bool) -> None:
     import warnings
 
     _set_up_process(silent)
-    warnings.simplefilter("ignore")  # users need not know of a chaotic fit's overflow
+    warnings.simplefilter("ignore")  # such as an overflow in a fit, which users need not know of
     try:
         try:
             payload = connection.recv_bytes()
@@ -420,7 +423,9 @@ def _execute_call(call: bytes) -> bytes:
         function, args, kwargs = pickle.loads(call)
         return pickle.dumps(("result", function(*args, **kwargs)))
     except BaseException as error:
-        if isinstance(error, Exception):  # SystemExit, raised anew, would end the parent
+        # SystemExit would end the parent when it is raised there. Some exceptions can be pickled
+        # but not unpickled.
+        if isinstance(error, Exception):
             with contextlib.suppress(Exception):
                 pickled = pickle.dumps(("error", error))
                 pickle.loads(pickled)
@@ -429,6 +434,7 @@ def _execute_call(call: bytes) -> bytes:
 
 
 def _set_up_process(silent: bool) -> None:
+    """Ignore Ctrl-C, redirect the worker's output, and end the process when the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if silent:
         null_device = os.open(os.devnull, os.O_WRONLY)

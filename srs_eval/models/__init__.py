@@ -84,6 +84,7 @@ for _kind in _KINDS:
     copyreg.pickle(_kind, _reduce_model)
 
 _model_folders: list[str] = []
+"""Folders of model files, which are also on `sys.path`."""
 
 
 def _restore_model(name: str, file: ModelFile | None) -> Model:
@@ -143,7 +144,7 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # kernels are compiled from a module's source
     try:
-        # Execute the content that was hashed, not bytecode that may exist of it.
+        # Execute the content that was hashed, not bytecode, which may be older.
         with isolate_settings(path):
             exec(compile(content, path, "exec"), vars(module))
         models = tuple(_with_file(model, file) for model in vars(module).get("MODELS", ()))
@@ -160,7 +161,7 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
             raise
         del sys.modules[module.__name__]
         reason = str(error) if isinstance(error, InputError) else describe_error(error)
-        raise InputError(f'"{path}" is no file of models: {shorten(reason)}.') from error
+        raise InputError(f'"{path}" is not a file of models: {shorten(reason)}.') from error
     if fault or not models:
         all_models().update(loaded)
         problem = f": {shorten(fault)}" if fault else " has no models in MODELS"
@@ -170,7 +171,7 @@ def load_model_file(path: str | Path) -> tuple[Model, ...]:
 
 
 def _with_file(model: object, file: ModelFile) -> Model:
-    """Return the model as one of this file. Raises InputError if it is none of the four kinds."""
+    """Return the model with its file. Raises InputError for an object that is not a model."""
     if isinstance(model, Model) and type(model) in _KINDS:
         return replace(model, file=file)
     names = "TrainedModel, OnlineModel or Ensemble"
@@ -201,7 +202,7 @@ def add_model(model: Model) -> str:
 
 
 def _make_importable(folder: Path) -> None:
-    """Make a folder's modules importable, also while a model runs; installed modules win.
+    """Put a folder at the end of `sys.path`, so that models can import from it while they run.
 
     Raises InputError if a module of the same name from another model's folder is in use.
     """
@@ -288,7 +289,7 @@ def _find_fault(model: Model, earlier_names: Sequence[str]) -> str:
         if not isinstance(text, str):
             return f"{text!r} stands where a model has a text, such as its name"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 .%+_\[\]-]{0,60}", model.name):
-        return f"{model.name!r} is no name for a model: letters, digits and . % + _ - [ ] make one"
+        return f"{model.name!r} is not a name for a model: use letters, digits and . % + _ - [ ]"
     if model.family not in get_args(Family):
         return f"{model.name} has the family {model.family!r}, which is none of the groups"
     if model.needs and model.needs not in EXTRAS:

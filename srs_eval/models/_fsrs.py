@@ -97,8 +97,8 @@ def make_steps(
 ) -> dict[str, Any]:
     """Return the functions of a `RecurrentModel` with a state (s, d).
 
-    The minimum stability is w[minimum_index]; R is curve(t, s, w). After a failure, S is limit(S by
-    the formula, s, w).
+    The minimum stability is w[minimum_index], and R is curve(t, s, w). After a failure, S is
+    limit(result of `stability_after_failure`, s, w).
     """
 
     def first(rating: Value, w: Value) -> State:
@@ -136,7 +136,8 @@ def make_s0_fit(
 
     R(t) = (1 + factor t/S)^-decay. Fractional intervals are fitted as they are. For whole days, a
     review of average recall is added to each interval, and S0 is pulled towards the default. The
-    weights are not used, as upstream. `default_secs`: see `Model`.
+    weights of reviews are not used, nor are they upstream. `least` gives the minimum stability,
+    `default_secs` the defaults for fractional intervals.
     """
 
     def fit_s0(
@@ -172,7 +173,8 @@ def make_early_version(
 ) -> TrainedModel:
     """Return the model of an FSRS version before v5.
 
-    The other arguments are those of `TrainedModel`.
+    `recurrent` gets its minimum stability once the trials are known. The arguments after `fit_s0`
+    are those of `TrainedModel`.
     """
 
     def make_recurrent(trials: Trials, context: Context) -> RecurrentModel:

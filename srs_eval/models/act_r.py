@@ -4,8 +4,8 @@
     d_k = c e^(m_k) + a,  m_1 = -infinity
     p   = 1 / (1 + e^((tau - m_n) / s))
 
-with t_k the time of the card's k-th review in days, h the scale of time between sessions
-(interference), and w = (a, c, s, tau, h). Grades are not used.
+with t_k the time of the card's k-th review in days, h the scale of time between sessions, in which
+less interferes with memory, and w = (a, c, s, tau, h). Grades are not used.
 
 Practice and forgetting effects on vocabulary memory: an activation-based model of the
 spacing effect (Cognitive Science 29, 2005), equations 1, 5 and 6. Start, limits and
@@ -42,14 +42,14 @@ _TINY = 1e-300  # smaller sums of powers and smaller times count as this
 
 def _remaining_strength(before: Value, ln_age: Value, w: Value) -> Value:
     """Return what remains of a practice that took place at the activation ln(`before`)."""
-    ln = log(_SECONDS_PER_DAY * w[4]) + ln_age
-    return exp(-(w[1] * before + w[0]) * where(ln < 0.0, 0.0, ln))
+    ln_time = log(_SECONDS_PER_DAY * w[4]) + ln_age
+    return exp(-(w[1] * before + w[0]) * where(ln_time < 0.0, 0.0, ln_time))
 
 
 def recall(activation: Value, w: Value) -> Value:
     """Return the probability of recall p; `activation` is e^m."""
-    odds = (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
-    return 1.0 / (1.0 + exp(minimum(odds, 700.0)))
+    log_odds_against = (w[3] - log(where(activation < _TINY, _TINY, activation))) / w[2]
+    return 1.0 / (1.0 + exp(minimum(log_odds_against, 700.0)))
 
 
 # The tree
@@ -57,11 +57,11 @@ def recall(activation: Value, w: Value) -> Value:
 
 @dataclass(frozen=True, eq=False)
 class _PathTree:
-    """The tree of all prefixes of interval sequences, on which activations depend.
+    """The tree of all beginnings of cards' sequences of intervals, on which activations depend.
 
-    Node v is reached by a sequence of `depth[v]` intervals. An example of the sequence is in the
-    rows `first_row[v] ... first_row[v] + depth[v]` of the history, the last one being the node's
-    own. Nodes are numbered by depth, so that a node comes after the nodes it depends on.
+    Node v is reached by a sequence of `depth[v]` intervals. One card with this sequence has the
+    rows `first_row[v] ... first_row[v] + depth[v]` of the history; the last one is the node's own.
+    Nodes are numbered by depth, so that a node comes after the nodes it depends on.
     """
 
     node: IntArray  # (m,) node of each history row
@@ -91,7 +91,7 @@ def _build_path_tree(trials: Trials) -> _PathTree:
         count = int(np.searchsorted(-lengths, -step, side="left"))
         rows = starts[:count] + step
         time[rows] = time[rows - 1] + delta_t[rows]
-        key = parent[:count] * (m + 1) + interval[rows]
+        key = parent[:count] * (m + 1) + interval[rows]  # one number for both
         _, example, child = np.unique(key, return_index=True, return_inverse=True)
         parent = nodes + child
         node[rows] = parent
@@ -124,10 +124,10 @@ class _KernelBatch(NamedTuple):
     ln_age: FloatArray  # (terms,) ln of the days since the practice
     passes: FloatArray  # (nodes,) weight of the trials that were recalled
     failures: FloatArray
-    tape: FloatArray  # numbers that terms store for their gradients
+    tape: FloatArray  # numbers that terms save for their gradients
     activation: FloatArray  # (1, nodes) result, e^m
-    bar: FloatArray  # (1, nodes) gradient in the activation
-    w_bar: FloatArray  # (5, LANES) result, gradient in w
+    bar: FloatArray  # (1, nodes) gradient with respect to the activation
+    w_bar: FloatArray  # (5, LANES) result, gradient with respect to w
 
 
 def _collect_needed_nodes(
@@ -152,26 +152,26 @@ def _collect_needed_nodes(
 
 def _fill_batch(
     nodes: IntArray,
-    place: IntArray,
+    position: IntArray,
     first: IntArray,
     depth: IntArray,
     first_row: IntArray,
     node: IntArray,
     time: FloatArray,
     ln_days: FloatArray,
-    place_of: NDArray[np.int32],
+    position_of: NDArray[np.int32],
     earlier: NDArray[np.int32],
     ages: FloatArray,
 ) -> None:
-    """Fill `earlier`, `ages` (with their logarithms) and `place_of` (all nodes,) from `place`."""
+    """Fill `position_of` (all nodes,) from `position`, then `earlier` and `ages` (logarithms)."""
     for k in range(len(nodes)):
-        place_of[nodes[k]] = place[k]
+        position_of[nodes[k]] = position[k]
     for k in range(len(nodes)):
         v = nodes[k]
-        to = first[place[k] // LANES] + place[k] % LANES
+        to = first[position[k] // LANES] + position[k] % LANES
         now = first_row[v] + depth[v]
         for row in range(first_row[v], now):
-            earlier[to] = place_of[node[row]]
+            earlier[to] = position_of[node[row]]
             age = time[now] - time[row]
             ages[to] = ln_days[int(age)] if len(ln_days) else np.log(max(age, _TINY))
             to += LANES
@@ -197,7 +197,7 @@ def _make_batch(
     position = np.arange(n) + np.repeat(begin - first_node_of_depth, nodes_of_depth)
     terms = np.repeat(LANES * np.arange(len(groups)), groups)
     first = np.concatenate(([0], np.cumsum(terms)))
-    width = LANES * int(groups.sum())
+    width = LANES * int(groups.sum())  # nodes, with those that fill up groups
     position_of_node = np.empty(count, np.int32)
     earlier = np.zeros(first[-1], np.int32)
     ln_age = np.zeros(first[-1])
@@ -230,15 +230,15 @@ def _make_batch(
     return batch, position_of_row
 
 
-_LEFT_ADJOINT = Gradient(_remaining_strength, ("before",), "w")
+_TERM_ADJOINT = Gradient(_remaining_strength, ("before",), "w")
 
 
 @cache
 def _compute_tape_length() -> int:
-    """Return how many numbers a term stores for its gradient."""
+    """Return how many numbers a term saves for its gradient."""
     from srs_eval.training.tracing import compute_tape_length
 
-    return compute_tape_length(_remaining_strength, to_function(_LEFT_ADJOINT), (0, 0), len(START))
+    return compute_tape_length(_remaining_strength, to_function(_TERM_ADJOINT), (0, 0), len(START))
 
 
 @cache
@@ -246,13 +246,13 @@ def _compile_kernel() -> Any:
     from srs_eval.training.sweeps import activation_pass
 
     steps: dict[str, Any] = {
-        "_left": _remaining_strength,
-        "_left_adjoint": _LEFT_ADJOINT,
+        "_term": _remaining_strength,
+        "_term_adjoint": _TERM_ADJOINT,
         "_recall": recall,
         "_recall_adjoint": Gradient(recall, ("activation",), "w"),
     }
     constants = {"_PARAMETERS": len(START), "_TAPE": _compute_tape_length()}
-    return specialise(activation_pass, "ACT_R", steps, constants, taped=["_left"])
+    return specialise(activation_pass, "ACT_R", steps, constants, taped=["_term"])
 
 
 def _compute_loss(batch: _KernelBatch, w: FloatArray) -> float:
@@ -261,7 +261,7 @@ def _compute_loss(batch: _KernelBatch, w: FloatArray) -> float:
 
 
 def _compute_gradient(batch: _KernelBatch, w: FloatArray) -> FloatArray:
-    """Return the gradient of the loss in w (5,)."""
+    """Return the gradient of the loss with respect to w (5,)."""
     _compile_kernel()(True, w, batch)
     total: FloatArray = batch.w_bar.sum(axis=1)
     return total

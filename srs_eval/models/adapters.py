@@ -21,14 +21,14 @@ from srs_eval.training import hyperparameters
 from srs_eval.training.hyperparameters import Hyperparameter
 
 _MIN_PROBABILITY = 0.0001
-"""Probabilities stay this far from 0 and 1: a forest is certain where all of its trees agree."""
+"""Probabilities stay this far from 0 and 1, which a forest predicts where all its trees agree."""
 _PREDICTED_ROWS = 8192  # rows predicted at a time
 _UNTRAINED_RECALL = 0.9  # recall where there is nothing to learn from yet
 _PRETRAIN_EPOCHS = 30
-_PRETRAIN_PATIENCE = 3
+_PRETRAIN_PATIENCE = 3  # epochs without improvement before pretraining ends
 _PRETRAIN_REVIEWS = 4096  # reviews of one user in a step of pretraining
 _FINE_TUNING_FACTOR = 0.1
-"""Factor on the learning rate from pretrained weights, because a user has few reviews."""
+"""Factor on the learning rate from pretrained weights, because a single user has few reviews."""
 
 CARD_FEATURES = (
     "ln(1 + interval)",
@@ -45,7 +45,7 @@ CARD_FEATURES = (
 
 
 def card_features(trials: Trials) -> FloatArray:
-    """Return features of each trial's card history (n, 10), in the order of `CARD_FEATURES`.
+    """Return features of each trial and its card's history (n, 10), as `CARD_FEATURES` lists them.
 
     Intervals are in days; 0 stands for missing values.
     """
@@ -60,6 +60,7 @@ def card_features(trials: Trials) -> FloatArray:
 
     reviews = end - start
     failed = rating == 1
+    # Row of the last failure up to each row, perhaps of an earlier card; -1 if there is none.
     last_failure = np.maximum.accumulate(np.where(failed, np.arange(len(rating)), -1))
     return np.stack(
         [
@@ -92,7 +93,7 @@ def sklearn_model(
     `make(seed=7)` returns a new classifier, which has `fit` and `predict_proba`; with other
     `settings` than the seed, it gets these by name. `features(trials)`, a function at the top of a
     module, returns what is known before each trial (n, k). `weighted` says that the classifier's
-    `fit` takes `sample_weight`, so that `--recency` can weight. The other arguments are fields of
+    `fit` takes `sample_weight`, which `--recency` needs. The other arguments are fields of
     `TrainedModel`.
     """
 
@@ -119,16 +120,16 @@ def sklearn_model(
 
 
 def padded_histories(trials: Trials, index: IntArray) -> tuple[NDArray[Any], ...]:
-    """Return the reviews before each of k trials, for recurrent networks, and the next interval.
+    """Return the histories of k trials as recurrent networks need them, and the trials' intervals.
 
-    The arrays are ln(1 + days since the previous review) and the rating, (k, longest, 2) with zeros
-    after the end of a history; the lengths of the histories (k,); ln(1 + interval) of the trials
-    (k,).
+    The three arrays hold, for each review of a history, ln(1 + days since the previous review) and
+    the rating, with zeros after its end (k, longest, 2); the length of each history (k,); and
+    ln(1 + interval) of each trial (k,).
     """
     start = trials.history_start[index]
     length = trials.sequence_length[index]
     step = np.arange(length.max(initial=0))
-    rows = start[:, None] + np.minimum(step, length[:, None] - 1)
+    rows = start[:, None] + np.minimum(step, length[:, None] - 1)  # after its end, its last row
     reviews = np.stack(
         (np.log1p(trials.history_delta_t[rows]), trials.history_rating[rows]), axis=2
     )
@@ -193,7 +194,7 @@ class _TorchModule:
 
     make: Callable[[], Any]
     arrays: Callable[[Trials, IntArray], tuple[NDArray[Any], ...]]
-    settings: tuple[Hyperparameter, ...]
+    settings: tuple[Hyperparameter, ...]  # learning rate, batch size, decay and seed
     epochs: int
     patience: int
 
@@ -208,8 +209,8 @@ class _TorchModule:
         _require_both_outcomes(trials, train)
         with self._prepare_training(context) as (network, optimiser, device):
 
-            def loss(rows: Any) -> Any:
-                positions = rows.numpy()
+            def loss(numbers: Any) -> Any:
+                positions = numbers.numpy()
                 return self._compute_loss(
                     network, trials, train[positions], weights[positions], device
                 )
@@ -238,15 +239,16 @@ class _TorchModule:
                     index = np.linspace(0, n - 1, min(n, _PRETRAIN_REVIEWS)).astype(np.int64)
                 return self._compute_loss(network, trials, index, np.ones(len(index)), device)
 
-            def loss(users: Any) -> Any:
-                return sum(loss_of_learner(learners[k]) for k in users.tolist()) / len(users)
+            def loss(numbers: Any) -> Any:
+                losses = (loss_of_learner(learners[k]) for k in numbers.tolist())
+                return sum(losses) / len(numbers)
 
             if context.record is not None:
-                rate, _, strength = (setting.number_in(context) for setting in self.settings[:3])
+                rate, _, decay = (setting.number_in(context) for setting in self.settings[:3])
                 context.record.begin(
                     seed=_setting_value(hyperparameters.SEED, context),
                     learning_rate=rate,
-                    decay=strength,
+                    decay=decay,
                     most_epochs=_PRETRAIN_EPOCHS,
                     patience=_PRETRAIN_PATIENCE,
                     reviews_of_a_step=_PRETRAIN_REVIEWS,
@@ -288,14 +290,14 @@ class _TorchModule:
 
         from srs_eval.training.torch_networks import use_device
 
-        rate, _, strength = (setting.number_in(context) for setting in self.settings[:3])
+        rate, _, decay = (setting.number_in(context) for setting in self.settings[:3])
         with use_device(context) as device, torch.random.fork_rng(devices=[]):
             torch.manual_seed(_setting_value(hyperparameters.SEED, context))
             network = self.make().to(device)
             if context.pretrained:
                 _load_state(network, context.pretrained)
                 rate *= _FINE_TUNING_FACTOR
-            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=strength)
+            optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=decay)
             yield network, optimiser, device
 
     def _compute_loss(
@@ -341,37 +343,41 @@ def _train(
     patience: int,
     context: Context,
 ) -> dict[str, NDArray[Any]]:
-    """Train the network and return the weights that were best on a held-out fifth of n rows.
+    """Train the network and return the weights that were best on a held-out fifth of the data.
 
-    `loss` takes the numbers of rows. If training starts from pretrained weights, these may be the
-    best. `context.record`, if there is one, gets the mean loss of each epoch.
+    The data are n trials or learners; `loss` takes the numbers of some of them, from 0. If training
+    starts from pretrained weights, these may be the best. `context.record`, if there is one, gets
+    the mean loss of each epoch.
     """
     import torch
 
-    held_out, rest = torch.randperm(n).split([-(-n // 5), n * 4 // 5])
+    n_held_out = math.ceil(n / 5)
+    held_out, rest = torch.randperm(n).split([n_held_out, n - n_held_out])
     best: dict[str, NDArray[Any]] = {}
     best_loss = math.inf
     epochs_since_best = 0
     for epoch in range(epochs):
         context.tick(epoch / epochs)
         network.train()
-        # Batches of about equal size, because a single row has no mean to subtract.
-        is_start = context.pretrained and epoch == 0  # the pretrained weights as they are
-        steps = 0 if is_start else -(-len(rest) // batch_size)
+        # The first epoch only evaluates pretrained weights as they are.
+        is_start = context.pretrained and epoch == 0
+        steps = 0 if is_start else math.ceil(len(rest) / batch_size)
+        # Batches have about equal sizes: in a batch of one, batch normalization fails.
         batches = rest[torch.randperm(len(rest))].tensor_split(steps) if steps else ()
-        total = 0.0
-        for rows in batches:
+        summed_loss = 0.0
+        for numbers in batches:
             optimiser.zero_grad()
-            batch_loss = loss(rows)
+            batch_loss = loss(numbers)
             batch_loss.backward()
             optimiser.step()
             if context.record is not None:
-                total += float(batch_loss.detach()) * len(rows)
+                summed_loss += float(batch_loss.detach()) * len(numbers)
         network.eval()
         with torch.no_grad():
             held_out_loss = float(loss(held_out))
         if context.record is not None:
-            context.record.add_epoch(total / len(rest) if steps else None, held_out_loss)
+            mean_loss = summed_loss / len(rest) if steps else None
+            context.record.add_epoch(mean_loss, held_out_loss)
         epochs_since_best += 1
         if held_out_loss < best_loss or not best:
             state = network.state_dict()
@@ -400,7 +406,7 @@ def _setting_value(setting: Hyperparameter, context: Context) -> Any:
 
 
 def _no_parameters(context: Context) -> None:
-    """Return None, the parameters where there is nothing to learn from."""
+    """Return None, which stands for a classifier or network that has learned nothing."""
 
 
 def _require_both_outcomes(trials: Trials, train: IntArray) -> None:

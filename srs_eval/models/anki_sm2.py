@@ -1,4 +1,4 @@
-"""Anki's older scheduler (SM-2 as Anki changed it), read as a model of memory.
+"""Anki's older scheduler (SM-2 as Anki changed it) as a model of memory.
 
 The review-state formulas of Anki 24.11's scheduler as srs-benchmark has them
 (other.py `class Anki`, January 2025), learning steps and fuzz left out. Like SM-2 it
@@ -8,8 +8,8 @@ predicts nothing; R is derived from its interval:
 
 A state is (interval, ease), the interval in days. Parameters are w[0] ... w[6] as there:
 graduating interval, easy interval, starting ease, easy bonus, hard interval, new interval,
-interval multiplier. w[7] is no parameter but the logarithm of the retention that the
-interval aims at (`Context.sm2_target`).
+interval multiplier. w[7] is not a parameter but the logarithm of the retention that
+the interval aims at (`Context.sm2_target`).
 
 Known quirk of the published figures, kept under the published name: the formulas of
 Good and Easy are swapped, so that Good gets the easy bonus and Easy does not.
@@ -54,7 +54,8 @@ def _next_ease(ease: Value, rating: Value) -> Value:
 
 def _first(rating: Value, w: Value) -> State:
     interval = where(rating < 4.0, w[0], w[1])
-    return _soften(interval), clamp(w[2] + 0.0 * rating, 1.3, 5.5)
+    ease = w[2] + 0.0 * rating  # one for each rating, if `rating` is an array
+    return _soften(interval), clamp(ease, 1.3, 5.5)
 
 
 def _interval_if_early(state: State, t: Value, rating: Value, w: Value) -> Value:
@@ -135,7 +136,7 @@ def _compute_intervals(trials: Trials, w: Sequence[float]) -> FloatArray:
 
 
 def _compute_default_intervals(trials: Trials) -> FloatArray:
-    """Return the intervals by Anki's default deck options (m,)."""
+    """Return the intervals (m,) with Anki's default deck options."""
     return _compute_intervals(trials, DEFAULTS)
 
 
@@ -145,7 +146,7 @@ def _predict(
     """Return R(t) = target^(t / interval) for the trials `index` (shape of `index`)."""
     if tuple(parameters) != DEFAULTS:
         return _TRAINABLE.predict(trials, parameters, index, context)
-    # The untrained model shows its figures before anything is compiled.
+    # The untrained model can predict before anything is compiled.
     intervals = trials.derived(_compute_default_intervals)
     interval = state_before(trials, intervals, index)
     return recall_from_interval(trials.delta_t[index], interval, context.sm2_target)

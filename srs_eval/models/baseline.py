@@ -4,8 +4,8 @@
     90%:         p = 0.9
     MOVING-AVG:  p = 1 / (1 + e^-x),  x <- x + 0.3 (y - p) after each outcome y,  x_0 = 1.2
 
-RMSE-BINS-EXPLOIT knows how RMSE(bins) is computed and evens out each bin's error, with sums
-over the earlier evaluated reviews:
+RMSE-BINS-EXPLOIT knows how RMSE(bins) is computed and evens out each bin's error. Its sums and its
+share are over the earlier evaluated reviews:
 
     p = clip(sum of y in the bin + share of successes - sum of p in the bin, 0, 1)
 
@@ -51,7 +51,7 @@ _MOVING_AVERAGE_RATE = 0.3
 
 
 def _predict_moving_average(trials: Trials, context: Context) -> FloatArray:
-    """Run a logistic regression with only an intercept, one gradient step per review.
+    """Predict by a logistic regression with only an intercept, one gradient step per review.
 
     It follows the outcomes of all reviews in order, including those before the first evaluated one,
     and sees neither cards nor intervals. Returns (k,) for `trials.test_index`.
@@ -68,9 +68,9 @@ def _predict_moving_average(trials: Trials, context: Context) -> FloatArray:
 def _exploit_rmse_bins(trials: Trials, context: Context) -> FloatArray:
     """Predict what evens out the error so far in each bin of RMSE(bins).
 
-    It learns from the outcomes it is evaluated on, one by one: RMSE(bins) is almost zero, log loss
-    is ruinous. The very first prediction is 0.5 and, as upstream, never enters its bin's sum.
-    Returns (k,) for `trials.test_index`.
+    It learns from the outcomes that it is evaluated on, one by one: its RMSE(bins) is almost zero,
+    its log loss ruinous. The very first prediction is 0.5 and, as upstream, never enters its bin's
+    sum. Returns (k,) for `trials.test_index`.
     """
     evaluated = trials.test_index
     outcomes = trials.y[evaluated].tolist()

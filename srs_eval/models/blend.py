@@ -4,7 +4,7 @@
 
 with p_i, the prediction of a member, limited to 1e-6 ... 1 - 1e-6.
 
-Models that are wrong in different ways are together less wrong. The members of BLEND are FSRS-6,
+Models that are wrong in different ways are less wrong together. The members of BLEND are FSRS-6,
 FSRS-7 and a small network; the weights are equal, because weights fitted to other people did no
 better. It knows nothing of the current day, so a scheduler could use it. With weights of RWKV there
 is BLEND+RWKV-Curve, whose two members are BLEND and RWKV-Curve.
@@ -25,7 +25,7 @@ from srs_eval.data.reviews import FloatArray
 from srs_eval.models import Cost, Ensemble
 from srs_eval.models.rwkv import WEIGHTS_HINT, compute_weights_digest
 
-_MIN_PROBABILITY = 1e-6  # probability
+_MIN_PROBABILITY = 1e-6
 
 
 def _average_logits(predictions: Sequence[FloatArray]) -> FloatArray:

@@ -72,13 +72,13 @@ OWN_FSRS_7 = "FSRS-7-own-short-secs-equalize_test_with_non_secs"
 _CONFIGURATION_WORDS: Mapping[str, str] = {
     OWN_FSRS_6: "your parameters",
     OWN_FSRS_7: "your FSRS-7 parameters",
-    # Not by their names of 2025
+    # These have aliases, their names of 2025, which would otherwise be shown.
     "RWKV-Instant": "RWKV-Instant",
     "RWKV-Curve": "RWKV-Curve",
 }
 _ONLY_WITH_SECS = ("equalize_test_with_non_secs", "no_test_same_day", "no_train_same_day")
-# Every other flag: False
 _FLAG_DEFAULTS: Mapping[str, Any] = {"fit": "trained", "partitions": "none", "clock": "seconds"}
+"""Defaults of flags; the default of every other flag is False."""
 _FAMILIES = ("fsrs", "sm2", "history", "neural", "baseline", "online")
 GROUPS = ("all", "fast", "learner", *_FAMILIES)
 _LEARNER_GROUP = (
@@ -90,8 +90,8 @@ _LEARNER_GROUP = (
     "FSRS-6-recency",
     "STATE-FSRS-6",
 )
-"""Configurations that a learner knows: Anki's schedulers, fitted or not, the average, and a model
-of the day."""
+"""Configurations that mean something to a learner: Anki's schedulers, fitted or not, the average,
+and a model that knows how the day is going."""
 BASELINE = "AVG"
 """The model that knows only the average."""
 
@@ -107,7 +107,7 @@ class Configuration:
     hyperparameters: Mapping[str, Value] = field(default_factory=dict)
     """Hyperparameters of the training that are not as published."""
     ledger: str = ""
-    """Digest of the audit's ledger with these hyperparameters (`srs_eval.benchmark.setup`)."""
+    """Digest of the audit's ledger that these are from (`srs_eval.benchmark.setup`); "" if none."""
     label: str = ""  # ends the name and says how its set-up differs (`benchmark.setup.add_labels`)
 
     @property
@@ -126,9 +126,10 @@ class Configuration:
         return replace(self, hyperparameters=dict(sorted(values.items())))
 
     def with_ledger(self, values: Mapping[str, Value], ledger: str) -> Configuration:
-        """Return the configuration trained as a ledger with this digest says, as `NAME-tuned`.
+        """Return the configuration `NAME-tuned`, with hyperparameters of an audit's ledger.
 
-        Raises InputError for hyperparameters or values that its training does not have.
+        `ledger` is the ledger's digest. Raises InputError for hyperparameters or values that its
+        training does not have.
         """
         return replace(
             self.with_hyperparameters(values), name=f"{self.name}-{TUNED_SUFFIX}", ledger=ledger
@@ -136,7 +137,7 @@ class Configuration:
 
     @property
     def parameters(self) -> int | None:
-        """Number of trainable parameters, as tables show it; None if its model does not know it."""
+        """Number of trainable parameters, as tables show it; None if its model declares none."""
         if self.fit == "default":
             return 0
         special: Mapping[str, int] = {}
@@ -245,8 +246,9 @@ class Configuration:
 
     @property
     def expected_seconds_per_10k(self) -> float:
-        """Approximate time for 10,000 reviews, to order the work and to announce it."""
-        share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)  # metrics are half of it
+        """Approximate time for 10,000 reviews, to order work and estimate waiting times."""
+        # Without training, half of the time is left: that of predictions and metrics.
+        share = {"trained": 1.0, "S0": 0.6}.get(self.fit, 0.5)
         return self.model.cost.seconds_per_10k * share
 
     def expected_seconds(self, reviews: float) -> float:
@@ -296,7 +298,7 @@ def describe_rows(protocol: Protocol) -> str:
     return f"reviews{_describe_choice_of_rows(protocol)}"
 
 
-def count_rows(count: int, protocol: Protocol) -> str:
+def describe_review_count(count: int, protocol: Protocol) -> str:
     """Describe the reviews with their number, such as "2,143 reviews of later days"."""
     return f"{format_count(count, 'review')}{_describe_choice_of_rows(protocol)}"
 
@@ -325,11 +327,12 @@ def readable_name(name: str) -> str:
     if base != name:
         return f"{readable_name(base)} {TUNED_SUFFIX}"
     for model in all_models().values():
+        # The bare model name stands for the standard configuration, whose suffixes are not shown.
         if model.standard and f"{name}-".startswith(f"{model.standard}-"):
             suffixes = name.removeprefix(model.standard).split("-")
             suffix_words = [_SUFFIX_WORDS.get(suffix, suffix) for suffix in suffixes[1:]]
             readable = " ".join([model.name, *suffix_words])
-            if model.aliases.get(readable, name) == name:
+            if model.aliases.get(readable, name) == name:  # not an alias of something else
                 return readable
         for alias, canonical in model.aliases.items():
             if canonical == name and len(alias) < len(name):
@@ -345,7 +348,10 @@ def readable_name(name: str) -> str:
 
 
 def remove_tuned(name: str) -> str:
-    """Return a configuration's name as published, without the suffix of a ledger's training."""
+    """Return a configuration's name without `-tuned`, the suffix of training as a ledger says.
+
+    If a model itself has a name that ends like this, the name is returned as it is.
+    """
     base = _strip_tuned(name)
     return name if base == name or find_meaning(name) else base
 
@@ -367,9 +373,9 @@ def list_names(model: Model) -> tuple[str, ...]:
 
 
 def _hyphenate(name: str) -> str:
-    """Write a name from a table with the hyphens of file names.
+    """Write a name from a table with hyphens, as file names have them.
 
-    Of a title, only the name in brackets is used.
+    Of a title such as "FSRS-6 defaults (FSRS-6-dry-run)", only the name in brackets is used.
     """
     return "-".join(re.sub(r".* \((.+)\)$", r"\1", name).split())
 
@@ -379,6 +385,7 @@ def _strip_tuned(name: str) -> str:
 
 
 def _expand_group(word: str) -> tuple[str, ...]:
+    """Return the names of a group's configurations, or () if the word is not a group."""
     if word in all_models() or word.lower() not in GROUPS:  # "SM2" is a model, "sm2" its group
         return ()
     word = word.lower()
@@ -399,12 +406,15 @@ def _expand_group(word: str) -> tuple[str, ...]:
 def _make_configuration(
     name: str, protocol: Protocol, fit: Fit, is_named: bool
 ) -> Configuration | None:
-    """Return the configuration of one name, or None if a group's member contradicts a flag."""
-    canonical_names: dict[str, str] = {}
+    """Return the configuration of one name, or None if a group's member contradicts a flag.
+
+    `is_named` says that the user gave the name itself, not a group.
+    """
+    canonical_by_alias: dict[str, str] = {}
     for candidate in all_models().values():
         for alias, canonical in candidate.aliases.items():
-            canonical_names[_hyphenate(alias).lower()] = canonical
-    canonical_name = canonical_names.get(_hyphenate(name).lower(), name)
+            canonical_by_alias[_hyphenate(alias).lower()] = canonical
+    canonical_name = canonical_by_alias.get(_hyphenate(name).lower(), name)
     model, flags_in_name = _parse_name(canonical_name, shown_name=name)
     requested: dict[str, Any] = {
         "fit": fit,
@@ -435,7 +445,7 @@ def _make_configuration(
     if flags["fit"] == "own":
         if "partitions" in flags_in_name:
             raise InputError(f'"{name}" makes no sense: it goes by presets anyway.')
-        flags["partitions"] = "none"  # in the name
+        flags["partitions"] = "none"  # set again below: the name does not say "preset"
     for flag in (*_ONLY_WITH_SECS, "clock"):
         default = _FLAG_DEFAULTS.get(flag, False)
         if flags[flag] != default and not flags["secs"]:
@@ -451,30 +461,31 @@ def _make_configuration(
                 "fall back."
             )
         flags["fallback_user"] = False
+    # The name of a model that is always "short" says so only if its standard configuration does.
     hides_short = model.always_short and "-short" not in model.standard
     suffixes = [
         suffix
         for suffix, meaning in SUFFIXES.items()
         if flags[meaning.flag] == meaning.value and not (suffix == "short" and hides_short)
     ]
-    fitted: Fit = flags.pop("fit")
+    fit_of_configuration: Fit = flags.pop("fit")
     flags["short"] = flags["short"] or model.always_short
     flags["known_decks_only"] = flags["known_decks_only"] or model.known_decks_only
-    if fitted == "own":
+    if fit_of_configuration == "own":
         flags["partitions"] = "preset"
     later_days_only = model.later_days_only and flags["secs"] and flags["no_test_same_day"]
     return Configuration(
         name="-".join((model.name, *suffixes)),
         model=model,
         protocol=replace(protocol, **flags, later_days_only=later_days_only),
-        fit=fitted,
+        fit=fit_of_configuration,
     )
 
 
 def fits_partitions(configuration: Configuration) -> bool:
-    """Return whether each preset or deck has its own fitted parameters.
+    """Return whether parameters are fitted to each preset or deck.
 
-    Some of them may then have to fall back.
+    Some presets or decks may then have too few reviews and fall back to other parameters.
     """
     fitted = configuration.fit not in ("default", "own")
     return configuration.protocol.partitions != "none" and fitted
@@ -492,6 +503,7 @@ def _list_flags() -> tuple[str, ...]:
 
 
 def _can_take(model: Model, flag: str, value: Any) -> bool:
+    """Return whether a model can be evaluated with this value of a flag."""
     if flag == "fit":
         return _can_take_fit(model, value)
     if flag == "short" and model.always_short:
@@ -510,8 +522,8 @@ def _can_take_fit(model: Model, fit: Fit) -> bool:
         return model.fit_s0 is not None
     if fit == "own":
         return model.name in ("FSRS-6", "FSRS-7")
-    has_some = bool(model.parameters) or model.pretrain is not None
-    return has_some and model.has_default
+    has_parameters = bool(model.parameters) or model.pretrain is not None
+    return has_parameters and model.has_default
 
 
 def _describe_flag(flag: str) -> str:
@@ -519,7 +531,11 @@ def _describe_flag(flag: str) -> str:
 
 
 def _parse_name(name: str, shown_name: str) -> tuple[Model, dict[str, Any]]:
-    """Return model and flags of a name, also as tables show it; the longest model name wins."""
+    """Return the model and the flags of a canonical name or of a name as tables show it.
+
+    If several models match, the one with the longest name is meant. `shown_name` is the name in
+    error messages.
+    """
     models = all_models()
     models_by_spelling = {_hyphenate(model_name): model for model_name, model in models.items()}
     for model_name, words in _MODEL_WORDS.items():
@@ -534,7 +550,8 @@ def _parse_name(name: str, shown_name: str) -> tuple[Model, dict[str, Any]]:
             continue
         model = models_by_spelling[spelling]
         standard = parse_suffixes(model.standard[len(model.name) :]) or {}
-        if not set(standard) & set(flags):  # otherwise the name itself says what it means
+        # A suffix that the standard configuration has, too, says that the name is complete.
+        if not set(standard) & set(flags):
             flags = {**standard, **flags}
         return model, flags
     base = _strip_tuned(shown_name)
@@ -570,7 +587,7 @@ def _model_name(name: str) -> str:
 
 
 def parse_suffixes(suffixes: str) -> dict[str, Any] | None:
-    """Return the flags of suffixes, each after its dash, or None for anything else."""
+    """Return the flags of suffixes, as in "-short-secs"; None if the text is anything else."""
     if not suffixes:
         return {}
     suffix_by_spelling = dict(SUFFIX_ALIASES)

@@ -3,7 +3,7 @@
     p = sigmoid(sum over windows W of theta_(2W-1) ln(1 + n_W) + theta_2W ln(1 + c_W) + theta_9)
 
 with n_W the number of reviews in window W before now and c_W that of the successful ones;
-the windows are 1, 7, 30 days and all time. DASH[MCM] lets each review's count decay,
+the windows are the last day, 7 and 30 days, and all time. DASH[MCM] lets each review's count decay,
 exp(-age / tau_W) with tau = 0.2434, 1.9739, 16.009, 129.8426 days. DASH[ACT-R] has no windows:
 
     p = sigmoid(theta_1 ln(1 + max(0, sum over reviews k of m_k age_k^(-theta_2))) + theta_5)
@@ -57,10 +57,10 @@ def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
 def _count_in_windows(
     delta_t: FloatArray, rating: IntArray, start: IntArray, end: IntArray, decay: bool
 ) -> FloatArray:
-    """Count the reviews and successes in each window before each trial (n, 8).
+    """Count the reviews and the successes before each trial in each of the four windows (n, 8).
 
-    The rows `start ... end - 1` are a trial's history, and `end` is its own row. With `decay`, the
-    counts decay with age.
+    The rows `start ... end - 1` are a trial's history, and `end` is its own row, which has the
+    interval since the last review. With `decay`, the counts decay with age.
     """
     counts = np.zeros((len(start), 8))
     for trial in range(len(start)):
@@ -98,10 +98,7 @@ def _compute_mcm_features(trials: Trials) -> FloatArray:
 
 
 def _make_start(default: tuple[float, ...]) -> Callable[[Trials], tuple[float, ...]]:
-    """Return a function that chooses the start once the trials are known.
-
-    The start depends on `short`.
-    """
+    """Return a function of the trials that chooses the start: `default`, or that for `short`."""
     return lambda trials: _START_SHORT if trials.protocol.short else default
 
 
@@ -121,7 +118,7 @@ class _ReviewAges:
     """
 
     start: IntArray  # (n + 1,)
-    age: IntArray  # (pairs,) position in ln_age
+    age: IntArray  # (pairs of trial and review,) position in ln_age
     passed: NDArray[np.bool_]  # (pairs,)
     ln_age: FloatArray  # (distinct ages,) ln of days
 
@@ -129,21 +126,24 @@ class _ReviewAges:
 def _list_review_ages(
     delta_t: FloatArray, start: IntArray, end: IntArray, pairs: int
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return the number of reviews that count for each trial, their ages and their rows."""
+    """Return how many reviews count for each trial (n,), their ages and their rows (pairs,).
+
+    There is room for `pairs` of a trial and a review.
+    """
     counts = np.zeros(len(start), np.int64)
     ages = np.empty(pairs)
     rows = np.empty(pairs, np.int64)
-    place = 0
+    count = 0
     for trial in range(len(start)):
         age = 0.0
         for row in range(end[trial] - 1, start[trial] - 1, -1):
             age += delta_t[row + 1]
             if age > _MIN_AGE:
-                ages[place] = age
-                rows[place] = row
-                place += 1
+                ages[count] = age
+                rows[count] = row
+                count += 1
                 counts[trial] += 1
-    return counts, ages[:place], rows[:place]
+    return counts, ages[:count], rows[:count]
 
 
 def _build_review_ages(trials: Trials) -> _ReviewAges:
@@ -204,7 +204,7 @@ def _act_r_loss(sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArr
 def _act_r_gradient(
     sums: FloatArray, y: FloatArray, weight: FloatArray, w: FloatArray
 ) -> FloatArray:
-    """Return the gradient of `_act_r_loss` in w (5,)."""
+    """Return the gradient of `_act_r_loss` with respect to w (5,)."""
     bar = np.zeros(5)
     for k in range(len(y)):
         p, total, _ = _act_r_recall(sums[k], w)
@@ -220,6 +220,7 @@ def _act_r_gradient(
 
 
 def _compute_strengths(ages: _ReviewAges, rows: IntArray, w: FloatArray) -> FloatArray:
+    """Return the sums of `sum_strengths` for the trials `rows`."""
     result: FloatArray = compile_kernel(sum_strengths)(
         rows, ages.start, ages.age, ages.passed, ages.ln_age, w
     )
@@ -264,7 +265,8 @@ def _predict_act_r(
 ) -> FloatArray:
     ages = trials.derived(_build_review_ages)
     w = np.array(parameters, np.float64)
-    sums = _compute_strengths(ages, index.copy(), w)  # writable as in training: the same kernel
+    # The copy is writable as rows are in training, so that the same kernel serves.
+    sums = _compute_strengths(ages, index.copy(), w)
     z = w[0] * np.log1p(np.maximum(sums[:, :2] @ w[2:4], 0)) + w[4]
     p = 1 / (1 + np.exp(-np.clip(z, -700, 700)))
     return p.astype(np.float32).astype(np.float64)
@@ -278,8 +280,8 @@ _SOURCE = "Lindsey et al. 2014; srs-benchmark other.py, class DASH"
 def _to_single(p: float) -> float:
     """Round p to single precision, in which upstream computes.
 
-    Everything else is double. This rounding alone decides where p is 0 or 1, and so where the
-    limits below apply; with it, the figures agree to six decimals even for chaotic fits.
+    Everything else is in double precision. This rounding alone decides where p is 0 or 1, and so
+    where the limits below apply; with it, the figures agree to six decimals even for chaotic fits.
     """
     return float(np.float32(p))
 
@@ -293,9 +295,9 @@ def _cross_entropy(p: float, y: float) -> float:
 
 
 def _cross_entropy_slope(p: float, y: float) -> float:
-    """Return the derivative of the loss in p.
+    """Return the derivative of the loss with respect to p.
 
-    Unlike the loss it has no limit, except that of p (1 - p).
+    Unlike the loss it is not limited, except by a least p (1 - p).
     """
     return (p - y) / max(p * (1 - p), 1e-12)
 

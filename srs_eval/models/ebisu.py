@@ -1,7 +1,7 @@
 """Ebisu v2 (Ahmed Fasih): Bayesian updates of a belief about each card's half-life.
 
-The recall probability t days after the last review is believed to be Beta(alpha, beta)
-distributed; at another time delta it is that variable to the power delta / t. A quiz at
+The recall probability t days after the last review is believed to have the distribution
+Beta(alpha, beta); at another time delta it is that variable to the power delta / t. A quiz at
 delta = tnow multiplies the density by p^(tnow/t) (success) or 1 - p^(tnow/t) (failure).
 The result is matched to a Beta distribution by its first two moments at the new
 half-life, the time at which its mean is 1/2. So alpha = beta after every update.
@@ -9,7 +9,7 @@ half-life, the time at which its mean is 1/2. So alpha = beta after every update
     fasiha/ebisu, ebisu.py 2.2.0 `updateRecall`, `predictRecall` (exact=True) and README
     start: 512 days, alpha = beta = 0.2; intervals at least 0.001 days (srs-benchmark)
 
-Here beliefs are shared: cards with the same intervals and outcomes so far have one. All
+Here cards with the same intervals and outcomes so far share one belief. All
 arithmetic is on logarithms of ratios of Beta functions, which also stays finite where the
 package gives up.
 """
@@ -37,7 +37,7 @@ _LOG_2 = math.log(2)
 # Differences of logarithms of Gamma functions
 
 _SHIFT = np.arange(8.0)[:, None]
-_SHIFTED = 8.0
+_SHIFTED = 8.0  # arguments are shifted by so much, since the series need large ones
 # Stirling's series sum B_2k / (2k (2k-1) x^(2k-1)), highest power first; its error is 1e-14 at 8.
 _STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
 
@@ -84,7 +84,7 @@ def _log_minus_digamma(x: FloatArray) -> FloatArray:
 def _digamma_difference(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return psi(a + b) - psi(a) for a, b > 0.
 
-    This is minus the derivative of `_log_gamma_ratio` in a.
+    This is minus the derivative of `_log_gamma_ratio` with respect to a.
     """
     steps = a + _SHIFT
     shift = np.add.reduce(b / (steps * (steps + b)), axis=0)
@@ -127,7 +127,7 @@ def _update(
     x = _find_root(log_twice_the_mean, base)
     mean = 0.5
     second = np.exp(log_weight(2 * x) - at_review)
-    # E[p^2] - E[p]^2; the variance of a certain belief is practically 0.
+    # E[p^2] - E[p]^2, kept above 0 for beliefs that are almost certain.
     variance = np.maximum(second - mean * mean, 1e-15)
     return mean * (mean * (1 - mean) / variance - 1), x * halflife
 
@@ -135,7 +135,7 @@ def _update(
 def _log_weight(a: FloatArray, b: FloatArray, failed: IntArray, dt: FloatArray) -> FloatArray:
     """Return log B(a, b), but log(B(a, b) - B(a + dt, b)) at the positions `failed`.
 
-    Both are less log Gamma(b). `dt` has the shape of `failed`.
+    log Gamma(b) is subtracted from both. `dt` has the shape of `failed`.
     """
     if not len(failed):
         return _log_gamma_ratio(a, b)
@@ -164,7 +164,7 @@ def _find_root(f: Callable[[FloatArray], FloatArray], base: FloatArray) -> Float
     high = np.full_like(base, np.inf)  # f < 0
     v_before = low
     f_before = np.full_like(base, _LOG_2)
-    v = np.log1p(1 / base)  # the half-life stays
+    v = np.log1p(1 / base)  # begin with x = 1: the half-life stays
     for _ in range(100):
         f_v = f(base * np.expm1(v))
         low = np.where(f_v > 0, v, low)

@@ -1,13 +1,13 @@
 """FSRS v1, v2 and v3: an exponential forgetting curve, R(t) = 0.9^(t/s).
 
-v1: a failure restarts S by the number of lapses. A state is (s, d, l): stability in days,
-difficulty (0 or more, no upper bound), lapses so far.
+v1: after a failure, S depends on the number of lapses alone. A state is (s, d, l): stability in
+days, difficulty (0 or more, without an upper bound), lapses so far.
 v2: difficulty from 1 to 10 that reverts to a mean; S after a failure depends on S and D.
 v3: linear first stability and difficulty; S after a failure falls with retrievability. A state of
 both is (s, d).
 
 Formulas, defaults and training: srs-benchmark other.py `class FSRS1`, `FSRS2`, `FSRS3` (January
-2025). Parameters are w[0], w[1] ... as there; w[-1] is no parameter but the least stability.
+2025). Parameters are w[0], w[1] ... as there; w[-1] is not a parameter but the least stability.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def _ease_factor(rating: Value) -> Value:
 
 
 def _count_lapse(rating: Value) -> Value:
+    """Return 1 for Again, else 0."""
     return where(rating == 1.0, 1.0, 0.0)
 
 
@@ -91,7 +92,7 @@ def _make_step(
     next_d: Callable[[Value, Value, Value], Value],
     stability: Callable[[Value, Value, Value, Value], Value],
 ) -> Callable[[State, Value, Value, Value], State]:
-    """Return a step that updates D first, because the new S depends on it."""
+    """Return a step that computes the new D first, because the new S depends on it."""
 
     def step(state: State, t: Value, rating: Value, w: Value) -> State:
         s, d = state

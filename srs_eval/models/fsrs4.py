@@ -1,13 +1,13 @@
-"""FSRS v4: R(t) = 1 / (1 + t/(9 s)); initial stabilities fitted apart; Hard and Easy modify growth.
+"""FSRS v4: R(t) = 1 / (1 + t/(9 s)); S0 is fitted separately; Hard and Easy modify the growth of S.
 
 Formulas, defaults and training: srs-benchmark other.py `class FSRS4` (January 2025). A
 state is (s, d): stability in days, difficulty 1-10. Parameters are w[0] ... w[16] as
-there; w[17] is no parameter but the least stability. Initial stabilities are fitted
+there; w[17] is not a parameter but the least stability. Initial stabilities are fitted
 first and then held; the rest is trained on reviews after each card's second, while the
 best epoch is chosen on all reviews.
 
-v4.5 (`class FSRS4dot5`) has R(t) = (1 + 19/81 t/s)^-0.5, and a failure never lengthens S. Defaults
-differ where intervals are fractions of a day. Kept parameters have 6 decimals.
+v4.5 (`class FSRS4dot5`) has R(t) = (1 + 19/81 t/s)^-0.5, and a failure never lengthens S. Its
+defaults differ where intervals are fractions of a day, and parameters are rounded to 6 decimals.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _next_d(d: Value, rating: Value, w: Value) -> Value:
 
 
 def _select_after_second_review(trials: Trials, rows: IntArray) -> IntArray:
-    """Select the rows after each card's second review, on which v4 and v4.5 train.
+    """Select the rows after each card's second review, on which v4 and v4.5 are trained.
 
     The fit of the initial stabilities has already used the second reviews.
     """

@@ -1,19 +1,21 @@
-"""FSRS v5: v4.5, R(t) = (1 + 19/81 t/s)^-0.5, and same-day reviews, damped difficulty, a pull.
+"""FSRS v5: v4.5 with same-day reviews, damped difficulty and a pull towards the start.
+
+R(t) = (1 + 19/81 t/s)^-0.5, as in v4.5.
 
 Formulas, defaults and training: fsrs-optimizer 5.7.0 (fsrs_optimizer.py), run as
 srs-benchmark's script.py of January 2025 does. A state is (s, d): stability in days,
-difficulty 1-10. Parameters are w[0] ... w[18] as there; w[19] is no parameter but the
-least stability.
+difficulty 1-10. Parameters are w[0] ... w[18] as there; w[19] is not a parameter but
+the least stability.
 
-`disable_short_term` is its `enable_short_term=False`: same-day reviews leave S as it is
+`disable_short_term` is the optimizer's `enable_short_term=False`: same-day reviews leave S as it is
 (w[17] = w[18] = 0) and the initial stabilities are not trained further. With fractional
 intervals the initial stabilities are fitted without smoothing or pull and may be as
-short as 1e-6 days; nothing else changes there, since script.py tells neither training
-nor prediction that intervals are fractional.
+short as 1e-6 days; nothing else changes, since script.py tells neither training nor prediction
+that intervals are fractional.
 
 Under script.py's older rule for fractional intervals (`later_days_only`) histories lose
-the fraction by mistake: intervals of 0 are integers there, and padding gives all
-histories the type of the first one. See `_as_padded_tensor`.
+their fractions by mistake: intervals of 0 are integers there, and padding gives all histories the
+type of the first one. See `_as_padded_tensor`.
 """
 
 from __future__ import annotations
@@ -93,9 +95,9 @@ def _make_recurrent(trials: Trials) -> RecurrentModel:
 
 
 def _as_padded_tensor(trials: Trials, first_row: int) -> Trials:
-    """Return the trials as a padded tensor holds them whose first row is `first_row`.
+    """Return the trials as they are in a padded tensor that begins with the trial `first_row`.
 
-    If all intervals in the history of that trial are 0, the tensor is one of integers.
+    If all intervals in that trial's history are 0, the tensor holds integers.
     """
     start = trials.history_start[first_row]
     end = trials.history_end[first_row]
@@ -111,11 +113,12 @@ def _round_to_days(trials: Trials) -> Trials:
 
 
 def _zero_short_term(parameters: list[float]) -> list[float]:
+    """Return the parameters without an effect of same-day reviews on S."""
     return [*parameters[:17], 0.0, 0.0]
 
 
 def _fit_s0(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
-    """Return the default parameters with S0 fitted."""
+    """Return the default parameters with S0 fitted, adapted to `disable_short_term`."""
     start = make_s0_fit(_DEFAULT, decay=0.5)(trials, train, weights, context)
     return _zero_short_term(start) if trials.protocol.disable_short_term else start
 

@@ -1,32 +1,32 @@
-"""FSRS-6: stability, difficulty, R(t) = (1 + factor t/s)^-w20 with R(s) = 0.9: a trained decay.
+"""FSRS-6: stability, difficulty, R(t) = (1 + factor t/s)^-w20 with R(s) = 0.9 and w20 trained.
 
 Formulas, defaults and training: fsrs-optimizer 6.1.3 (fsrs_optimizer.py), run as
 srs-benchmark's script.py does. A state is (s, d): stability in days, difficulty 1-10.
-Parameters are w[0] ... w[20] as there; w[21] is no parameter but the least stability.
+Parameters are w[0] ... w[20] as there; w[21] is not a parameter but the least stability.
 
 `fit_as_anki` trains it as Anki's own optimizer does: open-spaced-repetition/fsrs-rs 6.6
 (src/training.rs, `compute_parameters` with the cards' ids; src/dataset.rs;
 src/parameter_initialization.rs) as Anki 26.08 calls it (ankitects/anki:
-rslib/src/scheduler/fsrs/params.rs). There, cards with rare first intervals are left out, a card's
-reviews stay together in a batch, batches come in another random order, eight epochs, the last one's
-parameters are kept, and the initial stabilities are put in order once more. On the same reviews the
-parameters agree with Anki's to four decimals. Not followed is what more than one relearning step
-does to the bounds of w17 and w18.
+rslib/src/scheduler/fsrs/params.rs). Anki's optimizer leaves out cards with rare first
+intervals, keeps a card's reviews together in a batch, draws batches in another random order, trains
+for eight epochs, keeps the parameters of the last one and puts the initial stabilities in order
+once more. On the same reviews the parameters agree with Anki's to four decimals. Only the effect of
+more than one relearning step on the bounds of w17 and w18 is not followed.
 
 FSRS-6-one-step learns online: one gradient step after each review, in one pass over the past.
 
     w <- w - 0.0001 dl/dw,  l = -ln R if recalled, else -ln (1 - R)
 
 S0 is fitted first, as for FSRS-6. Then, review after review, the state before it is computed with
-the current parameters, and these move. The gradient looks back through the last transition only,
-holding the state before that, and S0 moves 100 times as fast as the rest. Predictions are those
-of FSRS-6.
+the current parameters, and these take a step. The gradient looks back through the last transition
+only, as if the state before that were constant, and S0 moves 100 times as fast as the rest.
+Predictions are those of FSRS-6.
 Source: srs-benchmark models/fsrs_v6_one_step.py (commit 1d517ddcf823) and
 model_processors.py `fsrs_one_step` (commit 8a8a329c902f). Its quirks are part of it: S
 has no upper bound and no limit after a failure, D changes before S, gradients pass
 through clamps, a same-day last review gets the gradient of one on a later day, and the
 parameters of same-day reviews (w[17] to w[19]) are never trained. A failure's gradient is
-written out here: with the stability of a same-day review in it, it is no formula's derivative.
+written out here: after a same-day review it is not the derivative of the formula that gave S.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
     """
     s, d = state
     increase = _short_term_increase(s, rating, w)
-    held = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
-    return clamp(s * held, w[21], S_MAX), next_d(d, rating, w)
+    factor = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
+    return clamp(s * factor, w[21], S_MAX), next_d(d, rating, w)
 
 
-_MIN_STABILITY = 0.001  # stability in days
+_MIN_STABILITY = 0.001  # days
 # fmt: off
 DEFAULT = (
     0.212, 1.2931, 2.3065, 8.2956,  # S0 by first rating
@@ -100,7 +100,7 @@ DEFAULT = (
     0.5425, 0.0912, 0.0658,  # same day
     0.1542,  # decay
 )
-DEVIATION = (
+DEVIATION = (  # of the parameters over users, which scale the pull towards the start
     6.43, 9.66, 17.58, 27.85, 0.57, 0.28, 0.6, 0.12, 0.39, 0.18, 0.33,
     0.3, 0.09, 0.16, 0.57, 0.25, 1.03, 0.31, 0.32, 0.14, 0.27,
 )
@@ -157,7 +157,7 @@ _EPOCHS = 8
 _MAX_HISTORY = 255  # reviews before the evaluated one
 _MIN_TO_FIT = 8  # trials needed to fit S0
 _MIN_TO_TRAIN = 64  # trials needed to train all parameters
-_MIN_W19 = 0.01
+_MIN_W19 = 0.01  # Anki's lower bound of w[19]
 
 
 def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float]:
@@ -221,7 +221,7 @@ def _make_anki_model() -> RecurrentModel:
 
 
 def _drop_outliers(trials: Trials, train: IntArray) -> IntArray:
-    """Drop the cards whose first interval is rare for their first rating."""
+    """Drop the rows of cards whose first interval is rare for their first rating."""
     second = train[trials.i[train] == 2]
     rare = find_first_interval_outliers(
         trials.first_rating[second], trials.elapsed_days[second], as_fsrs_rs=True
@@ -234,13 +234,12 @@ def _drop_outliers(trials: Trials, train: IntArray) -> IntArray:
 
 _LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 _S0_FACTOR = 100.0
-_R_MIN = 1e-9  # minimum of the probability that the gradient is divided by
+_R_MIN = 1e-9  # R is kept this far from 0 and 1, since the gradient is divided by R (1 - R)
 
-
-_gradient: Any = None  # in the kernel, the functions that `_compile_kernel` lists
-_curve_adjoint = _gradient
-_success_adjoint = _gradient
-_difficulty_adjoint = _gradient
+# Gradients, which `_compile_kernel` puts here.
+_curve_adjoint: Any = None
+_success_adjoint: Any = None
+_difficulty_adjoint: Any = None
 
 
 def _bounded_d(d: float) -> float:
@@ -260,11 +259,12 @@ def _descend(
     upper: FloatArray,
     rate: float,
 ) -> None:
-    """Move w by one gradient step for each training row."""
+    """Move w by one gradient step for each training row on a later day than its history."""
     for row in train:
         t = delta_t[row]
         if t < 1.0:
             continue
+        # The state before the row; the last transition, from the state before it.
         s, d, last_s, last_d, last_t, rating = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for k in range(history_start[row], history_end[row]):
             last_s, last_d = s, d
@@ -295,7 +295,7 @@ def _descend(
         else:
             last_r = _forgetting_curve(last_t, last_s, w)
             if rating == 1.0:
-                # The formula of a later day, but with the actual s: this is no derivative.
+                # Derivatives of the formula for later days, with an s that may not come from it.
                 grown = (last_s + 1.0) ** w[13]
                 factor = w[11] * d ** -w[12] * np.exp((1.0 - last_r) * w[14])
                 gradient[11] += s / w[11] * s_bar

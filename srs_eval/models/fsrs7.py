@@ -16,7 +16,7 @@ A state is (s, q, d): long-term stability and short-term stability q in days, di
     15-22  update of the short-term stability
     23-33  forgetting curve
 
-w[34] is no parameter but the least stability.
+w[34] is not a parameter but the least stability.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from srs_eval.training.elementwise import (
 )
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
-MIN_STABILITY = 0.0001  # stability in days; larger where intervals are whole days
+MIN_STABILITY = 0.0001  # days; larger where intervals are whole days
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
@@ -58,7 +58,10 @@ def _short_recall(t: Value, q: Value, w: Value) -> Value:
 
 
 def _short_curve_weight(state: State, w: Value) -> Value:
-    """Return w27 q^-w29 as a share of its sum with w28 s^w30 e^((d - 5) (w31 - 0.5))."""
+    """Return the weight of R1 in the mean of both curves.
+
+    It is w27 q^-w29, divided by its sum with R2's, w28 s^w30 e^((d - 5) (w31 - 0.5)).
+    """
     s, q, d = state
     exponent = w[30] * log(s) + w[29] * log(q) + (d - 5.0) * (w[31] - 0.5)
     return 1.0 / (1.0 + w[28] / w[27] * exp(exponent))
@@ -78,7 +81,7 @@ def _compute_unsqueezed(t: Value, state: State, w: Value) -> tuple[Value, Value]
 
 
 def _compute_recalls(t: Value, state: State, w: Value) -> tuple[Value, Value]:
-    """Return R(t), and R1(t), which has no bounds."""
+    """Return R(t) within its bounds, and R1(t), which has none."""
     r, r1 = _compute_unsqueezed(t, state, w)
     return _SQUEEZE * r + 1e-5, r1
 
@@ -90,7 +93,7 @@ def recall(t: Value, state: State, w: Value) -> Value:
 
 
 def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
-    """Return R(t) without bounds, from which schedules are made."""
+    """Return R(t) without bounds, with which `_add_schedule_penalty` makes schedules."""
     r, _ = _compute_unsqueezed(t, state, w)
     return r
 
@@ -115,7 +118,7 @@ def _next_d(d: Value, rating: Value, surprise: Value, w: Value) -> Value:
     return clamp(0.01 * init_d(4.0, w) + 0.99 * damped, 1.0, 10.0)
 
 
-# The updates of both stabilities, with the eight parameters of one as b[0] ... b[7].
+# The updates of either stability, whose eight parameters are b[0] ... b[7].
 
 
 def _unlimited_after_failure(s: Value, r: Value, b: Value) -> Value:
@@ -124,6 +127,7 @@ def _unlimited_after_failure(s: Value, r: Value, b: Value) -> Value:
 
 
 def _increase(s: Value, d: Value, r: Value, rating: Value, b: Value) -> Value:
+    """Return the stability after a success, before it is raised to that after a failure."""
     modifier = where(rating == 2.0, b[6], where(rating == 4.0, b[7], 1.0))
     slope = exp(b[0] - 1.5) * (11.0 - d) * power(s, -b[1])
     return s * (slope * (exp((1.0 - r) * b[2]) - 1.0) * modifier + 1.0)
@@ -204,8 +208,8 @@ DEVIATION = (
     0.0418, 0.2596, 0.0798, 0.0682, 0.1282, 0.1397, 0.1407, 0.1489, 0.2, 0.15, 0.15,
 )
 # fmt: on
-_MORE_EPOCHS = 100  # of srs-benchmark's "FSRS-7 recency, 100 epochs"
-_PENALTY = 0.3333  # times sum(((w - start) / deviation)^2)
+_MORE_EPOCHS = 100  # as in srs-benchmark's "FSRS-7 recency, 100 epochs"
+_PENALTY = 0.3333  # factor on sum(((w - start) / deviation)^2) in the loss
 
 
 def _add_schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
@@ -219,10 +223,11 @@ def _add_schedule_penalty(w: FloatArray, gradient: FloatArray) -> float:
           + 0.0015 max(1 / x - 144, 0)        x: mean of the intervals < 1 day, in days
 
     Intervals come from seven steps of Newton's method in log t, kept between a second and 36,500
-    days, and an eighth step whose denominator counts as a constant, so that the gradient is the
-    implicit function's. Sources: srs-benchmark at the commit above,
-    models/fsrs_v7_interval_penalty.py; fsrs-rs src/training_v7.rs. For FSRS-6 the penalty is zero
-    there (fsrs-rs src/training_v6.rs).
+    days, and an eighth step whose denominator counts as a constant, so that its gradient is that of
+    the interval as an implicit function of the parameters.
+
+    Sources: srs-benchmark at the commit above, models/fsrs_v7_interval_penalty.py; fsrs-rs
+    src/training_v7.rs. For FSRS-6 the penalty is zero there (fsrs-rs src/training_v6.rs).
     """
     w_bar = np.zeros(len(w))
     penalty = float(_compile_penalty_kernel()(w, w_bar, np.empty((10, 7))))

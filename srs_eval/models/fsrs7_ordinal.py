@@ -30,15 +30,16 @@ from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_r
 
 _HEAD_DEFAULTS = (0.0, 1.0, 0.0, 0.0, 0.5, 1.0)  # a0 ... a5 before training
 _FSRS_7_PARAMETER_COUNT = len(fsrs7.DEFAULT)
-"""w[34] stays the least stability, which is frozen here."""
-# Questions
+"""w[34] stays the least stability, which is a frozen parameter here."""
+
+# Numbers of the questions after the first, which is whether the review was recalled.
 _BETTER_THAN_HARD = 1
 _IS_EASY = 2
-_QUESTION_OFFSET = 2.0**17  # days added to an interval per question number, more than any has
+_QUESTION_OFFSET = 2.0**17  # days, times the question's number; no interval is as long
 
 
 def _answer_question(t: Value, state: State, w: Value) -> Value:
-    """Return R(t), h or e / h, as the interval asks."""
+    """Return R(t), h or e / h: the answer to the question that the interval's offset marks."""
     easy, better = t >= _IS_EASY * _QUESTION_OFFSET, t >= _BETTER_THAN_HARD * _QUESTION_OFFSET
     t = t - where(
         easy, _IS_EASY * _QUESTION_OFFSET, where(better, _BETTER_THAN_HARD * _QUESTION_OFFSET, 0.0)
@@ -71,7 +72,7 @@ def _make_recurrent(trials: Trials) -> RecurrentModel:
 
 
 def _batch_whole_reviews(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
-    """Cut batches of `size` reviews as FSRS-7 does, each review with all of its questions."""
+    """Cut batches of `size` reviews like those of FSRS-7, each review with all its questions."""
     first = rows[trials.delta_t[rows] < _QUESTION_OFFSET]
     batch = np.empty(len(first), np.int64)
     batch[np.argsort(trials.sequence_length[first], kind="stable")] = np.arange(len(first)) // size
@@ -83,13 +84,13 @@ def _batch_whole_reviews(trials: Trials, rows: IntArray, size: int) -> list[IntA
 def _make_questions(trials: Trials, train: IntArray) -> tuple[Trials, IntArray, IntArray]:
     """Return a trial for each question that the reviews at `train` answer.
 
-    All trials of the first kind come first. Also returned are the position in `train` and the kind
-    of each trial.
+    The trials are in the order of the questions' numbers. Also returned are the position in `train`
+    and the question's number of each trial.
     """
     button = trials.rating[train]
-    positions_of_kinds = [np.flatnonzero(button > k) for k in range(3)]
-    position = np.concatenate(positions_of_kinds)
-    kind = np.repeat(np.arange(3), [len(positions) for positions in positions_of_kinds])
+    positions_of_questions = [np.flatnonzero(button > k) for k in range(3)]
+    position = np.concatenate(positions_of_questions)
+    number = np.repeat(np.arange(3), [len(positions) for positions in positions_of_questions])
     columns: dict[str, Any] = {}
     for field in fields(trials):
         column = getattr(trials, field.name)
@@ -99,18 +100,18 @@ def _make_questions(trials: Trials, train: IntArray) -> tuple[Trials, IntArray, 
         )
         if isinstance(column, np.ndarray) and not is_per_history_row:
             columns[field.name] = column[train[position]]
-    columns["y"] = (button[position] > kind + 1).astype(np.float64)
-    columns["delta_t"] = columns["delta_t"] + kind * _QUESTION_OFFSET
-    return replace(trials, **columns), position, kind
+    columns["y"] = (button[position] > number + 1).astype(np.float64)
+    columns["delta_t"] = columns["delta_t"] + number * _QUESTION_OFFSET
+    return replace(trials, **columns), position, number
 
 
 def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fit FSRS-7's 34 parameters and a0 ... a5."""
     if trials.protocol.recency:
         weights = fsrs7.compute_fsrs7_recency_weights(len(train))
-    questions, position, kind = _make_questions(trials, train)
+    questions, position, number = _make_questions(trials, train)
     model = _make_recurrent(trials)
-    weights = weights[position] * np.where(kind == 0, 2.0, 1.0)
+    weights = weights[position] * np.where(number == 0, 2.0, 1.0)  # R counts twice
     rows = np.arange(len(questions))
     w = fit_recurrent(model, questions, rows, weights, model.default, context)
     return [*w[:_FSRS_7_PARAMETER_COUNT], *w[_FSRS_7_PARAMETER_COUNT + 1 :]]
@@ -132,12 +133,12 @@ def predict_buttons(trials: Trials, parameters: Any, index: IntArray) -> FloatAr
     """Return P(Hard), P(Good), P(Easy) (3, k) of the reviews at `index`, if recalled."""
     better, easy = (
         predict(
-            replace(trials, delta_t=trials.delta_t + kind * _QUESTION_OFFSET),
+            replace(trials, delta_t=trials.delta_t + question * _QUESTION_OFFSET),
             parameters,
             index,
             Context(),
         )
-        for kind in (_BETTER_THAN_HARD, _IS_EASY)
+        for question in (_BETTER_THAN_HARD, _IS_EASY)
     )
     return np.stack((1.0 - better, better * (1.0 - easy), better * easy))
 

@@ -22,7 +22,7 @@ from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import Context, Cost, TrainedModel, fsrs6
 
-_MAX_REVIEWS = 64  # reviews of an item, its own included; the package drops longer items
+_MAX_REVIEWS = 64  # of an item, its own review included; the package drops longer ones
 
 
 def _make_items(trials: Trials) -> tuple[Any, ...]:
@@ -44,7 +44,7 @@ def _make_items(trials: Trials) -> tuple[Any, ...]:
 
 
 def _mark_memory_starts(trials: Trials) -> IntArray:
-    """Return 1 for trials whose own review is the card's first on a later day, else 0 (n,).
+    """Return 1 for trials whose review is the card's first on a later day, else 0 (n,).
 
     The package needs at least one such trial: without any, it aborts.
     """
@@ -67,7 +67,8 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
     try:
         fitted = FSRS(parameters=[]).benchmark([items[k] for k in train.tolist()])
     except BaseException as error:
-        if type(error).__name__ == "PanicException":  # not a subclass of Exception: Rust gave up
+        # Rust gave up; this is not a subclass of Exception.
+        if type(error).__name__ == "PanicException":
             raise RuntimeError(f"fsrs-rs-python failed: {error}") from None
         raise
     if len(fitted) != 21 or not np.isfinite(fitted).all():

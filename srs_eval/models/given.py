@@ -2,7 +2,7 @@
 
 RWKV-Anki and FSRS-Anki are the predictions that the learner's own Anki (JSchoreels' fork or Clanki)
 wrote down before each answer. Predictions from a file have the names that the file gives them.
-Nothing is fitted: the engine takes the log's `external_predictions`, which may lack reviews.
+Nothing is fitted: the engine takes the log's `external_predictions`, which may miss some reviews.
 
 Source: `srs_eval.data.readers.predictions`.
 """

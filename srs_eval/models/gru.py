@@ -17,8 +17,9 @@ LSTM-489 is the network of September 2023 (commit a17baa24c66, other.py `class R
 on days and grade, s = exp(fc h), R(t) = 0.9^(t/s), Adam at 0.04, 5 epochs, from random weights (one
 seed per user).
 
-srs-benchmark's `Trainer` keeps the weights with the least training loss, but the dictionary that it
-keeps refers to the network's own tensors, so that it returns the last weights. So does this model.
+srs-benchmark's `Trainer` means to keep the weights with the least training loss. But the dictionary
+that it keeps refers to the network's own tensors, so that it returns the last weights. So does this
+model.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ from srs_eval.training.optimisers import (
 )
 from srs_eval.training.trie import HistoryTrie, TrieBatches, cut_batches, history_trie
 
+# Kinds of cell and meanings of the output, as in `training.cells`, which needs numba.
+_GRU_CELL, _PLAIN_RNN_CELL, _LSTM_CELL = range(3)
+_PROBABILITY, _POWER, _EXPONENTIAL = range(3)
 _START = hyperparameters.Hyperparameter("start", "pretrained", choices=("pretrained", "random"))
 
 
@@ -59,8 +63,8 @@ class GruNetwork:
     """A recurrent network of one layer, and the settings of its training."""
 
     name: str
-    cell: int  # as in `training.cells`
-    head: int
+    cell: int  # kind of cell
+    head: int  # meaning of the output
     hidden: int
     one_hot_rating: bool = False
     """Inputs are days and four indicators of the rating, else days and the rating."""
@@ -69,7 +73,7 @@ class GruNetwork:
     rate: float = 4e-2
     decay: float = 1e-5
     epochs: int = 5
-    starts_from_random: bool = False  # with random weights, if no pretrained ones are found
+    starts_from_random: bool = False  # if no pretrained weights are found
 
     @property
     def hyperparameters(self) -> tuple[hyperparameters.Hyperparameter, ...]:
@@ -93,7 +97,8 @@ class GruNetwork:
     @property
     def shapes(self) -> Shapes:
         """Shapes of the tensors, in the order of the parameters."""
-        gates = (3, 1, 4)[self.cell] * self.hidden
+        gates_per_unit = {_GRU_CELL: 3, _PLAIN_RNN_CELL: 1, _LSTM_CELL: 4}
+        gates = gates_per_unit[self.cell] * self.hidden
         return {
             "rnn.weight_ih_l0": (gates, self.inputs),
             "rnn.weight_hh_l0": (gates, self.hidden),
@@ -226,15 +231,21 @@ def _build_following_trie(trials: Trials) -> HistoryTrie:
     return history_trie(replace(trials, history_delta_t=following), same_day=False)
 
 
-GRU = GruNetwork(name="GRU", cell=0, head=1, hidden=2)
-RNN = GruNetwork(name="RNN", cell=1, head=1, hidden=2, starts_from_random=True)
+GRU = GruNetwork(name="GRU", cell=_GRU_CELL, head=_POWER, hidden=2)
+RNN = GruNetwork(name="RNN", cell=_PLAIN_RNN_CELL, head=_POWER, hidden=2, starts_from_random=True)
 _GRU_P = GruNetwork(
-    name="GRU-P", cell=0, head=0, hidden=8, following_interval=True, rate=1e-2, epochs=16
+    name="GRU-P",
+    cell=_GRU_CELL,
+    head=_PROBABILITY,
+    hidden=8,
+    following_interval=True,
+    rate=1e-2,
+    epochs=16,
 )
 _LSTM_489 = GruNetwork(
     name="LSTM-489",
-    cell=2,
-    head=2,
+    cell=_LSTM_CELL,
+    head=_EXPONENTIAL,
     hidden=8,
     one_hot_rating=True,
     decay=0.0,
@@ -261,7 +272,7 @@ _FROM_RANDOM = "Starts from random weights where no pretrained ones are found."
 MODELS = (
     replace(
         _make_model(GRU, source="srs-benchmark other.py, class RNN (2023)"),
-        note="Retired upstream in 2026, where GRU is another network since then.",
+        note="Retired upstream in 2026, where GRU has been another network since then.",
         cost=Cost(seconds_per_10k=0.03, seconds_to_compile=6.0),
         aliases={"GRU-39": "GRU"},
     ),

@@ -12,10 +12,10 @@ Fitted from weights pretrained by Reptile (Nichol, Achiam and Schulman 2018) on 
 to the pretrained weights. Where the state in which pretraining left AdamW comes with the weights,
 fitting goes on from it. `--recency` changes nothing here.
 
-srs-benchmark calls it GRU since 2026 (commit bd9110f791e5b37282c55a9aa8db35f68f0c4aa2): network
-in models/gru.py, training in reptile/reptile_trainer_gru.py `finetune`. Upstream runs every
-review's whole history as a sequence of its own in single precision; here histories share what
-they have in common (`training.mixture`), in double precision.
+srs-benchmark has called it GRU since 2026 (commit bd9110f791e5b37282c55a9aa8db35f68f0c4aa2). The
+network is in models/gru.py, the training in reptile/reptile_trainer_gru.py `finetune`. Upstream
+runs every review's whole history as a sequence of its own in single precision; here histories
+share what they have in common (`training.mixture`), in double precision.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 _PASSES = hyperparameters.epochs(21)
 _WARM_UP = 6  # passes until the middle learning rate, if there are 21
 _BATCH = hyperparameters.batch_size(8_192)
-_BATCH_EXPONENT = 1.1846219825046307  # the loss of n reviews is their mean times n to this power
+_BATCH_EXPONENT = 1.1846219825046307  # a batch's loss is its mean times n to this power
 _RATES = tuple(
     rate * 16_000 ** (1 - _BATCH_EXPONENT)
     for rate in (0.0006251171233448489, 0.009734172583802481, 0.0023871381889009552)
@@ -60,7 +60,7 @@ _DECAY = hyperparameters.penalty("decay", 0.2975369763258536)
 _PULL = hyperparameters.penalty("pull", 1.8715615952497154e-05)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
 _BETAS = (0.1753167630791112, 0.9723760956625273)
-_LONGEST_GRADIENT = 167.86289911112
+_LONGEST_GRADIENT = 167.86289911112  # norm to which longer gradients are shortened
 _RECENCY = 20.328475441783525, 2.8843952981152463  # weight and degree
 
 _WEIGHT_FILES = ("GRU-503", "GRU-short-secs-equalize_test_with_non_secs", "GRU-short-secs")
@@ -108,7 +108,7 @@ class _TrainingSchedule:
     decay: float
     pull: float
     max_gradient_norm: float = _LONGEST_GRADIENT
-    exponent: float = _BATCH_EXPONENT
+    exponent: float = _BATCH_EXPONENT  # of a batch's size in its loss
 
 
 def _make_schedule(context: Context) -> _TrainingSchedule:
@@ -192,7 +192,10 @@ def _train(
 def fine_tune(
     weights: Gru503Weights, trials: Trials, train: IntArray, context: Context
 ) -> Gru503Weights:
-    """Fit the weights to the positions `train`, in order of review."""
+    """Fit the weights to the positions `train`, which are in order of review.
+
+    Raises NotEnoughData without reviews to train on.
+    """
     if not len(train):
         raise NotEnoughData("no reviews to train on")
     weight_of = spread_over_trials(
@@ -278,7 +281,7 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=503,
         source="srs-benchmark models/gru.py and reptile/reptile_trainer_gru.py (2026)",
-        note="Upstream's name for it is GRU since 2026.",
+        note="Upstream's name for it has been GRU since 2026.",
         cost=Cost(seconds_per_10k=0.5, seconds_to_compile=8.0),
         standard="GRU-503-short-secs-equalize_test_with_non_secs",
         fit=_fit,

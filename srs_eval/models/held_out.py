@@ -50,7 +50,7 @@ class Prediction:
     has_run_all_kernels: bool = True  # False if nothing was fitted in the last fold
     in_sample_reviews: int = 0  # see `engine.result.Result`
     tests: TestSet | None = None
-    """The reviews (k,) where some held-out ones lack a prediction; None if all have one."""
+    """The k reviews that have a prediction; None if all held-out reviews have one."""
     unused_predictions: int = 0  # see `engine.result.Result`
 
 
@@ -62,7 +62,8 @@ def _refuse_without_session(*arguments: object) -> Prediction:
 class HeldOutTask:
     """What a configuration needs to predict the held-out reviews of one learner.
 
-    The functions are those of a `LearnerSession`; trained and online models do without.
+    The functions come from a `LearnerSession`. Without one, they raise RuntimeError; most models
+    do not call them.
     """
 
     configuration: Configuration
@@ -107,7 +108,8 @@ class _FoldFitter:
         self.trials = trials if model.file is None else for_own_model(trials)
         self.context = context
         self.fit = self._choose_fit()
-        self.rows = max(sum(len(fold.train) for fold in trials.folds), 1)
+        # Progress is the fraction of training rows, summed over folds, that are fitted.
+        self.rows_to_fit = max(sum(len(fold.train) for fold in trials.folds), 1)
         self.fitted_rows = 0
 
     def _choose_fit(self) -> Callable[[Trials, IntArray, FloatArray, Context], Any] | None:
@@ -132,7 +134,8 @@ class _FoldFitter:
             fitted, too_small = self._fit_fold(number, fold, default)
             listable = _list_parameters(self.configuration, fitted)
             predictions.append(self._predict_fold(fold, fitted, default))
-            self.context.tick(self.fitted_rows / self.rows)
+            self.context.tick(self.fitted_rows / self.rows_to_fit)
+        # `fitted`, `listable` and `too_small` are now those of the last fold.
         return Prediction(
             np.concatenate(predictions),
             listable if self._can_list(fitted, listable) else None,
@@ -141,15 +144,15 @@ class _FoldFitter:
         )
 
     def _make_default(self, fold: Fold) -> Any:
-        """Return the parameters of presets or decks that cannot be fitted.
+        """Return the parameters for a partition that cannot be fitted, or None if there are none.
 
-        A model without default parameters takes those of all partitions together.
+        If the model has no default parameters, they are fitted to all partitions together.
         """
         if self.model.has_default:
             return self.model.default_parameters(self.configuration.protocol, self.context)
         if self.configuration.protocol.partitions == "none":
             return None
-        return self._fit_rows(fold.train, 0)
+        return self._fit_rows(fold.train, counted_rows=0)
 
     def _fit_fold(
         self, number: int, fold: Fold, default: Any
@@ -159,9 +162,10 @@ class _FoldFitter:
         too_small: dict[int, NotEnoughData] = {}
         for partition, train in _split_by_partition(fold.train, self.trials.partition[fold.train]):
             try:
-                fitted[partition] = (
-                    default if self.fit is None else self._fit_rows(train, len(train))
-                )
+                if self.fit is None:
+                    fitted[partition] = default
+                else:
+                    fitted[partition] = self._fit_rows(train, counted_rows=len(train))
             except NotEnoughData as reason:
                 if default is None and not self.model.has_default:
                     raise
@@ -171,17 +175,21 @@ class _FoldFitter:
         replacement = "default parameters" if self.model.has_default else _JOINT_FIT
         if too_small and self.configuration.protocol.fallback_user and self.model.has_default:
             with suppress(NotEnoughData):
-                fitted |= dict.fromkeys(too_small, self._fit_rows(fold.train, 0))
+                fitted |= dict.fromkeys(too_small, self._fit_rows(fold.train, counted_rows=0))
                 replacement = _JOINT_FIT
         for error in too_small.values():
             self.notes.append(f"fold {number}: {replacement} ({error_message(error)})")
         return fitted, too_small
 
-    def _fit_rows(self, train: IntArray, counting: int) -> Any:
-        """Fit to the rows `train`; its progress counts as that of `counting` rows."""
+    def _fit_rows(self, train: IntArray, *, counted_rows: int) -> Any:
+        """Fit to the rows `train`, and report progress as for `counted_rows` rows.
+
+        These are 0 for a fit to all partitions, whose rows count when each partition is fitted.
+        """
 
         def tick(fraction: float) -> None:
-            self.context.tick((self.fitted_rows + fraction * counting) / self.rows)
+            fitted = self.fitted_rows + fraction * counted_rows
+            self.context.tick(fitted / self.rows_to_fit)
 
         if self.configuration.protocol.recency:
             weights = compute_recency_weights(len(train))
@@ -195,16 +203,19 @@ class _FoldFitter:
 
     def _predict_fold(self, fold: Fold, fitted: Mapping[int, Any], default: Any) -> FloatArray:
         """Return the predictions of a fold's held-out reviews, in their order."""
-        scratch = np.empty(len(self.trials))
+        p_by_trial = np.empty(len(self.trials))  # only the held-out trials are set
         partitions = self.trials.partition[fold.test]
         for partition, test in _split_by_partition(fold.test, partitions):
             parameters = fitted.get(partition, default)
             predicted = self.model.predict(self.trials, parameters, test, self.context)
-            scratch[test] = check_predictions(f"{self.model.name}: predict", predicted, test)
-        return scratch[fold.test]
+            p_by_trial[test] = check_predictions(f"{self.model.name}: predict", predicted, test)
+        return p_by_trial[fold.test]
 
     def _can_list(self, fitted: Mapping[int, Any], listable: ListedParameters) -> bool:
-        """Return whether all parameters of a fold can be listed."""
+        """Return whether all parameters of a fold can be listed.
+
+        An empty list says nothing about a model whose number of parameters is not fixed.
+        """
         if self.model.parameters is None and (self.fit is None or not all(listable.values())):
             return False
         return self.model.parameters != 0 and len(listable) == len(fitted)
@@ -222,7 +233,7 @@ def for_own_model(trials: Trials) -> Trials:
 
 
 def without_today(log: ReviewLog, rows: Rows) -> ReviewLog:
-    """Return a log of these rows without anything that a source knows from after its reviews.
+    """Return a log of these rows without anything that the source recorded after its reviews.
 
     It leaves out raw entries, cards without reviews, the current schedules and suspensions of
     cards, the settings of decks and presets, the day of the export, and all predictions. The notes,
@@ -271,7 +282,7 @@ def check_predictions(function: str, predicted: object, index: IntArray) -> Floa
         kind = f"array of {predicted.dtype}"
         if predicted.shape != index.shape:
             kind = f"array of shape {predicted.shape}"
-        elif predicted.dtype.kind in _REAL:
+        elif predicted.dtype.kind in _REAL_KINDS:
             return predicted
     raise InputError(
         f"{function} returns the wrong thing ({kind}): it must return an array of numpy of shape "
@@ -279,7 +290,7 @@ def check_predictions(function: str, predicted: object, index: IntArray) -> Floa
     )
 
 
-_REAL = "fiub"
+_REAL_KINDS = "fiub"
 """NumPy's kinds of real numbers: floats, integers, unsigned integers and booleans."""
 
 
@@ -297,15 +308,15 @@ def _list_parameters(configuration: Configuration, fitted: Mapping[int, Any]) ->
     for values in listable.values():
         if not all(map(math.isfinite, values)):
             raise ArithmeticError(
-                f"{configuration.name} was fitted to parameters that are no finite numbers"
+                f"{configuration.name} was fitted to parameters that are not finite numbers"
             )
     return listable
 
 
 def listed(parameters: object) -> list[float] | None:
-    """Return fitted parameters as a list; None if they are no list, tuple or array of numbers."""
+    """Return fitted parameters as a list; None if they are not a list or row of numbers."""
     if isinstance(parameters, np.ndarray):
-        is_row = parameters.ndim == 1 and parameters.dtype.kind in _REAL
+        is_row = parameters.ndim == 1 and parameters.dtype.kind in _REAL_KINDS
         return parameters.astype(np.float64).tolist() if is_row else None
     if not isinstance(parameters, list | tuple):
         return None

@@ -6,8 +6,8 @@
 A trainable spaced repetition model for language learning (ACL 2016); duolingo/
 halflife-regression `experiment.py`. Features, start and training are those of
 srs-benchmark other.py `class HLR` (January 2025); there is no regularisation and no
-limit to h. Where p rounds to 0 or 1 in single precision a surprise has a gradient of up to
-10^12, which is why fits on very short half-lives wander; it is part of the published figures.
+limit to h. Where p rounds to 0 or 1 in single precision, an unexpected outcome has a gradient of
+up to 10^12. That is why fits with very short half-lives wander; the published figures include it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _recall_and_slope(z: Value, t: Value) -> tuple[Value, Value]:
 
 
 def _compute_features(trials: Trials) -> FloatArray:
-    """Return sqrt of the passes and of the failures before each trial, and ones (n, 3)."""
+    """Return the roots of the passes and of the failures before each trial, and ones (n, 3)."""
     passes = np.concatenate(([0], np.cumsum(trials.history_rating > 1)))
     passes = passes[trials.history_end] - passes[trials.history_start]
     failures = trials.sequence_length - passes

@@ -64,14 +64,14 @@ IN_MEMORY = ModelFile(Path(), "", "", is_complete=False)
 
 @dataclass(frozen=True)
 class Cost:
-    """Processor time of a model on one core of a laptop, to order the work and to announce it."""
+    """Time of a model on one core of a laptop, to order the work and estimate waiting times."""
 
     seconds_per_10k: float = 0.1
     """For 10,000 reviews, metrics included, once warmed up."""
     seconds_besides: float = 0.0
-    """In addition, whatever the number of reviews: importing packages."""
+    """In addition, whatever the number of reviews, as for importing packages."""
     seconds_to_compile: float = 0.0
-    """For compiling its kernels, as in the first run after an update; 0 if it has none."""
+    """For compiling its kernels in the first run after an update; 0 if it has none."""
     compiles_only_to_train: bool = False
     """Whether predictions with the default parameters need no kernels."""
     kernels_of: str = ""
@@ -84,7 +84,11 @@ class Model:
 
     name: str = field(kw_only=False)
     family: Family = "other"
-    inputs: str = "-"  # some of IL, FIL, G, SR, AT, as in "IL, G, SR"; "-" for none
+    inputs: str = "-"
+    """What the model reads, as srs-benchmark writes it, such as "IL, G, SR"; "-" for nothing.
+
+    IL are intervals in days, FIL fractional ones, G grades, SR same-day reviews, AT answer times.
+    """
     parameters: int | None = None
     """Number of trainable parameters, as tables show it. None means that it is not fixed: then
     `count_parameters` counts, or else the length of the fitted list."""
@@ -103,15 +107,15 @@ class Model:
     extra: bool = False  # not part of the group `all`
     flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
     always_short: bool = False  # same-day reviews are always in the histories
-    known_decks_only: bool = False  # see Protocol
-    later_days_only: bool = False  # see Protocol
+    known_decks_only: bool = False  # see `Protocol.known_decks_only`
+    later_days_only: bool = False  # see `Protocol.later_days_only`
     needs: str = ""
     """Module of `srs_eval.data.errors.EXTRAS` that the model requires; "" for none."""
     packages: tuple[str, ...] = ()
     """Packages whose versions affect the figures, by their pip names; `needs` covers torch."""
     weights: Callable[[Context], str] | None = None
-    """Returns a digest of the user's own files that the model requires, or "" where there are none;
-    the model then belongs to no group."""
+    """Returns a digest of the weight files that the user must provide, or "" where there are none.
+    In that case, the model belongs to no group."""
     uses_device: bool = False  # whether it runs on `Context.device`
     cost: Cost = Cost()
     version: int = 1  # raise it when figures change: cached results become stale
@@ -119,7 +123,7 @@ class Model:
     """File that the model was loaded from, if it is not part of this package."""
 
     def __new__(cls, *arguments: object, **fields: object) -> Self:
-        """Refuse the base class itself, which files of models used before there were kinds."""
+        """Refuse the base class itself, which model files used before there were four kinds."""
         if cls is Model:
             raise InputError(
                 "Model is only the base of all kinds of models: use TrainedModel(...) for fit and "
@@ -148,13 +152,13 @@ class Model:
 
     @property
     def has_known_code(self) -> bool:
-        """Return whether changes to the model's files are noticed, so its figures can be kept."""
+        """Return whether any change to the model's code is noticed, so its figures can be kept."""
         return self.file is None or self.file.is_complete
 
     def isolate_settings(self) -> AbstractContextManager[None]:
-        """Return a context for calls of the model's functions that isolates their process settings.
+        """Return a context in which to call the model's functions.
 
-        Changes that the functions make to the process do not affect other models.
+        Settings of the process that the functions change in it do not affect other models.
         """
         if self.file is None:
             return nullcontext()
@@ -162,7 +166,7 @@ class Model:
 
 
 def no_parameters(context: Context) -> list[float]:
-    """Return an empty list: `predict` then takes pretrained weights or a start of its own."""
+    """Return an empty list, for which `predict` takes pretrained weights or its own defaults."""
     return []
 
 
@@ -186,10 +190,9 @@ class TrainedModel(Model):
     default: Callable[[Context], Any] | None = None
     """Returns the parameters used without training (`-dry-run`) and where there is too little to
     train on. Without it, a learner with too few reviews is skipped, and a preset or deck with too
-    few takes the parameters of all together."""
+    few takes parameters that are fitted to all presets or decks together."""
     default_secs: Callable[[Context], Any] | None = None
-    """Returns the default parameters where intervals are fractions of a day, if they differ
-    there."""
+    """Returns the default parameters with `--secs`, if they differ there."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
     """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
@@ -225,7 +228,7 @@ class TrainedModel(Model):
         return no_parameters(context) if self.default is None else self.default(context)
 
     def predict_held_out(self, task: HeldOutTask) -> Prediction:
-        """Fit each fold and predict it, or predict with the parameters of the learner's presets."""
+        """Fit and predict each fold, or predict with the parameters of the learner's presets."""
         if task.configuration.fit == "own":
             return task.predict_with_presets()
         with self.isolate_settings():

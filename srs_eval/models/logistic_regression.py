@@ -117,41 +117,41 @@ def _compute_features(
     x = np.empty((n, _FEATURE_COUNT), np.float32)  # as upstream keeps them
     row = np.empty(_FEATURE_COUNT)
     logs = np.empty(n + 1)  # ln(1 + count)
-    known = 0
+    logs_known = 0
     for k in range(n):
         rating = last_rating[k]
         passed = rating > 1
-        before, days_before = 0.0, 0
+        before, days_before = 0.0, 0  # interval of the card's trial before, if there is one
         if start[k]:
             first = rating
-            same_fails = 0
-            other_fails = 0
-            same_passes = 0
-            other_passes = 0
+            same_day_failures = 0
+            other_day_failures = 0
+            same_day_passes = 0
+            other_day_passes = 0
             passes = 0
-            same = 0
-            other = 0
+            same_day_intervals = 0
+            other_day_intervals = 0
             time, last_lapse = 0.0, np.float32(0.0)
         else:
             before, days_before = delta_t[k - 1], elapsed_days[k - 1]
             if days_before <= 0:
-                same_passes += passed
-                same_fails += not passed
+                same_day_passes += passed
+                same_day_failures += not passed
             else:
-                other_passes += passed
-                other_fails += not passed
+                other_day_passes += passed
+                other_day_failures += not passed
         time += before
         passes += passed
-        same += days_before <= 0
-        other += days_before > 0
+        same_day_intervals += days_before <= 0
+        other_day_intervals += days_before > 0
         now = np.float32(time)  # single precision as upstream: minutes after years vanish
         if start[k] or not passed:
             last_lapse = max(last_lapse, now)
         same_day = elapsed_days[k] <= 0
 
-        while known <= same + other:
-            logs[known] = math.log(1 + known)
-            known += 1
+        while logs_known <= same_day_intervals + other_day_intervals:
+            logs[logs_known] = math.log(1 + logs_known)
+            logs_known += 1
         row[:] = 0.0
         v = _transform_time(delta_t[k])
         row[LogisticFeature.TIME] = v
@@ -160,10 +160,14 @@ def _compute_features(
         row[LogisticFeature.TIME_AFTER_EASY] = v * (rating == 4)
         row[LogisticFeature.TIME_FIRST_TRIAL_HARD] = v * (start[k] and rating == 2)
         row[LogisticFeature.TIME_FIRST_TRIAL_ABOVE_HARD] = v * (start[k] and rating > 2)
-        row[LogisticFeature.TIME_SAME_DAY_FAILURES] = v * logs[same_fails]
-        row[LogisticFeature.TIME_OTHER_DAY_PASSES] = v * (0.0 if same_day else logs[other_passes])
-        row[LogisticFeature.TIME_OTHER_DAY_FAILURES] = v * (0.0 if same_day else logs[other_fails])
-        row[LogisticFeature.TIME_SAME_DAY_PASSES] = v * logs[same_passes]
+        row[LogisticFeature.TIME_SAME_DAY_FAILURES] = v * logs[same_day_failures]
+        row[LogisticFeature.TIME_OTHER_DAY_PASSES] = v * (
+            0.0 if same_day else logs[other_day_passes]
+        )
+        row[LogisticFeature.TIME_OTHER_DAY_FAILURES] = v * (
+            0.0 if same_day else logs[other_day_failures]
+        )
+        row[LogisticFeature.TIME_SAME_DAY_PASSES] = v * logs[same_day_passes]
 
         row[LogisticFeature.INTERCEPT] = 1.0
         row[LogisticFeature.LAST_HARD] = rating == 2
@@ -175,21 +179,25 @@ def _compute_features(
         row[LogisticFeature.FIRST_TRIAL_HARD] = start[k] and first == 2
         row[LogisticFeature.FIRST_TRIAL_GOOD] = start[k] and first == 3
         row[LogisticFeature.FIRST_TRIAL_EASY] = start[k] and first == 4
-        row[LogisticFeature.SAME_DAY_FAILURES] = logs[same_fails]
-        row[LogisticFeature.OTHER_DAY_PASSES_ON_LATER_DAY] = 0.0 if same_day else logs[other_passes]
+        row[LogisticFeature.SAME_DAY_FAILURES] = logs[same_day_failures]
+        row[LogisticFeature.OTHER_DAY_PASSES_ON_LATER_DAY] = (
+            0.0 if same_day else logs[other_day_passes]
+        )
         row[LogisticFeature.INTERVAL_BEFORE] = _transform_time(before)
-        row[LogisticFeature.OTHER_DAY_FAILURES] = logs[other_fails]
-        row[LogisticFeature.OTHER_DAY_PASSES] = logs[other_passes]
-        row[LogisticFeature.SAME_DAY_PASSES_ON_SAME_DAY] = logs[same_passes] if same_day else 0.0
+        row[LogisticFeature.OTHER_DAY_FAILURES] = logs[other_day_failures]
+        row[LogisticFeature.OTHER_DAY_PASSES] = logs[other_day_passes]
+        row[LogisticFeature.SAME_DAY_PASSES_ON_SAME_DAY] = (
+            logs[same_day_passes] if same_day else 0.0
+        )
         row[LogisticFeature.EVER_PASSED] = passes > 0
         row[LogisticFeature.TIME_SINCE_LAPSE] = _transform_time(float(now - last_lapse))
         row[LogisticFeature.SAME_DAY] = same_day
         row[LogisticFeature.TIME_SINCE_FIRST_TRIAL] = _transform_time(float(now))
         if first > 1:
-            row[LogisticFeature.FIRST_PASSED_SAME_DAY_FAILURES] = logs[same_fails]
-            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_FAILURES] = logs[other_fails]
-            row[LogisticFeature.FIRST_PASSED_SAME_DAY_INTERVALS] = logs[same]
-            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_INTERVALS] = logs[other]
+            row[LogisticFeature.FIRST_PASSED_SAME_DAY_FAILURES] = logs[same_day_failures]
+            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_FAILURES] = logs[other_day_failures]
+            row[LogisticFeature.FIRST_PASSED_SAME_DAY_INTERVALS] = logs[same_day_intervals]
+            row[LogisticFeature.FIRST_PASSED_OTHER_DAY_INTERVALS] = logs[other_day_intervals]
         x[k] = row
     return x
 

@@ -1,10 +1,10 @@
 """LSTM: a network that mixes three forgetting curves, read off a card's whole history.
 
 For each review it sees the interval before it in fractions of a day, the answer time and
-the grade, same-day reviews included: ln(0.00001 + days) and ln(ms held within 100 and
-60,000), both normalised, and four indicators of the grade. Two linear layers, two LSTM
-layers of 20 units and three linear layers, with layer norms and shortcuts, give for
-each of three curves a weight w, a stability s and an exponent d:
+the grade, same-day reviews included: ln(0.00001 + days) and ln(ms, clipped to 100 ... 60,000),
+both normalised, and four indicators of the grade. Two linear layers, two LSTM layers of 20 units
+and three linear layers, with layer norms and shortcuts, give for each of three curves a
+weight w, a stability s and an exponent d:
 
     R(t) = (1 - 1e-7) sum of w (1 + t / (1e-7 + s))^-d        t in whole days
 
@@ -19,9 +19,9 @@ inputs are normalised with the mean and deviation of the *interval*. `LSTM` does
 `LSTM-fixed` normalises the answer time with its own; nothing else differs.
 
 Upstream runs every review's whole history as a sequence of its own, padded, all at once.
-But the histories of a card are each other's beginnings, so here each card goes through the
-network once and every review reads the output at its place; cards go in groups whose
-gradients add up. Results are the same but for rounding.
+But a card's shorter histories are the beginnings of its longest one. So here each card goes through
+the network once, and every review reads the output at its position; cards go in groups, whose
+gradients are added up. Results are the same but for rounding.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ INPUTS = 6
 HIDDEN = 20
 CURVES = 3
 _PASSES = hyperparameters.epochs(20)
-_WARM_UP = 1 / 4  # of the passes, until the middle learning rate
+_WARM_UP = 1 / 4  # share of the passes before the middle learning rate
 _BATCH = hyperparameters.batch_size(16_384)
-_BATCH_EXPONENT = 1.2103  # the loss of n reviews is their mean times n to this power
+_BATCH_EXPONENT = 1.2103  # a batch's loss is the mean loss of its n reviews times n to this power
 _RATES = tuple(
     rate * 16_000 ** (1 - _BATCH_EXPONENT) for rate in (0.0019622, 0.006455344, 0.0034213)
 )
@@ -67,10 +67,10 @@ _RATE = hyperparameters.learning_rate(_RATES[1])  # the other two scale with it
 _DECAY = hyperparameters.penalty("decay", 0.04855)
 _PULL = hyperparameters.penalty("pull", 0.000244)  # towards the pretrained weights
 _HYPERPARAMETERS = (_RATE, _PASSES, _BATCH, _DECAY, _PULL, hyperparameters.SEED)
-_LONGEST_GRADIENT = 7050.0
-_RECENCY = 6.49, 2.4758  # weight and degree
+_LONGEST_GRADIENT = 7050.0  # norm to which longer gradients are shortened
+_RECENCY = 6.49, 2.4758  # weight and degree, see `compute_relative_recency_weights`
 _REVIEWS_AT_ONCE = 16_384  # history rows in one pass through the network: about 100 MB
-_ON_A_GPU_AT_ONCE = 131_072  # a step takes a GPU about as long for few cards as for many
+_REVIEWS_AT_ONCE_ON_GPU = 131_072  # a GPU takes about as long for a step of few cards as of many
 
 _UPSTREAM_NAME = "LSTM-short-secs-equalize_test_with_non_secs"
 
@@ -91,7 +91,7 @@ def network_class() -> type:
     from torch import Tensor, nn
     from torch.nn.utils.rnn import PackedSequence
 
-    cells = lstm_layer()
+    run_lstm_layer = lstm_layer()
 
     class Shortcut(nn.Module):
         def __init__(self, *layers: nn.Module) -> None:
@@ -139,10 +139,12 @@ def network_class() -> type:
             for shortcut in layers[5:7]:
                 normed = shortcut.module[0](h)
                 lstm = shortcut.module[1]["module"]
-                if h.is_cuda:  # on a GPU a step costs more than its contents
+                if h.is_cuda:  # where torch's own layer is faster
                     h = h + lstm(PackedSequence(normed, torch.tensor(group.remaining)))[0].data
                 else:
-                    h = h + cells(normed, group.previous, group.remaining, *lstm.parameters())
+                    h = h + run_lstm_layer(
+                        normed, group.previous, group.remaining, *lstm.parameters()
+                    )
             h = layers[7:](h[group.item])
             share = torch.softmax(self.w_fc(h), dim=-1)
             s = torch.exp(torch.clamp(self.s_fc(h), -25, 25))
@@ -197,12 +199,12 @@ class _CardGroup:
     The rows are all first reviews of the cards, then all second ones and so on, longest card first.
     """
 
-    x: Any  # torch tensors: (rows, 6)
-    previous: Any  # of each row from the second reviews on, the row of the card's previous review
-    remaining: list[int]  # (longest,) number of cards that are longer than each step
-    item: Any  # (n,) the row of each item's last review
-    delta_t: Any  # (n,) days since that review
-    position: IntArray  # (n,) of the items in the requested rows
+    x: Any  # torch tensor of inputs (rows, 6)
+    previous: Any  # tensor: the row of the step before each row from step two on
+    remaining: list[int]  # (longest,) number of cards that reach each step
+    item: Any  # tensor (n,): for each item, a trial, the row of the review before it
+    delta_t: Any  # tensor (n,): days since that review
+    position: IntArray  # (n,) of the items in the requested trials
 
 
 def _compute_inputs(
@@ -217,7 +219,7 @@ def _compute_inputs(
 
 
 def _days_since_last(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
-    """Return whole days since the last review; fractions of a day if it was on the same day."""
+    """Return the whole days since the last review; on the same day, the fraction of a day."""
     days = trials.elapsed_days[rows]
     return np.where(days > 0, days, trials.delta_t[rows]).astype(np.float32)
 
@@ -225,7 +227,7 @@ def _days_since_last(trials: Trials, rows: IntArray) -> NDArray[np.float32]:
 def group_cards(
     trials: Trials, rows: IntArray, x: NDArray[np.float32], device: Any, max_rows: int
 ) -> Iterator[_CardGroup]:
-    """Yield the cards of `rows` in groups of at most about `max_rows` history rows."""
+    """Yield the cards of the trials `rows` in groups of about `max_rows` history rows at most."""
     import torch
 
     start = trials.history_start[rows]
@@ -250,7 +252,7 @@ def group_cards(
         end_card = int(np.searchsorted(group_of_card, number, side="right"))
         group_lengths = lengths[first_card:end_card]
         steps = np.arange(group_lengths[0])
-        # Number of cards that are longer than each step
+        # Lengths fall: count the cards that are longer than each step.
         remaining = np.searchsorted(-group_lengths, -steps, side="left")
         first_row_of_step = np.cumsum(remaining) - remaining
         history_rows = np.concatenate(
@@ -268,13 +270,13 @@ def group_cards(
 
 
 def _rows_per_pass(context: Context) -> int:
-    return _ON_A_GPU_AT_ONCE if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
+    return _REVIEWS_AT_ONCE_ON_GPU if context.device.startswith("cuda") else _REVIEWS_AT_ONCE
 
 
 def rate_of_pass(passes_done: int, passes: int = 20) -> float:
-    """Return the learning rate of the pass after `passes_done` others.
+    """Return the learning rate of the pass after `passes_done` of `passes`.
 
-    It rises linearly to the middle rate, then falls linearly.
+    It rises linearly to the middle rate, then falls linearly. `_RATE` scales it later.
     """
     begin, middle, end = _RATES
     warm_up = _WARM_UP * passes
@@ -286,7 +288,11 @@ def rate_of_pass(passes_done: int, passes: int = 20) -> float:
 def fine_tune(
     weights: LstmWeights, trials: Trials, train: IntArray, context: Context, max_rows: int
 ) -> LstmWeights:
-    """Fit the weights to the positions `train`, in order of review."""
+    """Fit the weights to the positions `train`, which are in order of review.
+
+    At most about `max_rows` history rows go through the network at once. Raises NotEnoughData if
+    there are no reviews to train on.
+    """
     import torch
     from torch.nn.functional import binary_cross_entropy
 

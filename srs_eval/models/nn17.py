@@ -17,7 +17,7 @@ Formulas and training: srs-benchmark other.py `class NN_17` and `Trainer` (Janua
 2025): Adam at 0.04 with cosine annealing, 5 epochs, batches of 512 by length, from
 weights pretrained on other learners; the last weights are kept, see `gru`. Parameters
 that only later reviews use stay as they are in batches of first reviews (`later_only`).
-Parameters in the order of its state_dict; w[39] is no parameter but the least
+Parameters in the order of its state_dict; w[39] is not a parameter but the least
 stability, 0.01 days (1e-6 with `secs`). A state is (s, d, lapses so far).
 """
 
@@ -44,7 +44,7 @@ from srs_eval.training.networks import (
 )
 from srs_eval.training.recurrent import RecurrentModel, fit_recurrent, predict_recurrent
 
-_NETS = {  # inputs
+_NETS = {  # number of inputs, and where the parameters begin
     "rw": 3,  # w[11] ...
     "next_d": 3,  # w[17] ...
     "pls": 2,  # w[23] ...
@@ -77,7 +77,7 @@ def _theoretical_recall(t: Value, s: Value) -> Value:
     return exp(LOG_09 * t / s)
 
 
-# The five networks: the hidden unit's input, the output before its activation
+# The five networks; u is the input of the hidden unit
 
 
 def _real_recall(d: Value, s: Value, r: Value, w: Value) -> Value:
@@ -139,7 +139,7 @@ def _recall(t: Value, state: State, w: Value) -> Value:
 _IN_DAYS = RecurrentModel(
     name="NN-17",
     states=3,
-    # upstream's start without pretrained weights; training begins from pretrained ones
+    # Upstream's start without pretrained weights, from which training begins otherwise.
     default=(1.0, 2.5, 4.5, 10.0, 1.0, 0.72, 0.07, 0.05, 1.26, 0.0, 0.67) + (0.0,) * 28,
     lower=(0.01,) * 4 + (0.0,) * 4 + (-5.0, 0.0, -5.0) + (-math.inf,) * 28,
     upper=(100.0,) * 4 + (1.0,) * 4 + (5.0, 1.0, 5.0) + (math.inf,) * 28,
@@ -156,7 +156,7 @@ _IN_DAYS = RecurrentModel(
     keep="last",
 )
 _START = Hyperparameter("start", "pretrained", choices=("pretrained", "default"))
-_IN_SECONDS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
+_IN_FRACTIONS = replace(_IN_DAYS, lower=(1e-6,) * 4 + _IN_DAYS.lower[4:], constants=(1e-6,))
 
 
 def _load_start(trials: Trials, context: Context) -> list[float]:
@@ -168,7 +168,7 @@ def _load_start(trials: Trials, context: Context) -> list[float]:
 
 
 def _recurrent_for(trials: Trials) -> RecurrentModel:
-    return _IN_SECONDS if trials.protocol.secs else _IN_DAYS
+    return _IN_FRACTIONS if trials.protocol.secs else _IN_DAYS
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:

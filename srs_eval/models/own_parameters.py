@@ -1,9 +1,9 @@
-"""Read the parameters that the learner's presets schedule with, and what they were fitted to.
+"""Read the parameters that the learner's presets schedule with, and predict with them.
 
-Anki runs every list as FSRS-6 and recognises its version by its length (open-spaced-repetition/
-fsrs-rs: src/model.rs, `check_and_fill_parameters`; src/parameter_clipper.rs). Two forks of Anki
-also run FSRS-7 (JSchoreels/fsrs-rs: src/model_v7.rs, src/parameter_clipper_v7.rs); the reader says
-for which presets (`Preset.runs_fsrs7`).
+Anki runs every list of parameters as FSRS-6's and recognises the version that it was made for by
+its length (open-spaced-repetition/fsrs-rs: src/model.rs, `check_and_fill_parameters`;
+src/parameter_clipper.rs). Two forks of Anki also run FSRS-7 (JSchoreels/fsrs-rs: src/model_v7.rs,
+src/parameter_clipper_v7.rs); the reader says for which presets (`Preset.runs_fsrs7`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VERSION_BY_LENGTH = MappingProxyType(
 _FSRS_7 = "FSRS-7"
 
 
-_FIRST_ANKI_VERSION = MappingProxyType(
+_FIRST_ANKI_VERSIONS = MappingProxyType(
     {"FSRS-6": "25.07", "FSRS-rs": "25.07", "FSRS-5": "24.11", "FSRS-4.5": "23.12", "Anki": ""}
 )
 """Models that Anki schedules with, and the first version that does; "" means any version."""
@@ -57,11 +57,11 @@ def is_available_in_anki(configuration: Configuration) -> bool:
     name = configuration.model.name
     if flags.partitions == "deck" or flags.two_buttons or flags.secs or flags.disable_short_term:
         return False
-    return name in _FIRST_ANKI_VERSION and (name != "Anki" or configuration.fit == "default")
+    return name in _FIRST_ANKI_VERSIONS and (name != "Anki" or configuration.fit == "default")
 
 
 def make_table_remarks(configurations: Sequence[Configuration]) -> list[str]:
-    """Return remarks to show below a table: what Anki can use, what is fitted on seconds."""
+    """Return remarks to show below a table: what Anki can use, what is fitted in seconds."""
     usable_models: set[str] = set()
     models_in_seconds: list[str] = []
     for configuration in configurations:
@@ -74,7 +74,7 @@ def make_table_remarks(configurations: Sequence[Configuration]) -> list[str]:
             models_in_seconds.append(model.name)
     versions = [
         f"{name} (from {version})"
-        for name, version in _FIRST_ANKI_VERSION.items()
+        for name, version in _FIRST_ANKI_VERSIONS.items()
         if version and name in usable_models
     ]
     remarks = []
@@ -86,19 +86,19 @@ def make_table_remarks(configurations: Sequence[Configuration]) -> list[str]:
 
 
 def version_name(values: Sequence[float]) -> str:
-    """Return the version of a list that Anki or a fork of it runs, by its length, in words."""
+    """Return the version of FSRS that a list of parameters is of, such as "FSRS-5"."""
     return _FSRS_7 if len(values) == FSRS_7_PARAMETER_COUNT else _VERSION_BY_LENGTH[len(values)]
 
 
 def model_name(values: Sequence[float]) -> str:
-    """Return the model of a list from `normalize_parameters`: "FSRS-6" or "FSRS-7"."""
+    """Return the model that runs a list from `normalize_parameters`: "FSRS-6" or "FSRS-7"."""
     return _FSRS_7 if len(values) == FSRS_7_PARAMETER_COUNT else "FSRS-6"
 
 
 def normalize_parameters(values: Sequence[float]) -> list[float]:
     """Return the parameters that a user's list stands for: 34 of FSRS-7 or 21 of FSRS-6.
 
-    All are limited to the model's bounds. Raises InputError for a list of no known version.
+    All are limited to the model's bounds. Raises InputError where `find_fault` finds a fault.
     """
     fault = find_fault(values, allow_fsrs7=True)
     if fault:
@@ -108,8 +108,8 @@ def normalize_parameters(values: Sequence[float]) -> list[float]:
     model = fsrs7.make_recurrent(secs=True)
     bounds = zip(values, model.lower, model.upper, strict=True)
     w = [min(max(float(value), low), high) for value, low, high in bounds]
-    for raised, least in model.not_below:
-        w[raised] = max(w[raised], w[least])
+    for larger, smaller in model.not_below:  # positions of two parameters
+        w[larger] = max(w[larger], w[smaller])
     return w
 
 
@@ -173,7 +173,7 @@ def find_fault(values: Sequence[float], *, allow_fsrs7: bool = False) -> str:
 def _fill_to_21(values: Sequence[float]) -> list[float]:
     """Convert 0, 17, 19 or 21 parameters into 21, as fsrs-rs does."""
     w = [float(value) for value in values] or list(fsrs6.DEFAULT)
-    if len(w) == 17:
+    if len(w) == 17:  # FSRS-4.5 has another formula for the first difficulty, and no short term
         w[4] += 2 * w[5]
         w[5] = math.log(3 * w[5] + 1) / 3
         w[6] += 0.5
@@ -228,7 +228,7 @@ def explain_left_out_presets(log: ReviewLog) -> dict[int, str]:
 
 
 def why_replaced(log: ReviewLog) -> dict[int, str]:
-    """Return a sentence for each preset whose fork runs another list than the chosen one, by id.
+    """Return a sentence for each preset whose chosen parameters a fork of Anki replaces, by id.
 
     Only presets with reviews are included, and none while FSRS is off.
     """
@@ -258,9 +258,9 @@ def why_replaced(log: ReviewLog) -> dict[int, str]:
 def latest_possible_fit_s(log: ReviewLog, preset: Preset) -> int | None:
     """Return the latest Unix time at which the preset's parameters may have been fitted.
 
-    The parameters have not seen reviews after it. It is the later of two bounds, since neither is
-    the date of an optimization: the preset's last change, and the last "Optimize all presets". None
-    if the source has neither.
+    Later reviews were not used for the fit. Anki does not store when a preset was optimized, so
+    this is the later of the preset's last change and the last "Optimize all presets"; None if the
+    source has neither.
     """
     return max(filter(None, (preset.modified_s, log.optimized_before_s)), default=None)
 
@@ -269,7 +269,7 @@ def find_active_parameters(log: ReviewLog) -> dict[int, list[float]]:
     """Return the parameters that Anki runs, by preset id, for presets that hold some.
 
     They are 21 of FSRS-6, or 34 of FSRS-7 in forks of Anki. Raises NotEnoughData if no preset holds
-    any.
+    parameters that Anki runs.
     """
     parameters = {
         preset_id: preset_parameters(preset)
@@ -309,10 +309,11 @@ def _mark_possibly_seen(log: ReviewLog, preset: IntArray, entry: IntArray) -> np
 def describe_own_parameters(
     log: ReviewLog, parameters: Mapping[int, Sequence[float]], preset: IntArray, entry: IntArray
 ) -> tuple[tuple[str, ...], int]:
-    """Return notes on figures of presets' parameters, and how many reviews these may have seen.
+    """Return notes on the figures of presets' parameters, and a number of reviews.
 
-    `parameters` are those of `find_active_parameters`; `preset` and `entry` stand for the reviews
-    as in `_mark_possibly_seen`.
+    This is the number of reviews to which the parameters may have been fitted. `parameters` are
+    those of `find_active_parameters`; `preset` and `entry` stand for the evaluated reviews as in
+    `_mark_possibly_seen`.
     """
     names = []
     for preset_id, values in parameters.items():
@@ -330,9 +331,10 @@ def describe_own_parameters(
             f"defaults for {format_count(reviews, 'review')} of {log.preset_name(preset_id)}: "
             f"Anki does not run its {fault}"
         )
-    without = int((~np.isin(preset, [*parameters, *faults])).sum())
-    if without:
-        notes.append(f"defaults for {format_count(without, 'review')} without stored parameters")
+    without_count = int((~np.isin(preset, [*parameters, *faults])).sum())
+    if without_count:
+        reviews_without = format_count(without_count, "review")
+        notes.append(f"defaults for {reviews_without} without stored parameters")
     seen = int(_mark_possibly_seen(log, preset, entry).sum())
     if seen:
         notes.append(
@@ -358,7 +360,8 @@ def predict_with_presets(
     the log's trials under another protocol.
 
     Raises:
-        NotEnoughData: No preset holds parameters, or presets run the other version of FSRS.
+        NotEnoughData: No preset holds parameters, presets run the other version of FSRS, or one
+            runs FSRS-6 where reviews of the same day are evaluated, too.
     """
     model = task.configuration.model
     assert isinstance(model, TrainedModel)
@@ -377,7 +380,7 @@ def predict_with_presets(
             values = model.default_parameters(task.configuration.protocol, task.context)
         if model_name(values) == model.name:
             p[of_preset] = model.predict(trials, values, index[of_preset], task.context)
-        else:
+        else:  # a fork of Anki runs this preset as FSRS-6, but others as FSRS-7
             in_days = _as_whole_days(trials, prepare_trials)
             rows = np.searchsorted(in_days.review_th, trials.review_th[index[of_preset]])
             p[of_preset] = fsrs6.predict(in_days, values, rows, task.context)

@@ -1,4 +1,4 @@
-"""Translate between names of configurations and of srs-benchmark's result files of a year."""
+"""Translate between names of configurations and of srs-benchmark's result files, by year."""
 
 from __future__ import annotations
 
@@ -21,22 +21,27 @@ from srs_eval.models.configurations import (
 
 NamingYear = Literal["2025", "2026"]
 NAMING_YEARS: tuple[NamingYear, ...] = get_args(NamingYear)
-"""Years in which srs-benchmark spells names differently; the first is the canonical spelling."""
+"""Years whose names srs-benchmark spells differently; those of 2025 are the canonical names."""
 _SUFFIXES_OF_2026 = {"dry-run": "default", "pretrain": "S0"}
 _FALLBACK_DEFAULT_SUFFIX = "fallback_default"
-_DURATION_SUFFIX = "duration"  # for LSTM in names of 2026: it knows answer times
+_DURATION_SUFFIX = "duration"  # of an LSTM that knows answer times, in names of 2026
 _MODELS_OF_2026 = {"GRU-503": "GRU", "GRU": "GRU-39"}
-"""Models that are spelled differently in names of 2026."""
+"""Models with other names in 2026: name here -> name there."""
 
 
 def to_upstream_name(name: str, year: NamingYear) -> str:
     """Return a configuration's canonical name as srs-benchmark spells it in a year.
 
-    2025 is the canonical spelling. The spelling of 2026 follows config.py at commit
-    bd9110f791e5b37282c55a9aa8db35f68f0c4aa2: `-default` and `-S0` (but still `-binary`), `-short`
-    wherever histories hold same-day reviews, and `-duration` for answer times. `-preset` and
-    `-deck` there mean what is `-fallback_user` here; falling back to the defaults, which no longer
-    has a name there, is `-fallback_default`. A name that has no model here is returned as it is.
+    Names of 2025 are the canonical ones. Names of 2026 follow config.py at commit
+    bd9110f791e5b37282c55a9aa8db35f68f0c4aa2:
+
+    - `-default` and `-S0` stand for `-dry-run` and `-pretrain` (but `-binary` stays).
+    - `-short` is in every name whose histories hold same-day reviews.
+    - `-duration` marks an LSTM that knows answer times.
+    - `-preset` and `-deck` include what is `-fallback_user` here. To fall back to the defaults has
+      no name there; `-fallback_default` is written for it.
+
+    A name that has no model here is returned as it is.
     """
     base = remove_tuned(name)
     if base != name:
@@ -60,16 +65,19 @@ def to_upstream_name(name: str, year: NamingYear) -> str:
 
 
 def from_upstream_name(name: str, year: NamingYear = "2025") -> Configuration | None:
-    """Return the configuration in srs-benchmark's result file of this name, or None.
+    """Return the configuration in srs-benchmark's result file of this name.
 
-    None means that there is no such configuration here. Some spellings mean something else there. A
-    bare `NAME` has no `-short` and no `-secs` there, whatever it stands for here. `NAME-secs` of
-    2026 leaves same-day reviews out. The files `NAME-secs` of 2025 that were published evaluate
-    every positive interval, which is `NAME-short-secs` here; script.py's evaluate later days only.
-    FSRS-rs was the FSRS-5 of fsrs-rs 0.7; in 2025, today's FSRS-rs was called FSRS-6-rs. For names
-    of 2026 see `to_upstream_name`; there, FSRS without `-short` has no same-day reviews in its
-    histories, and LSTM without `-duration` no answer times. Raises InputError for a name that is
-    not a configuration's.
+    None if there is no such configuration here. Some names mean something else there:
+
+    - A bare `NAME` has no `-short` and no `-secs`, whatever it stands for here.
+    - The published files `NAME-secs` of 2025 evaluate every positive interval, which is
+      `NAME-short-secs` here, although those that script.py writes evaluate later days only.
+    - `NAME-secs` of 2026 leaves same-day reviews out.
+    - In 2025, FSRS-rs was the FSRS-5 of fsrs-rs 0.7, and today's FSRS-rs was called FSRS-6-rs.
+    - In 2026, FSRS without `-short` has no same-day reviews in its histories, and LSTM without
+      `-duration` knows no answer times. For other names of 2026 see `to_upstream_name`.
+
+    Raises InputError for a name that is not a configuration's.
     """
     base = remove_tuned(name)
     if base != name:
@@ -82,7 +90,7 @@ def from_upstream_name(name: str, year: NamingYear = "2025") -> Configuration | 
             return None
         name = {"FSRS-6-rs": "FSRS-rs"}.get(name, name)
     else:
-        to_default = name.endswith(f"-{_FALLBACK_DEFAULT_SUFFIX}")
+        falls_back_to_default = name.endswith(f"-{_FALLBACK_DEFAULT_SUFFIX}")
         name = name.removesuffix(f"-{_FALLBACK_DEFAULT_SUFFIX}")
         for model_name, upstream_model_name in _MODELS_OF_2026.items():
             rest = name.removeprefix(upstream_model_name)
@@ -94,10 +102,10 @@ def from_upstream_name(name: str, year: NamingYear = "2025") -> Configuration | 
         if configuration.model.name == "LSTM" and without_duration == name:
             return None
         name = without_duration
-        same_day_unknown = "-short" not in name and not configuration.protocol.disable_short_term
-        if configuration.model.always_short and same_day_unknown:
+        lacks_same_day = "-short" not in name and not configuration.protocol.disable_short_term
+        if configuration.model.always_short and lacks_same_day:
             return None
-        if fits_partitions(configuration) and not to_default:
+        if fits_partitions(configuration) and not falls_back_to_default:
             name = f"{name}-fallback_user"
     (configuration,) = resolve_configurations([name])
     if configuration.protocol.secs and "-secs" not in name:
@@ -121,8 +129,8 @@ def describe_ambiguity(name: str, year: NamingYear = "2025") -> str:
     """Return what a published file's name leaves open and what is assumed, or "" for nothing.
 
     Files called `NAME-secs` that srs-benchmark published in January 2025 evaluate same-day reviews,
-    but its code of that month leaves them out. LSTM has `-duration` in its name since some day of
-    2026.
+    but its code of that month leaves them out. Some files of 2026 are older than the suffix
+    `-duration` of LSTM.
     """
     try:
         (configuration,) = resolve_configurations([name])

@@ -1,16 +1,17 @@
 """RWKV: a network trained on the reviews of thousands of other people, and frozen.
 
-It has 92 inputs a review and five states: of the card, its deck, note and preset, and of the
-learner. RWKV-Instant is asked just before a review and knows all earlier reviews of the collection,
-as STATE does. RWKV-Curve is the forgetting curve that the network drew when the card was last
-answered: a scheduler could use it. srs-benchmark called them RWKV-P and RWKV in 2025.
+It has 92 inputs for each review and five states: those of the card, its deck, note and preset, and
+of the learner. RWKV-Instant predicts just before a review and knows all earlier reviews of the
+collection, as STATE does. RWKV-Curve is the forgetting curve that the network drew when the
+card was last answered: a scheduler could use it. srs-benchmark called them RWKV-P and RWKV in 2025.
 
     RWKV-Instant: p = 1 - P(Again) of the four grades
     RWKV-Curve:   p(t) = sigmoid(logit(sum of a_i 0.9^(t / s_i)) + c(t))
 
 with shares a_i and c(t), linear between points, from the network, and fixed s_i.
 
-The weights are a file of the user: srs-eval neither ships nor downloads any. docs/models/rwkv.md.
+Users bring the weights themselves: srs-eval neither ships nor downloads any. See
+docs/models/rwkv.md.
 
 Source: srs-benchmark rwkv/; github.com/Expertium/rwkv-state-quant, gpu_train/rwkv/run_as_rnn.py.
 """
@@ -47,9 +48,9 @@ from srs_eval.training.rwkv_network import compute_predictions
 
 WEIGHTS_HINT = "weights of your own: `srs-eval models weights` tells where to get them"
 _WEIGHTS_VARIABLE = "SRS_EVAL_RWKV_WEIGHTS"
-"""Environment variable with the file to use without --weights; if empty, no file is searched."""
+"""Environment variable that names the file to use without --weights; empty for no file."""
 _WEIGHT_EXTENSIONS = (".safetensors", ".pth")
-_MIN_PROBABILITY = 1e-5  # probability, as srs-benchmark has it
+_MIN_PROBABILITY = 1e-5  # as in srs-benchmark
 
 
 class PublicWeights(NamedTuple):
@@ -125,9 +126,10 @@ class RwkvWeights(NamedTuple):
 
 
 def find_weights(context: Context | None = None) -> list[RwkvWeights]:
-    """Return the weights of --weights, else in the usual places, ordered as `PUBLIC_WEIGHTS`.
+    """Return the weights of --weights, of the environment variable or of the usual places.
 
-    In the usual places of this machine only public files count.
+    They are ordered as `PUBLIC_WEIGHTS`, after any that are not public. In the usual places of this
+    machine only public files count.
     """
     option = context.weights if context else None
     if is_pretrained_file(option):
@@ -167,9 +169,9 @@ def _list_weight_files(folder: Path, *patterns: str) -> list[Path]:
 
 
 def _list_usual_paths() -> Iterator[Path]:
-    """Yield weight files in srs-eval's data folder, in add-ons of Anki and in a fork of it.
+    """Yield weight files in srs-eval's data folder, in an add-on of Anki and in a fork of Anki.
 
-    The add-on is RWKV4Anki, the fork is JSchoreels'.
+    The add-on is RWKV4Anki, the fork that of JSchoreels.
     """
     yield from _list_weight_files(data_dir() / "rwkv", "*")
     home = Path.home()
@@ -181,18 +183,18 @@ def _list_usual_paths() -> Iterator[Path]:
         "darwin": home / "Library" / "Application Support",
     }.get(sys.platform, home / ".local" / "share")
     for library in ("lib/python*", "Lib"):
-        within = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
-        yield from _list_weight_files(programs, within)
+        pattern = f"AnkiProgramFiles/.venv/{library}/site-packages/aqt/rwkv_inference/RWKV*"
+        yield from _list_weight_files(programs, pattern)
 
 
 def compute_weights_digest(context: Context) -> str:
-    """Return a digest of all weights that are found, or "" for none."""
+    """Return a digest of all weights that `find_weights` returns, or "" for none."""
     digests = "".join(weights.sha256 for weights in find_weights(context))
     return hashlib.sha256(digests.encode()).hexdigest() if digests else ""
 
 
 def _choose_weights(log: ReviewLog, context: Context) -> RwkvWeights:
-    """Return weights that were not trained on the learner.
+    """Return the first weights that are not known to have been trained on the learner.
 
     Raises NotInstalled, so that the model is skipped, if there are none or the learner is
     simulated.
@@ -210,7 +212,7 @@ def _choose_weights(log: ReviewLog, context: Context) -> RwkvWeights:
         ):
             return weights
     names = " and ".join(weights.path.name for weights in candidates)
-    raise NotInstalled(f"{names} trained on user {log.user}: take weights that have not")
+    raise NotInstalled(f"{names} trained on user {log.user}: take weights that did not")
 
 
 @cache
@@ -233,9 +235,10 @@ def add_rwkv_models(models: str, context: Context) -> str:
 
 
 def predict_all_trials(trials: Trials, context: Context, *, curve: bool = False) -> FloatArray:
-    """Predict all trials (n,) with RWKV-Instant, or with RWKV-Curve; computed once.
+    """Predict all trials (n,) with RWKV-Instant, or with RWKV-Curve if `curve`.
 
-    Raises NotInstalled if there are no weights that were trained without the learner.
+    NaN is as in `compute_predictions`. Predictions are computed once and kept with the trials.
+    Raises NotInstalled like `_choose_weights`.
     """
     log, rows = trials.source
     weights = _choose_weights(log, context)
@@ -260,7 +263,7 @@ def predict_all_trials(trials: Trials, context: Context, *, curve: bool = False)
 
 
 def _make_prediction_cache(trials: Trials) -> dict[tuple[str, bool], FloatArray]:
-    """Return an empty cache for `predict_all_trials`, by the weights' digest and the model."""
+    """Return an empty cache for `predict_all_trials`, whose keys are (weights' digest, curve)."""
     return {}
 
 
@@ -297,8 +300,8 @@ def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
 def count_parameters(context: Context, log: ReviewLog | None) -> int | None:
     """Count the numbers in the weight file that is used for a learner.
 
-    Without a learner, all files count, if they agree. Returns None if there are no such weights, or
-    if they cannot be read.
+    Without a learner, all files that are found must have the same number. Returns None if they
+    differ, if there are no weights for the learner, or if they cannot be read.
     """
     try:
         files = find_weights(context) if log is None else [_choose_weights(log, context)]

@@ -50,11 +50,11 @@ LN_R_MAX = math.log(R_MAX)
 _MAX_REPEATED = 100  # 2 n
 _ITERATIONS = Hyperparameter("iterations", 200, 20.0, 1, 10_000, is_integer=True)
 _VALUES = 5  # number of values that the steps take
-_SHAPES = 104  # 2 n + 1, in whole vectors
+_SHAPES = 104  # values of 2 n from 0 to _MAX_REPEATED, filled up to whole vectors
 
 
-# The steps work on s = ln S; g and beta are the g and the beta(n) of the previous review. Their v
-# are the five values that `_limited_values` makes of the parameters.
+# The steps work on s = ln S; g and beta are g and beta(n) after the previous review, v the five
+# values that `_limited_values` makes of the parameters.
 
 
 def _limited_values(w: Value) -> tuple[Value, Value, Value, Value, Value]:
@@ -123,18 +123,18 @@ class _KernelRows(NamedTuple):
     target_shape: NDArray[np.int32]
     recall: FloatArray  # result, per target
     state: FloatArray  # (1, nodes) ln S
-    bar: FloatArray  # (1, nodes) gradient in ln S
+    bar: FloatArray  # (1, nodes) gradient with respect to ln S
     repetitions: FloatArray  # (SHAPES,) n = 0, 0.5, 1 ...
     beta: FloatArray  # (1, SHAPES) beta(n)
-    beta_bar: FloatArray  # (1, SHAPES) gradient in beta(n)
-    v_bar: FloatArray  # (VALUES, LANES) gradient in `_values`
-    w_bar: FloatArray  # (7, LANES) result, gradient in the parameters
+    beta_bar: FloatArray  # (1, SHAPES) gradient with respect to beta(n)
+    v_bar: FloatArray  # (VALUES, LANES) gradient with respect to `_values`
+    w_bar: FloatArray  # (7, LANES) result, gradient with respect to the parameters
 
 
 def _make_kernel_rows(
     trials: Trials, rows: IntArray, weights: FloatArray | None = None
 ) -> tuple[_KernelRows, IntArray]:
-    """Return the rows for the kernel, and each row's target.
+    """Return the rows for the kernel, and the number of each row's target.
 
     `weights` (n,) are those of all trials.
     """
@@ -225,9 +225,9 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
         evaluations += 1
         context.tick(min(evaluations / 100, 0.99))
         loss, bar = _loss_and_gradient(training, w)
-        away = (w - start) / _SIGMA
-        value = loss / total + pull * float(away @ away)
-        slope = bar / total + 2 * pull * away / _SIGMA
+        distance = (w - start) / _SIGMA
+        value = loss / total + pull * float(distance @ distance)
+        slope = bar / total + 2 * pull * distance / _SIGMA
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             return 1e6, np.zeros(7)
         return value, slope

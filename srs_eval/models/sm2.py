@@ -1,7 +1,7 @@
-"""Schedulers read as models of memory: SM-2 of SuperMemo 2 (1987), and Memrise's fixed intervals.
+"""Schedulers as models of memory: SM-2 of SuperMemo 2 (1987), and Memrise's fixed intervals.
 
-They schedule and predict nothing. As srs-benchmark does, an interval is taken to
-aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
+They schedule and predict nothing. As in srs-benchmark, an interval is assumed
+to aim at a retention of 90 % (`Context.sm2_target`) along an exponential curve:
 
     R(t) = 0.9^(t / interval)
 
@@ -12,13 +12,13 @@ SM-2, with grade q = rating + 1 and EF = 2.5, n = 0 at first, gives after each a
     EF <- max(1.3, EF + (0.1 - (5 - q) (0.08 + (5 - q) 0.02)))
     I <- round(I + 0.01), between 1 and 36,500 days
 
-Memrise has 1, 6, 12, 48, 96, 180 days, one after another; a failure begins anew.
+Memrise has 1, 6, 12, 48, 96, 180 days, one after another; a failure begins again with 1.
 
 SM2-trainable: SM-2 with its constants trained. Formulas, defaults and training: srs-benchmark
 other.py `class SM2` (January 2025). A state is (interval, ef, reps): days, ease factor, successes
-in a row. Parameters are w[0] ... w[5] as there. w[6] is no parameter but the least interval, w[7]
-the logarithm of the retention that the interval aims at. Unlike SM-2 it does not round intervals,
-and a failure sets reps to 1, not 0, so that the next success gives w[1] days.
+in a row. Parameters are w[0] ... w[5] as there. w[6] is not a parameter but the least interval,
+w[7] the logarithm of the retention that the interval aims at. Unlike SM-2 it does not round
+intervals, and a failure sets reps to 1, not 0, so that the next success gives w[1] days.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _compute_sm2_intervals(trials: Trials) -> FloatArray:
     interval = np.zeros(len(steps[0]))
     ease = np.full(len(steps[0]), 2.5)
     for rows in steps:
-        cards = len(rows)  # the cards that have so many reviews come first
+        cards = len(rows)  # the cards with so many reviews are the first ones
         rating = trials.history_rating[rows]
         n = np.where(rating > 1, n[:cards] + 1, 0)
         interval = np.where(n == 2, 6.0, np.where(n > 2, interval[:cards] * ease[:cards], 1.0))

@@ -1,9 +1,9 @@
 """STATE: how the learner has been doing today and lately, on top of a model of the cards.
 
-People have days: a memory model that follows cards only misses what all cards of a day have in
-common. STATE-FSRS-6 takes FSRS-6's logit and some 80 features of the answers given so far
-(`training/state_features.py`), together x, into a logistic regression that learns the outcome y of
-every evaluated review after it has predicted it (`_run_kalman_filter`):
+People have good and bad days: a memory model that follows only cards misses what all cards of a
+day have in common. STATE-FSRS-6 puts FSRS-6's logit and some 80 features of the answers given so
+far (`training/state_features.py`), together x, into a logistic regression that learns the outcome y
+of every evaluated review after it has predicted it (`_run_kalman_filter`):
 
     p = sigmoid(w.x / sqrt(1 + pi s2 / 8)),  s2 = x'Px,  h = p (1 - p)
     w += P x (y - p) / (1 + h s2),  P -= h / (1 + h s2) P x (P x)'
@@ -25,12 +25,12 @@ model has to be better than.
 STATE-FSRS-6+7 takes FSRS-7's logit as a feature too, and STATE-FSRS-6+7+RWKV that of RWKV-Instant,
 which needs its weights (`rwkv.py`).
 
-These models know the answers up to the one before the review they predict, and so how today is
-going. A scheduler chooses a day long before it comes and cannot know that: they can't schedule.
+These models know all answers before the review that they predict, and so how today is going. A
+scheduler chooses a day long before it comes and cannot know that: they cannot schedule.
 
 A filter's weights drift as a random walk around the prior; their posterior is kept as a normal
 distribution (West, Harrison & Migon, 1985, JASA 80; the prediction's integral as MacKay, 1992,
-Neural Computation 4). A mixture weighs predictors by how likely they have made what was seen so
+Neural Computation 4). A mixture weighs predictors by how likely they have made the outcomes so
 far, which costs at most the logarithm of its prior weight against the best of them (Vovk, 1990,
 COLT), and lets a share of the weight start anew each time (Herbster & Warmuth, 1998, Machine
 Learning 32).
@@ -76,16 +76,14 @@ _BASE_MODELS: dict[str, tuple[Any, ...]] = {
     "STATE-FSRS-6+7": (fsrs6, fsrs7),
     "STATE-FSRS-6+7+RWKV": (fsrs6, fsrs7, rwkv),
 }
-"""Modules whose logits each model takes; the features describe the first one."""
+"""Modules whose logits each model uses; the features refer to the first one's predictions."""
 
 _FILTERS = ((1.0, 1e-4), (0.3, 1e-3))
 """Factor on the prior's variances, and drift of the weights, of each filter."""
 _PRIOR_WEIGHTS = (0.25, 0.25, 0.5)  # prior weight of each filter, and of the base
 _RESTART_SHARE = 1e-3  # of the weight that starts anew with each review
 _BASELINE = 100.0  # after so many reviews the base's weight may fall below one half
-
-
-_MIN_PROBABILITY = 1e-6  # probability
+_MIN_PROBABILITY = 1e-6
 
 
 class WeightPrior(NamedTuple):
@@ -105,7 +103,7 @@ class _FilterTrace:
 
 
 def _make_uninformed_prior(count: int = FEATURE_COUNT) -> WeightPrior:
-    """Return a prior that uses no other people: weight 1 for the base's logit, others about 0."""
+    """Return a prior without data: a weight of 1 for the base's logit, about 0 for the rest."""
     mean = np.zeros(count)
     mean[StateFeature.LOGIT] = 1.0
     deviation = np.full(count, 0.15)
@@ -115,7 +113,7 @@ def _make_uninformed_prior(count: int = FEATURE_COUNT) -> WeightPrior:
 
 @cache
 def load_prior(model: str) -> WeightPrior:
-    """Return the prior from other people.
+    """Return a model's prior, which comes from other people.
 
     Raises RuntimeError if it is for other features.
     """
@@ -134,9 +132,9 @@ def _feature_names(model: str) -> tuple[str, ...]:
 def predict_base_logits(trials: Trials, model: Any, context: Context) -> FloatArray:
     """Return the logits of `model` (a module of `_BASE_MODELS`) for all trials (n,).
 
-    RWKV is frozen. With other models, each fold's test part is predicted after a fit to all trials
-    before it, weighted by recency. The reviews before the first test part, from which the filters
-    warm up, are predicted after fits to what lies before `_WARM_UP_REFITS` of them.
+    RWKV is not fitted. With other models, each fold's test part is predicted after a fit to all
+    trials before it, weighted by recency. The trials before the first test part, on which the
+    filters warm up, are predicted after fits to shares of them, `_WARM_UP_REFITS`.
     """
     if model is rwkv:
         p = rwkv.predict_all_trials(trials, context)
@@ -168,7 +166,7 @@ def _predict_with_refits(model: Any, trials: Trials, context: Context) -> FloatA
 def compute_features(trials: Trials, logits: Sequence[FloatArray]) -> FloatArray:
     """Return the features of all trials (n, k).
 
-    These are those of `StateFeature`, and the logits of further bases minus the first one's.
+    They are those of `StateFeature`, and the logits of further bases minus the first one's.
     """
     answers = trials.derived(build_timeline)
     base, *further_bases = (np.clip(z, -_LARGEST_LOGIT, _LARGEST_LOGIT) for z in logits)
@@ -184,12 +182,12 @@ def run_filters(features: FloatArray, y: FloatArray, prior: WeightPrior) -> _Fil
     base = 1 / (1 + np.exp(-features[:, StateFeature.LOGIT]))
     predictions = []
     offsets = []
-    for share, drift in _FILTERS:
+    for variance_factor, drift in _FILTERS:
         p, offset, offset_variance, _, _ = compile_kernel(_run_kalman_filter)(
             features,
             y,
             prior.mean,
-            share * prior.deviation**2,
+            variance_factor * prior.deviation**2,
             drift,
             FeatureGroup.STATE.columns,
         )
@@ -255,28 +253,28 @@ def _run_kalman_filter(
             if value != 0.0:
                 for column in range(k):
                     gain[column] += line[column] * value
-        logit, spread, some = 0.0, 0.0, 0.0
+        logit, logit_variance, group_logit = 0.0, 0.0, 0.0
         for row in range(k):
             logit += w[row] * x[row]
-            spread += gain[row] * x[row]
-        some_spread = 0.0
+            logit_variance += gain[row] * x[row]
+        group_variance = 0.0
         for row in range(begin, end):
-            some += w[row] * x[row]
+            group_logit += w[row] * x[row]
             inner, line = 0.0, covariance[row]
             for column in range(begin, end):
                 inner += line[column] * x[column]
-            some_spread += x[row] * inner
-        offset[at], offset_variance[at] = some, some_spread
-        p = 1 / (1 + math.exp(-logit / math.sqrt(1 + math.pi * spread / 8)))
+            group_variance += x[row] * inner
+        offset[at], offset_variance[at] = group_logit, group_variance
+        p = 1 / (1 + math.exp(-logit / math.sqrt(1 + math.pi * logit_variance / 8)))
         p = min(max(p, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
         predicted[at] = p
         h = p * (1 - p)
-        damped = 1 / (1 + h * spread)
-        error = (y[at] - p) * damped
+        damping = 1 / (1 + h * logit_variance)
+        error = (y[at] - p) * damping
         for row in range(k):
             w[row] += gain[row] * error
             w[row] -= drift / 2 * (w[row] - mean[row])
-            value, line = h * damped * gain[row], covariance[row]
+            value, line = h * damping * gain[row], covariance[row]
             for column in range(k):
                 line[column] -= value * gain[column]
             line[row] += drift * variance[row]
@@ -286,7 +284,7 @@ def _run_kalman_filter(
 def _mix_predictions(
     predictions: FloatArray, y: FloatArray, prior: FloatArray, share: float, baseline: float
 ) -> FloatArray:
-    """Return the mean of predictions (members, n), weighted by their success so far, (n,).
+    """Return the means (n,) of predictions (members, n), weighted by their success so far.
 
     `prior` (members,) sums to 1. After each outcome `share` of the weight goes back to the prior.
     The last member is the base: its weight at review k is at least 1 / (1 + (k / baseline)^2).
@@ -297,18 +295,19 @@ def _mix_predictions(
     for at in range(n):
         least = 1 / (1 + (at / baseline) ** 2)
         base = max(weights[members - 1], least)
+        # The other members share what is left by the base.
         rest = (1 - base) / max(1 - weights[members - 1], 1e-300)
-        total = base * predictions[members - 1, at]
+        mean = base * predictions[members - 1, at]
         for member in range(members - 1):
-            total += rest * weights[member] * predictions[member, at]
-        mixed[at] = total
-        likely = 0.0
+            mean += rest * weights[member] * predictions[member, at]
+        mixed[at] = mean
+        likelihood = 0.0
         for member in range(members):
             p = predictions[member, at]
             weights[member] *= p if y[at] > 0 else 1 - p
-            likely += weights[member]
+            likelihood += weights[member]
         for member in range(members):
-            weights[member] = (1 - share) * weights[member] / likely + share * prior[member]
+            weights[member] = (1 - share) * weights[member] / likelihood + share * prior[member]
     return mixed
 
 

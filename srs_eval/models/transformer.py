@@ -1,7 +1,7 @@
 """Transformer: an encoder and a decoder of width 2 that give a card's stability.
 
-The encoder reads (interval, rating) of all reviews, without their order being marked;
-the decoder asks once, with a zero; s = exp(fc output) is the stability in days and
+The encoder reads (interval, rating) of all reviews, without their order being marked.
+The decoder has one query, a zero; s = exp(fc output) is the stability in days and
 R(t) = (1 + factor t/s)^-0.5 with R(s) = 0.9.
 
 Network and training: srs-benchmark other.py `class Transformer` and `Trainer` (January
@@ -122,19 +122,19 @@ def pad_histories(trials: Trials, rows: IntArray) -> FloatArray:
 
 def _batch(trials: Trials, rows: IntArray, weights: FloatArray) -> Batch:
     """Return a batch of the rows with their weights (n,)."""
-    from srs_eval.training.transformer_kernel import whole_vectors
+    from srs_eval.training.transformer_kernel import make_batch
 
     delta_t = trials.delta_t[rows].astype(np.float32).astype(np.float64)
-    return whole_vectors(pad_histories(trials, rows), delta_t, trials.y[rows], weights)
+    return make_batch(pad_histories(trials, rows), delta_t, trials.y[rows], weights)
 
 
-def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
-    """Draw `Batch.left` (dropped, padded), in the order in which torch's own layers draw it."""
+def _draw_dropout(longest: int, n: int, padded: int) -> FloatArray:
+    """Draw `Batch.dropout` (factors, padded) for n histories, in the order of torch's layers."""
     import torch
 
-    from srs_eval.training.transformer_kernel import dropped
+    from srs_eval.training.transformer_kernel import count_dropout_factors
 
-    left = torch.ones(dropped(longest), padded, dtype=torch.float64)
+    dropout = torch.ones(count_dropout_factors(longest), padded, dtype=torch.float64)
     reviews_attention = (n, _WIDTH, longest, longest)
     reviews = (longest, n, _WIDTH)
     question_attention = (n, _WIDTH, 1, 1)
@@ -158,10 +158,10 @@ def _left_by_dropout(longest: int, n: int, padded: int) -> FloatArray:
         is_attention = len(shape) == 4
         factor = factor.permute(1, 2, 3, 0) if is_attention else factor.transpose(1, 2)
         count = factor.numel() // n
-        left[begin : begin + count, :n] = factor.reshape(count, n)
+        dropout[begin : begin + count, :n] = factor.reshape(count, n)
         begin += count
-    factors: FloatArray = left.numpy()
-    return factors
+    result: FloatArray = dropout.numpy()
+    return result
 
 
 def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
@@ -195,8 +195,8 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
             for k in next(orders).tolist():
                 longest = len(batches[k].reviews) // _WIDTH
                 padded = len(batches[k].delta_t)
-                left = _left_by_dropout(longest, len(batch_rows[k]), padded)
-                batch = batches[k]._replace(left=left)
+                dropout = _draw_dropout(longest, len(batch_rows[k]), padded)
+                batch = batches[k]._replace(dropout=dropout)
                 run_pass(done, w, batch, adam, new_scratch(longest, padded))
                 done += 1
                 context.tick(done / adam.steps)

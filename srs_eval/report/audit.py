@@ -33,7 +33,9 @@ def build_audit_document(audit: Audit) -> Document:
     for number, ranking in enumerate(audit.rankings, start=1):
         sections.append(_build_ranking_section(ranking, number))
     sections.append(Section("Set-ups", (_build_setup_table(audit),)))
-    failures = tuple(f"{format_count(n, 'fit')}: {reason}" for reason, n in audit.failed.items())
+    failures = tuple(
+        f"{format_count(fits, 'fit')}: {reason}" for reason, fits in audit.failed.items()
+    )
     if failures:
         sections.append(Section("Failed", failures))
     return Document(
@@ -52,7 +54,8 @@ def _build_lead(audit: Audit) -> list[str]:
             sentence = f"Evaluated on {evaluated_on}: the ranking survives tuning"
             unsure = [pair for pair in ranking.pairs if pair.verdict == "no sure lead any more"]
             if unsure:
-                sentence += f", but {format_count(len(unsure), 'lead')} in it no longer sure"
+                verb = "is" if len(unsure) == 1 else "are"
+                sentence += f", but {format_count(len(unsure), 'lead')} in it {verb} no longer sure"
             sentences.append(f"{sentence}.")
         else:
             moved = [pair for pair in ranking.pairs if pair.tuned.estimate > 0]
@@ -63,9 +66,10 @@ def _build_lead(audit: Audit) -> list[str]:
                 f"{format_count(len(moved), 'pair')} changed places, {len(surely)} of them surely."
             )
         if ranking.users < MIN_USERS:
+            verb = "is" if ranking.users == 1 else "are"
             sentences.append(
-                f"{format_count(ranking.users, 'user')} are too few to be sure of any difference: "
-                f"{MIN_USERS} are needed."
+                f"{format_count(ranking.users, 'user')} {verb} too few to be sure of any "
+                f"difference: {MIN_USERS} are needed."
             )
     tuned_by_label = {tuned.label: tuned for tuned in audit.tuned}
     better = [

@@ -10,6 +10,7 @@ from itertools import permutations
 
 import numpy as np
 
+from srs_eval.advice.sentences import capitalize
 from srs_eval.benchmark.leaderboard import (
     PERCENTILES,
     WEIGHTINGS,
@@ -53,7 +54,7 @@ _WEIGHTING_TITLES = {
     "log reviews": "Weighted by the logarithm of the number of reviews",
 }
 _MAX_MATRIX_MODELS = 12  # most models in a matrix that is easy to read
-# Effect sizes above which srs-benchmark calls them so.
+# Effect sizes above which srs-benchmark calls an effect medium or large.
 _MEDIUM_EFFECT = 0.2
 _LARGE_EFFECT = 0.5
 _SUPERIORITY_CAVEAT = (
@@ -66,15 +67,16 @@ _SETUP_CAVEAT = (
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
 _MatrixCell = tuple[str, float] | None
-"""A text, and from 0 to 1 how good the row's model is; nan where that is not sure."""
+"""A text, and from 0 to 1 how good the row's model is; nan where that is not sure. None: empty."""
 
 
 def metric_heading(metric: str) -> str:
-    """Return the name by which people know a metric."""
+    """Return a metric's name for people: "log loss" for LogLoss."""
     return METRIC_BY_KEY[metric].name if metric in METRIC_BY_KEY else metric
 
 
 def _heading_with_arrow(metric: str) -> str:
+    """Return a metric's name with an arrow to its better side."""
     arrow = {"lower": " ↓", "higher": " ↑", "nearer 0": ""}[better_direction(metric)]
     return metric_heading(metric) + arrow
 
@@ -89,8 +91,11 @@ def format_title(comparison: Comparison) -> str:
 
 def build_leaderboard_section(comparison: Comparison) -> Section:
     """Return a section with the first table of a comparison."""
-    means = _build_means_table(comparison.leaderboards[0], comparison, DEFAULT_METRICS, "", False)
-    return Section(format_title(comparison), (_describe_users(comparison, False), means))
+    means = _build_means_table(
+        comparison.leaderboards[0], comparison, DEFAULT_METRICS, prefix="", own_users=False
+    )
+    users = _describe_users(comparison, own_users=False)
+    return Section(format_title(comparison), (users, means))
 
 
 def build_comparison_section(
@@ -103,8 +108,8 @@ def build_comparison_section(
 ) -> Section:
     """Return everything about one set of evaluated reviews as a section.
 
-    `prefix` begins the names of its tables; `matrix_labels` are the labels of the models that
-    matrices show.
+    `prefix` begins the names of its tables. `own_users`: means are over each configuration's own
+    users. `matrix_labels` are the labels of the models that matrices show.
     """
     positions = _select_matrix_models(comparison, matrix_labels)
     blocks: list[Block] = [_describe_users(comparison, own_users)]
@@ -151,13 +156,13 @@ def _build_means_table(
         if len(undefined_users) > 1:
             uneven_metrics.append(metric)
 
-    words = metric_heading(comparison.metric)
+    metric_name = metric_heading(comparison.metric)
     opponent = comparison.reference or "the best"
     difference = Column(
-        f"{words} to {opponent}",
+        f"{metric_name} to {opponent}",
         signed=True,
         note="mean paired difference",
-        key=f"{words} difference",
+        key=f"{metric_name} difference",
     )
     heads: list[str | Column] = ["model", Column("place", in_latex=False)]
     heads += map(_heading_with_arrow, metrics)
@@ -180,7 +185,7 @@ def _build_means_table(
     for line in table.rows:
         label = line.file.label
         cells: list[Cell] = [label, line.rank]
-        # In the form of srs-benchmark's tables, although intervals need not be symmetric.
+        # With half-widths, as in srs-benchmark's tables, although intervals need not be symmetric.
         cells += [
             make_figure(line.means[metric], label in best_labels[metric]) for metric in metrics
         ]
@@ -205,12 +210,13 @@ def _build_means_table(
     )
 
 
-def _build_means_picture(comparison: Comparison, name: str) -> Picture:
+def _build_means_picture(comparison: Comparison, prefix: str) -> Picture:
     metric = comparison.metric
     labels = [file.label for file in comparison.files]
     series = []
     baselines = []
-    for table in comparison.leaderboards[1::-1]:
+    by_reviews, by_users = comparison.leaderboards[:2]
+    for table in (by_users, by_reviews):
         means_by_label = {line.file.label: line.means[metric] for line in table.rows}
         means = [means_by_label[label] for label in labels]
         bounds = [(mean.estimate, mean.low, mean.high) for mean in means]
@@ -222,7 +228,7 @@ def _build_means_picture(comparison: Comparison, name: str) -> Picture:
     if baselines:
         title += ", the baseline as lines"
     chart = pictures.interval_chart(labels, series, metric_heading(metric), baselines)
-    return Picture(f"{name}means", title, chart)
+    return Picture(f"{prefix}means", title, chart)
 
 
 # Pairs of models: matrices, and every figure in long form
@@ -231,9 +237,9 @@ def _build_means_picture(comparison: Comparison, name: str) -> Picture:
 def _select_matrix_models(comparison: Comparison, chosen_labels: Sequence[str]) -> list[int]:
     """Return the positions of the models that a matrix shows.
 
-    Models with the labels `chosen_labels`, in that order. If fewer than two of them exist: all
-    models or, of more than twelve, the best twelve, with one configuration of each model: the one
-    with the model's name, if there is one. The baseline is among them.
+    These are the models with the labels `chosen_labels`, in that order. If fewer than two of them
+    exist, these are all models. Of more than twelve, these are the baseline and the best of the
+    others, twelve in all, each with one configuration: the one with the model's name, if any.
     """
     files = comparison.files
     labels = [file.label for file in files]
@@ -260,23 +266,23 @@ def _select_matrix_models(comparison: Comparison, chosen_labels: Sequence[str]) 
     return sorted([*rivals[: _MAX_MATRIX_MODELS - len(baselines)], *baselines])
 
 
-def _build_pairs_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
+def _build_pairs_section(comparison: Comparison, prefix: str, chosen: Sequence[int]) -> Section:
     """Return matrices of superiority, mean differences and effect sizes.
 
     They show the models at the positions `chosen`.
     """
-    words = metric_heading(comparison.metric)
-    matrices = partial(_build_matrices, comparison, chosen)
+    metric_name = metric_heading(comparison.metric)
+    build_matrices = partial(_build_matrices, comparison, chosen)
     shares = stats.compute_superiority(comparison.losses)
-    title = f"Superiority: users for whom the row's model has the better {words}, in per cent"
+    title = f"Superiority: users for whom the row's model has the better {metric_name}, in per cent"
     squares = [list(map(_superiority_cell, row)) for row in shares.tolist()]
     share = Column("", 1, percent=True)
     blocks: list[Block] = [_SUPERIORITY_CAVEAT, _SETUP_CAVEAT]
-    blocks += matrices(f"{name}superiority", title, _make_figures(shares), share, squares)
+    blocks += build_matrices(f"{prefix}superiority", title, _make_figures(shares), share, squares)
     for weighting, differences in zip(WEIGHTINGS[:2], comparison.differences, strict=False):
         title = (
-            f"Mean difference of {words}, row minus column, by {weighting}, with both ends of its "
-            f"{stats.CONFIDENCE * 100:.0f} % interval"
+            f"Mean difference of {metric_name}, row minus column, by {weighting}, with both "
+            f"ends of its {stats.CONFIDENCE * 100:.0f} % interval"
         )
         cells: list[list[Cell]] = []
         squares = []
@@ -285,8 +291,8 @@ def _build_pairs_section(comparison: Comparison, name: str, chosen: Sequence[int
             squares.append(
                 [_difference_cell(difference, comparison.paired.loss_sign) for difference in row]
             )
-        blocks += matrices(
-            f"{name}differences-by-{weighting}",
+        blocks += build_matrices(
+            f"{prefix}differences-by-{weighting}",
             title,
             cells,
             Column("", signed=True),
@@ -294,28 +300,32 @@ def _build_pairs_section(comparison: Comparison, name: str, chosen: Sequence[int
             "0 lies between them",
         )
     figures = [("superiority", shares)]
-    for kind, short, test, effects in (
+    for kind, symbol, test, compute_effects in (
         ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", stats.wilcoxon_effects),
         ("cohens-d", "d", "Cohen's d of the paired t-test", stats.t_effects),
     ):
-        effect, p_values = effects(comparison.losses)
+        effects, p_values = compute_effects(comparison.losses)
         adjusted = stats.adjust_by_holm(p_values)
         is_significant = adjusted <= SIGNIFICANCE_LEVEL
         squares = [
             list(map(_effect_cell, effect_row, significance_row))
-            for effect_row, significance_row in zip(effect, is_significant, strict=True)
+            for effect_row, significance_row in zip(effects, is_significant, strict=True)
         ]
-        blocks += matrices(
-            f"{name}{kind}",
-            f"{test} of {words}: above 0 where the row's model is better",
-            _make_figures(effect),
+        blocks += build_matrices(
+            f"{prefix}{kind}",
+            f"{test} of {metric_name}: above 0 where the row's model is better",
+            _make_figures(effects),
             Column("", 3),
             squares,
             f"p > {SIGNIFICANCE_LEVEL} (Holm, over all pairs)",
         )
-        figures += [(short, effect), (f"{short} p", p_values), (f"{short} p holm", adjusted)]
-    blocks.append(_build_pairs_table(comparison, name, figures))
-    return Section(f"Pairs of models by {words}", tuple(blocks))
+        figures += [
+            (symbol, effects),
+            (f"{symbol} p", p_values),
+            (f"{symbol} p holm", adjusted),
+        ]
+    blocks.append(_build_pairs_table(comparison, prefix, figures))
+    return Section(f"Pairs of models by {metric_name}", tuple(blocks))
 
 
 def _make_figures(values: FloatArray) -> list[list[Figure]]:
@@ -327,7 +337,10 @@ def _superiority_cell(value: float) -> _MatrixCell:
 
 
 def _difference_cell(difference: stats.MeanInterval | None, sign: int) -> _MatrixCell:
-    """Return a difference above its two ends; `sign` is 1 where less is better."""
+    """Return a difference with its two ends on the lines below it.
+
+    `sign` is 1 where less is better, else -1.
+    """
     if difference is None or not math.isfinite(difference.low):
         return None
     text = format_cell(make_figure_with_ends(difference), Column("", signed=True))
@@ -341,7 +354,7 @@ def _difference_cell(difference: stats.MeanInterval | None, sign: int) -> _Matri
 
 
 def _effect_cell(value: float, is_significant: bool) -> _MatrixCell:
-    """Return an effect shaded in three sizes to either side, as in srs-benchmark."""
+    """Return an effect in one of three shades for either direction, as in srs-benchmark."""
     if not math.isfinite(value):
         return None
     text = with_sign(f"{value:.2f}", signed=False)
@@ -365,10 +378,13 @@ def _build_matrices(
     squares: Sequence[Sequence[_MatrixCell]],
     hatching_note: str = "",
 ) -> list[Block]:
-    """Return figures of pairs as picture and table: of chosen models and, folded, of all."""
+    """Return a picture with a table of pairs of the chosen models and, folded, one of all models.
+
+    `cells` are the table's and `squares` the picture's, both for all models.
+    """
     picture_title = f"{title}; hatched where {hatching_note}" if hatching_note else title
 
-    def matrix(positions: Sequence[int], name: str) -> Picture:
+    def build_matrix(positions: Sequence[int], name: str) -> Picture:
         labels = [comparison.files[position].label for position in positions]
         heads = ["model", *(replace(column, title=label) for label in labels)]
         rows = []
@@ -379,16 +395,16 @@ def _build_matrices(
         chart = pictures.matrix_chart(labels, shown_squares)
         return Picture(name, picture_title, chart, Table.from_rows(name, title, heads, rows))
 
-    blocks: list[Block] = [matrix(chosen, name)]
+    blocks: list[Block] = [build_matrix(chosen, name)]
     count = len(comparison.files)
     if len(chosen) < count:
-        all_models = matrix(range(count), f"{name}-all")
+        all_models = build_matrix(range(count), f"{name}-all")
         blocks.append(Section(f"All {count} models", (all_models,), folded=True))
     return blocks
 
 
 def _build_pairs_table(
-    comparison: Comparison, name: str, figures: Sequence[tuple[str, FloatArray]]
+    comparison: Comparison, prefix: str, figures: Sequence[tuple[str, FloatArray]]
 ) -> Table:
     """Return a row with all figures for each ordered pair of models; for files only."""
     labels = [file.label for file in comparison.files]
@@ -403,19 +419,19 @@ def _build_pairs_table(
         for _, values in figures:
             cells.append(Figure(float(values[row, column])))
         rows.append(cells)
-    return Table.from_rows(f"{name}pairs", "Pairs of models", heads, rows, is_shown=False)
+    return Table.from_rows(f"{prefix}pairs", "Pairs of models", heads, rows, is_shown=False)
 
 
 # Sizes and distributions
 
 
-def _build_size_section(comparison: Comparison, name: str, chosen: Sequence[int]) -> Section:
+def _build_size_section(comparison: Comparison, prefix: str, chosen: Sequence[int]) -> Section:
     groups = comparison.size_groups
-    words = metric_heading(comparison.metric)
+    metric_name = metric_heading(comparison.metric)
     labels = [file.label for file in comparison.files]
     table = Table.from_rows(
-        f"{name}by-size",
-        f"Mean {words} by size of the collection, every user counting the same",
+        f"{prefix}by-size",
+        f"Mean {metric_name} by size of the collection, every user counting the same",
         ("evaluated reviews", "users", *labels),
         (
             (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
@@ -438,15 +454,15 @@ def _build_size_section(comparison: Comparison, name: str, chosen: Sequence[int]
         [float(np.median(sizes)) for sizes, _ in groups],
         series,
         "evaluated reviews of a user (median of each group)",
-        f"mean {words}",
+        f"mean {metric_name}",
         logarithmic=True,
     )
-    picture = Picture(table.name, f"Mean {words} over collection size", chart, table)
+    picture = Picture(table.name, f"Mean {metric_name} over collection size", chart, table)
     return Section("By size of the collection", (picture,))
 
 
-def _build_distribution_section(comparison: Comparison, name: str) -> Section:
-    words = metric_heading(comparison.metric)
+def _build_distribution_section(comparison: Comparison, prefix: str) -> Section:
+    metric_name = metric_heading(comparison.metric)
     labels = [file.label for file in comparison.files]
     heads: list[str | Column] = ["model"]
     for percentile in PERCENTILES:
@@ -454,15 +470,15 @@ def _build_distribution_section(comparison: Comparison, name: str) -> Section:
         heads.append(Column(title, key=f"percentile {percentile}"))
     values_by_model = zip(labels, comparison.percentiles.T.tolist(), strict=True)
     rows = ([label, *map(Figure, values)] for label, values in values_by_model)
-    title = f"Percentiles of {words} over users"
-    table = Table.from_rows(f"{name}percentiles", title, heads, rows)
-    title = f"{words[0].upper()}{words[1:]} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
-    chart = pictures.distribution_chart(labels, comparison.percentiles, words)
-    picture = Picture(f"{name}distribution", title, chart, table)
+    title = f"Percentiles of {metric_name} over users"
+    table = Table.from_rows(f"{prefix}percentiles", title, heads, rows)
+    title = f"{capitalize(metric_name)} over users: 1 to 99 %, 5 to 95 %, 25 to 75 %, median"
+    chart = pictures.distribution_chart(labels, comparison.percentiles, metric_name)
+    picture = Picture(f"{prefix}distribution", title, chart, table)
     return Section("Distribution over users", (picture,))
 
 
-def _build_averages_section(averages: Sequence[stats.Averages], name: str) -> Section:
+def _build_averages_section(averages: Sequence[stats.Averages], prefix: str) -> Section:
     """Return a section that shows the averaging modes side by side."""
     modes = [
         mode for mode in stats.AVERAGING_MODES if any(mode in model.means for model in averages)
@@ -487,7 +503,7 @@ def _build_averages_section(averages: Sequence[stats.Averages], name: str) -> Se
             for row, model, rank in zip(rows, averages, ranks, strict=True):
                 row += [make_figure(model.means.get(mode, {}).get(metric)), rank]
         blocks.append(
-            Table.from_rows(f"{name}averages-{metric}", _heading_with_arrow(metric), heads, rows)
+            Table.from_rows(f"{prefix}averages-{metric}", _heading_with_arrow(metric), heads, rows)
         )
         changing = []
         for position, model in enumerate(averages):
@@ -496,19 +512,19 @@ def _build_averages_section(averages: Sequence[stats.Averages], name: str) -> Se
             }
             if len(ranks_of_model) > 1:
                 changing.append(model.label)
-        words = metric_heading(metric)
+        metric_name = metric_heading(metric)
         if changing:
             blocks.append(
-                f"Places by {words} that change with the averaging: {join_names(changing)}."
+                f"Places by {metric_name} that change with the averaging: {join_names(changing)}."
             )
         else:
-            blocks.append(f"No place by {words} changes with the averaging.")
+            blocks.append(f"No place by {metric_name} changes with the averaging.")
     heads = ["model", *modes, *(f"AUC undefined, {mode}" for mode in modes)]
     rows = []
     for model in averages:
         undefined = (model.undefined.get(mode, {}).get("AUC") for mode in modes)
         rows.append([model.label, *map(model.groups.get, modes), *undefined])
-    counts = Table.from_rows(f"{name}averages-groups", "What is averaged over", heads, rows)
+    counts = Table.from_rows(f"{prefix}averages-groups", "What is averaged over", heads, rows)
     return Section("Averaging", (*blocks, counts))
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import Planned
     from srs_eval.data.reviews import ReviewLog
-    from srs_eval.engine.ranking import RankingGroup as Ranking
+    from srs_eval.engine.ranking import RankingGroup
     from srs_eval.engine.run import Event, Run
     from srs_eval.report.inspection import Inspection
 
@@ -33,9 +33,8 @@ _PLAIN_WIDTH = 80
 _PLAIN_PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
 _FULL_TABLE_OPTIONS = "--html, --md and --csv"  # options that write the columns that do not fit
 _MAX_CELL_WIDTH = 40
-# A folding column keeps at least the first width, and more for words up to the second.
-_MIN_NAME_WIDTH = 14
-_MAX_WORD_WIDTH = 18
+_MIN_FOLDED_WIDTH = 14  # least width of a column whose cells are folded
+_MAX_WORD_WIDTH = 18  # such a column is wide enough for words up to this length
 _SENTENCE_WIDTH = 80
 INPUT_MEANINGS = {
     "IL": "interval lengths in days",
@@ -47,7 +46,7 @@ INPUT_MEANINGS = {
 
 
 def make_console(stream: IO[str]) -> Console:
-    """Return a console for stdout or stderr; plain text of fixed width if it is no terminal.
+    """Return a console for stdout or stderr; plain text of fixed width if it is not a terminal.
 
     All printed text is made harmless: only rich's own control codes reach a terminal.
     """
@@ -134,8 +133,8 @@ def render_table(
 ) -> list[RenderableType]:
     """Render a table below its title.
 
-    Columns that can give room do so; if there are none, the last columns are left out, and a line
-    says where they are. Without `full_table_hint` all columns give room.
+    Columns that overflow (`Column.overflow`) shrink to fit. If there are none, the last columns are
+    left out, and a line says where they are. Without `full_table_hint` all columns shrink instead.
     """
     from rich import box
     from rich.table import Table as RichTable
@@ -147,15 +146,16 @@ def render_table(
     texts = table.format_rows()
     right_aligned = table.right_aligned
     candidates = [k for k, column in enumerate(table.columns) if width >= column.min_width]
-    can_give = full_table_hint is None or any(table.columns[k].overflow for k in candidates)
-    room = width
+    can_shrink = full_table_hint is None or any(table.columns[k].overflow for k in candidates)
+    remaining_width = width
     shown: list[int] = []
     for k in candidates:
         column = table.columns[k]
         cells = [row[k] for row in texts]
         longest = max(map(len, cells), default=0)
-        room -= min(max(len(column.title), longest), _MAX_CELL_WIDTH) + gap
-        if len(shown) >= 2 and room < 0 and not can_give:
+        remaining_width -= min(max(len(column.title), longest), _MAX_CELL_WIDTH) + gap
+        is_too_wide = remaining_width < 0 and len(shown) >= 2  # two columns always stay
+        if is_too_wide and not can_shrink:
             break
         no_wrap = False
         min_width = None
@@ -163,7 +163,7 @@ def render_table(
         if column.overflow == "fold":
             min_width = _min_column_width(cells, width)
         elif not column.overflow:
-            if longest > _MAX_CELL_WIDTH and not can_give:
+            if longest > _MAX_CELL_WIDTH and not can_shrink:
                 max_width = _MAX_CELL_WIDTH
             else:
                 no_wrap = full_table_hint is not None
@@ -196,14 +196,14 @@ def render_table(
 
 
 def _min_column_width(cells: Sequence[str], width: int) -> int:
-    """Return the width that a folding column keeps, so that no model name is broken."""
+    """Return the least width of a folded column, at which no usual model name is broken."""
     lengths = [len(word) for cell in cells for word in cell.split()]
     longest = max((length for length in lengths if length <= _MAX_WORD_WIDTH), default=0)
-    return min(max(longest, _MIN_NAME_WIDTH), width // 2)
+    return min(max(longest, _MIN_FOLDED_WIDTH), width // 2)
 
 
 def render_facts(facts: Iterable[tuple[str, str]]) -> RichTable:
-    """Render facts, one a line."""
+    """Render facts, each a name and its value, one a line."""
     from rich.table import Table as RichTable
     from rich.text import Text
 
@@ -219,17 +219,17 @@ def render_facts(facts: Iterable[tuple[str, str]]) -> RichTable:
 
 
 class _ProgressLines:
-    """Lines on stderr while a block runs: the task, a bar, the time, the time left.
+    """Lines on stderr while a block runs: the task, a bar, the time, optionally the time left.
 
     Without a terminal there are none. With `stays` they are not removed at the end.
     """
 
-    def __init__(self, *, left: bool = True, stays: bool = False) -> None:
+    def __init__(self, *, shows_time_left: bool = True, stays: bool = False) -> None:
         from rich import progress
 
         console = make_console(sys.stderr)
         columns: list[progress.ProgressColumn] = []
-        if left:
+        if shows_time_left:
             columns += [progress.TextColumn("left"), progress.TimeRemainingColumn()]
         self._progress = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
@@ -243,22 +243,22 @@ class _ProgressLines:
             disable=not console.is_terminal,
             speed_estimate_period=300,
         )
-        self._live = console.is_terminal
+        self._is_live = console.is_terminal
         self._tasks: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live:
+        if self._is_live:
             self._progress.stop()
 
     def _start_task(self, task: str, description: str, total: float = 1.0) -> None:
         self._progress.start()
         self._tasks[task] = self._progress.add_task(description, total=total)
 
-    def _update_task(self, task: str, description: str, done: float) -> None:
-        self._progress.update(self._tasks[task], description=description, completed=done)
+    def _update_task(self, task: str, description: str, fraction: float) -> None:
+        self._progress.update(self._tasks[task], description=description, completed=fraction)
 
 
 def describe_leak_check(models: Sequence[str]) -> str:
@@ -276,14 +276,14 @@ class RunProgress(_ProgressLines):
     """Progress of a run on stderr: one bar for the run, one for each model at work."""
 
     def __init__(self) -> None:
-        super().__init__(left=False)
+        super().__init__(shows_time_left=False)
 
     def show(self, event: Event) -> None:
         from srs_eval.engine.run import Checking, Prepared, Progress, Started
 
         if isinstance(event, Prepared):
             configurations = len(event.configurations)
-            if not self._live:
+            if not self._is_live:
                 say(
                     f"{format_count(event.reviews, 'review')}, {event.evaluated:,} evaluated; "
                     f"{format_count(configurations, 'configuration')}"
@@ -302,7 +302,7 @@ class RunProgress(_ProgressLines):
                 self._update_task(name, words, fraction)
             case Checking():
                 self._update_task(name, f"{words} (checking for leaks, first run only)", 1.0)
-                if not self._live:
+                if not self._is_live:
                     say(describe_leak_check([words]))
             case _:
                 if name in self._tasks:
@@ -315,7 +315,7 @@ class BatchProgress(_ProgressLines):
 
     def __init__(self) -> None:
         super().__init__(stays=True)
-        self.units = 0  # how many there are to do
+        self.units = 0  # units to evaluate
         self.finished = 0
         self._failed = 0
         self._start = time.monotonic()
@@ -342,12 +342,12 @@ class BatchProgress(_ProgressLines):
 
     def _show_rate(self, fraction_done: float) -> None:
         now = time.monotonic()
-        elapsed = max(now - self._start, 1e-9)
+        elapsed = max(now - self._start, 1e-9)  # s; never 0, as it divides
         words = f"{self.finished:,}/{self.units:,} units  {self.finished / elapsed:,.1f}/s"
         if self._failed:
             words += f"  {self._failed:,} failed"
         self._update_task("", words, fraction_done)
-        if not self._live and now - self._last_message_time >= _PLAIN_PROGRESS_SECONDS:
+        if not self._is_live and now - self._last_message_time >= _PLAIN_PROGRESS_SECONDS:
             self._last_message_time = now
             seconds_left = elapsed * (1 - fraction_done) / max(fraction_done, 1e-9)
             say(f"{words}  about {format_duration(seconds_left)} left")
@@ -362,9 +362,11 @@ def _describe_plan(plan: Planned) -> Iterator[str]:
     notes = []
     present_units = plan.already_done + plan.already_skipped
     if present_units:
-        notes.append(f"{present_units:,} are there")
+        verb = "is" if present_units == 1 else "are"
+        notes.append(f"{present_units:,} {verb} there")
     if plan.retried:
-        notes.append(f"{plan.retried:,} failed before and are tried again")
+        verb = "is" if plan.retried == 1 else "are"
+        notes.append(f"{plan.retried:,} failed before and {verb} tried again")
     if notes:
         words += f" ({', '.join(notes)})"
     if plan.units:
@@ -397,8 +399,8 @@ def progress_line(description: str) -> Iterator[Callable[[str, float], None]]:
 # --- results -------------------------------------------------------------------
 
 
-def _render_ranking(group: Ranking, width: int, show_all: bool = True) -> RenderableType:
-    """Render the ranking on one set of reviews, or its first ten, with the baseline in between."""
+def _render_ranking(group: RankingGroup, width: int, show_all: bool = True) -> RenderableType:
+    """Render the ranking on one set of reviews, or only its brief rows, and its verdicts."""
     from rich.console import Group
     from rich.text import Text
 
@@ -429,7 +431,7 @@ def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) ->
 
 
 def show_run(run: Run, console: Console, show_all: bool = True) -> None:
-    """Print the ranking with its answer in words; notes, failures and skips go to stderr."""
+    """Print the rankings with their verdicts; notes, failures and skips go to stderr."""
     from srs_eval.models.own_parameters import make_table_remarks
 
     groups = run.groups()
@@ -462,9 +464,9 @@ def show_missing(run: Run) -> None:
 
 
 def print_answers(answers: Iterable[Finding], console: Console, closing: str) -> list[Finding]:
-    """Print sentences as each answer comes, then their figures in tables of 80 columns.
+    """Print the sentences of each answer as it comes, then the tables of all answers.
 
-    Returns the answers.
+    Lines have at most 80 columns. Returns the answers.
     """
     from rich.padding import Padding
     from rich.text import Text
@@ -552,7 +554,7 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
 
 
 def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
-    """Render one line for each model, cut off at the width."""
+    """Render a table with one line for each model; its last column is cut off at the width."""
     seconds = Column("s/10k", format_figure=lambda cell: f"{cell.value:g}")
     heads = ("model", "family", "inputs", "params", seconds, Column("also", overflow="cut"))
     rows = []
@@ -577,7 +579,7 @@ def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> Rend
 
 
 def render_model_details(models: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Render what there is to know about models, one after another."""
+    """Render all facts about models, one model after another."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text

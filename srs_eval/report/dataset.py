@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import partial
@@ -71,8 +72,8 @@ def build_results_report(
     files = _collect_files(folders)
     reference_files = _find_files("--reference", reference, files) if reference else []
     if len(reference_files) > 1:
-        several = join_names([file.label for file in reference_files])
-        raise InputError(f'--reference takes one configuration; "{reference}" is {several}.')
+        labels = join_names([file.label for file in reference_files])
+        raise InputError(f'--reference takes one configuration; "{reference}" is {labels}.')
     if models is not None:
         selected_files = [*_find_files("--models", models, files), *reference_files]
         files = [file for file in files if file in selected_files]
@@ -112,7 +113,12 @@ def build_results_report(
     ):
         prefix = f"{number}-" if len(comparisons) > 1 else ""
         section = build_comparison_section(
-            comparison, columns, prefix, own_users, averages, matrix_labels
+            comparison,
+            columns,
+            prefix,
+            own_users=own_users,
+            averages=averages,
+            matrix_labels=matrix_labels,
         )
         caption = "" if own_users else f"n = {format_count(len(comparison.users), 'user')}; "
         sections.append(_transform_tables(section, partial(_add_caption, caption)))
@@ -141,7 +147,10 @@ def build_results_report(
 
 
 def build_leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[Section]:
-    """Return the first table on each set of evaluated reviews, of some configurations and users."""
+    """Return a section with the first table for each set of evaluated reviews.
+
+    Only the named configurations and users are in the tables.
+    """
     sections = []
     for comparison in compare_files(_collect_files(read_folders([folder]), names, users)):
         section = build_leaderboard_section(comparison)
@@ -174,16 +183,18 @@ def _describe_omitted_users(comparison: Comparison) -> Iterator[str]:
 
 
 def _describe_missing_predictions(files: Sequence[ResultFile]) -> list[str]:
-    """Say how many external predictions are missing, and how many are not used."""
+    """Return for each model how many external predictions are missing or not used, if any."""
     descriptions = []
     for file in files:
         if file.recorded_description:
-            continue  # such a file reports the gaps of a model file
+            continue  # a model that the batch recorded, not external predictions
         if file.configuration and not isinstance(file.configuration.model, ExternalModel):
             continue
-        counts = [count for count in (file.missing_predictions, file.unused_predictions) if count]
-        if counts:
-            descriptions.append(f"{file.label}: {'; '.join(counts)}")
+        remarks = [
+            remark for remark in (file.missing_predictions, file.unused_predictions) if remark
+        ]
+        if remarks:
+            descriptions.append(f"{file.label}: {'; '.join(remarks)}")
     return descriptions
 
 
@@ -204,7 +215,7 @@ def _restrict_to_users(file: ResultFile, users: Iterable[int]) -> ResultFile | N
     for name, values in vars(file).items():
         if not isinstance(values, np.ndarray):
             continue
-        # With partitions it is unknown whose parameters these are.
+        # Arrays of another length are parameters of partitions, whose users are unknown.
         arrays[name] = values[is_selected] if len(values) == len(is_selected) else None
     metrics = {name: values[is_selected] for name, values in file.metrics.items()}
     return replace(file, **arrays, metrics=metrics)
@@ -272,7 +283,7 @@ def _set_digits(digits: int, table: Table) -> Table:
 
 def _add_caption(prefix: str, table: Table) -> Table:
     cells = [cell for row in table.rows for cell in row if isinstance(cell, Figure)]
-    if any(cell.ends or cell.half_width >= 0 for cell in cells):
+    if any(cell.ends or not math.isnan(cell.half_width) for cell in cells):
         caption = (
             f"{prefix}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
             f"{RESAMPLES:,} resamples, seed {SEED})"
@@ -322,7 +333,7 @@ def _warn_different_data_sets(folders: Sequence[ResultFolder]) -> list[str]:
 
 
 def _build_lead(comparison: Comparison) -> list[str]:
-    """Say which model is ahead, and what that depends on."""
+    """Return which model is ahead, and what that depends on; [] if no model has a rank."""
     if comparison.files[0].invalid_reason:
         return []
     by_reviews, by_users = (
@@ -336,7 +347,7 @@ def _build_lead(comparison: Comparison) -> list[str]:
     if len(comparison.files) == 1:
         return [f"{title}: {first} has no other to be compared with."]
     if len(by_users) == 1:
-        ahead = f"{first} has no other to be compared with than the baseline."
+        ahead = f"{first} can be compared only with the baseline."
     elif first == by_users[0]:
         ahead = f"{first} has the lowest mean log loss, by reviews and by users."
     else:
@@ -372,7 +383,7 @@ def _build_lead(comparison: Comparison) -> list[str]:
 
 
 def _describe_best(comparison: Comparison) -> str:
-    """Say which models the confidence sets contain."""
+    """Return a sentence on the models that the confidence sets contain."""
     words = metric_heading(comparison.metric)
     if comparison.complete_users < MIN_USERS:
         return (
@@ -417,7 +428,7 @@ def _build_parameters_section(files: Sequence[ResultFile]) -> list[Section]:
     return [Section("Median parameters", (table,), folded=True)]
 
 
-# The card
+# Metric card
 
 
 def _build_metric_card(
@@ -426,7 +437,7 @@ def _build_metric_card(
     columns: Sequence[str],
     baseline: Sequence[ResultFolder],
 ) -> Section:
-    """Return the metric card, which says exactly what was computed over what."""
+    """Return the metric card: how figures were computed, and from which results."""
     from importlib.metadata import version
 
     lines = [
@@ -448,7 +459,7 @@ def _build_metric_card(
             lines.append(f"{format_title(comparison)}: not defined is {undefined}.")
     roles = [(folder, "") for folder in folders]
     roles += [(folder, "baseline") for folder in baseline]
-    reviews = Column("evaluated reviews", note="of the file that has most")
+    reviews = Column("evaluated reviews", note="of the file that has the most")
     heads = ("folder", "results of", "configurations", "users", reviews, "to know")
     rows = (
         (

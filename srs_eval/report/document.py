@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from srs_eval.stats.intervals import Interval
     from srs_eval.stats.users import MeanInterval
 
-_MIN_DECIMALS = 3  # of a figure with its interval
-_MAX_DIGITS = 7  # decimals of an interval's end near 0
+_MIN_DECIMALS = 3  # fewest decimals of a figure with its interval
+_MAX_END_DECIMALS = 7  # most decimals of an interval's end near 0
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Figure:
     value: float  # nan if there is none
     half_width: float = math.nan
     is_best: bool = False  # the best of its column
-    ends: tuple[float, float] | None = None  # of an interval that need not be symmetric
+    ends: tuple[float, float] | None = None  # ends of an interval that need not be symmetric
 
 
 Cell = str | int | Figure | None
 
 
 def is_best(cell: Cell) -> bool:
-    """Return True if a cell is the best of its column."""
+    """Return True if a cell is a figure marked as the best of its column."""
     return isinstance(cell, Figure) and cell.is_best
 
 
@@ -54,7 +54,7 @@ def make_figure(
 
 
 def make_figure_with_ends(interval: MeanInterval | None) -> Figure | None:
-    """Return an interval as a cell with its ends: a verdict rests on whether 0 lies between."""
+    """Return an interval as a cell with both ends, which show whether 0 lies between them."""
     if interval is None:
         return None
     return Figure(interval.estimate, ends=(interval.low, interval.high))
@@ -70,18 +70,18 @@ class Column:
     """Heading of a column, and the format of its figures."""
 
     title: str
-    digits: int = 4
+    digits: int = 4  # decimals of a figure that is not rounded by its interval
     round_by_interval: bool = True  # round by the interval's width (`_format_with_interval`)
     signed: bool = False
     percent: bool = False  # figures are shares
     format_figure: Callable[[Figure], str] | None = None
     """Formats a figure in words where a sign does not suffice: "0.0021 worse ±.0012"."""
-    decimals: int = 0  # of a figure and its interval; 0: the interval's width decides
+    decimals: int = 0  # decimals of a figure with its interval; 0: the interval's width decides
     key: str = ""  # name in files for programs, if it is not the title
     note: str = ""  # meaning in a few words
     minor: bool = False  # left out on a page as narrow as a phone
     in_latex: bool = True  # if False, LaTeX leaves it out
-    min_width: int = 0  # of the narrowest terminal that shows it
+    min_width: int = 0  # width of the narrowest terminal that shows it
     overflow: Literal["", "fold", "cut"] = ""  # how its words fit a narrow terminal
 
 
@@ -175,7 +175,9 @@ def format_cell(cell: Cell, column: Column) -> str:
         digits = column.digits
         if column.round_by_interval:
             digits = column.decimals or _count_decimals((high - low) / 2)
-        while digits < _MAX_DIGITS and any(end and not round(end, digits) for end in (low, high)):
+        while digits < _MAX_END_DECIMALS and any(
+            end and not round(end, digits) for end in (low, high)
+        ):
             digits += 1  # a verdict rests on the side of 0 on which an end lies
         value_text, low_text, high_text = (
             with_sign(f"{number:.{digits}f}", column.signed) for number in (value, low, high)
@@ -190,18 +192,21 @@ def format_cell(cell: Cell, column: Column) -> str:
 
 
 def _format_with_interval(value: float, half_width: float, decimals: int = 0) -> tuple[str, str]:
-    """Format a mean and its half-width with equal decimals, as srs-benchmark does since 2026."""
+    """Format a mean and its half-width with equal decimals, as srs-benchmark has since 2026."""
     decimals = decimals or _count_decimals(half_width)
     return f"{value:.{decimals}f}", f"{half_width:.{decimals}f}" if half_width else "0"
 
 
 def _count_decimals(half_width: float) -> int:
-    """Return the decimals for two significant digits of a half-width, but at least three."""
+    """Return the decimals for two significant digits of a half-width, but at least three.
+
+    A half-width of 0 gets four.
+    """
     if half_width == 0:
         return 4
     decimals = 1 - math.floor(math.log10(half_width))
     if round(half_width, decimals) >= 10 ** (2 - decimals):
-        decimals -= 1
+        decimals -= 1  # rounding has added a digit: 0.0998 becomes 0.100
     return max(decimals, _MIN_DECIMALS)
 
 
@@ -262,7 +267,7 @@ class Document:
     JSON have plain names."""
 
     def tables(self) -> Iterator[Table]:
-        """Return all tables, including folded and hidden ones."""
+        """Return all tables, including those in folded sections and those for files only."""
         return (block for block in self._iter_blocks() if isinstance(block, Table))
 
     def pictures(self) -> Iterator[Picture]:

@@ -31,14 +31,14 @@ from srs_eval.report.ranking_columns import REPORT_COLUMNS
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval
 
-_FIRST = 10  # models in a ranking that is still folded
+_BRIEF_RANKING_LENGTH = 10  # best models that a brief ranking shows
 _HEADER = {"layout": 2, "srs_eval": VERSION}
 DIFFERENCE_FIELDS = ("to_best", "to_baseline", "to_reference")
 _MODEL_COLUMNS = {
     "model": ("configuration", "file"),
     "other": ("other_configuration", "other_file"),
 }
-"""Columns that stand beside columns of labels in files for programs."""
+"""Columns with configuration and file that files for programs add before columns of labels."""
 _CSV_COLUMNS = (
     "group",
     "place",
@@ -83,20 +83,20 @@ def build_run_document(
             "evaluated": run.evaluated,
         },
         "protocol": _visible_flags(protocol),
-        "groups": [_format_group(group, run.reference) for group in groups],
+        "groups": [_make_group_entry(group, run.reference) for group in groups],
         "results": [
-            _format_ranked(number, line)
+            _make_result_entry(number, line)
             for number, group in enumerate(groups)
             for line in group.lines
             if line.configuration.name not in run.hidden_configurations
         ],
-        "failed": _format_unevaluated(run.failed, run, ("reason", "detail")),
-        "skipped": _format_unevaluated(run.skipped, run, ("reason",)),
+        "failed": _make_unevaluated_entries(run.failed, run, ("reason", "detail")),
+        "skipped": _make_unevaluated_entries(run.skipped, run, ("reason",)),
     }
 
 
 def spell_names(document: Mapping[str, Any], year: NamingYear) -> dict[str, Any]:
-    """Return a document of `build_run_document` whose configurations have the names of a year."""
+    """Return a document of `build_run_document` with the configurations' names of a year."""
 
     def spell(name: str | None) -> str | None:
         return None if name is None else to_upstream_name(name, year)
@@ -120,7 +120,7 @@ def spell_names(document: Mapping[str, Any], year: NamingYear) -> dict[str, Any]
     return spelled
 
 
-def _format_unevaluated(
+def _make_unevaluated_entries(
     models: Mapping[str, ModelRun], run: Run, keys: Iterable[str]
 ) -> list[dict[str, Any]]:
     return [
@@ -133,7 +133,7 @@ def _format_unevaluated(
     ]
 
 
-def _format_group(group: RankingGroup, reference: str) -> dict[str, Any]:
+def _make_group_entry(group: RankingGroup, reference: str) -> dict[str, Any]:
     names_in_group = {line.configuration.name for line in group.lines}
     baseline = None
     if group.baseline is not None:
@@ -155,7 +155,7 @@ def _format_group(group: RankingGroup, reference: str) -> dict[str, Any]:
     }
 
 
-def _format_ranked(group: int, line: RankedResult) -> dict[str, Any]:
+def _make_result_entry(group_number: int, line: RankedResult) -> dict[str, Any]:
     configuration = line.configuration
     share = line.relative_to_baseline
     training = {  # deviations from the published training and their source; usually none
@@ -163,7 +163,7 @@ def _format_ranked(group: int, line: RankedResult) -> dict[str, Any]:
         "ledger": configuration.ledger,
     }
     return {
-        "group": group,
+        "group": group_number,
         "place": line.rank,
         "configuration": configuration.name,
         "words": configuration.words,
@@ -176,7 +176,7 @@ def _format_ranked(group: int, line: RankedResult) -> dict[str, Any]:
         "in_sample_reviews": line.result.in_sample_reviews,
         "reviews_left_out": line.result.missing_predictions,
         "predictions_unused": line.result.unused_predictions,
-        **{name: _format_difference(getattr(line, name)) for name in DIFFERENCE_FIELDS},
+        **{name: _make_difference_entry(getattr(line, name)) for name in DIFFERENCE_FIELDS},
         "against_baseline_percent": None if share is None else _round_or_none(100 * share, 3),
         "seconds": round(line.result.seconds, 6),
         "cached": line.result.cached,
@@ -184,7 +184,7 @@ def _format_ranked(group: int, line: RankedResult) -> dict[str, Any]:
     }
 
 
-def _format_difference(interval: Interval | None) -> dict[str, float | None] | None:
+def _make_difference_entry(interval: Interval | None) -> dict[str, float | None] | None:
     if interval is None:
         return None
     return {
@@ -211,7 +211,7 @@ def build_dataset_document(description: DatasetDescription) -> dict[str, Any]:
 
 
 def format_dataset(description: DatasetDescription) -> list[str]:
-    """Describe a data set in a few lines of plain text."""
+    """Describe a data set in lines of plain text: users, reviews, bytes and what is missing."""
     layout = "anki-revlogs-10k" if description.layout == "parquet" else "FSRS-Anki-20k"
     lines = [
         f"{description.folder}: {description.layout} in the layout of {layout}",
@@ -310,39 +310,44 @@ def _find_source_file(model: Model) -> str:
     """Return the file with a model's formula: "srs_eval/models/fsrs6.py"."""
     if model.file is not None:
         return str(model.file.path)
-    home = next(
+    home_module = next(
         module
         for name, module in sys.modules.items()
         if name.startswith("srs_eval.models.") and model in getattr(module, "MODELS", ())
     )
-    return f"{home.__name__.replace('.', '/')}.py"
+    return f"{home_module.__name__.replace('.', '/')}.py"
 
 
 def build_report_document(document: Document) -> dict[str, Any]:
-    """Return title, lead and every table as a list of objects by column.
+    """Return a report's title, its lead and its tables, each as a list of objects by column.
 
-    A missing figure is null.
+    A missing figure is null. Only reports with `names` have layout 2 (docs/formats.md).
     """
     tables = {}
     for table in document.tables():
         header, *rows = flatten_table(table, document.names)
         objects = [dict(zip(header, row, strict=True)) for row in rows]
         tables[table.name] = {"title": table.title, "rows": objects}
-    about = {"title": document.title, "lead": list(document.lead), "tables": tables}
-    return {"layout": 2 if document.names else 1, "srs_eval": VERSION, **about}
+    return {
+        "layout": 2 if document.names else 1,
+        "srs_eval": VERSION,
+        "title": document.title,
+        "lead": list(document.lead),
+        "tables": tables,
+    }
 
 
 def flatten_table(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tuple[Any, ...]]:
     """Return a header and the rows; half-widths or both ends follow a column with intervals.
 
-    `names` are the document's: with them, columns headed "model" and "other" have configurations
-    and files beside them.
+    `names` are the document's: with them, columns with configuration and file come before columns
+    headed "model" and "other".
     """
     columns: list[list[Any]] = []
     has_unique_names = len({configuration for configuration, _ in names.values()}) == len(names)
 
     def heading(column: Column, suffix: str = "") -> str:
-        if not names:
+        if not names:  # a title for people
             return f"{column.title} {suffix}".rstrip()
         if column.title not in names:
             words = re.findall(r"\w+", (column.key or column.title).lower())
@@ -389,9 +394,9 @@ def format_run_csv(
 ) -> str:
     """Return the results of `build_run_document` as CSV, with a line for each failure and skip.
 
-    Configurations have the names of the year.
+    Configurations have their names of the year.
     """
-    by_name = {configuration.name: configuration for configuration in configurations}
+    configurations_by_name = {configuration.name: configuration for configuration in configurations}
     lines: list[Mapping[str, Any]] = []
     for result in document["results"]:
         line = {key: value for key, value in result.items() if key in _CSV_COLUMNS}
@@ -404,7 +409,7 @@ def format_run_csv(
         lines.append({**line, **metrics, "status": "done"})
     for status in ("failed", "skipped"):
         for entry in document[status]:
-            configuration = by_name[entry["configuration"]]
+            configuration = configurations_by_name[entry["configuration"]]
             lines.append(
                 {
                     **entry,
@@ -427,7 +432,7 @@ def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Tabl
     Its brief rows are the best ten, the baseline and the reader's own line, `own_row`.
     """
     baselines = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
-    brief_rows = {*range(min(_FIRST, len(group.lines))), *baselines}
+    brief_rows = {*range(min(_BRIEF_RANKING_LENGTH, len(group.lines))), *baselines}
     if own_row is not None:
         brief_rows.add(own_row)
     return Table.from_rows(
@@ -451,5 +456,5 @@ def _visible_flags(protocol: Protocol) -> dict[str, Any]:
 
 
 def _round_or_none(value: float, digits: int = 6) -> float | None:
-    """Round a value; None if it is undefined, such as the interval of a single review."""
+    """Return a rounded value; None if it is undefined, such as the interval of a single review."""
     return round(value, digits) if math.isfinite(value) else None

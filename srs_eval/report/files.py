@@ -44,9 +44,9 @@ from srs_eval.report.document import (
     is_best,
 )
 
-_MAX_COLUMNS = 14  # most columns of a table that replaces a picture in Markdown
+_MAX_COLUMNS = 14  # most columns of a table in LaTeX, or in place of a picture in Markdown
 _FULL_WIDTH_POINTS = 900  # points from which a picture is readable at its full width only
-_WRAP_LENGTH = 60  # characters from which a cell of a page is wrapped
+_WRAP_LENGTH = 60  # characters above which a page wraps a cell, and LaTeX has no room for it
 _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 )
@@ -104,6 +104,7 @@ def write_document(
 
 
 def _fits_on_page(table: Table) -> bool:
+    """Return whether a table is shown and a printed page has room for it."""
     lengths = [len(cell) for row in table.rows for cell in row if isinstance(cell, str)]
     longest = max(lengths, default=0)
     return table.is_shown and len(table.columns) <= _MAX_COLUMNS and longest <= _WRAP_LENGTH
@@ -115,8 +116,8 @@ def _fits_on_page(table: Table) -> bool:
 def _render_markdown(document: Document) -> str:
     """Render a document as Markdown for a forum: headings, sentences and tables, no pictures.
 
-    Sections that a page folds keep their summary and their lines to copy, long tables their brief
-    rows. Tables are pipe tables. The last line says which program made the document.
+    Of sections that a page folds, only the summary and lines to copy are kept; of long tables, the
+    brief rows. Tables are pipe tables. The last line says which program made the document.
     """
     blocks = [f"# {_escape_markdown(document.title)}"]
     if document.panes is None:
@@ -186,6 +187,7 @@ def _split_commands(text: str) -> Iterator[tuple[str, bool]]:
 
     Other backticks may belong to names of decks and files, which may contain anything.
     """
+    # Where a pattern has a group, every second part of the split is a match.
     for position, fragment in enumerate(re.split(r"`(srs-eval [^`|]*)`", text)):
         if fragment:
             yield fragment, position % 2 == 1
@@ -247,7 +249,7 @@ def _render_copy_lines(section: Section) -> list[str]:
 
 def _render_table(table: Table) -> list[str]:
     shown_rows = range(len(table.rows)) if table.brief_rows is None else table.brief_rows
-    if not shown_rows and table.rows:
+    if not shown_rows and table.rows:  # in brief, such a table is left out
         return []
     rows = [
         [_escape_markdown(column.title) for column in table.columns],
@@ -291,19 +293,19 @@ def _escape_markdown(text: str) -> str:
 
 def _render_page(document: Document) -> str:
     """Render the whole page as text."""
-    numbered = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
+    anchored = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
     if document.panes is None:
         lead = "".join(map(_render_paragraph, document.lead))
         body = [f'<div class="lead">{lead}</div>']
     else:
         body = [_render_cards(document.panes)]
-    if len(numbered) > 2:
+    if len(anchored) > 2:
         links = "".join(
             f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
-            for anchor, section in numbered
+            for anchor, section in anchored
         )
         body.append(f"<nav><ul>{links}</ul></nav>")
-    body += [_render_html(section, 1, anchor) for anchor, section in numbered]
+    body += [_render_html(section, 1, anchor) for anchor, section in anchored]
     return Template(_read_resource("page.html")).substitute(
         generator=HTML_GENERATOR,
         policy=_CONTENT_SECURITY_POLICY,
@@ -321,7 +323,7 @@ def _read_resource(name: str) -> str:
 
 
 def _render_html(block: Block, level: int, anchor: str = "") -> str:
-    """Render a block below a heading of some level; links point to `anchor`."""
+    """Render a block below a heading of some level; `anchor` is the id to which links point."""
     match block:
         case str():
             return _render_paragraph(block)
@@ -367,7 +369,7 @@ def _render_html_item(item: PaneItem) -> str:
     if isinstance(item, MonthBars):
         bars = []
         for name, figure in item.months:
-            height = max(figure - _MONTH_FLOOR_PERCENT, 1) / 50
+            height = max(figure - _MONTH_FLOOR_PERCENT, 1) / (100 - _MONTH_FLOOR_PERCENT)
             bars.append(
                 f'<li><i style="height:{height:.2f}rem"></i>'
                 f"<span>{figure}</span>{escape(name)}</li>"
@@ -439,16 +441,15 @@ def _render_folded_table(table: Table) -> str:
 
 def _render_html_table(table: Table) -> str:
     columns = list(zip(table.columns, table.right_aligned, strict=True))
-    heads = "".join(
-        f'<th scope="col"{_format_class(column, right)}{_format_attribute("title", column.note)}>'
-        f"<button>{escape(column.title)}</button></th>"
-        for column, right in columns
-    )
+    heads = ""
+    for column, is_right in columns:
+        attributes = _format_class(column, is_right) + _format_attribute("title", column.note)
+        heads += f'<th scope="col"{attributes}><button>{escape(column.title)}</button></th>'
     rows = ""
     for index, (row, texts) in enumerate(zip(table.rows, table.format_rows(), strict=True)):
         rows += f"<tr{_format_attribute('class', 'own' if index == table.own_row else '')}>"
-        for cell, text, (column, right) in zip(row, texts, columns, strict=True):
-            value = ""  # by which a page sorts
+        for cell, text, (column, is_right) in zip(row, texts, columns, strict=True):
+            value = ""  # attribute by which a page sorts
             if not isinstance(cell, str):
                 number = cell.value if isinstance(cell, Figure) else cell
                 if number is None or math.isnan(number):
@@ -456,7 +457,7 @@ def _render_html_table(table: Table) -> str:
                 else:
                     value = f' data-v="{number:.10g}"'
             content = f"<b>{escape(text)}</b>" if is_best(cell) else escape(text)
-            rows += f"<td{_format_class(column, right, text)}{value}>{content}</td>"
+            rows += f"<td{_format_class(column, is_right, text)}{value}>{content}</td>"
         rows += "</tr>\n"
     caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
     return (
@@ -465,9 +466,10 @@ def _render_html_table(table: Table) -> str:
     )
 
 
-def _format_class(column: Column, right: bool, text: str = "") -> str:
+def _format_class(column: Column, is_right: bool, text: str = "") -> str:
+    """Return the class attribute of a cell; page.css has the classes."""
     names = []
-    if right:
+    if is_right:
         names.append("n")
     elif len(text) > _WRAP_LENGTH:
         names.append("long")
@@ -497,6 +499,7 @@ _LATEX_SYMBOLS = {
     "–": "--",
 }
 _FIGURE_PATTERN = re.compile(r"([−+]?)(\d+)(?:\.(\d+))?(?:±([\d.]+))?")
+"""Sign, integer digits, decimals and half-width of a figure."""
 _SIUNITX_SETTINGS = "separate-uncertainty, table-align-uncertainty"
 _SIUNITX_BOLD = ", mode=text, detect-weight"  # needed for bold figures
 
@@ -539,7 +542,7 @@ def _render_latex(table: Table) -> str:
 
 
 def _latex_alignment(table: Table, column_index: int) -> str:
-    """Return a column's alignment: at the decimal points, if it contains only figures."""
+    """Return a column's alignment: left for text, right for intervals, else at decimal points."""
     column = table.columns[column_index]
     if not table.right_aligned[column_index]:
         return "l"
@@ -573,4 +576,4 @@ def _render_latex_cell(cell: Cell, column: Column, alignment: str) -> str:
 
 def _escape_latex(text: str) -> str:
     escaped = "".join(_LATEX_SYMBOLS.get(character, character) for character in text)
-    return escaped.replace(r" \%", r"~\%")
+    return escaped.replace(r" \%", r"~\%")  # no line break before the sign

@@ -44,14 +44,14 @@ def format_half_width(width: float, decimals: int) -> str:
 
 
 def format_improvement(interval: Interval) -> str:
-    """Format a difference of log losses with its side in a word: "0.0021 better ±.0012"."""
+    """Format a difference of log losses with its direction in a word: "0.0021 better ±.0012"."""
     from srs_eval.advice.sentences import format_difference
 
     return format_difference(interval.estimate) + format_half_width(interval.half_width, 4)
 
 
 def join_names(names: Sequence[str], limit: int = 8) -> str:
-    """Join names as "A, B and C"; above `limit`, count those that are not named: "A and 9 more"."""
+    """Join names as "A, B and C"; above `limit` names, count the rest: "A and 9 more"."""
     if len(names) > limit:
         names = [*names[: limit - 1], f"{len(names) - limit + 1} more"]
     if len(names) < 2:
@@ -59,11 +59,11 @@ def join_names(names: Sequence[str], limit: int = 8) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-THAN_AVERAGE = "than average"  # heading of `format_relative_loss`: "13.6 % less"
-
-
 def format_relative_loss(share: float | None) -> str:
-    """Format log loss relative to the average's: "13.6 % less" (better), "13.6 % more"."""
+    """Format log loss relative to the average's: "13.6 % less" (better), "13.6 % more" (worse).
+
+    `share` is (log loss - the average's) / the average's.
+    """
     if share is None:
         return "–"
     if round(abs(100 * share), 1) == 0:
@@ -83,7 +83,7 @@ def format_bar(fraction: float, width: int) -> str:
     return "▓" * full + "░" * (width - full)
 
 
-def format_count(number: int) -> str:
+def format_number(number: int) -> str:
     """Return a whole number with commas between thousands."""
     return f"{number:,}"
 
@@ -95,12 +95,12 @@ def format_ranges(ranges: Sequence[tuple[int, int]], limit: int = 5) -> str:
     return f"{listing} and more" if len(ranges) > limit else listing
 
 
-def format_protocol(flags: Protocol) -> str:
-    """Return the rule for rows and every flag that differs from the default."""
+def format_protocol(protocol: Protocol) -> str:
+    """Return the rule for rows and every flag that differs from the default: "anki, secs"."""
     defaults = Protocol()
-    words: list[str] = [flags.rows]
+    words: list[str] = [protocol.rows]
     for field in fields(Protocol):
-        value = getattr(flags, field.name)
+        value = getattr(protocol, field.name)
         if field.name == "rows" or value == getattr(defaults, field.name):
             continue
         name = field.name.replace("_", " ")

@@ -30,6 +30,7 @@ from srs_eval.report.formats import shorten_middle
 
 _MAX_ROWS_SHOWN = 100  # decks or presets that a terminal shows; JSON has all of them
 _MAX_CELL_WIDTH = 72  # most columns of a name in a terminal
+_FSRS_VERSIONS = {17: 4, 19: 5, 21: 6, 34: 7}  # by number of parameters
 _KIND_NAMES = ("learning", "review", "relearning", "filtered", "manual", "rescheduled")
 
 
@@ -141,7 +142,7 @@ class Inspection:
 
 
 def inspect_log(log: ReviewLog) -> Inspection:
-    """Count what a log contains and what each rule keeps (vectorized; changes no reviews)."""
+    """Count what a log contains, and which entries each rule keeps."""
     source = log.entries if log.entries is not None else log.rows
     assert source is not None
     # Data sets already contain rows, selected by the benchmark's rule.
@@ -209,10 +210,11 @@ def _count_groups(
     log: ReviewLog, card_id: IntArray, selections: Mapping[RowKind, Selection]
 ) -> tuple[tuple[DeckReport, ...], tuple[PresetReport, ...]]:
     """Count by home deck and by its preset, in order of name; groups without a name come last."""
+    # The decks of all entries, cards and rows, by the field of GroupCounts that counts them.
     deck_ids = {"entries": log.deck_of(card_id), "cards": log.cards.deck_id}
     for kind, selection in selections.items():
         deck_ids[f"{kind}_rows"] = log.deck_of(selection.rows.card_id)
-    preset_ids = {unit: log.preset_of(decks) for unit, decks in deck_ids.items()}
+    preset_ids = {name: log.preset_of(decks) for name, decks in deck_ids.items()}
     decks = []
     for key, counts in _count_by_group(deck_ids, log.decks).items():
         unknown_name = _format_unknown_name("deck", key, "deleted cards")
@@ -234,7 +236,7 @@ def _count_groups(
                 **_copy_common_fields(preset, PresetReport),
                 decks=decks_by_preset[key],
                 parameters=parameters,
-                parameters_version={17: 4, 19: 5, 21: 6, 34: 7}.get(len(parameters)),
+                parameters_version=_FSRS_VERSIONS.get(len(parameters)),
                 unusable=fault,
                 stored_versions=tuple(sorted(preset.fsrs_parameters)),
                 counts=counts,
@@ -254,14 +256,20 @@ def _copy_common_fields(source: Deck | Preset, report_type: type) -> dict[str, A
     }
 
 
-def _count_by_group(groups: Mapping[str, IntArray], ids: Iterable[int]) -> dict[int, GroupCounts]:
-    counters = {unit: Counter(column.tolist()) for unit, column in groups.items()}
-    keys = {*ids}
+def _count_by_group(
+    group_ids: Mapping[str, IntArray], known_ids: Iterable[int]
+) -> dict[int, GroupCounts]:
+    """Count by deck or preset; groups that are known but empty are counted, too.
+
+    `group_ids` are the ids of the groups of entries, cards and rows, by field of GroupCounts.
+    """
+    counters = {name: Counter(ids.tolist()) for name, ids in group_ids.items()}
+    keys = {*known_ids}
     for counter in counters.values():
         keys.update(counter)
     counts_by_group = {}
     for key in keys:
-        counts = {unit: counter[key] for unit, counter in counters.items()}
+        counts = {name: counter[key] for name, counter in counters.items()}
         counts_by_group[key] = GroupCounts(**counts)
     return counts_by_group
 
@@ -289,7 +297,7 @@ def _build_entries_table(inspection: Inspection) -> Table:
 
 
 def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
-    """Return tables of entries that count, of decks and of presets, in the inspected order."""
+    """Return tables of the entries that count, of decks and of presets."""
     kinds = list(inspection.rows)
 
     def figures(counts: GroupCounts) -> list[int]:
@@ -342,7 +350,7 @@ def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
 
 
 def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
-    """Return a section of a report on what was read."""
+    """Return a report's section on the import."""
     dates = f", {inspection.date_range}" if inspection.date_range else ""
     heads = ("preset", "decks", "cards", "entries", "parameters")
     rows = (
@@ -370,9 +378,9 @@ def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
 
 
 def find_largest_groups(groups: Sequence[DeckReport] | Sequence[PresetReport]) -> list[int]:
-    """Return the indices of the groups with the most entries, in order.
+    """Return the ascending indices of the groups with the most entries.
 
-    There are as many as a terminal shows.
+    There are at most as many as a terminal shows.
     """
     by_entries = sorted(range(len(groups)), key=lambda index: -groups[index].counts.entries)
     return sorted(by_entries[:_MAX_ROWS_SHOWN])

@@ -25,13 +25,13 @@ from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, QuestionContext
 from srs_eval.advice.sentences import (
     SHARE_COLUMNS,
+    FindingTable,
     capitalize,
     explain_where_to_paste,
     format_month,
     format_parameters,
     is_difference_column,
 )
-from srs_eval.advice.sentences import FindingTable as AnswerTable
 from srs_eval.advice.shown.costs import DRAWS_NOTE
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import preset_action
@@ -40,7 +40,7 @@ from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.data.rows import anonymize as without_names
+from srs_eval.data.rows import anonymize
 from srs_eval.engine.ranking import RankingGroup, own_scheduler
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Run
@@ -81,7 +81,7 @@ _PICTURES_NOTE = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals."
 )
-_MONTHS_IN_BRIEF = 6  # latest months shown in a forum
+_MONTHS_IN_BRIEF = 6  # latest months that a brief table shows
 
 
 def build_learner_report(
@@ -100,12 +100,12 @@ def build_learner_report(
 
     Questions with answers in `known`, which are on the same log, are not asked again. If there are
     any such answers, the costs of retentions are a first estimate, unless `costs` gives them.
-    `on_question` is called before each question with its number, their count and its name; by
-    default, a worker sends these to the process that runs it. `anonymous` leaves out the names of
-    decks, presets and the file, and asks all questions anew.
+    `on_question` is called before each question with its number, the number of questions and its
+    name; by default, a worker sends these to the process that runs it. `anonymous` leaves out the
+    names of decks, presets and the file, and asks all questions anew.
     """
     if anonymous:
-        log = without_names(log)
+        log = anonymize(log)
         known = ()
         costs = None
     available: set[str] = set()
@@ -114,25 +114,25 @@ def build_learner_report(
     without_presets = [
         question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
     ]
-    answered = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
-    steps = [*answered, "day", "workload"]
+    question_names = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
+    steps = [*question_names, "day", "workload"]
 
     def announce(question: str) -> None:
         on_question(steps.index(question) + 1, len(steps), question)
 
     question_context = QuestionContext(log, context, run.equivalence)
-    answers = _answers(question_context, answered, announce, known)
-    state = _answers(question_context, ["day"], announce, known)
+    answers = _answer_questions(question_context, question_names, announce, known)
+    day_findings = _answer_questions(question_context, ["day"], announce, known)
     announce("workload")
-    costs_or_why = costs or _workload(question_context, at_once=bool(known))
-    at_a_glance = [answer for answer in known if answer.question == questions.COSTS]
-    if not at_a_glance and isinstance(costs_or_why, Workload):
-        at_a_glance = [costs_or_why.glance_finding]
-    elif not at_a_glance:
-        at_a_glance = _answers(
+    costs_or_reason = costs or _estimate_costs(question_context, at_once=bool(known))
+    cost_findings = [answer for answer in known if answer.question == questions.COSTS]
+    if not cost_findings and isinstance(costs_or_reason, Workload):
+        cost_findings = [costs_or_reason.glance_finding]
+    elif not cost_findings:
+        cost_findings = _answer_questions(
             question_context, available & {questions.COSTS}, lambda _: None, known
         )
-    screen = Overview.from_answers(log, [*answers, *state, *at_a_glance]).first_screen
+    screen = Overview.from_answers(log, [*answers, *day_findings, *cost_findings]).first_screen
     groups = run.groups()
     results = run.results_by_name()
     scheduler = own_scheduler(log)
@@ -140,44 +140,48 @@ def build_learner_report(
     words_by_name = {
         configuration.name: configuration.words for configuration in run.configurations
     }
+    # Calibration is of the learner's scheduler, if it was evaluated, and of the best model.
     names = [scheduler, best.configuration.name if best else None]
     calibrated = {words_by_name[name]: results[name] for name in names if name in results}
     months: Sequence[Month] = ()
-    predictor = next(iter(calibrated), "")
+    predictor = next(iter(calibrated), "")  # by which months are predicted
     if calibrated:
         months = questions.result_months(log, protocol, calibrated[predictor])
     charts = (
         *_build_calibration_pictures(calibrated),
         *_build_recall_pictures(predictor, months),
-        *_build_costs_pictures(costs_or_why),
+        *_build_costs_pictures(costs_or_reason),
     )
     sections = _build_presets_section(answers)
     if charts:
         sections.append(Section("In pictures", charts, summary=_PICTURES_NOTE, side_by_side=True))
-    rows = questions.rows_behind(log, answered)
-    sections += _build_answers_section(answers, rows, costs_or_why)
+    rows = questions.rows_behind(log, question_names)
+    sections += _build_answers_section(answers, rows, costs_or_reason)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
         sections.append(_build_ranking_section(group, prefix, run.progress_note, scheduler))
     sections += _build_months_section(predictor, months)
-    sections += _build_state_section(state)
+    sections += _build_state_section(day_findings)
     sections.append(build_summary_section(inspect_log(log), with_notes=not anonymous))
     sections.append(_build_metric_card(run, protocol))
     return Document(
-        _build_title(log, narrowed_to or {}, anonymous),
-        tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes),
-        tuple(sections),
-        screen,
+        title=_build_title(log, narrowed_to or {}, anonymous),
+        lead=tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes),
+        sections=tuple(sections),
+        panes=screen,
     )
 
 
-def _answers(
+def _answer_questions(
     question_context: QuestionContext,
     names: Iterable[str],
     announce: Callable[[str], None],
     known: Sequence[Finding],
 ) -> list[Finding]:
-    """Return the answers to all questions, or why there are none."""
+    """Return the answers to questions, the known ones or new ones.
+
+    A question without an answer has a finding that says why.
+    """
     findings: list[Finding] = []
     for name in names:
         announce(name)
@@ -218,10 +222,11 @@ def export_learner(
     return write_document(document, form, path)
 
 
-def _workload(question_context: QuestionContext, *, at_once: bool) -> Workload | str:
-    """Return what a desired retention costs, or a sentence (or "") if that is unknown.
+def _estimate_costs(question_context: QuestionContext, *, at_once: bool) -> Workload | str:
+    """Return what a desired retention costs; if that is unknown, a sentence that says why.
 
-    With `at_once`, return a first estimate.
+    The sentence is "" if the file tells nothing of scheduling. With `at_once`, return the first
+    estimate instead of the last.
     """
     if questions.rows_behind(question_context.log, (PARAMETERS,)) == "benchmark":
         return ""
@@ -233,7 +238,7 @@ def _workload(question_context: QuestionContext, *, at_once: bool) -> Workload |
     except NotEnoughData as error:
         return f"Too little data to tell what a desired retention costs: {error}."
     except InputError as error:
-        # The path is private.
+        # A report may be published, and the path is private.
         return str(error).replace(question_context.log.import_summary.path, "the file")
     return get_evidence(latest, Workload)
 
@@ -270,6 +275,7 @@ def _build_ranking_section(
 
 
 def _interval_bounds(interval: Interval) -> tuple[float, float, float]:
+    """Return estimate, low end and high end."""
     return interval.estimate, interval.low, interval.high
 
 
@@ -369,13 +375,13 @@ def _build_costs_pictures(workload: Workload | str) -> list[Picture]:
     return [Picture("workload", title, chart, table)]
 
 
-def _build_state_section(state: Sequence[Finding]) -> list[Section]:
+def _build_state_section(day_findings: Sequence[Finding]) -> list[Section]:
     blocks: list[Block] = []
-    for number, answer in enumerate(state, start=1):
+    for number, answer in enumerate(day_findings, start=1):
         evidence = _build_evidence_section(answer, f"{answer.question}-{number}").blocks[1:]
         title = QUESTION_REGISTRY[answer.question].title
         blocks.append(Section(title, evidence, folded=True, summary=shown.sentences(answer)[0]))
-    for answer in state:
+    for answer in day_findings:
         if not isinstance(answer.evidence, DayStates):
             continue
         days = answer.evidence.days
@@ -485,7 +491,11 @@ def _build_answers_section(
 
 
 def _summarize_answers(answers: Sequence[Finding]) -> str:
-    """Summarize all answers to a question in a line."""
+    """Summarize the answers to a question in a line.
+
+    Without a line of its own, a question has the first sentence on all reviews or presets or, if
+    there is none, on the first subject.
+    """
     question = answers[0].question
     subject = answers[0].subject
     if question == "time":
@@ -501,7 +511,7 @@ def _summarize_answers(answers: Sequence[Finding]) -> str:
 
 
 def _build_evidence_section(answer: Finding, name: str) -> Section:
-    """Return an answer with all its evidence; `name` begins the names of its tables."""
+    """Return an answer's sentences and tables; `name` begins the names of the tables."""
     blocks: list[Block] = list(shown.sentences(answer))
     blocks += [
         convert_table(table, f"{name}-{number}")
@@ -510,7 +520,7 @@ def _build_evidence_section(answer: Finding, name: str) -> Section:
     return Section(capitalize(answer.subject), tuple(blocks))
 
 
-def convert_table(table: AnswerTable, name: str) -> Table:
+def convert_table(table: FindingTable, name: str) -> Table:
     """Convert the table of an answer into a table of a report."""
 
     def column(title: str) -> Column:
@@ -531,7 +541,7 @@ def convert_table(table: AnswerTable, name: str) -> Table:
 
 
 def _build_costs_section(workload: Workload | str) -> list[Section | str]:
-    """Return the costs of retentions in a line that unfolds; the table is with the picture."""
+    """Return a folded section on the costs of retentions, or none; the picture has the table."""
     title = QUESTION_REGISTRY["workload"].title
     if isinstance(workload, str):
         return [Section(title, (), folded=True, summary=workload)] if workload else []

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.shown import sentences
-from srs_eval.benchmark.leaderboard import compare_files as in_groups
+from srs_eval.benchmark.leaderboard import compare_files
 from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.data.arguments import (
     A_FILE,
     A_FILE_OR_FOLDER,
     NAMES,
+    argument_error,
     check_flag,
     check_function,
     check_mapping,
@@ -35,9 +36,8 @@ from srs_eval.data.arguments import (
     check_texts,
     check_type,
     check_whole_number,
+    describe_value,
     is_list_of_numbers,
-    refuse,
-    shown,
 )
 from srs_eval.data.errors import InputError, format_count, require
 from srs_eval.data.protocol import Protocol
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_COLUMNS = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
 _ModelArgument = str | Model | Iterable[str | Model]
-_LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
+_NUMBER_LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +100,9 @@ class Results(Mapping[str, Result]):
 
     def _why_missing(self, name: str, canonical: str) -> str:
         """Say why a name has no result: a reason, else the nearest names that have one."""
-        for event, reasons in (("failed", self.failed), ("was skipped", self.skipped)):
+        for verb, reasons in (("failed", self.failed), ("was skipped", self.skipped)):
             if canonical in reasons:
-                return f"{canonical} has no result: it {event} ({reasons[canonical]})."
+                return f"{canonical} has no result: it {verb} ({reasons[canonical]})."
         by_lower_name = {result_name.lower(): result_name for result_name in self.results}
         nearest = difflib.get_close_matches(str(name).lower(), by_lower_name, n=3, cutoff=0.4)
         if nearest:
@@ -133,7 +133,7 @@ class Results(Mapping[str, Result]):
 
     @property
     def plot(self) -> _Plots:
-        """Pictures as in reports."""
+        """Return the pictures of reports, as methods."""
         return _Plots(self)
 
     def frame(self) -> pandas.DataFrame:
@@ -178,8 +178,8 @@ class Results(Mapping[str, Result]):
         """Return one row for each evaluated review and configuration.
 
         `columns` are among review_th, fold, y, p, day, card_id, note_id, deck_id, preset_id and,
-        if the source has times, review_id; if left out: the first four and the last. Ids are -1
-        if the source does not contain them. Raises InputError for other columns.
+        if the source has times, review_id; by default the first four and review_id. Ids are -1 if
+        the source does not contain them. Raises InputError for other columns.
         """
         if isinstance(columns, Iterator):
             columns = [*columns]
@@ -206,7 +206,7 @@ class Results(Mapping[str, Result]):
     def _prediction_columns(
         self, name: str, result: Result, select: Callable[[ReviewLog, RowKind], Selection]
     ) -> dict[str, Any]:
-        """Return the columns that are known of the evaluated reviews."""
+        """Return all columns that a log has for the evaluated reviews of a result."""
         columns = {field: getattr(result, field) for field in (*_DEFAULT_COLUMNS[:4], "day")}
         log = self.log
         if log is None:
@@ -252,12 +252,12 @@ class _Plots:
         `group` is the number of one of `groups`.
         """
         count = len(self.results.groups)
-        words = "0, the number of the only ranking"
+        expected = "0, the number of the only ranking"
         if count != 1:
-            words = f"the number of a ranking, from 0 to {count - 1}"
-        check_whole_number("group", group, words, least=0)
+            expected = f"the number of a ranking, from 0 to {count - 1}"
+        check_whole_number("group", group, expected, least=0)
         if group >= count:
-            raise refuse("group", words, group)
+            raise argument_error("group", expected, group)
         return pictures.draw_figure(pictures.ranking_chart(self.results.groups[group]))
 
     def forgetting_curves(self, name: str = REFERENCE) -> Figure:
@@ -351,7 +351,7 @@ def _read_files(folders: Sequence[str | Path]) -> list[ResultFile]:
         raise InputError("Name a folder of results.")
     for folder in folders:
         if not isinstance(folder, str | PathLike):
-            raise InputError(f"folders are paths of folders; {shown(folder)} is none.")
+            raise InputError(f"folders are paths of folders; {describe_value(folder)} is not one.")
     paths = [Path(folder) for folder in folders]
     return [file for folder in read_folders(paths) for file in folder.files]
 
@@ -366,7 +366,7 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = DEFAULT_METRICS) 
     """
     check_texts("metrics", NAMES, metrics)
     if not metrics:
-        raise refuse("metrics", NAMES, metrics)
+        raise argument_error("metrics", NAMES, metrics)
     require("pandas", "A frame")
     import pandas as pd
 
@@ -374,7 +374,7 @@ def leaderboard(*folders: str | Path, metrics: Sequence[str] = DEFAULT_METRICS) 
     available = dict.fromkeys(metric for file in files for metric in file.metrics)
     metrics = [find_name("metrics", metric, available) for metric in metrics]
     rows = []
-    for group, comparison in enumerate(in_groups(files, metrics[0], metrics=metrics)):
+    for group, comparison in enumerate(compare_files(files, metrics[0], metrics=metrics)):
         for table in comparison.leaderboards:
             for line in table.rows:
                 row: dict[str, Any] = {
@@ -430,7 +430,7 @@ def compare(
     compared like external predictions, too. Raises InputError and NotEnoughData
     (srs_eval.data.errors).
     """
-    from srs_eval.advice import questions as presets
+    from srs_eval.advice import questions as advice_questions
 
     _check_types(log, context=context, predictions=predictions)
     if isinstance(questions, Iterator):
@@ -438,9 +438,9 @@ def compare(
     if not isinstance(questions, str):
         check_texts("questions", "a question's name or a list of such names", questions)
     if parameters is not None:
-        check_mapping("parameters", _LISTS, parameters)
+        check_mapping("parameters", _NUMBER_LISTS, parameters)
         if not all(map(is_list_of_numbers, parameters.values())):
-            raise refuse("parameters", _LISTS, parameters)
+            raise argument_error("parameters", _NUMBER_LISTS, parameters)
     check_number("equivalence", equivalence, "a number of 0 or more", least=0)
     names = _resolve_names(models)
     if names:
@@ -451,8 +451,8 @@ def compare(
         }
         log = replace(log, external_predictions=external_predictions)
     if isinstance(questions, str):
-        questions = presets.default_questions(log) if questions == "all" else (questions,)
-    findings = presets.compare(
+        questions = advice_questions.default_questions(log) if questions == "all" else (questions,)
+    findings = advice_questions.compare(
         log,
         questions=questions,
         parameters=parameters,
@@ -464,7 +464,7 @@ def compare(
 
 
 def _predictions_from_results(log: ReviewLog, results: Results) -> dict[str, ExternalPredictions]:
-    """Convert results into external predictions of a log, one for each entry.
+    """Convert results into external predictions of a log: one for each entry, nan for none.
 
     Raises InputError if a configuration has failed.
     """
@@ -495,7 +495,9 @@ def _resolve_names(models: _ModelArgument) -> list[str]:
         elif isinstance(model, str):
             names.append(model)
         else:
-            raise InputError(f"The models are names or Model objects; {shown(model)} is neither.")
+            raise InputError(
+                f"The models are names or Model objects; {describe_value(model)} is neither."
+            )
     return names
 
 

@@ -38,8 +38,11 @@ _VERTICAL_BLOCKS = " ▁▂▃▄▅▆▇█"
 _MIN_BAR_WIDTH = 6
 _MAX_BAR_WIDTH = 44
 _MIN_INLINE_BAR_WIDTH = 12  # columns; shorter bars stand below their figures if there is room
-_MAX_MONTH_LINES = 6  # lines
+_MAX_MONTH_LINES = 6  # most lines of months in the app
 _MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
+_FRAME_WIDTH = 4  # columns of a pane's frame with its padding
+_MAX_PRINTED_LINES = 20  # most lines of a printed pane
+_MAX_PRINTED_NOTE_LINES = 9  # most lines of the notes below printed panes
 
 
 def render_first_screen(screen: FirstScreen, width: int) -> RenderableType:
@@ -48,17 +51,19 @@ def render_first_screen(screen: FirstScreen, width: int) -> RenderableType:
     from rich.console import Group
     from rich.panel import Panel
 
-    panes = [
-        Panel(
-            Text("\n").join(render_pane(pane, width - 4, 20, spacious=False)),
+    panes = []
+    for number, pane in enumerate(screen.panes, start=1):
+        lines = render_pane(pane, width - _FRAME_WIDTH, _MAX_PRINTED_LINES, spacious=False)
+        panel = Panel(
+            Text("\n").join(lines),
             box=box.ROUNDED,
             title=f"{number} {pane.title}",
             title_align="left",
             width=width,
         )
-        for number, pane in enumerate(screen.panes, start=1)
-    ]
-    notes = [Text(line, PLAIN_STYLES["not yet"]) for line in wrap_notes(screen, width, 9)]
+        panes.append(panel)
+    note_lines = wrap_notes(screen, width, _MAX_PRINTED_NOTE_LINES)
+    notes = [Text(line, PLAIN_STYLES["not yet"]) for line in note_lines]
     return Group(*panes, *notes)
 
 
@@ -93,9 +98,9 @@ def render_pane(
     styles: Mapping[str, str] = PLAIN_STYLES,
     spacious: bool = True,
 ) -> list[Text]:
-    """Render a pane; if there is too little room, its most expendable items go first.
+    """Render a pane; if there is too little room, its most expendable items are left out first.
 
-    `spacious`: as in the app, which has keys and fills its room.
+    A `spacious` pane, as in the app, has hints about keys, taller months and blank lines.
     """
     items, blocks = _select_items(pane, width, height, styles, spacious)
     lines: list[Text] = []
@@ -120,7 +125,7 @@ def count_hidden_items(pane: Pane, width: int, height: int) -> int:
 
 
 def count_needed_lines(pane: Pane, width: int) -> int:
-    """Return the fewest lines with which the app leaves nothing out."""
+    """Return the fewest lines in which the app can show all items of a pane."""
     blocks = _render_items(pane.items, width, 0, PLAIN_STYLES, spacious=True)
     return sum(map(len, blocks))
 
@@ -128,7 +133,10 @@ def count_needed_lines(pane: Pane, width: int) -> int:
 def _select_items(
     pane: Pane, width: int, height: int, styles: Mapping[str, str], spacious: bool
 ) -> tuple[list[PaneItem], list[list[Text]]]:
-    """Return the items that have room, and the lines of each."""
+    """Return the items that have room, and the lines of each.
+
+    Of the items with the highest `drop_order`, the last goes first.
+    """
     items = list(pane.items)
     while True:
         blocks = _render_items(items, width, height, styles, spacious)
@@ -142,6 +150,7 @@ def _select_items(
 def _render_items(
     items: Sequence[PaneItem], width: int, height: int, styles: Mapping[str, str], spacious: bool
 ) -> list[list[Text]]:
+    """Return the lines of each item; bars and months use the lines that are left."""
     bars = [item for item in items if isinstance(item, Bar)]
     labelled = [item for item in items if isinstance(item, Bar | Heading)]
     preset_rows = [item for item in items if isinstance(item, PresetRow)]
@@ -215,7 +224,7 @@ def _render_line(
 def _wrap(text: str, width: int, max_lines: int) -> list[str]:
     """Wrap text at blanks, where a wide character counts as two columns.
 
-    "…" ends text that has no room.
+    Text of more than `max_lines` is cut off and ends with "…".
     """
     lines = [""]
     for word in text.split(" "):
@@ -269,6 +278,7 @@ def _draw_bar(bar: Bar, size: int, styles: Mapping[str, str]) -> Text:
 
 
 def _draw_filled(share: float, size: int) -> str:
+    """Draw the full part of a bar to an eighth of a column."""
     eighths = round(8 * size * min(max(share, 0.0), 1.0))
     full_blocks, remainder = divmod(eighths, 8)
     return f"{'█' * full_blocks}{_HORIZONTAL_BLOCKS[remainder].strip()}"[:size]

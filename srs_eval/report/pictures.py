@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
 
-_Given = ParamSpec("_Given")
+_Arguments = ParamSpec("_Arguments")
 _Series = Sequence[tuple[str, Sequence[tuple[float, float, float]]]]
-"""Names, each with tuples (estimate, low, high); nan for none."""
+"""Name and points (estimate, low, high) of each series; nan where there is no figure."""
 _STYLE_FILE = Path(__file__).with_name("pictures.mplstyle")
 _DOTS_PER_INCH = 72  # so that a point is a unit of the SVG
 _PNG_SCALE = 2.5
 _WIDTH = 860.0
 SMALL_SIZE = 440.0, 330.0  # points; of a picture that stands beside others or fills a phone
 _INK = "#1b1f24"
-_SOFT = "#5b6570"
+_SOFT_INK = "#5b6570"
 # Colour-blind people can tell these apart, too.
 _COLOURS = (
     "#0072b2",
@@ -52,16 +52,16 @@ _COLOURS = (
     "#6b4fc8",
     "#6f7780",
 )
-_GUIDE_LINE_STYLE: dict[str, Any] = {"color": _SOFT, "linewidth": 1, "linestyle": (0, (4, 3))}
+_GUIDE_LINE_STYLE: dict[str, Any] = {"color": _SOFT_INK, "linewidth": 1, "linestyle": (0, (4, 3))}
 """Style of a reference line."""
 _SIDE_LABEL_STYLE: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 10, "color": _INK}
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL_LENGTH = 30  # letters in a line of a label, in a narrow picture
 _MAX_TICK_LABELS = 5  # most labels below an axis
 _OUTLIER_FACTOR = 3.0  # times the median's distance from the best; values beyond hide the rest
-_MIN_LABELS_TO_CUT = 5  # fewest values for which an axis leaves out far-off ones
+_MIN_VALUES_TO_CUT = 5  # with fewer values, an axis leaves none out
 _MIN_TEXT_SCALE = 0.7  # of text in a picture that is shrunk
-_MEASURING_HEIGHT = 30.0  # inches of height in which a picture is measured
+_MEASURING_HEIGHT = 30.0  # inches; tall enough to measure what surrounds the axes
 _MIN_ASPECT_RATIO = 0.6  # height of axes divided by their width
 _LINE_SPACING = 1.25  # height of a row divided by its label's
 _MAX_NAME_SHARE = 0.4  # share of the width that names of rows may take
@@ -72,11 +72,11 @@ CALIBRATION_BINS = 20  # for one learner
 _MIN_REVIEWS_IN_BIN = 10  # reviews in a point of a calibration graph
 
 
-def _deferred(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], Figure]]:
+def _deferred(draw: Callable[_Arguments, Figure]) -> Callable[_Arguments, Callable[[], Figure]]:
     """Defer a drawing until it is needed, because matplotlib is slow to load."""
 
     @wraps(draw)
-    def defer(*arguments: _Given.args, **options: _Given.kwargs) -> Callable[[], Figure]:
+    def defer(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Callable[[], Figure]:
         return lambda: draw(*arguments, **options)
 
     return defer
@@ -85,7 +85,7 @@ def _deferred(draw: Callable[_Given, Figure]) -> Callable[_Given, Callable[[], F
 def render_picture(form: str, picture: Picture, inches: Sequence[float] = ()) -> bytes:
     """Render a picture as "png", "svg" or "pdf".
 
-    `inches` are its width and optionally its height. Raises InputError if it has no room in them.
+    `inches` are its width and optionally its height. Raises InputError if they are too small.
     """
     if form == "svg":
         return render_svg(picture, inches)[0]
@@ -100,6 +100,7 @@ def render_picture(form: str, picture: Picture, inches: Sequence[float] = ()) ->
             dpi=dots_per_inch,
         )
         return content
+    # Without metadata, equal pictures are equal files.
     no_metadata = dict.fromkeys(("Creator", "Producer", "CreationDate"))
     content, _ = _save_to_bytes(picture, inches, format=form, metadata=no_metadata)
     return content
@@ -110,12 +111,16 @@ def render_svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, f
     content, width = _save_to_bytes(
         picture, inches, format="svg", transparent=True, metadata={"Date": None}
     )
+    # A page needs no metadata and no comments, and two decimals of a point are enough.
     content = re.sub(rb"<metadata>.*?</metadata>|<!--.*?-->", b"", content, flags=re.S)
     return re.sub(rb"(\d\.\d\d)\d+", rb"\1", content), width
 
 
 def draw_figure(draw: Callable[[], Figure]) -> Figure:
-    """Draw a picture for a notebook, which shows figures if pyplot is loaded."""
+    """Draw a picture in srs-eval's style for a notebook.
+
+    pyplot is imported because notebooks show figures only if it is.
+    """
     _load_matplotlib()
     from matplotlib import pyplot
 
@@ -141,7 +146,7 @@ def _load_matplotlib() -> None:
         import matplotlib
         import matplotlib.font_manager
 
-        matplotlib.get_configdir()  # matplotlib remembers both
+        matplotlib.get_configdir()  # both are cached, so the variables can go
         matplotlib.get_cachedir()
     finally:
         for name in variables:
@@ -175,8 +180,8 @@ def _save_to_bytes(
 def _resize(drawing: Figure, width: float, height: float | None = None) -> None:
     """Give a drawing a size in inches; its text shrinks with it while it stays readable.
 
-    Without a height it gets one that has room for everything. Squares keep their form, and their
-    text shrinks with them. Raises InputError if nothing could be seen at that height.
+    Without a height it gets one that has room for everything. Axes of a fixed aspect keep it, and
+    their text shrinks with them. Raises InputError if nothing could be seen at that height.
     """
     axes = drawing.axes[0]
     old_width, old_height = drawing.get_size_inches()
@@ -297,7 +302,7 @@ def _put_legend_below(drawing: Figure) -> None:
 
 
 def _make_canvas(width: float, height: float) -> tuple[Figure, Axes]:
-    """Return an empty drawing of a size in points, with thin axes on two sides."""
+    """Return an empty drawing of a size in points, and its axes."""
     _load_matplotlib()
     from matplotlib.figure import Figure
 
@@ -336,6 +341,7 @@ def interval_chart(
     rows = np.arange(len(labels), dtype=float)
     for number, (name, values) in enumerate(series):
         estimate, low, high = np.array(values, dtype=float).reshape(-1, 3).T
+        # The series of a label lie below one another, centred on its row.
         y = rows + (number - (len(series) - 1) / 2) * 0.62 / max(len(series), 1)
         colour = _series_colour(number)
         axes.hlines(y, low, high, color=colour, linewidth=2)
@@ -376,14 +382,14 @@ def interval_chart(
 
 
 def _axis_limits(series: _Series) -> tuple[float, float]:
-    """Return the least value and where an axis ends, so that far-off values do not hide the rest.
+    """Return the ends of an axis that leaves out far-off values, which would hide the rest.
 
-    The end is inf if no value is far off.
+    The second end is inf if no value is far off: the axis is then not limited.
     """
     triples = [triple for _, triples_of_series in series for triple in triples_of_series]
     values = np.array(triples, dtype=float).reshape(-1, 3)
     values = values[np.isfinite(values[:, 0])]
-    if len(values) < _MIN_LABELS_TO_CUT:
+    if len(values) < _MIN_VALUES_TO_CUT:
         return math.nan, math.inf
     least = np.nanmin(values)
     median = float(np.median(np.fmax(values[:, 0], values[:, 2])))
@@ -420,10 +426,10 @@ def line_chart(
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
 ) -> Figure:
-    """Draw a line with markers for each series of figures or of (estimate, low, high).
+    """Draw a line with markers for each series.
 
-    The latter have whiskers. `ticks` are labels for x in a small picture; if there are many, only
-    some are shown.
+    Its values are figures or (estimate, low, high), which get whiskers. `ticks` are labels for x in
+    a small picture; if there are many, only some are shown.
     """
     size = SMALL_SIZE if ticks else (_WIDTH, 400)
     figure, axes = _make_canvas(*size)
@@ -518,13 +524,13 @@ def calibration_chart(
 
 
 @_deferred
-def forgetting_curve_chart(found: Sequence[RecallCurve]) -> Figure:
+def forgetting_curve_chart(curves: Sequence[RecallCurve]) -> Figure:
     """Draw recall over the days since the previous review.
 
-    Points with 95 % intervals are recalled, lines are expected.
+    Points with 95 % intervals show what was recalled, lines what was expected.
     """
     figure, axes = _make_canvas(520, 400)
-    for number, curve in enumerate(found):
+    for number, curve in enumerate(curves):
         colour = _series_colour(number)
         bounds = [(interval.low, interval.estimate, interval.high) for interval in curve.recalled]
         low, recalled, high = np.array(bounds).T
@@ -533,7 +539,7 @@ def forgetting_curve_chart(found: Sequence[RecallCurve]) -> Figure:
         axes.plot(
             curve.days, recalled, _MARKERS[number], markersize=6, label=curve.name, color=colour
         )
-    last_day = max((day for curve in found for day in curve.days), default=1)
+    last_day = max((day for curve in curves for day in curve.days), default=1)
     axes.set(
         xscale="log", xlabel="days since the review before", ylabel="recalled; lines: expected"
     )
@@ -582,7 +588,7 @@ def distribution_chart(labels: Sequence[str], percentiles: FloatArray, unit: str
 def matrix_chart(
     labels: Sequence[str], squares: Sequence[Sequence[tuple[str, float] | None]]
 ) -> Figure:
-    """Draw a square with a text and a shade for each pair, the row's model against the column's.
+    """Draw a square with a text and a shade for each pair: the row's model and the column's.
 
     Shades go from 1, dark blue, to 0, bright yellow, which differ in grey, too; nan is hatched.
     """
@@ -590,17 +596,19 @@ def matrix_chart(
     from matplotlib.patches import Rectangle
 
     count = len(labels)
-    cell = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
-    size = 10.0 if count <= 14 else cell * 0.31
+    # Sizes in points. Large matrices have smaller squares and letters.
+    square_side = 46.0 if count <= 14 else max(24.0, 1040.0 / count)
+    label_size = 10.0 if count <= 14 else square_side * 0.31
     texts = [square[0] for row_squares in squares for square in row_squares if square]
-    longest = 1  # letters of a line
+    longest = 1  # most letters in a line
     most_lines = 1
     for text in texts:
         lines = text.split("\n")
         longest = max(longest, *map(len, lines))
         most_lines = max(most_lines, len(lines))
-    text_size = min(size, cell / (0.66 * longest), cell / (1.3 * most_lines))
-    side = cell * count + 8.5 * size + 40
+    # A letter is at most 0.66 times as wide as its font size, a line 1.3 times as high.
+    text_size = min(label_size, square_side / (0.66 * longest), square_side / (1.3 * most_lines))
+    side = square_side * count + 8.5 * label_size + 40  # the squares, their labels, margins
     figure, axes = _make_canvas(side, side)
     axes.spines[:].set_visible(False)
     for row, row_squares in enumerate(squares):
@@ -618,10 +626,10 @@ def matrix_chart(
                 style["facecolor"] = colormaps["cividis"](1 - shade)
             corner = (column - 0.48, row - 0.48)
             axes.add_patch(Rectangle(corner, 0.96, 0.96, linewidth=0, **style))
-            written = axes.text(column, row, text, ha="center", va="center", fontsize=text_size)
-            written.set_color("k" if is_unsure or shade < 0.5 else "w")
+            label = axes.text(column, row, text, ha="center", va="center", fontsize=text_size)
+            label.set_color("k" if is_unsure or shade < 0.5 else "w")
     axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
-    options: dict[str, Any] = {"fontsize": max(size, 7.5), "color": _INK}
+    options: dict[str, Any] = {"fontsize": max(label_size, 7.5), "color": _INK}
     axes.set_xticks(range(count), labels, rotation=50, ha="left", rotation_mode="anchor", **options)
     axes.set_yticks(range(count), labels, **options)
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)

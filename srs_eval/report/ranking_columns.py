@@ -1,4 +1,4 @@
-"""Lay out the columns of a ranking, once for reports and for the app."""
+"""Lay out the columns of a ranking, shared by reports and the app."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.models.own_parameters import is_available_in_anki
 from srs_eval.report.document import Cell, Column, Figure, make_figure
 from srs_eval.report.formats import (
-    THAN_AVERAGE,
     format_improvement,
     format_loss,
     format_metric,
@@ -19,15 +18,18 @@ from srs_eval.report.formats import (
 from srs_eval.report.ranking_words import describe_standing
 from srs_eval.stats.intervals import Interval
 
-# Widths of a terminal from which it shows more columns of a ranking.
-_WIDE_TERMINAL = 115
-_PLAIN_TERMINAL = 80
-_BROAD_TERMINAL = 70
+# Minimum terminal widths for optional columns.
+_WIDTH_FOR_DETAILS = 115
+_WIDTH_FOR_RELATIVE_LOSS = 80
+_WIDTH_FOR_METRICS = 70
+_WIDTH_FOR_PLACE = 52
+_WIDTH_FOR_VERDICT = 50
+_RELATIVE_LOSS_HEADING = "than average"  # over "13.6 % less"
 
 
 @dataclass(frozen=True)
 class ReportColumn:
-    """Column of a ranking in reports: its heading and its cells."""
+    """Column of a ranking in reports: its heading, and the function that makes its cells."""
 
     column: Column
     make_cell: Callable[[RankedResult], Cell]
@@ -37,22 +39,25 @@ class ReportColumn:
 class AppColumn:
     """Column of a ranking in the app."""
 
-    width: int  # 0: it shares the room that is left
+    width: int  # 0: the app gives it a share of the remaining width
     heading: str = ""
-    format_line: Callable[[RankedResult], str] | None = None  # None: the app draws its cells
+    format_cell: Callable[[RankedResult], str] | None = None  # None: the app draws its cells
     aligns_right: bool = False
 
 
 @dataclass(frozen=True)
 class RankingColumn:
-    """Column of a ranking; `sort_key` is None if lines cannot be sorted by it."""
+    """Column of a ranking in the app, in reports or in both.
+
+    `sort_key` is None if lines cannot be sorted by it.
+    """
 
     app: AppColumn | None = None
     report: ReportColumn | None = None
     sort_key: Callable[[RankedResult], Any] | None = None
 
 
-def _format_against_average(line: RankedResult) -> str:
+def _format_relative_loss(line: RankedResult) -> str:
     if line.is_baseline:
         return "the baseline"
     return format_relative_loss(line.relative_to_baseline)
@@ -69,26 +74,28 @@ def _format_improvement_figure(figure: Figure) -> str:
 RANKING_COLUMNS: Mapping[str, RankingColumn] = {
     "place": RankingColumn(
         AppColumn(3),
-        ReportColumn(Column("place", min_width=52), lambda line: line.rank),
-        lambda line: line.log_loss.estimate,  # the ranking itself
+        ReportColumn(Column("place", min_width=_WIDTH_FOR_PLACE), make_cell=lambda line: line.rank),
+        sort_key=lambda line: line.log_loss.estimate,
     ),
     "model": RankingColumn(
         AppColumn(0, "model"),
-        ReportColumn(Column("model", overflow="fold"), lambda line: line.configuration.words),
-        lambda line: line.configuration.words.lower(),
+        ReportColumn(
+            Column("model", overflow="fold"), make_cell=lambda line: line.configuration.words
+        ),
+        sort_key=lambda line: line.configuration.words.lower(),
     ),
     "family": RankingColumn(
         AppColumn(3),
         sort_key=lambda line: line.configuration.model.family,
     ),
     "log loss": RankingColumn(
-        AppColumn(13, "log loss", lambda line: format_loss(line.log_loss)),
+        AppColumn(13, "log loss", format_cell=lambda line: format_loss(line.log_loss)),
         ReportColumn(
             Column("log loss", round_by_interval=False, note="with its 95 % interval over days"),
-            lambda line: make_figure(line.log_loss, line.rank == 1),
+            make_cell=lambda line: make_figure(line.log_loss, is_best=line.rank == 1),
         ),
     ),
-    "drawn": RankingColumn(AppColumn(0)),
+    "interval plot": RankingColumn(AppColumn(0)),
     "to best": RankingColumn(
         report=ReportColumn(
             Column(
@@ -96,72 +103,75 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
                 format_figure=_format_improvement_figure,
                 note="paired difference in log loss",
                 minor=True,
-                min_width=_WIDE_TERMINAL,
+                min_width=_WIDTH_FOR_DETAILS,
             ),
-            lambda line: make_figure(line.to_best),
+            make_cell=lambda line: make_figure(line.to_best),
         ),
     ),
     "vs average": RankingColumn(
-        AppColumn(13, THAN_AVERAGE, _format_against_average),
+        AppColumn(13, _RELATIVE_LOSS_HEADING, format_cell=_format_relative_loss),
         ReportColumn(
             Column(
-                THAN_AVERAGE,
+                _RELATIVE_LOSS_HEADING,
                 format_figure=lambda figure: format_relative_loss(figure.value).strip(),
                 note="how much less or more log loss than the average has",
                 minor=True,
-                min_width=_PLAIN_TERMINAL,
+                min_width=_WIDTH_FOR_RELATIVE_LOSS,
             ),
-            lambda line: make_figure(line.relative_to_baseline),
+            make_cell=lambda line: make_figure(line.relative_to_baseline),
         ),
-        lambda line: line.relative_to_baseline,
+        sort_key=lambda line: line.relative_to_baseline,
     ),
     "RMSE(bins)": RankingColumn(
         AppColumn(
             12,
             "RMSE(bins)",
-            lambda line: format_metric(line.result.metrics, "rmse_bins"),
+            format_cell=lambda line: format_metric(line.result.metrics, "rmse_bins"),
             aligns_right=True,
         ),
         ReportColumn(
-            Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_BROAD_TERMINAL),
-            lambda line: make_figure(line.result.metrics.rmse_bins),
+            Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_WIDTH_FOR_METRICS),
+            make_cell=lambda line: make_figure(line.result.metrics.rmse_bins),
         ),
-        lambda line: line.result.metrics.rmse_bins,
+        sort_key=lambda line: line.result.metrics.rmse_bins,
     ),
     "AUC": RankingColumn(
-        AppColumn(6, "AUC", lambda line: format_metric(line.result.metrics, "auc")),
+        AppColumn(6, "AUC", format_cell=lambda line: format_metric(line.result.metrics, "auc")),
         ReportColumn(
-            Column("AUC", 3, minor=True, min_width=_BROAD_TERMINAL),
-            lambda line: make_figure(line.result.metrics.auc),
+            Column("AUC", 3, minor=True, min_width=_WIDTH_FOR_METRICS),
+            make_cell=lambda line: make_figure(line.result.metrics.auc),
         ),
-        lambda line: line.result.metrics.auc,
+        sort_key=lambda line: line.result.metrics.auc,
     ),
     "params": RankingColumn(
-        AppColumn(8, "params", _format_parameter_count, aligns_right=True),
+        AppColumn(8, "params", format_cell=_format_parameter_count, aligns_right=True),
         ReportColumn(
-            Column("parameters", minor=True, min_width=_WIDE_TERMINAL),
-            lambda line: line.parameters,
+            Column("parameters", minor=True, min_width=_WIDTH_FOR_DETAILS),
+            make_cell=lambda line: line.parameters,
         ),
-        lambda line: line.parameters,
+        sort_key=lambda line: line.parameters,
     ),
     "verdict": RankingColumn(
-        AppColumn(15, "verdict", describe_standing),
-        ReportColumn(Column("verdict", min_width=50, overflow="fold"), describe_standing),
+        AppColumn(15, "verdict", format_cell=describe_standing),
+        ReportColumn(
+            Column("verdict", min_width=_WIDTH_FOR_VERDICT, overflow="fold"),
+            make_cell=describe_standing,
+        ),
     ),
     "Anki": RankingColumn(
         report=ReportColumn(
-            Column("Anki", note="whether Anki can schedule with it", min_width=_WIDE_TERMINAL),
-            lambda line: "✓" if is_available_in_anki(line.configuration) else "",
+            Column("Anki", note="whether Anki can schedule with it", min_width=_WIDTH_FOR_DETAILS),
+            make_cell=lambda line: "✓" if is_available_in_anki(line.configuration) else "",
         ),
     ),
 }
-"""Columns by key; the app stores the key that lines are sorted by."""
+"""Columns by key. The app stores the key that lines are sorted by, so keys do not change."""
 _ORDER_IN_APP = (
     "place",
     "family",
     "model",
     "log loss",
-    "drawn",
+    "interval plot",
     "vs average",
     "RMSE(bins)",
     "AUC",
@@ -203,13 +213,14 @@ REPORT_COLUMNS: tuple[ReportColumn, ...] = tuple(_list_report_columns())
 SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
     key: column.sort_key for key, column in RANKING_COLUMNS.items() if column.sort_key is not None
 }
-"""Sort keys of lines by column; "place" is the ranking itself."""
+"""Sort keys of lines by column. That of "place" is log loss alone: where the app orders lines by
+place, it shows the sections of the ranking instead, which puts verdicts first."""
 
 
 def sort_lines(group: RankingGroup, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:
     """Return a group's lines sorted by one of SORT_KEYS.
 
-    Unknown values come last, ties as ranked.
+    Lines without a value come last; ties keep the order of the ranking.
     """
     sort_key = SORT_KEYS[column]
     with_value = [line for line in group.lines if sort_key(line) is not None]

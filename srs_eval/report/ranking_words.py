@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from srs_eval.advice.sentences import capitalize
 from srs_eval.data.errors import format_count
 from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
-from srs_eval.models.configurations import count_rows, describe_rows
+from srs_eval.models.configurations import describe_review_count, describe_rows
 from srs_eval.report.formats import join_names
 from srs_eval.stats.intervals import MIN_DAYS, MIN_REVIEWS, decide_verdict
 
-_MAX_NAMES = 4  # names with one verdict in a sentence
+_MAX_NAMES = 4  # most names listed per verdict
 _HEADINGS: Mapping[Standing, str] = {
     Standing.BEST: "best",
     Standing.AS_GOOD: "as good as the best",
@@ -18,21 +19,21 @@ _HEADINGS: Mapping[Standing, str] = {
     Standing.WORSE: "worse",
     Standing.BELOW_BASELINE: "worse than the average",
 }
-"""Headings over the lines of each section."""
-_RIVALS: Mapping[Standing, str] = {
+"""Headings of the sections of a ranking."""
+_RIVAL_LABELS: Mapping[Standing, str] = {
     Standing.AS_GOOD: "as good",
     Standing.CANT_TELL: "can't tell yet whether worse",
     Standing.WORSE: "worse",
     Standing.BELOW_BASELINE: "worse than the average",
 }
-"""Words before the names of those that are not the best, in the order of the sentence."""
+"""Labels before the names of models that are not the best, in the order of the sentence."""
 
 
 def format_group_title(group: RankingGroup) -> str:
     """Format the group's title, such as "Evaluated on 2,143 reviews of later days"."""
-    title = f"Evaluated on {count_rows(group.reviews, group.rows)}"
+    title = f"Evaluated on {describe_review_count(group.reviews, group.row_protocol)}"
     if group.is_on_shared_reviews:
-        title += " that all have a prediction for"
+        title += " (only those that every model predicted)"
     if group.is_online:
         title += ": online models"
     return title
@@ -41,17 +42,21 @@ def format_group_title(group: RankingGroup) -> str:
 def describe_group_differences(group: RankingGroup, first: RankingGroup) -> str:
     """Describe what sets a group apart from the first one."""
     differences = []
+    reviews = describe_rows(group.row_protocol)
     if group.is_on_shared_reviews:
         differences.append(f"on the {group.reviews:,} reviews that all have")
-    elif group.reviews != first.reviews or describe_rows(group.rows) != describe_rows(first.rows):
+    elif group.reviews != first.reviews or reviews != describe_rows(first.row_protocol):
         differences.append("other reviews")
     if group.is_online:
-        differences.append("know how today is going (no schedulers)")
+        differences.append("online models, which learn from today")
     return ", ".join(differences)
 
 
 def list_warnings(group: RankingGroup) -> list[str]:
-    """Return a sentence about each model whose figures mean nothing."""
+    """Return a sentence about each model whose figures mean nothing.
+
+    `invalid_reason` is a verb phrase that follows the model's name, such as "reads outcomes".
+    """
     return [
         f"{line.configuration.words} {line.result.invalid_reason}: its figures mean nothing."
         for line in group.lines
@@ -60,10 +65,10 @@ def list_warnings(group: RankingGroup) -> list[str]:
 
 
 def describe_standing(line: RankedResult) -> str:
-    """Return the verdict, or why there is none.
+    """Return the verdict, such as "worse", or the reason why there is none.
 
-    There is none for invalid results, the baseline, and parameters that have seen the held-out
-    reviews.
+    The reason is what makes a result invalid ("reads outcomes"), "the baseline", or "in-sample":
+    the parameters have seen the held-out reviews.
     """
     if line.result.invalid_reason:
         return line.result.invalid_reason
@@ -73,9 +78,9 @@ def describe_standing(line: RankedResult) -> str:
 
 
 def list_sections(group: RankingGroup) -> list[tuple[str, Sequence[RankedResult]]]:
-    """Return the headings of `RankingGroup.sections` with their lines.
+    """Return each section of the ranking as its heading and its lines.
 
-    The baseline alone has "" as heading.
+    The heading is "" if the baseline is alone.
     """
     sections = []
     for standing, lines in group.sections:
@@ -90,69 +95,79 @@ def list_sections(group: RankingGroup) -> list[tuple[str, Sequence[RankedResult]
 
 
 def summarize_ranking(group: RankingGroup) -> str:
-    """Return the ranking's result, or only that there are too few reviews for any verdict.
+    """Return the verdicts in a sentence, or that there are too few reviews for any verdict.
 
-    "" if the baseline is alone.
+    Return "" if no model has a rank, as when the baseline is alone.
     """
     if group.best is None:
         return ""
     if not group.has_too_few_reviews:
         return describe_verdicts(group)
-    basis = group.lines[0].log_loss
-    evaluated = f"{format_count(basis.reviews, 'review')} of {format_count(basis.days, 'day')}"
+    log_loss = group.lines[0].log_loss  # all lines have the same reviews and days
+    reviews = format_count(log_loss.reviews, "review")
+    days = format_count(log_loss.days, "day")
+    verb = "is" if log_loss.reviews == 1 else "are"
     return (
-        f"{evaluated} are too few to tell models apart: "
+        f"{reviews} of {days} {verb} too few to tell models apart: "
         f"{MIN_REVIEWS:,} reviews and {MIN_DAYS} days are needed."
     )
 
 
 def describe_verdicts(group: RankingGroup) -> str:
-    """Return the ranking's result in one sentence; "" if the baseline is alone."""
+    """Return the verdicts on all ranked models in one sentence; "" if no model has a rank."""
     best = group.best
     if best is None:
         return ""
     name = best.configuration.words
-    is_plural = best.configuration.fit == "own"  # "your parameters predict"
-    comes = "come" if is_plural else "comes"
-    has = "have" if is_plural else "has"
-    predicts = "predict" if is_plural else "predicts"
-    rivals: dict[Standing, list[str]] = {}  # their names by standing
+    rivals: dict[Standing, list[str]] = {}  # names by standing
     for line in group.lines:
         if line.standing is not None and line is not best:
             rivals.setdefault(line.standing, []).append(line.configuration.words)
+    nearest_clause = f"{name} {_conjugate(best, 'comes', 'come')} nearest to it"
     if best.standing is Standing.BELOW_BASELINE:
-        return f"None predicts better than the average; {name} {comes} nearest to it."
+        return f"None predicts better than the average; {nearest_clause}."
     if not rivals:
         return _describe_single_model(best, group.equivalence)
     if group.none_beats_baseline:
-        clauses = [f"None has a lower log loss than the average; {name} {comes} nearest to it"]
+        clauses = [f"None has a lower log loss than the average; {nearest_clause}"]
     elif Standing.CANT_TELL in rivals:
         # The best of many is picked by its log loss, which makes that log loss optimistic.
-        alike = 1 + len(rivals[Standing.CANT_TELL]) + len(rivals.get(Standing.AS_GOOD, ()))
-        clauses = [f"{name} {has} the lowest log loss, one of {alike} that can't be told apart"]
+        tied_count = 1 + len(rivals[Standing.CANT_TELL]) + len(rivals.get(Standing.AS_GOOD, ()))
+        has = _conjugate(best, "has", "have")
+        clauses = [
+            f"{name} {has} the lowest log loss, one of {tied_count} that can't be told apart"
+        ]
     else:
-        clauses = [f"{name} {predicts} best"]
+        clauses = [f"{name} {_conjugate(best, 'predicts', 'predict')} best"]
     verdict = None
     if best.to_baseline is not None:
         verdict = decide_verdict(best.to_baseline, equivalence=group.equivalence)
     if verdict == "as good":
         clauses.append("no better and no worse than the average")
     elif verdict == "can't tell yet":
-        clauses.append("can't tell yet whether it differs from the average")
-    for standing, words in _RIVALS.items():
+        it_differs = _conjugate(best, "it differs", "they differ")
+        clauses.append(f"can't tell yet whether {it_differs} from the average")
+    for standing, label in _RIVAL_LABELS.items():
         if standing in rivals:
-            clauses.append(f"{words}: {join_names(rivals[standing], _MAX_NAMES)}")
-    return "; ".join(clauses) + "."
+            clauses.append(f"{label}: {join_names(rivals[standing], _MAX_NAMES)}")
+    return capitalize("; ".join(clauses)) + "."
 
 
 def _describe_single_model(line: RankedResult, equivalence: float) -> str:
     """Return the sentence about the only model of a group."""
     name = line.configuration.words
+    predicts = _conjugate(line, "predicts", "predict")
     if line.to_baseline is None:
-        return f"{name} has no other to be compared with."
+        has = _conjugate(line, "has", "have")
+        return capitalize(f"{name} {has} no other to be compared with.")
     verdict = decide_verdict(line.to_baseline, equivalence=equivalence)
     if verdict == "better":
-        return f"{name} predicts better than the average."
+        return capitalize(f"{name} {predicts} better than the average.")
     if verdict == "as good":
-        return f"{name} predicts no better and no worse than the average."
-    return f"Can't tell yet whether {name} predicts better than the average."
+        return capitalize(f"{name} {predicts} no better and no worse than the average.")
+    return f"Can't tell yet whether {name} {predicts} better than the average."
+
+
+def _conjugate(line: RankedResult, singular: str, plural: str) -> str:
+    """Return the verb that agrees with a model's name: "FSRS-6 has", "your parameters have"."""
+    return plural if line.configuration.fit == "own" else singular

@@ -33,21 +33,21 @@ _LOG_09 = math.log(0.9)
 
 
 class CellShape(NamedTuple):
-    """Sizes of a network of one recurrent cell; `cell` and `head` say which kinds."""
+    """Kind and sizes of a network of recurrent cells."""
 
-    cell: int
-    head: int
+    cell: int  # kind of cell
+    head: int  # meaning of the output
     inputs: int
     hidden: int
 
 
 class AdamWState(NamedTuple):
-    """Adam's state (p,) and settings; decay is the decoupled weight decay."""
+    """AdamW's state (p,) and settings."""
 
     mean: FloatArray
     square: FloatArray
     rate: float
-    decay: float
+    decay: float  # of the weights, apart from the gradient
     steps: int  # in all, for the cosine schedule
 
 
@@ -89,13 +89,21 @@ def scatter_lanes(array, parent, at, values):
 
 def _parameter_offsets(shape):
     """Return the indices at which weight_hh, bias_ih and bias_hh begin."""
-    gates = (3 if shape.cell == GRU else 1 if shape.cell == PLAIN_RNN else 4) * shape.hidden
+    gates = 4 * shape.hidden
+    if shape.cell == GRU:
+        gates = 3 * shape.hidden
+    elif shape.cell == PLAIN_RNN:
+        gates = shape.hidden
     hh = gates * shape.inputs
     return hh, hh + gates * shape.hidden, hh + gates * shape.hidden + gates
 
 
 def _forward(shape, w, x, at, state, kept, to, before):
-    """Compute the cells of 8 nodes from x[:, at] on, into columns `to` ... of state and kept."""
+    """Compute the cells of LANES nodes.
+
+    Their inputs are the columns of x from `at` on, their results those of state and kept from `to`
+    on. Names of an LSTM's gates: enter, forget, new and leave are torch's i, f, g and o.
+    """
     n, m = shape.inputs, shape.hidden
     hh, ih_bias, hh_bias = _parameter_offsets(shape)
     for j in range(m):
@@ -159,7 +167,7 @@ def _forward(shape, w, x, at, state, kept, to, before):
 
 
 def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
-    """Compute the gradients of the 8 cells: add to `sums`, set `before_bar`."""
+    """Compute the gradients of LANES cells: add to `sums`, set `before_bar`."""
     n, m = shape.inputs, shape.hidden
     hh, ih_bias, hh_bias = _parameter_offsets(shape)
     for k in range(2 * m if shape.cell == LSTM else m):
@@ -186,8 +194,8 @@ def _backward(shape, w, x, at, state, kept, to, bar, before, before_bar, sums):
                 sums[to_r] += r_bar * value
                 sums[to_z] += z_bar * value
                 sums[to_old] += old_bar * value
-                value = before_bar[k] + w[to_r] * r_bar + w[to_z] * z_bar
-                before_bar[k] = value + w[to_old] * old_bar
+                k_bar = before_bar[k] + w[to_r] * r_bar + w[to_z] * z_bar
+                before_bar[k] = k_bar + w[to_old] * old_bar
             sums[ih_bias + j] += r_bar
             sums[ih_bias + m + j] += z_bar
             sums[ih_bias + 2 * m + j] += new_bar
@@ -236,8 +244,8 @@ def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar,
         sums[to_forget] += forget_bar * value
         sums[to_new] += new_bar * value
         sums[to_leave] += leave_bar * value
-        value = before_bar[k] + w[to_enter] * enter_bar + w[to_forget] * forget_bar
-        before_bar[k] = value + w[to_new] * new_bar + w[to_leave] * leave_bar
+        k_bar = before_bar[k] + w[to_enter] * enter_bar + w[to_forget] * forget_bar
+        before_bar[k] = k_bar + w[to_new] * new_bar + w[to_leave] * leave_bar
     for start in (ih_bias, hh_bias):
         sums[start + j] += enter_bar
         sums[start + m + j] += forget_bar
@@ -246,7 +254,7 @@ def _backward_lstm(shape, w, x, at, kept, to, j, h_bar, bar, before, before_bar,
 
 
 def recall_and_slope(head, z, t):
-    """Return the probability of recall and its derivative by the output z.
+    """Return the probability of recall and its derivative with respect to the output z.
 
     PROBABILITY: sigmoid(z). Else exp(z) is the stability s, and R after t days is
     POWER: (1 + factor t/s)^-0.5, EXPONENTIAL: 0.9^(t/s).
@@ -264,7 +272,7 @@ def recall_and_slope(head, z, t):
 
 
 def cross_entropy(p, passes, failures):
-    """Return the weighted binary cross-entropy; like torch, keep logarithms at -100 or above."""
+    """Return the weighted binary cross-entropy, with logarithms of at least -100 as in torch."""
     log_p, log_f = log(p), log(1.0 - p)
     log_p = where(log_p < -100.0, -100.0, log_p)
     log_f = where(log_f < -100.0, -100.0, log_f)
@@ -272,13 +280,13 @@ def cross_entropy(p, passes, failures):
 
 
 def cross_entropy_slope(p, slope, passes, failures):
-    """Return the derivative of `cross_entropy` if p's derivative is `slope`.
+    """Return the derivative of `cross_entropy`, where p's derivative is `slope`.
 
-    Like torch, it divides by 1e-12 or more.
+    As in torch, the divisor is at least 1e-12.
     """
-    both = p * (1.0 - p)
-    both = where(both < 1e-12, 1e-12, both)
-    return slope * (passes * (p - 1.0) + failures * p) / both
+    variance = p * (1.0 - p)
+    variance = where(variance < 1e-12, 1e-12, variance)
+    return slope * (passes * (p - 1.0) + failures * p) / variance
 
 
 def cross_entropy_and_slope(p, slope, passes, failures):
@@ -287,9 +295,9 @@ def cross_entropy_and_slope(p, slope, passes, failures):
 
 
 def take_adamw_step(w, sums, adam, steps_done):
-    """Take one step, after `steps_done` others, down the gradients' sums.
+    """Take one step of AdamW with cosine annealing, after `steps_done` others.
 
-    AdamW with cosine annealing: Loshchilov and Hutter (2017).
+    `sums` are the lanes of the gradient. Source: Loshchilov and Hutter (2017).
     """
     rate = anneal(adam.rate, steps_done, adam.steps)
     bias_mean = 1.0 - 0.9 ** (steps_done + 1)
@@ -305,14 +313,14 @@ def take_adamw_step(w, sums, adam, steps_done):
 def network_pass(shape, order, steps_done, w, batches, x, adam, scratch):
     """Visit the batches in `order`; return the sum of their losses before each step.
 
-    If steps_done < 0, it only evaluates. Otherwise `steps_done` steps of training are done, and
-    each batch makes one more, which changes `w` and the state of `adam`.
+    If steps_done < 0, it only evaluates. Otherwise it goes on training after `steps_done` steps:
+    each batch makes one more, which changes `w` and the state of `adam`. Recall stays in `scratch`.
     """
     state, bar, kept = scratch.state, scratch.bar, scratch.kept
     before, before_bar = rows_of(scratch.before), rows_of(scratch.before_bar)
     sums = rows_of(scratch.w_bar)
     hidden = shape.hidden
-    outputs = len(w) - hidden - 1  # where the output's weights begin
+    output = len(w) - hidden - 1  # where the output's weights begin
     loss = broadcast(0.0)
     for b in order:
         base = batches.first_node[b]
@@ -328,22 +336,22 @@ def network_pass(shape, order, steps_done, w, batches, x, adam, scratch):
 
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
             gather_lanes(state, batches.target_node, i, False, scratch.before)
-            z = broadcast(w[outputs + hidden])
+            z = broadcast(w[output + hidden])
             for k in range(hidden):
-                z += w[outputs + k] * before[k]
+                z += w[output + k] * before[k]
             p, slope = recall_and_slope(shape.head, z, load(batches.target_delta_t, i))
-            lost, z_bar = cross_entropy_and_slope(
+            target_loss, z_bar = cross_entropy_and_slope(
                 p, slope, load(batches.passes, i), load(batches.failures, i)
             )
-            loss += lost
+            loss += target_loss
             store(scratch.recall, i, p)
             if steps_done >= 0:
                 for k in range(len(scratch.before_bar)):
                     before_bar[k] = broadcast(0.0)
                 for k in range(hidden):
-                    sums[outputs + k] += z_bar * before[k]
-                    before_bar[k] = w[outputs + k] * z_bar
-                sums[outputs + hidden] += z_bar
+                    sums[output + k] += z_bar * before[k]
+                    before_bar[k] = w[output + k] * z_bar
+                sums[output + hidden] += z_bar
                 scatter_lanes(bar, batches.target_node, i, scratch.before_bar)
         if steps_done < 0:
             continue

@@ -5,10 +5,10 @@ dispatcher, `_compile_step` a step or its `Gradient` into instructions on vector
 `specialise` a template that calls a model's steps. numba is imported at the first call of any
 of them.
 
-Kernels are stored in a folder for this version of srs-eval, numba and Python and for the digest of
-all sources that kernels are made from: after an update all are compiled once. If a kernel uses
-functions from elsewhere, the files below their file's folder are part of its key
-(`data.model_folder`).
+Kernels are stored in a folder named after the versions of srs-eval, numba and Python and the digest
+of all sources that kernels are made from, so each is compiled once more after an update. If a
+kernel uses a function of another program, such as a user's model, the content of that function's
+folder is part of the kernel's key (`data.model_folder`).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _VIEW_PACKAGES = frozenset({"report", "tui", "app", "cli", "__main__"})
 """Entries of the package that only show figures: the figures do not depend on them."""
 _KERNEL_PACKAGES = ("training", "models", "advice/workload")
 _NUMBA_OPTIONS = {"nogil": True, "error_model": "numpy"}
-_KEEP_UNUSED_SECONDS = 30 * 86_400  # folders that were not used for so long are deleted
+_KEEP_UNUSED_SECONDS = 30 * 86_400  # folders that have not been used for so long are deleted
 
 
 def _read_file_stamps() -> dict[Path, tuple[int, int]]:
-    """Return the modification time and the size of each of the program's files."""
+    """Return the modification time in ns and the size of each of the program's files."""
     stamps = {}
     with suppress(OSError):
         for path in _PACKAGE.rglob("*.py"):
@@ -66,7 +66,7 @@ def is_program_changed() -> bool:
 def compute_program_digest(package: Path = _PACKAGE) -> str:
     """Return the digest of the whole package except its views, shipped weights included.
 
-    If `is_program_changed`, it is a random one that no other process has.
+    Once the program's files have changed, it is a random one that no other process has.
     """
     if package == _PACKAGE and is_program_changed():
         return secrets.token_hex(32)
@@ -100,12 +100,12 @@ def _kernel_folder() -> Path:
 
 
 def has_kernels(name: str) -> bool:
-    """Return whether `mark_kernels` was called for `name` and no kernel source changed since."""
+    """Return whether `mark_kernels` was called for `name` with the present kernel sources."""
     return os.path.exists(_kernel_folder() / f"{name}.mark")
 
 
 def mark_kernels(name: str) -> None:
-    """Record that all kernels for `name` are on disk; else compilation is announced again."""
+    """Record that all kernels for `name` are on disk, so that no compilation is announced."""
     folder = _kernel_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,10 @@ def mark_kernels(name: str) -> None:
 
 @cache
 def _import_numba() -> tuple[Any, Path | None]:
-    """Return numba, and the folder for kernels if it can be used."""
+    """Return numba and the folder for kernels, or None if that cannot be used.
+
+    Marks the folder as used now, and deletes the ones that have not been used for long.
+    """
     import importlib
 
     numba = importlib.import_module("numba")
@@ -124,6 +127,7 @@ def _import_numba() -> tuple[Any, Path | None]:
         os.utime(folder)
         if is_program_changed() or not os.access(folder, os.W_OK):
             return numba, None
+        # Older versions began the names of these folders with "numba".
         for kernel_folder in [*folder.parent.glob("srs-eval*"), *folder.parent.glob("numba*-py*")]:
             if time.time() - kernel_folder.stat().st_mtime > _KEEP_UNUSED_SECONDS:
                 shutil.rmtree(kernel_folder, ignore_errors=True)
@@ -133,9 +137,10 @@ def _import_numba() -> tuple[Any, Path | None]:
 
 
 def _describe_for_key(value: Any) -> str:
-    """Describe the parts that a kernel is made from.
+    """Describe functions, constants or collections of them that a kernel is made from.
 
-    Together with `_kernel_folder_name` and `_digest_foreign_code`, the text is the kernel's key.
+    The text identifies them together with `_kernel_folder_name` and `_digest_foreign_code`, which
+    stand for the code.
     """
     if isinstance(value, Mapping):
         items = [f"{key}: {_describe_for_key(value[key])}" for key in sorted(value)]
@@ -170,7 +175,7 @@ def _find_source_files(value: Any) -> set[Path]:
 def _digest_foreign_code(value: Any) -> str:
     """Return digests of the folders of user-supplied functions, "" if all are of this package.
 
-    Raises OSError if no digest is possible: for a notebook's code, or a file in a folder too large.
+    Raises OSError if no digest is possible: for a notebook's code, or a folder that is too large.
     """
     digests = []
     for file in sorted(_find_source_files(value)):
@@ -186,6 +191,7 @@ def _digest_foreign_code(value: Any) -> str:
 def _copy_function(
     function: FunctionType, name: str, global_names: Mapping[str, Any]
 ) -> FunctionType:
+    """Copy a function under another name, with some of its global names replaced."""
     function_copy = FunctionType(
         function.__code__, {**function.__globals__, **global_names}, name, function.__defaults__
     )
@@ -197,7 +203,7 @@ def _copy_function(
 def _make_dispatcher(
     function: FunctionType, name: str, global_names: Mapping[str, Any], key_parts: Any
 ) -> Any:
-    """Return numba's dispatcher for the function, cached on disk if its files can be read."""
+    """Return numba's dispatcher for the function, cached on disk if its sources can be read."""
     numba, folder = _import_numba()
     try:
         key = _describe_for_key((function, key_parts)) + _digest_foreign_code((function, key_parts))
@@ -215,8 +221,9 @@ def _make_dispatcher(
 def _make_kernel_cache(function: FunctionType, folder: Path) -> Any:
     """Return numba's cache of one kernel, in a folder and under a name that hold its whole key.
 
-    A damaged cache or a full disk only means compiling: numba writes its files without a sync, so a
-    crash of the machine can leave them empty, and lets every error of reading and writing through.
+    With a damaged cache or a full disk the kernel is merely compiled again. numba itself would
+    fail: it raises all errors of reading and writing, and its files can be empty after a crash of
+    the machine, since it writes them without a sync.
     """
     from numba.core import caching
 
@@ -228,7 +235,7 @@ def _make_kernel_cache(function: FunctionType, folder: Path) -> Any:
             self._filename_base = function.__name__
             self._locator: Any = SimpleNamespace(
                 get_cache_path=lambda: str(folder),
-                get_source_stamp=str,
+                get_source_stamp=str,  # always the same: the name holds the whole key
                 ensure_cache_path=lambda: folder.mkdir(parents=True, exist_ok=True),
                 _py_file=function.__code__.co_filename,  # named in numba's warnings
             )
@@ -256,7 +263,7 @@ def _make_kernel_cache(function: FunctionType, folder: Path) -> Any:
 def compile_kernel(function: FunctionType) -> Any:
     """Compile a model-independent kernel at its first call and keep it on disk.
 
-    Python functions of the same kind that it calls are compiled along with it.
+    The Python functions that it calls are compiled along with it.
     """
     names = _compile_called_functions(function)
     return _make_dispatcher(function, function.__name__, names, ())
@@ -264,7 +271,7 @@ def compile_kernel(function: FunctionType) -> Any:
 
 @cache
 def _compile_inner(function: FunctionType) -> Any:
-    """Compile a function that a kernel calls, without the entry points for Python."""
+    """Compile a function that a kernel calls, without entry points for Python."""
     numba, _ = _import_numba()
     inner_function = _copy_function(
         function, function.__name__, _compile_called_functions(function)
@@ -274,6 +281,7 @@ def _compile_inner(function: FunctionType) -> Any:
 
 
 def _compile_called_functions(function: FunctionType) -> dict[str, Any]:
+    """Return the functions that a function calls, ready to be compiled, by their global names."""
     names = {}
     for name, value in _find_called_functions(function).items():
         if value is unpack:
@@ -288,15 +296,15 @@ def _compile_called_functions(function: FunctionType) -> dict[str, Any]:
 class Gradient(NamedTuple):
     """The gradient of a step, which is a step itself; see `tracing.derive_adjoint`."""
 
-    of: Callable[..., Any]
-    by: tuple[str, ...]  # names of arguments
-    w: str | None = None
-    parameters: int | None = None
+    of: Callable[..., Any]  # the step
+    by: tuple[str, ...]  # names of the arguments whose gradients it returns
+    w: str | None = None  # name of the argument with parameters, whose gradients it adds up
+    parameters: int | None = None  # number of values in w that are parameters; None for all
 
 
 @cache
 def _compile_step(step: Callable[..., Any] | Gradient) -> Any:
-    """Compile a step (see `recurrent`) or its gradient for use in a kernel, which inlines it."""
+    """Make a step (see `recurrent`) or its gradient callable in kernels, which inline it."""
     from srs_eval.training.tracing import trace_step
 
     return trace_step(to_function(step))
@@ -319,11 +327,11 @@ def specialise(
     taped: Sequence[str] = (),
     kernels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Compile the template with its global names `steps` and `constants` replaced.
+    """Compile a template, with `steps` and `constants` in place of its global names.
 
-    Each step named in `taped` shares a tape (`tracing.trace_with_tape`) with its gradient, which is
-    called `success_adjoint` for `success`. `kernels` are this function's results for other
-    templates, which this one calls.
+    Each step named in `taped` shares a tape (`tracing.trace_with_tape`) with its gradient, which
+    is the step `success_adjoint` for `success`. `kernels` are results of this function for other
+    templates, which this one calls by their names there.
     """
     from srs_eval.training import tracing
 
@@ -335,14 +343,14 @@ def specialise(
         step = to_function(steps[key])
         adjoint = to_function(steps[f"{key}_adjoint"])
         names[key], names[f"{key}_adjoint"] = tracing.trace_with_tape(step, adjoint)
-    # The names of kernels contain their keys.
+    # A kernel's name contains its key, so its name is enough here.
     kernel_names = {key: kernel.py_func.__name__ for key, kernel in kernels.items()}
     key_parts = ({**constants, **steps, **kernel_names}, tuple(taped))
     return _make_dispatcher(template, f"{template.__name__}_{name}", names, key_parts)
 
 
 def _find_called_functions(function: FunctionType) -> dict[str, FunctionType]:
-    """Return the Python functions that a function uses by their global names."""
+    """Return the Python functions that a function refers to, by their global names."""
     names = {
         instruction.argval
         for instruction in dis.get_instructions(function)

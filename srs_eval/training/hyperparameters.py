@@ -16,6 +16,7 @@ from typing import Any
 from srs_eval.data.arguments import (
     A_FILE,
     A_FILE_OR_FOLDER,
+    argument_error,
     check_flag,
     check_function,
     check_mapping,
@@ -23,7 +24,6 @@ from srs_eval.data.arguments import (
     check_path,
     check_type,
     check_whole_number,
-    refuse,
 )
 from srs_eval.data.errors import InputError
 from srs_eval.data.file_contents import digest_files, file_digest
@@ -54,7 +54,7 @@ def _ignore_record(training_record: TrainingRecord) -> None:
 
 @dataclass
 class TrainingRecord:
-    """The settings and losses of a pretraining, which are printed and saved with the weights."""
+    """The settings and losses of a pretraining, to be printed and saved with the weights."""
 
     settings: dict[str, Value] = field(default_factory=dict)
     epochs: list[Epoch] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Context:
         target = "a number between 0 and 1"
         check_number("sm2_target", self.sm2_target, target)
         if not 0 < self.sm2_target < 1:
-            raise refuse("sm2_target", target, self.sm2_target)
+            raise argument_error("sm2_target", target, self.sm2_target)
         for name, words in (("weights", A_FILE_OR_FOLDER), ("features", A_FILE)):
             path = getattr(self, name)
             if path is not None:
@@ -150,7 +150,7 @@ class Hyperparameter:
     default: Value  # as published
     spread: float = 1.0
     """A search for a number begins between default / spread and default x spread."""
-    minimum: float = 0.0  # numbers that make sense at all
+    minimum: float = 0.0  # smaller or larger numbers make no sense
     maximum: float = math.inf
     is_integer: bool = False  # whole numbers only
     choices: tuple[str, ...] = ()  # the words; () for numbers
@@ -188,7 +188,7 @@ def learning_rate(default: float) -> Hyperparameter:
 def epochs(default: int) -> Hyperparameter:
     """Declare the number of passes over the training rows.
 
-    With a schedule that ends with the passes, this number is early stopping.
+    A smaller number acts like early stopping; learning rates that fall to 0 then do so sooner.
     """
     return Hyperparameter("epochs", default, 4.0, 1, 1_000, is_integer=True)
 
@@ -205,13 +205,14 @@ def penalty(name: str, default: float, flag: str = "") -> Hyperparameter:
 
 
 SEED = Hyperparameter("seed", 0, minimum=0, is_integer=True, is_searched=False)
-"""Number added to the seeds of a training: order of batches, random starts. 0: as published."""
+"""Number added to the seeds of a training: those of the order of batches and of random starts. With
+0, they are as published."""
 
 
 def check_values(
     model: str, hyperparameters: Sequence[Hyperparameter], values: Mapping[str, Value]
 ) -> None:
-    """Raise InputError if a model cannot be set to these values."""
+    """Raise InputError unless these are allowed values of a model's hyperparameters."""
     hyperparameter_by_name = {
         hyperparameter.name: hyperparameter for hyperparameter in hyperparameters
     }

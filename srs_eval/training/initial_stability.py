@@ -24,8 +24,8 @@ _Point = tuple[float, float, float]
 """A step, and the loss and its slope there."""
 _Problem = tuple[FloatArray, FloatArray, FloatArray, float, float, float]
 """Intervals, recall, counts, default, decay and pull, as `_compute_loss` takes them."""
-_HARD_WEIGHT = 0.41  # log S(Hard) is between those of Again (this weight) and Good
-_GOOD_WEIGHT = 0.54  # log S(Good) is between those of Hard and Easy (this weight)
+_HARD_WEIGHT = 0.41  # w1 and w2 of `_fill_missing_stabilities`
+_GOOD_WEIGHT = 0.54
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class InitialStability:
     minimum: float  # days
     maximum: float = 100.0
     smoothing: float = 1.0  # reviews of average recall added to each interval
-    pull: float = 1 / 16  # times |S - default|
+    pull: float = 1 / 16  # factor on |S - default| in the loss
 
 
 @dataclass(frozen=True, eq=False)
 class _FirstIntervals:
-    """Groups of trials with i = 2 that share the first rating and the interval."""
+    """Groups of cards' second reviews (i = 2) with the same first rating and interval."""
 
     rating: IntArray  # (g,), sorted
     delta_t: FloatArray  # (g,), sorted within a rating
@@ -56,7 +56,7 @@ def _group_first_intervals(trials: Trials) -> _FirstIntervals:
     second = np.flatnonzero(trials.i == 2)
     delta_t, interval = np.unique(trials.delta_t[second], return_inverse=True)
     intervals = max(len(delta_t), 1)
-    key = trials.first_rating[second] * intervals + interval
+    key = trials.first_rating[second] * intervals + interval  # one number for both
     keys, group_of_second = np.unique(key, return_inverse=True)
     group_of_trial = np.full(len(trials), -1)
     group_of_trial[second] = group_of_second
@@ -114,7 +114,7 @@ def count_second_reviews(trials: Trials, train: IntArray) -> dict[int, float]:
 def order_and_complete(
     fitted: dict[int, float], reviews: Mapping[int, float], settings: InitialStability
 ) -> list[float]:
-    """Return S0 of all four ratings from those of the ratings used, with the reviews of each.
+    """Return S0 of all four ratings, given those of the ratings used and how many reviews each has.
 
     Raises NotEnoughData if no rating was used.
     """
@@ -150,20 +150,19 @@ def _fill_missing_stabilities(fitted: dict[int, float], default: Sequence[float]
         ((rating, value),) = fitted.items()
         return [s * value / default[rating - 1] for s in default]
     s = {rating: math.log(value) for rating, value in fitted.items()}
-    if 2 not in s and 3 not in s:
+    if 2 not in s and 3 not in s:  # solve both equations together
         total_weight = _HARD_WEIGHT + _GOOD_WEIGHT - _HARD_WEIGHT * _GOOD_WEIGHT
         s[2] = (_HARD_WEIGHT * s[1] + (1 - _HARD_WEIGHT) * _GOOD_WEIGHT * s[4]) / total_weight
     lower = (1, 2, 3)
     upper = (2, 3, 4)
-    for _ in range(2):
+    for _ in range(2):  # the second equation may need what the first gives, or vice versa
         triples = (upper, lower) if 3 not in s else (lower, upper)
         for triple in triples:
             unknown = [rating for rating in triple if rating not in s]
             if len(unknown) == 1:
                 a, b, c = triple
                 share = _HARD_WEIGHT if triple == lower else 1 - _GOOD_WEIGHT
-                # s[b] = share * s[a] + (1 - share) * s[c] for (1, 2, 3);
-                # for (2, 3, 4) the same with 1 - w2 as the share of s[2].
+                # Both equations read s[b] = share * s[a] + (1 - share) * s[c].
                 if unknown == [a]:
                     s[a] = (s[b] - (1 - share) * s[c]) / share
                 elif unknown == [b]:
@@ -174,6 +173,7 @@ def _fill_missing_stabilities(fitted: dict[int, float], default: Sequence[float]
 
 
 def _compute_loss(s: float, problem: _Problem) -> float:
+    """Return the log loss of the stability s, with the pull towards the default."""
     delta_t, recall, count, default, decay, pull = problem
     factor = 0.9 ** (-1.0 / decay) - 1.0
     loss = 0.0
@@ -184,6 +184,7 @@ def _compute_loss(s: float, problem: _Problem) -> float:
 
 
 def _compute_slope(s: float, value: float, high: float, problem: _Problem) -> float:
+    """Return the slope at s, whose loss is `value`: a forward difference, backward at `high`."""
     h = 1e-8 if s + 1e-8 <= high else -1e-8
     moved = s + h
     return (_compute_loss(moved, problem) - value) / (moved - s)
@@ -253,14 +254,15 @@ def _search_line(
     g: float,
     d: float,
     max_step: float,
-    loss_target: float,
+    target: float,
     high: float,
     problem: _Problem,
 ) -> tuple[float, float, float, float, bool]:
     """Search from s along d as Moré and Thuente do.
 
-    Returns step, loss, stability and slope where the search ends, and whether it failed.
-    Sufficient decrease is 1e-3, curvature 0.9, width 0.1.
+    The loss at s is f_start, its slope g; `target` is s + d without rounding errors. Returns the
+    step, loss, stability and slope where the search ends, and whether it failed. The constants
+    are L-BFGS-B's: 1e-3 for sufficient decrease, 0.9 for curvature, 0.1 for the width.
     """
     slope = g * d
     t, ft, gt = 1.0, f_start, slope
@@ -280,7 +282,7 @@ def _search_line(
         if tries >= 20:
             return t, ft, s_new, g_new, True
         tries += 1
-        s_new = loss_target if t == 1.0 else s + t * d
+        s_new = target if t == 1.0 else s + t * d
         ft = _compute_loss(s_new, problem)
         g_new = _compute_slope(s_new, ft, high, problem)
         gt = g_new * d
@@ -295,6 +297,7 @@ def _search_line(
             break
         if ft <= line and abs(gt) <= 0.9 * -slope:
             break
+        # The first stage minimises the loss less its sufficient decrease.
         tilt = enough if first_stage and ft <= fx and ft > line else 0.0
         step, bracketed = _next_trial(
             (x, fx - x * tilt, gx - tilt),
@@ -339,6 +342,7 @@ def _minimise(problem: _Problem, low: float, high: float, max_iterations: int) -
     # lies on a bound; once it lies inside again they are unusable, and it starts over.
     stale = False
     iterations = 0
+    # 1e-5 and 2.2e-9 are scipy's tolerances of the projected gradient and of the loss.
     if abs(max(min(s - g, high), low) - s) <= 1e-5:
         return s
     while True:
@@ -362,7 +366,7 @@ def _minimise(problem: _Problem, low: float, high: float, max_iterations: int) -
             curvature, learned, stale = 1.0, False, False
             continue
         iterations += 1
-        moved, turned = s_new - s, g_new - g
+        s_change, g_change = s_new - s, g_new - g
         s, f, g = s_new, ft, g_new
         if iterations >= max_iterations:
             return s
@@ -371,5 +375,5 @@ def _minimise(problem: _Problem, low: float, high: float, max_iterations: int) -
         if f_start - f <= 2.220446049250313e-09 * max(abs(f_start), abs(f), 1.0):
             return s
         # The curvature is kept where the slope did not rise along the step.
-        if turned * moved > 2.2e-16 * -slope * t:
-            curvature, learned = turned / moved, True
+        if g_change * s_change > 2.2e-16 * -slope * t:
+            curvature, learned = g_change / s_change, True

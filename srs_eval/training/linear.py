@@ -1,9 +1,9 @@
 """Models of one linear predictor z = x . w: their loss, its gradient, and the fit.
 
-A model gives `recall_and_slope(z, t)`: the probability of recall t days after the
-last review, and its derivative in z, written with `elementwise`. Training is that of
-srs-benchmark other.py `Trainer` (January 2025), torch.optim; `minimise_by_adam` is the same for
-other models whose gradient is one function call.
+A model gives `recall_and_slope(z, t)`: the probability of recall t days after the last review, and
+its derivative with respect to z, written with `elementwise`. Training is that of srs-benchmark
+other.py `Trainer` (January 2025), with torch's Adam. `minimise_by_adam` trains other models the
+same way, given a function for the gradient.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def _make_row_batches(
     n, k = x.shape
     counts = np.full(max(-(-n // size), 1), size)
     counts[-1] = n - size * (len(counts) - 1)
-    room = -(-counts // LANES) * LANES
-    first = np.concatenate(([0], np.cumsum(room)))
+    padded_counts = -(-counts // LANES) * LANES
+    first = np.concatenate(([0], np.cumsum(padded_counts)))
+    # A row moves by as much as its batch does.
     row = np.arange(n)
     position = row + (first[:-1] - size * np.arange(len(counts)))[row // size]
 
@@ -99,18 +100,22 @@ def loss_and_gradient(
     weight: FloatArray,
     w: FloatArray,
 ) -> tuple[float, FloatArray]:
-    """Return the weighted sum of the losses of the rows x (n, k), and its gradient in w (k,)."""
+    """Return the weighted sum of the losses of the rows x (n, k), and its gradient (k,).
+
+    `name` is that of a `LinearModel`.
+    """
     batches = _make_row_batches(x, t, y, weight, len(y))
     mean = np.zeros(len(w))
     square = np.zeros(len(w))
     run_pass = _compile_kernel(name, model, len(w))
+    # A step of training at rate 0 leaves the gradient in `batches`.
     loss = run_pass(np.zeros(1, np.int64), 0, w.copy(), batches, mean, square, 0.0, 1)
     return float(loss), batches.w_bar.sum(axis=1)
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """A model of one linear predictor, with the `fit` and `predict` of a `Model`."""
+    """A model of one linear predictor, with the `fit` and `predict` of a `TrainedModel`."""
 
     name: str  # an identifier; models share it only if they share the curve
     recall_and_slope: _RecallAndSlope
@@ -123,8 +128,9 @@ class LinearModel:
         """Fit the weights (k,) on the rows `train` of the features, as srs-benchmark does.
 
         The weights of the epoch with the least loss are kept. The loss is evaluated before each
-        epoch and after the last, so the initial weights can be kept. All sequences have equal
-        length there, so the order of the rows is that of its unstable sort of equal keys.
+        epoch and after the last, so the initial weights can be kept. srs-benchmark sorts
+        the rows by a length that is the same for all of them, with an unstable sort: its order of
+        equal keys is the order of the rows.
         """
         if not len(train):
             raise NotEnoughData("no reviews to train on")
@@ -188,9 +194,9 @@ def minimise_by_adam(
 ) -> FloatArray:
     """Minimise by Adam with a cosine schedule; return the weights (k,) of the best epoch.
 
-    `gradient(w, batch)` is the gradient of one batch's summed loss, `total_loss(w)` the loss over
-    all rows. The latter, which decides on the best epoch, is evaluated before each epoch and after
-    the last, so the initial weights can be kept.
+    `gradient(w, batch)` is the gradient of the summed loss of batch number `batch`, `total_loss(w)`
+    the loss over all rows. The latter decides on the best epoch; it is evaluated before each epoch
+    and after the last, so the initial weights can be kept.
     """
     w = start.copy()
     best = start.copy()

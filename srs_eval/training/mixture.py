@@ -1,6 +1,6 @@
 """A gated network whose outputs mix power curves, on a trie of histories: see models/gru_503.py.
 
-For each review: a linear layer, SiLU and a layer norm, then a GRU of seven units; for each
+For each review: a linear layer, SiLU and a layer norm, then a GRU of seven units. For each
 prediction, from the state before it: a layer norm, a linear layer, SiLU and a layer norm, then
 for each of two curves a weight, a stability and an exponent. As in `cells`, 8 histories go
 through at once, and what histories share is computed once. Float64 throughout. Gradients are
@@ -36,9 +36,9 @@ MID_NORM, MID, MID_BIAS, OUT_NORM = 385, 392, 441, 448
 SHARE, SHARE_BIAS, STABILITY, STABILITY_BIAS, EXPONENT, EXPONENT_BIAS = 455, 469, 471, 485, 487, 501
 PARAMETERS = 503
 # Rows that a review keeps for the backward pass.
-ENTERED, IN_HAT, IN_INVERSE, RESET, UPDATE, NEW, OLD = 0, 7, 14, 15, 22, 29, 36
+PRE_ACTIVATION, IN_HAT, IN_INVERSE, RESET, UPDATE, NEW, OLD = 0, 7, 14, 15, 22, 29, 36
 KEPT_ROWS = 43
-# Rows of the scratch of one vector of nodes or targets.
+# Rows of the scratch memory for one vector of nodes or targets.
 BEFORE, BEFORE_BAR, X, X_BAR, HAT, HAT_OUT, MIDDLE, OUT = range(0, 56, 7)
 WORK_ROWS = 56
 _NORM_EPSILON = 1e-5
@@ -46,13 +46,13 @@ _CURVE_EPSILON = 1e-7
 
 
 class MixtureDescent(NamedTuple):
-    """AdamW's state (p,) and settings; gradients are clipped by their joint norm."""
+    """AdamW's state (p,) and settings."""
 
     mean: FloatArray
     square: FloatArray
     start: FloatArray  # what the penalty pulls to
-    pull: float  # times the squared distance
-    longest: float
+    pull: float  # factor on the squared distance in the penalty
+    longest: float  # largest norm of the gradient; longer ones are shortened to it
     beta_mean: float
     beta_square: float
     decay: float
@@ -71,11 +71,15 @@ class MixtureScratch(NamedTuple):
 
 
 def _square_root(x):
+    """Return the root of x > 0; kernels have exp and log only."""
     return exp(0.5 * log(x))
 
 
 def _normalise(rows, values, hat):
-    """Set rows[hat ...] to rows[values ...] minus their mean, divided by their deviation."""
+    """Set rows[hat ...] to rows[values ...] minus their mean, divided by their deviation.
+
+    Returns the inverse of the deviation.
+    """
     mean = rows[values]
     for k in range(1, HIDDEN):
         mean += rows[values + k]
@@ -92,7 +96,11 @@ def _normalise(rows, values, hat):
 
 
 def _normalise_backward(w, sums, norm, rows, hat, inverse, bars):
-    """Turn rows[bars ...], gradients of the normed, weighted values, into those of the values."""
+    """Turn rows[bars ...] from gradients of the weighted results into those of the values.
+
+    A change of all values by the same amount, or along rows[hat ...], does not change the result:
+    these two parts of the gradient, `mean` and `along`, are taken out.
+    """
     mean, along = broadcast(0.0), broadcast(0.0)
     for k in range(HIDDEN):
         bar, value = rows[bars + k], rows[hat + k]
@@ -107,10 +115,10 @@ def _normalise_backward(w, sums, norm, rows, hat, inverse, bars):
 
 
 def _forward(w, delay, rating, at, state, kept, to, rows):
-    """Compute the reviews of the 8 nodes at `at`, into columns `to` ... of state and kept."""
-    waited, grade = load(delay, at), load(rating, at)
+    """Compute the reviews of LANES nodes from `at` on, into state and kept from column `to` on."""
+    interval, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
-        of_grade = where(
+        grade_weight = where(
             grade == 1.0,
             w[IN + 5 * j + 1],
             where(
@@ -119,9 +127,9 @@ def _forward(w, delay, rating, at, state, kept, to, rows):
                 where(grade == 3.0, w[IN + 5 * j + 3], broadcast(w[IN + 5 * j + 4])),
             ),
         )
-        entered = w[IN + 5 * j] * waited + of_grade + w[IN_BIAS + j]
-        store(kept[ENTERED + j], to, entered)
-        rows[MIDDLE + j] = entered * sigmoid(entered)
+        pre_activation = w[IN + 5 * j] * interval + grade_weight + w[IN_BIAS + j]
+        store(kept[PRE_ACTIVATION + j], to, pre_activation)
+        rows[MIDDLE + j] = pre_activation * sigmoid(pre_activation)
     store(kept[IN_INVERSE], to, _normalise(rows, MIDDLE, HAT))
     for k in range(HIDDEN):
         store(kept[IN_HAT + k], to, rows[HAT + k])
@@ -147,7 +155,7 @@ def _forward(w, delay, rating, at, state, kept, to, rows):
 
 
 def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
-    """Compute the gradients of the 8 reviews: add to `sums`, set rows[BEFORE_BAR ...]."""
+    """Compute the gradients of LANES reviews: add to `sums`, set rows[BEFORE_BAR ...]."""
     for k in range(HIDDEN):
         rows[X + k] = w[IN_NORM + k] * load(kept[IN_HAT + k], to)
         rows[HAT + k] = load(kept[IN_HAT + k], to)
@@ -185,13 +193,13 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
         sums[HH_BIAS + HIDDEN + j] += z_bar
         sums[HH_BIAS + 2 * HIDDEN + j] += old_bar
     _normalise_backward(w, sums, IN_NORM, rows, HAT, load(kept[IN_INVERSE], to), X_BAR)
-    waited, grade = load(delay, at), load(rating, at)
+    interval, grade = load(delay, at), load(rating, at)
     for j in range(HIDDEN):
-        entered = load(kept[ENTERED + j], to)
-        gate = sigmoid(entered)
-        in_bar = rows[X_BAR + j] * gate * (1.0 + entered * (1.0 - gate))
+        pre_activation = load(kept[PRE_ACTIVATION + j], to)
+        gate = sigmoid(pre_activation)
+        in_bar = rows[X_BAR + j] * gate * (1.0 + pre_activation * (1.0 - gate))
         row = IN + 5 * j
-        sums[row] += in_bar * waited
+        sums[row] += in_bar * interval
         for k in range(1, 5):
             sums[row + k] += where(grade == float(k), in_bar, 0.0)
         sums[IN_BIAS + j] += in_bar
@@ -200,7 +208,7 @@ def _backward(w, sums, delay, rating, at, kept, to, bar, rows):
 def _read_out(w, rows):
     """Set rows[X ...], which the outputs read, from the state rows[BEFORE ...].
 
-    Returns the norms' inverses.
+    Returns the inverse deviations of both layer norms.
     """
     before = _normalise(rows, BEFORE, HAT)
     for j in range(HIDDEN):
@@ -216,7 +224,7 @@ def _read_out(w, rows):
 
 
 def _read_out_backward(w, sums, rows, before, after):
-    """Set rows[BEFORE_BAR ...] from rows[X_BAR ...], the gradients of rows[X ...]."""
+    """Set rows[BEFORE_BAR ...] from the gradients rows[X_BAR ...]; add to `sums`."""
     _normalise_backward(w, sums, OUT_NORM, rows, HAT_OUT, after, X_BAR)
     for k in range(HIDDEN):
         rows[BEFORE_BAR + k] = broadcast(0.0)
@@ -233,6 +241,7 @@ def _read_out_backward(w, sums, rows, before, after):
 
 
 def _output(w, weight, bias, curve, rows):
+    """Return a linear output for one of the curves from rows[X ...]."""
     value = broadcast(w[bias + curve])
     for k in range(HIDDEN):
         value += w[weight + curve * HIDDEN + k] * rows[X + k]
@@ -240,6 +249,7 @@ def _output(w, weight, bias, curve, rows):
 
 
 def _output_backward(w, sums, weight, bias, curve, rows, bar):
+    """Add the gradients of an output to `sums` and to rows[X_BAR ...]."""
     sums[bias + curve] += bar
     for k in range(HIDDEN):
         place = weight + curve * HIDDEN + k
@@ -257,18 +267,18 @@ def _clip_gradient(z, bar):
 
 def _power_curve(t, s, d):
     """Return log(1 + t/s) and (1 + t/s)^-d; s contains its epsilon."""
-    grown = log(1.0 + t / s)
-    return grown, exp(-d * grown)
+    log_base = log(1.0 + t / s)
+    return log_base, exp(-d * log_base)
 
 
 def _take_step(w, sums, descent, scratch, steps, rate):
     """Take step number `steps` of AdamW (Loshchilov and Hutter 2017) with a clipped gradient."""
-    length = 0.0
+    square_length = 0.0
     for k in range(PARAMETERS):
-        pulled = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
-        scratch.w_bar[k, 0] = pulled
-        length += pulled * pulled
-    shrink = min(1.0, descent.longest / (math.sqrt(length) + 1e-6))
+        gradient = total(sums[k]) + 2.0 * descent.pull * (w[k] - descent.start[k])
+        scratch.w_bar[k, 0] = gradient
+        square_length += gradient * gradient
+    shrink = min(1.0, descent.longest / (math.sqrt(square_length) + 1e-6))  # as torch clips
     bias_mean = 1.0 - descent.beta_mean**steps
     bias_square = math.sqrt(1.0 - descent.beta_square**steps)
     means, squares = descent.mean, descent.square
@@ -284,9 +294,10 @@ def _take_step(w, sums, descent, scratch, steps, rate):
 def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
     """Visit the batches in `order`; return the sum of their losses before each step.
 
-    `rates` (len(order),) is the learning rate of each visit, 0 for a visit that only evaluates.
-    The training minimises `scales` (b,) times a batch's summed loss. `delay` is each node's
-    interval as the network takes it. A step changes `w` and the state of `descent`.
+    `rates` (len(order),) are the learning rates of the visits, 0 for a visit that only evaluates.
+    Training minimises `scales` (b,) times a batch's summed loss. `delay` is each node's interval as
+    the network takes it. A step changes `w` and the arrays of `descent`; its `steps` are the
+    caller's to count. Recall stays in `scratch`.
     """
     state, bar, kept, work = scratch.state, scratch.bar, scratch.kept, scratch.work
     rows, sums = rows_of(work), rows_of(scratch.w_bar)
@@ -319,12 +330,14 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
             )
             s1, s2 = exp(_clip(zs1)) + _CURVE_EPSILON, exp(_clip(zs2)) + _CURVE_EPSILON
             d1, d2 = exp(_clip(zd1)), exp(_clip(zd2))
-            grown1, curve1 = _power_curve(t, s1, d1)
-            grown2, curve2 = _power_curve(t, s2, d2)
+            log_base1, curve1 = _power_curve(t, s1, d1)
+            log_base2, curve2 = _power_curve(t, s2, d2)
             p = (1.0 - 1e-7) * (share * curve1 + (1.0 - share) * curve2)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
-            lost, p_bar = cross_entropy_and_slope(p, scales[b] * (1.0 - 1e-7), passes, failures)
-            loss += lost
+            target_loss, p_bar = cross_entropy_and_slope(
+                p, scales[b] * (1.0 - 1e-7), passes, failures
+            )
+            loss += target_loss
             store(scratch.recall, i, p)
             if rate > 0.0:
                 for k in range(HIDDEN):
@@ -332,14 +345,19 @@ def mixture_pass(order, rates, w, batches, delay, scales, descent, scratch):
                 share_bar = p_bar * (curve1 - curve2) * share * (1.0 - share)
                 _output_backward(w, sums, SHARE, SHARE_BIAS, 0, rows, share_bar)
                 _output_backward(w, sums, SHARE, SHARE_BIAS, 1, rows, -share_bar)
-                of1, of2 = p_bar * share * curve1 * d1, p_bar * (1.0 - share) * curve2 * d2
-                s_bar = _clip_gradient(zs1, of1 * t / (s1 * (s1 + t)) * (s1 - _CURVE_EPSILON))
+                curve_bar1 = p_bar * share * curve1 * d1
+                curve_bar2 = p_bar * (1.0 - share) * curve2 * d2
+                s_bar = _clip_gradient(
+                    zs1, curve_bar1 * t / (s1 * (s1 + t)) * (s1 - _CURVE_EPSILON)
+                )
                 _output_backward(w, sums, STABILITY, STABILITY_BIAS, 0, rows, s_bar)
-                s_bar = _clip_gradient(zs2, of2 * t / (s2 * (s2 + t)) * (s2 - _CURVE_EPSILON))
+                s_bar = _clip_gradient(
+                    zs2, curve_bar2 * t / (s2 * (s2 + t)) * (s2 - _CURVE_EPSILON)
+                )
                 _output_backward(w, sums, STABILITY, STABILITY_BIAS, 1, rows, s_bar)
-                d_bar = _clip_gradient(zd1, -of1 * grown1)
+                d_bar = _clip_gradient(zd1, -curve_bar1 * log_base1)
                 _output_backward(w, sums, EXPONENT, EXPONENT_BIAS, 0, rows, d_bar)
-                d_bar = _clip_gradient(zd2, -of2 * grown2)
+                d_bar = _clip_gradient(zd2, -curve_bar2 * log_base2)
                 _output_backward(w, sums, EXPONENT, EXPONENT_BIAS, 1, rows, d_bar)
                 _read_out_backward(w, sums, rows, norm_before, norm_after)
                 scatter_lanes(bar, batches.target_node, i, before_bar)

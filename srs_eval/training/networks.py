@@ -8,12 +8,13 @@ A network starts from pretrained weights: from the folder that the user names
                           "seed", "users", "reviews", "date" (strings)
     NAME_pretrain.pth     srs-benchmark's own (torch state_dict)
 
-NAME is that of the configuration with its flags on inputs, such as GRU-P-short; if
-there is no such file, flags are dropped from the end (GRU-P serves GRU-P-recency too).
+NAME is that of the model with the configuration's flags on inputs (-short, -secs), such as
+GRU-P-short. If there is no such file, one of the flags is left out, then both: GRU-P serves
+GRU-P-short, too.
 
-A user-supplied model gets weights that were trained on other people: `models pretrain` makes them,
---weights names them. The metadata of their file say which model it is for, on which users of which
-data set it was trained, and how. These people are not evaluated with it, unless
+A user-supplied model can have weights that were trained on other people: `models pretrain` makes
+them, --weights names them. The metadata of their file say which model it is for, on which users of
+which data set it was trained, and how. The model is not evaluated on these people, unless
 `Context.seen_users` is set. They are recognised by sketches of their reviews (`data.recognition`).
 """
 
@@ -44,7 +45,7 @@ from srs_eval.training.hyperparameters import Context, Epoch, Value
 SHIPPED_WEIGHTS = Path(__file__).parents[1] / "models" / "weights"
 ADAM_TENSORS = ("adam_mean", "adam_square", "adam_steps")
 """Tensors beside the weights, if training continues from the optimiser's state."""
-_METADATA_KEY = "srs-eval"  # the only metadata key: the library writes several in any order
+_METADATA_KEY = "srs-eval"  # the only one, since the library writes several in any order
 _IDS_ONLY_WARNING = "the file knows people by their numbers alone, whatever the data set"
 
 Tensors = Mapping[str, NDArray[np.float32]]
@@ -56,7 +57,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def list_weight_names(model: str, protocol: Protocol) -> tuple[str, ...]:
-    """Return the names of the weight files that fit, the best one first."""
+    """Return the names that a model's weight file may have, the best one first."""
     flags = [flag for flag in ("short", "secs") if getattr(protocol, flag)]
     all_flags = "".join(f"-{flag}" for flag in flags)
     single_flags = [f"-{flag}" for flag in reversed(flags)]
@@ -142,7 +143,7 @@ def load_optimiser_state(
 
 
 def _read_torch_adam(path: Path) -> tuple[Any, Any, int]:
-    """Read the state that torch's AdamW saves of parameters 0, 1, ..., each kind as one vector."""
+    """Read the means, squares and steps of an AdamW that torch saved, as `load_optimiser_state`."""
     try:
         state: Any = _read_pth(path)["state"]
         states = [state[number] for number in range(len(state))]
@@ -166,7 +167,7 @@ def missing_weights_error(model: str, names: Iterable[str], context: Context) ->
 
 
 def require_finite(*arrays: FloatArray | NDArray[np.float32]) -> None:
-    """Raise NotEnoughData if training has led to infinities; the pretrained weights serve then."""
+    """Raise NotEnoughData, after which pretrained weights serve, if training led to infinities."""
     if not all(np.isfinite(array).all() for array in arrays):
         raise NotEnoughData("training diverged")
 
@@ -208,7 +209,7 @@ def _read_pth(path: Path) -> dict[str, Any]:
 
         class Reader(pickle.Unpickler):
             def find_class(self, module: str, name: str) -> Any:
-                return _ALLOWED_CLASSES[module, name]  # and nothing else
+                return _ALLOWED_CLASSES[module, name]  # refuses all others
 
             def persistent_load(self, identity: Any) -> NDArray[Any]:
                 _, kind, key, *_ = identity
@@ -221,6 +222,7 @@ def _read_pth(path: Path) -> dict[str, Any]:
 def _rebuild_tensor(
     storage: NDArray[Any], offset: int, size: Any, stride: Any, *rest: Any
 ) -> NDArray[Any]:
+    """Return a tensor as `torch._utils._rebuild_tensor_v2` does."""
     if math.prod(size) > len(storage):
         raise ValueError("a tensor repeats its storage")
     bytes_each = storage.itemsize
@@ -244,11 +246,11 @@ _ALLOWED_CLASSES: Mapping[tuple[str, str], Any] = {
 
 @dataclass(frozen=True)
 class WeightsOrigin:
-    """The origin of weights, which their file's metadata hold beside "model" and "version"."""
+    """What the metadata of a weight file say, besides "model" and "version", on its making."""
 
     users: str  # the users that the weights were trained on: "1-5000"
     data: str = ""  # fingerprint of these users' data set
-    sketches: tuple[str, ...] = ()  # of each of these users' reviews (`sketch_of`)
+    sketches: tuple[str, ...] = ()  # one for the reviews of each of these users
     settings: Mapping[str, Value] = field(default_factory=dict)
     epochs: Sequence[Epoch] = ()
 
@@ -319,10 +321,10 @@ def save_pretrained(path: Path, model: str, origin: WeightsOrigin, arrays: Array
 
 
 def find_pretrained(model: str, log: ReviewLog, context: Context) -> PretrainedFile | None:
-    """Return the model's file in --weights that was not trained on the learner.
+    """Return the model's first file in --weights that was not trained on the learner.
 
-    Returns None if no file is for the model. Raises NotInstalled, which is a skip, if all of them
-    were trained on the learner.
+    With `seen_users`, one that was is allowed, too. Returns None if no file is for the model.
+    Raises NotInstalled, so that the model is skipped, if all its files were trained on the learner.
     """
     files = [file for file in _find_pretrained_files(context) if file.model == model]
     usable = [file for file in files if context.seen_users or not file.has_seen(log)]
@@ -333,7 +335,7 @@ def find_pretrained(model: str, log: ReviewLog, context: Context) -> PretrainedF
 
 
 def describe_pretrained(model: str, context: Context) -> str:
-    """Describe the model's files in --weights as a set-up names them; return "" for none."""
+    """Describe the model's files in --weights for its set-up; "" for none."""
     files = [file for file in _find_pretrained_files(context) if file.model == model]
     return "; ".join(str(file) for file in files)
 

@@ -1,4 +1,4 @@
-"""Train like other programs without their libraries: optimisers, orders of rows and batches.
+"""Optimisers and orders of rows as in other programs, without their libraries.
 
 Adam: Kingma and Ba (2014), with cosine annealing (Loshchilov and Hutter 2016).
 L-BFGS with a strong Wolfe line search, in the steps of torch.optim.LBFGS: Nocedal and Wright,
@@ -6,18 +6,18 @@ Numerical Optimization (2006), algorithms 3.5, 3.6 and 7.4; limits and tolerance
 torch/optim/lbfgs.py, so that a fit takes the same path.
 
 numpy's plain quicksort: fsrs-optimizer 5.x sorts training rows by sequence length with an
-unstable sort, and so the order of ties decides which rows share a batch. It is that of
+unstable sort, so that the order of ties decides which rows share a batch. That order is the one of
 `numpy.argsort(kind="quicksort")` without SIMD routines (numpy/_core/src/npysort):
-quicksort with a stack, median of three, insertion sort for parts of up to 16,
-heapsort where a part is split too often.
+quicksort with a stack, median of three, insertion sort for runs of up to 16,
+heapsort where a run is split too often.
 
 torch's randperm: ATen's CPU generator is the 32-bit Mersenne Twister (Matsumoto and Nishimura
 1998); randperm shuffles forward (Fisher-Yates) with `word % remaining`.
 
-fsrs-rs' `shuffle` of Rust's crate rand 0.10 with a seeded `StdRng`: that is ChaCha (Bernstein,
-2008, Workshop Record of SASC) with 12 rounds, its key drawn from the seed by PCG-XSH-RR (O'Neill,
-2014, HMC-CS-2014-0905); the shuffle is Fisher and Yates', from the front, and takes several
-indices out of each 32-bit word as long as it suffices (rand: src/seq/slice.rs,
+fsrs-rs uses `shuffle` of Rust's crate rand 0.10 with a seeded `StdRng`, which is ChaCha (Bernstein,
+2008, Workshop Record of SASC) with 12 rounds; PCG-XSH-RR (O'Neill, 2014, HMC-CS-2014-0905) draws
+its key from the seed. The shuffle is Fisher and Yates', from the front, and draws as many indices
+at a time as one 32-bit word suffices for (rand: src/seq/slice.rs,
 src/seq/increasing_uniform.rs, src/distr/uniform_int.rs; rand_core: `seed_from_u64`).
 """
 
@@ -54,7 +54,7 @@ class _LinePoint:
 
 
 def anneal(rate: float, steps_done: int, steps: int) -> float:
-    """Return the learning rate after `steps_done` of `steps` steps, along half a cosine."""
+    """Return the learning rate after `steps_done` of `steps` steps, along half a falling cosine."""
     return rate * (1.0 + np.cos(np.pi * steps_done / steps)) / 2.0
 
 
@@ -82,7 +82,8 @@ def minimise_by_lbfgs(
 ) -> FloatArray:
     """Return the point (k,) where L-BFGS ends.
 
-    It makes at most 1.25 * iterations evaluations, as in torch.
+    Evaluations are limited to 1.25 * iterations, as in torch; the last line search may make one
+    more.
     """
     x = start.copy()
     f, g = objective(x)
@@ -113,12 +114,12 @@ def minimise_by_lbfgs(
         if slope > -tolerance_change:
             break
 
-        def along(t: float, x: FloatArray = x, direction: FloatArray = direction) -> _LinePoint:
+        def evaluate(t: float, x: FloatArray = x, direction: FloatArray = direction) -> _LinePoint:
             f, g = objective(x + t * direction)
             return _LinePoint(t, f, g, float(g @ direction))
 
         end, new_evaluations = _line_search(
-            along,
+            evaluate,
             _LinePoint(0.0, f, g, slope),
             t,
             float(np.abs(direction).max()),
@@ -143,7 +144,7 @@ def minimise_by_lbfgs(
 def _apply_inverse_hessian(
     q: FloatArray, steps: list[FloatArray], changes: list[FloatArray], scale: float
 ) -> FloatArray:
-    """Return the product of the inverse Hessian's approximation with q."""
+    """Return the product of q and the approximate inverse Hessian, by the two-loop recursion."""
     shares = []
     for step, change in zip(reversed(steps), reversed(changes), strict=True):
         share = float(step @ q) / float(change @ step)
@@ -156,7 +157,7 @@ def _apply_inverse_hessian(
 
 
 def _line_search(
-    along: Callable[[float], _LinePoint],
+    evaluate: Callable[[float], _LinePoint],
     origin: _LinePoint,
     t: float,
     direction_norm: float,
@@ -168,7 +169,7 @@ def _line_search(
     There are at most `max_evaluations` after the first one.
     """
     previous = origin
-    point = along(t)
+    point = evaluate(t)
     searches = 0
     bracket: list[_LinePoint] = []
     while searches < max_evaluations:
@@ -183,12 +184,12 @@ def _line_search(
         low = point.t + 0.01 * (point.t - previous.t)
         t = _cubic_minimum(previous, point, low, point.t * 10)
         previous = point
-        point = along(t)
+        point = evaluate(t)
         searches += 1
     if not bracket:
         bracket = [origin, point]
 
-    stuck = False
+    stuck = False  # the point before was close to an end of the bracket, too
     best = int(bracket[0].f > bracket[1].f)
     while searches < max_evaluations:
         low, high = sorted(end.t for end in bracket)
@@ -204,7 +205,7 @@ def _line_search(
                 stuck = True
         else:
             stuck = False
-        point = along(t)
+        point = evaluate(t)
         searches += 1
         if not _decreases_enough(point, origin) or point.f >= bracket[best].f:
             bracket[1 - best] = point
@@ -245,8 +246,8 @@ def _cubic_minimum(a: _LinePoint, b: _LinePoint, low: float, high: float) -> flo
 def argsort_by_quicksort(keys: IntArray) -> IntArray:
     """Return positions (n,) that sort non-negative `keys`, ties in plain quicksort's order.
 
-    numpy has SIMD routines for numbers, but it sorts times, which are stored like integers, by
-    plain quicksort on every processor.
+    The keys are sorted as times: numpy sorts numbers with SIMD routines on some processors, but
+    times, which are stored like integers, by plain quicksort on all of them.
     """
     times = np.ascontiguousarray(keys, np.int64).view("timedelta64[s]")
     return np.argsort(times, kind="quicksort").astype(np.int64, copy=False)
@@ -262,7 +263,7 @@ def compute_relative_recency_weights(n: int, weight: float, degree: float) -> Fl
 def select_training_rows(
     trials: Trials, train: IntArray, max_reviews: int | None = None
 ) -> IntArray:
-    """Select the rows to train on, whose histories are not too long.
+    """Select the rows whose histories are not too long to train on.
 
     A history has at most `max_reviews` reviews; None stands for the protocol's `max_seq_len`.
     Raises NotEnoughData if no row is left.
@@ -276,7 +277,7 @@ def select_training_rows(
 
 
 def spread_over_trials(trials: Trials, train: IntArray, weights: FloatArray) -> FloatArray:
-    """Return weights of all trials (n,): `weights` for the rows `train`, elsewhere 1."""
+    """Return weights of all trials (n,): `weights` for the rows `train`, 1 for the others."""
     spread = np.ones(len(trials))
     spread[train] = weights
     return spread
@@ -305,9 +306,9 @@ def _random_words_of(seed: int) -> tuple[np.random.RandomState, list[int]]:
 
 
 def draw_permutations(n: int, seed: int) -> Iterator[IntArray]:
-    """Yield successive `torch.randperm(n, generator=g)` of one generator g seeded with `seed`.
+    """Yield the permutations that torch.randperm(n) returns, call after call, from one seed.
 
-    They are equal for n below about 2**32 / 20, where torch draws one word per element.
+    This holds for n below about 2**32 / 20, where torch draws one word per element.
     """
     random, words = _random_words_of(seed)
     used = 0
@@ -322,7 +323,9 @@ def draw_permutations(n: int, seed: int) -> Iterator[IntArray]:
         yield np.array(order, np.int64)
 
 
-_MASK = 0xFFFFFFFF
+# Rust's shuffle
+
+_MASK = 0xFFFFFFFF  # 32 bits
 _ROUNDS = 12
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 _COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
@@ -330,7 +333,7 @@ _DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
 
 def draw_rust_shuffles(n: int, seed: int) -> Iterator[IntArray]:
-    """Yield 0 ... n - 1, shuffled anew each time by one generator."""
+    """Yield 0 ... n - 1 as fsrs-rs shuffles them, again and again with one generator."""
     words = _chacha_words(_derive_chacha_key(seed))
     while True:
         order = list(range(n))
@@ -348,7 +351,10 @@ def draw_rust_shuffles(n: int, seed: int) -> Iterator[IntArray]:
 
 
 def _batch_bounds(m: int) -> tuple[int, int]:
-    """Return the largest product m (m + 1) ... that fits in 32 bits, and its number of factors."""
+    """Return the largest product m (m + 1) ... that fits in 32 bits, and its number of factors.
+
+    A number below the product gives an index below each factor.
+    """
     bound = m
     count = 1
     while bound * (m + count) <= _MASK:
@@ -358,7 +364,7 @@ def _batch_bounds(m: int) -> tuple[int, int]:
 
 
 def _draw_below(bound: int, words: Iterator[int]) -> int:
-    """Draw a number below `bound`, nearly without bias."""
+    """Draw a number below `bound` by Canon's method, nearly without bias."""
     product = next(words) * bound
     high = product >> 32
     low = product & _MASK
@@ -370,6 +376,7 @@ def _draw_below(bound: int, words: Iterator[int]) -> int:
 
 
 def _derive_chacha_key(seed: int) -> tuple[int, ...]:
+    """Return the key (8 words) that rand's `seed_from_u64` derives from a seed."""
     words = []
     for _ in range(8):
         seed = (seed * 6364136223846793005 + 11634580027462260723) % (1 << 64)
@@ -392,6 +399,7 @@ def _chacha_words(key: tuple[int, ...]) -> Iterator[int]:
 
 
 def _mix_quarter(state: list[int], a: int, b: int, c: int, d: int) -> None:
+    """Apply ChaCha's quarter round to the words a, b, c and d of the state."""
     for target, addend, mixed, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
         state[target] = (state[target] + state[addend]) & _MASK
         state[mixed] = _rotate_left(state[mixed] ^ state[target], bits)

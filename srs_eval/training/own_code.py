@@ -3,11 +3,11 @@
 A model file may go to another folder, make double precision torch's default or seed numpy's random
 numbers. It is free to do so, but these settings belong to the process: other models would be
 evaluated with them, and results would be written to another place. So `isolate_settings` surrounds
-every piece of such code. Within it, settings are as the code left them the last time; after it,
-they are as they were before.
+every call of such code. The code finds the settings as it left them the last time; after it, they
+are as they were before.
 
-A library that such code is the first to import has its original settings afterwards: they are
-noted as soon as it is imported.
+If such code is the first to import a library, the library's original settings are noted right
+after the import and restored like the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 class _Setting:
     """A setting that all code of a process shares."""
 
-    library: str  # before it is imported, there is nothing to set
+    library: str  # until it is imported, there is nothing to set
     read: Callable[[], Any]
     write: Callable[[Any], object]
 
@@ -51,7 +51,7 @@ def _change_folder(folder: str | None) -> None:
 
 
 _FIXED_VARIABLE = "NUMBA_NUM_THREADS"
-"""numba refuses another number once its threads have been started; our kernels use no threads."""
+"""numba refuses to change this once its threads have been started; our kernels use no threads."""
 
 
 def _set_environment(variables: dict[str, str]) -> None:
@@ -78,7 +78,7 @@ def _set_numba_configuration(values: dict[str, Any]) -> None:
 
 
 def _numba_threads() -> int | None:
-    """Return numba's number of threads, or None if it has started none: asking would start them."""
+    """Return numba's number of threads, or None before it starts them, since asking would do so."""
     import numba
 
     parallel = sys.modules.get("numba.np.ufunc.parallel")
@@ -117,7 +117,7 @@ def _set_torch_settings(settings: dict[str, Any]) -> None:
     if current["dtype"] != settings["dtype"]:
         torch.set_default_dtype(settings["dtype"])
     if current["device"] != settings["device"]:
-        is_cpu = settings["device"] == torch.device("cpu")
+        is_cpu = settings["device"] == torch.device("cpu")  # then set none, which is faster
         torch.set_default_device(None if is_cpu else settings["device"])
     if current["gradients"] != settings["gradients"]:
         torch.set_grad_enabled(settings["gradients"])
@@ -218,7 +218,7 @@ def _write_settings(values: _Values) -> None:
 
 
 def _is_imported(library: str) -> bool:
-    """Return whether a library has been imported; one that is just being imported has not."""
+    """Return whether a library has been imported completely."""
     module = sys.modules.get(library)
     if module is None:
         return False
@@ -226,7 +226,7 @@ def _is_imported(library: str) -> bool:
 
 
 class _FirstImports(MetaPathFinder):
-    """Notes the original settings of libraries, right after their first import."""
+    """Note the original settings of libraries right after their first import, in `values`."""
 
     def __init__(self, values: _Values) -> None:
         self._values = values
@@ -237,7 +237,7 @@ class _FirstImports(MetaPathFinder):
     ) -> ModuleSpec | None:
         if name not in self._awaited:
             return None
-        self._awaited.remove(name)  # so that the other finders find it
+        self._awaited.remove(name)  # so that the search below does not come here again
         spec = find_spec(name)
         if spec is None or spec.loader is None:
             return None

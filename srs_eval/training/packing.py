@@ -1,14 +1,14 @@
 """Hand NamedTuples of arrays and numbers to kernels as one table of addresses.
 
 numba takes NamedTuples as they are, too, but describes each array by seven values, and a kernel
-with thirty arrays takes a second to compile for these alone. Here it gets a table with the address
-of each array and the bits of each number:
+with thirty arrays takes a second to compile for these alone. Here it gets a table of the addresses
+of arrays and the bits of numbers instead:
 
     kernel(pack(batches))              in Python
     batches = unpack(table, Batches)   in the kernel: a NamedTuple of pointers and numbers
 
-The content of a field is read from the annotations of its class: FloatArray, IntArray, Int32Array,
-float or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
+A field's content follows from its annotation in the class: FloatArray, IntArray, Int32Array, float
+or int. A pointer has neither length nor shape; a kernel that needs them has them as fields.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NUMBER_DTYPES: dict[Any, np.dtype[Any]] = {float: _FLOAT, int: _INT}
 
 
 def pack(fields: tuple[Any, ...]) -> IntArray:
-    """Return the table of a NamedTuple's fields (fields,). The NamedTuple must outlive its use.
+    """Return the table of a NamedTuple's fields (fields,). The NamedTuple must outlive it.
 
     Raises TypeError if an array does not match its annotation or is not contiguous.
     """
@@ -53,9 +53,9 @@ def pack(fields: tuple[Any, ...]) -> IntArray:
 
 
 def _address_of(array: Any) -> int:
-    if not array.size or not array.flags.writeable:
+    if not array.size or not array.flags.writeable:  # what `from_buffer` refuses
         return int(array.ctypes.data)
-    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # takes a third of the time
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a third of the time
 
 
 def unpack(table: IntArray, record: type) -> Any:

@@ -9,13 +9,13 @@ The signatures, with state as a tuple of `states` values and `w` the parameters 
 the constants:
 
     first(rating, w) -> state
-    success(state, delta_t, rating, w) -> state           also failure, same_day
+    success(state, delta_t, rating, w) -> state           the same for failure and same_day
     recall(delta_t, state, w) -> probability
 
 Steps are called for whole segments of one kind (first review; success, failure;
 delta_t < 1 day if `same_day` is given), so they need no branch between them. Every k in
-`w[k]` is a literal. Padding calls them with ordinary values and a gradient of 0: keep them
-finite.
+`w[k]` is a literal. They are also called for padding, with ordinary values and a gradient
+of 0: their results must be finite.
 
 Reference for the loop: fsrs-optimizer `Trainer`, srs-benchmark other.py `Trainer`.
 """
@@ -48,7 +48,7 @@ from srs_eval.training.packing import pack
 from srs_eval.training.trie import TrieBatches, cut_batches, history_trie
 
 _TAPED = ("success", "failure", "same_day")  # steps that save values for their gradients
-_Steps = tuple[tuple[str, Callable[..., Any]], ...]  # by name
+_Steps = tuple[tuple[str, Callable[..., Any]], ...]  # names and functions
 _SINGLE_BATCH = np.zeros(1, np.int64)  # the order of a single batch
 
 
@@ -80,21 +80,21 @@ class RecurrentModel:
     betas: tuple[float, float] = (0.9, 0.999)  # Adam's
     batch_size: int | None = None  # None: the protocol's
     epochs: int = 5
-    decimals: int | None = 4  # of the kept parameters
+    decimals: int | None = 4  # to which fitted parameters are rounded; None: not at all
     tie_order: Literal["stable", "quicksort"] = "stable"
     """Order of training rows with equal history length, before they are cut into batches:
     fsrs-optimizer 6 sorts stably, 5 (and so other.py) by numpy's quicksort."""
     select_rows: Callable[[Trials, IntArray], IntArray] | None = None
-    """Selects the positions that batches are made of; all positions count for the best epoch."""
+    """Selects the positions that batches are made of; the best epoch is chosen on all positions."""
     keep: Literal["best", "last"] = "best"
     """The parameters of the epoch with the least training loss, or the last ones."""
     make_batches: Callable[[Trials, IntArray, int], list[IntArray]] | None = None
     """Cuts rows into batches of a size. None: by history length (`tie_order`)."""
     draw_orders: Callable[[int, int], Iterator[IntArray]] = draw_permutations
-    """Draws the order of batches for each epoch, from their number and a seed."""
+    """Draws the order of batches for each epoch, given their number and a seed."""
     penalty: Callable[[FloatArray, FloatArray], float] | None = None
-    """A further term of the loss for each item, a function of w (p + constants,). It adds its
-    gradient to the second argument (p,)."""
+    """A further term of each item's loss, a function of w (p + constants,). It adds its gradient to
+    its second argument (p,)."""
     anneals_over: Literal["batches", "sizes"] = "batches"
     """Steps per epoch on which the learning rate's decay to 0 is based: the number of batches, or
     rows // batch size + 1."""
@@ -116,7 +116,7 @@ class RecurrentModel:
 
 ITERATIONS = hyperparameters.Hyperparameter("iterations", 200, 20.0, 1, 10_000, is_integer=True)
 """Most steps of L-BFGS-B, a hyperparameter of models with `minimiser="lbfgs"`."""
-_NOT_FINITE = 1e6  # replaces a loss that is not finite
+_NOT_FINITE = 1e6  # in place of a loss that is not finite
 _GAMMA = hyperparameters.penalty("gamma", 1.0, flag="gamma")
 _KEEP = hyperparameters.Hyperparameter("keep", "best", choices=("best", "last"))
 """The parameters of the best epoch (stopping early) or of the last."""
@@ -161,9 +161,9 @@ def fit_recurrent(
     """Return the parameters of the epoch with the least training loss, or those of the last one.
 
     `train` are positions in the trials in review order and `weights` their weights; training begins
-    at `start`, and the penalty pulls towards it. The longest history and gamma are the protocol's,
-    and so is the batch size unless the model has its own. Raises NotEnoughData if all histories are
-    too long.
+    at `start`, and the penalty pulls towards it. The length of the longest history is the
+    protocol's. So are gamma, unless the context sets it, and the batch size, unless the context or
+    the model does. Raises NotEnoughData if all histories are too long.
     """
     protocol = trials.protocol
     settings = context.hyperparameters
@@ -183,7 +183,8 @@ def fit_recurrent(
     if model.make_batches is None:
         if model.tie_order == "quicksort":
             order = sort_by_length(trials, batched)
-        else:  # a radix sort
+        else:
+            # Numbers of 16 bits are sorted by a radix sort, the fastest.
             length = trials.sequence_length[batched].astype(np.int16)
             order = batched[np.argsort(length, kind="stable")]
         batch_rows = [order[k : k + size] for k in range(0, len(order), size)]
@@ -230,8 +231,7 @@ def fit_recurrent(
             for batch in next(orders):
                 descent.slope.fill(0.0)
                 model.penalty(w, descent.slope)
-                order = np.array([batch])
-                run_pass(order, done, w, batches_table, descent_table, scratch_table)
+                run_pass(np.array([batch]), done, w, batches_table, descent_table, scratch_table)
                 done += 1
     parameters = best.tolist()
     if model.decimals is None:
@@ -250,7 +250,7 @@ def _prepare_adam_state(
 ) -> AdamState:
     """Return Adam's state before the first of `steps` steps on these batches.
 
-    `rows` is the number of rows, `lengths` are the lengths of the histories.
+    `lengths` (n,) are the lengths of all trials' histories, `rows` is the number of training rows.
     """
     shares = np.array([len(batch) for batch in batches]) / rows
     descent = _new_adam_state(start, shares, rate=model.learning_rate, steps=steps)._replace(
@@ -290,7 +290,7 @@ class SummedLoss:
         p = len(model.default)
         trie = history_trie(trials, model.same_day is not None)
         batches = cut_batches(trie, trials, [index], weights)
-        # A step of length 0, whose running mean is the gradient itself (beta 0).
+        # `gradient` takes a step of length 0: with beta 0, its running mean is the gradient.
         descent = _new_adam_state(np.zeros(p), np.ones(1), rate=0.0, steps=1)
         self._descent = descent._replace(beta_mean=0.0)
         self._w = _parameters_and_constants(model, np.zeros(p))
@@ -300,13 +300,14 @@ class SummedLoss:
         self._tables = [pack(record) for record in self._records]
 
     def value(self, w: FloatArray) -> float:
+        """Return the loss."""
         self._w[: len(w)] = w
         return float(self._pass(_SINGLE_BATCH, -1, self._w, *self._tables))
 
     def gradient(self, w: FloatArray) -> FloatArray:
         """Return the gradient (p,)."""
         self._w[: len(w)] = w
-        self._descent.mean.fill(0.0)  # values that were not finite must not stay
+        self._descent.mean.fill(0.0)  # even at beta 0, values that are not finite would stay
         self._descent.square.fill(0.0)
         self._pass(_SINGLE_BATCH, 0, self._w, *self._tables)
         return self._descent.mean.copy()
@@ -444,7 +445,7 @@ def predict_recurrent(
 
 @dataclass(frozen=True)
 class Trainable:
-    """`fit` and `predict` of a recurrent model, as `Model` takes them."""
+    """`fit` and `predict` of a recurrent model, for a `TrainedModel`."""
 
     model: Callable[[Trials, Context], RecurrentModel]
     """Returns the model: one for all trials, or one with bounds and constants for these trials."""
@@ -452,10 +453,11 @@ class Trainable:
     """Returns the parameters at which training begins, from the arguments of `fit`. None: the
     default parameters."""
     falls_back_to_start: bool = False
-    """Return the start if there is nothing to train on; else NotEnoughData is raised."""
+    """Whether `fit` returns the start where there is nothing to train on. If not, it raises
+    NotEnoughData."""
     minimiser: Literal["adam", "lbfgs"] = "adam"
     """The method that minimises the loss. "adam": a few epochs of Adam, as srs-benchmark trains
-    FSRS, which find the least loss of models that begin close to it. "lbfgs": L-BFGS until nothing
+    FSRS; enough for models that begin close to the least loss. "lbfgs": L-BFGS until nothing
     is left to gain; it uses none of `learning_rate`, `epochs`, `batch_size` and `keep`."""
 
     def fit(
@@ -491,10 +493,10 @@ def _parameters_and_constants(
 def _make_scratch(
     model: RecurrentModel, trained: Sequence[TrieBatches], evaluated: Sequence[TrieBatches] = ()
 ) -> RecurrentScratch:
-    """Allocate memory for batches that are trained on and for others that are only evaluated."""
+    """Allocate memory for batches to train on and for others that are only evaluated."""
     nodes = max(_largest_batch_nodes(batches) for batches in (*trained, *evaluated))
     targets = max(len(batches.target_node) for batches in (*trained, *evaluated))
-    taped = max((_largest_batch_nodes(batches) for batches in trained), default=LANES)
+    taped_nodes = max((_largest_batch_nodes(batches) for batches in trained), default=LANES)
     p = len(model.default)
     constants = len(model.constants)
     tape = _compute_tape_length(_steps_of_model(model), model.states, p, constants)
@@ -504,7 +506,7 @@ def _make_scratch(
         room=nodes,
         w_bar=np.empty((p, LANES)),
         recall=np.empty(targets),
-        tape=np.empty(taped * tape),
+        tape=np.empty(taped_nodes * tape),
     )
 
 
@@ -557,7 +559,7 @@ def _compile_kernel(name: str, steps: _Steps, states: int, parameters: int, cons
 
 
 def _check_states(steps: _Steps, states: int, values: int) -> None:
-    """Raise TypeError if a step, called with ones, does not return a tuple of so many states."""
+    """Raise TypeError if a step, called with ones, does not return a tuple of `states` values."""
     state = (1.0,) * states
     w = np.ones(values)
     for key, step in steps:
@@ -566,17 +568,19 @@ def _check_states(steps: _Steps, states: int, values: int) -> None:
         with np.errstate(all="ignore"):
             result = step(1.0, w) if key == "first" else step(state, 1.0, 1.0, w)
         if not isinstance(result, tuple) or len(result) != states:
-            raise TypeError(f"{step.__name__} returns no tuple of {states} (states={states})")
+            raise TypeError(
+                f"{step.__name__} does not return a tuple of {states} (states={states})"
+            )
 
 
 def _gradients_of_steps(steps: _Steps, parameters: int) -> dict[str, Gradient]:
-    """Return the gradients of the steps by the state and by the parameters."""
+    """Return the gradients of the steps with respect to the state and the parameters."""
     import inspect
 
     gradients = {}
     for key, step in steps:
         names = tuple(inspect.signature(step).parameters)
-        if key == "first":  # it has no state
+        if key == "first":  # takes no state
             state_name: tuple[str, ...] = ()
         elif key == "recall":
             state_name = names[1:2]

@@ -1,9 +1,10 @@
 """Compute RWKV's inputs, 92 numbers for every review of a collection, and arrange its weights.
 
-24 features, 40 numbers of random codes that tell cards, notes, decks and presets apart, and 28 of
-the day's place in cycles. The order, the formulas and their quirks are those of the network's
-authors (srs-benchmark rwkv/, Expertium/rwkv-state-quant gpu_train/rwkv/run_as_rnn.py): weights are
-worth nothing with other inputs. docs/models/rwkv.md has the list.
+These are 24 features, 40 numbers of random codes that tell cards, notes, decks and presets apart,
+and 28 numbers for the position of the day in cycles. Their order, their formulas and the quirks
+are those of the network's authors (srs-benchmark rwkv/, Expertium/rwkv-state-quant
+gpu_train/rwkv/run_as_rnn.py): weights are useless with other inputs. docs/models/rwkv.md has the
+list.
 
 Weights may be of any size: all sizes are read from the tensors' shapes.
 """
@@ -40,8 +41,8 @@ class Reviews(NamedTuple):
     deck: IntArray
     preset: IntArray
     day: IntArray
-    elapsed_days: IntArray  # -1 for a card's first
-    elapsed_seconds: IntArray
+    elapsed_days: IntArray  # -1 for a card's first review
+    elapsed_seconds: IntArray  # -1 for a card's first review
     duration_ms: IntArray
     rating: IntArray
     state: IntArray  # as in `Rows`
@@ -65,9 +66,10 @@ def collect_reviews(log: ReviewLog, rows: Rows) -> Reviews:
 
 
 def find_missing_inputs(reviews: Reviews) -> str:
-    """List what is unknown for all reviews, such as "answer times, notes"; "" if nothing is."""
+    """Name what is unknown for all reviews, such as "answer times, notes"; "" if nothing is."""
+    has_whole_days = reviews.elapsed_seconds % _DAY_S == 0
     absent = {
-        "times of day": reviews.elapsed_seconds % _DAY_S * (reviews.elapsed_seconds >= 0) == 0,
+        "times of day": has_whole_days | (reviews.elapsed_seconds < 0),
         "answer times": reviews.duration_ms <= 0,
         "notes": reviews.note == MISSING,
         "decks": reviews.deck == MISSING,
@@ -108,7 +110,7 @@ def compute_inputs(
         note = _number_ids(np.where(missing[0], note.max(initial=0) + 1 + card, note))
     deck = _number_ids(reviews.deck)
     preset = _number_ids(reviews.preset)
-    day = reviews.day - reviews.day[:1].sum()
+    day = reviews.day - reviews.day[:1].sum()  # since the first review, if there is one
     order = np.argsort(card, kind="stable")
     begins = mark_run_starts(card[order])
     first_of_card = np.empty(len(card), np.int64)  # position of the card's first review
@@ -116,11 +118,11 @@ def compute_inputs(
     before = np.empty(len(card), np.int64)  # position of its previous review, or its own
     before[order] = np.where(begins, order, np.roll(order, 1))
     days = np.stack([day, day[first_of_card]])[:, :, None]
-    turns = (2 * np.pi / _PERIODS) * (days % _PERIODS)
+    angles = (2 * np.pi / _PERIODS) * (days % _PERIODS)
     waves = []
-    for turn in turns:
-        waves.append(np.sin(turn))
-        waves.append(np.cos(turn))
+    for angle in angles:
+        waves.append(np.sin(angle))
+        waves.append(np.cos(angle))
     cycles = np.stack(waves, axis=2)
     blocks = [
         _compute_features(reviews, day, order, before, missing),
@@ -135,14 +137,14 @@ def compute_inputs(
 
 
 def _number_ids(ids: IntArray) -> IntArray:
-    """Replace the ids by 0, 1, ..."""
+    """Replace ids by 0, 1, ... in their order."""
     return np.unique(ids, return_inverse=True)[1]
 
 
 def _draw_codes(entities: tuple[IntArray, ...], seed: int) -> Iterator[Array32]:
-    """Yield the codes of each review's entities, drawn at their first review, in the given order.
+    """Yield the codes of each review's card, note, deck and preset, (n, size) each.
 
-    Sizes are `_CODE_SIZES`; torch.manual_seed(seed) and torch.randint draw the same codes.
+    An entity's code is drawn at its first review, as by torch.manual_seed(seed) and torch.randint.
     """
     drawn = np.zeros((len(entities[0]), 4), np.int64)
     first = [np.unique(numbers, return_index=True)[1] for numbers in entities]
@@ -184,7 +186,10 @@ def _compute_features(
     is_first = before == position
 
     def sum_over_card(values: IntArray) -> IntArray:
-        """Return the sum over the card up to and including each review; a first one counts -1."""
+        """Return the sum of the card's values up to and including each review.
+
+        The network's authors count the -1 of a first review, too.
+        """
         sums = np.cumsum(values[order])
         starts = np.flatnonzero(is_first[order])
         sums -= np.repeat(sums[starts] - values[order][starts], np.diff([*starts, n]))
@@ -198,8 +203,8 @@ def _compute_features(
     introduced = np.cumsum(is_first)  # number of cards, this review's included
     new_since = np.where(is_first, 0, introduced - introduced[before])
     reviews_since = np.where(is_first, 0, np.maximum(position - before - 1, 0))
-    morning = np.maximum.accumulate(np.where(mark_run_starts(day), position, 0))
-    # Answer times that were not measured get the mean length.
+    day_start = np.maximum.accumulate(np.where(mark_run_starts(day), position, 0))
+    # Without any answer times, the input is 0, that of a mean answer time.
     has_answer_times = (reviews.duration_ms > 0).any()
     duration: FloatArray | IntArray = 0 * day
     if has_answer_times:
@@ -218,8 +223,8 @@ def _compute_features(
         (day % 7 - 3) / 3,
         (np.log(3 + new_since) - 2.945) / 2.011,
         (np.log(3 + reviews_since) - 4.64) / 2.59,
-        (np.log(3 + introduced - introduced[morning] + is_first[morning]) - 2.55) / 1.41,
-        (np.log(3 + position - morning) - 4.59) / 1.30,
+        (np.log(3 + introduced - introduced[day_start] + is_first[day_start]) - 2.55) / 1.41,
+        (np.log(3 + position - day_start) - 4.59) / 1.30,
         reviews.state - 2,
         np.zeros(n),
     )
@@ -230,7 +235,7 @@ def _compute_features(
 
 _STACK_COUNT = 5
 _Shape = tuple[int | str, ...]
-"""Sizes of a tensor. A word stands for any number that is the same in the whole table; d is the
+"""Sizes of a tensor. A word stands for a number that is the same throughout a table; d is the
 width of the network, k that of a head."""
 _INPUT_AND_HEAD_SHAPES: Mapping[str, _Shape] = {
     "prehead_norm.weight": ("d",),
@@ -340,7 +345,7 @@ def arrange_network(tensors: Mapping[str, Array32], name: str) -> RwkvNetwork:
     sizes: dict[str, int] = {}
 
     def refusal(reason: str) -> InputError:
-        return InputError(f"{name} is no RWKV for reviews: {reason}.")
+        return InputError(f"{name} is not an RWKV network for reviews: {reason}.")
 
     def select_tensors(shapes: Mapping[str, _Shape], prefix: str = "") -> dict[str, Array32]:
         selected: dict[str, Array32] = {}
@@ -350,8 +355,8 @@ def arrange_network(tensors: Mapping[str, Array32], name: str) -> RwkvNetwork:
             if tensor is None:
                 raise refusal(f"it lacks the tensor {prefix}{key}")
             expected_shape = tuple(
-                word if isinstance(word, int) else module_sizes.setdefault(word, size)
-                for word, size in zip(shape, tensor.shape, strict=False)
+                expected if isinstance(expected, int) else module_sizes.setdefault(expected, size)
+                for expected, size in zip(shape, tensor.shape, strict=False)
             )
             has_shape = len(shape) == tensor.ndim and expected_shape == tensor.shape
             if not has_shape or tensor.dtype != np.float32 or not np.isfinite(tensor).all():

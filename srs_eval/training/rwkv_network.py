@@ -3,12 +3,13 @@
 Five stacks of layers are chained, by card, deck, note, preset and for all together. In a layer only
 the state is sequential, and only within an entity: rows are sorted by entity, projections of a
 block of rows are products, and one K x K state for each head goes from row to row. Rows that
-ask for a prediction read the states and write none.
+ask for a prediction, queries, read the states but do not change them.
 
 float32 throughout, as the weights are.
 
-Source: the network's authors' code (srs-benchmark rwkv/, github.com/Expertium/rwkv-state-quant
-gpu_train/rwkv/model), read for facts; docs/models/rwkv.md has the formulas.
+Source: the code of the network's authors (srs-benchmark rwkv/,
+github.com/Expertium/rwkv-state-quant gpu_train/rwkv/model), read for facts. docs/models/rwkv.md has
+the formulas.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from srs_eval.training.rwkv_inputs import Array32, RwkvInputs, RwkvNetwork, Stac
 _ROWS_PER_BLOCK = 512  # rows at once: a layer's values for them stay in a core's cache
 _NORM_EPSILON = 1e-5
 _GROUP_NORM_EPSILON = 64e-5
-_CURVE_SPREAD = 18.5  # range of the exponents that curves and points lie at
+_CURVE_SPREAD = 18.5  # range of ln seconds over which stabilities and points are spread
 _HEAD_SIZE = 0  # size of a head; the kernel is compiled for each size
 
 
@@ -40,17 +41,18 @@ def compute_predictions(
     instant: bool = True,
     curve: bool = True,
 ) -> tuple[FloatArray, FloatArray]:
-    """Predict recall at the reviews `positions` (k,) by both models; NaN if one is not wanted.
+    """Predict recall at the reviews `positions` (k,) by RWKV-Instant and by RWKV-Curve.
 
     The first prediction is made just before the review, after all earlier ones of the collection.
-    The second reads the curve after the card's previous review, `elapsed_s` (k,) later; NaN at a
-    card's first review. `positions` is ascending. Calls `tick` with the fraction that is done.
+    The second reads the curve after the card's previous review, `elapsed_s` (k,) later; it is NaN
+    at a card's first review. Without `instant` or `curve`, all of that model's are NaN. `positions`
+    is ascending. Calls `tick` with the fraction that is done.
     """
     reviews = np.arange(int(positions[-1]) + 1 if len(positions) else 0)
     queries = positions if instant else positions[:0]
     position = np.concatenate([queries, reviews])
     is_query = np.arange(len(position)) < len(queries)
-    order = np.lexsort((~is_query, position))
+    order = np.lexsort((~is_query, position))  # by position, each query before its review
     position = position[order]
     is_query = is_query[order]
     row_of_review = np.flatnonzero(~is_query)
@@ -116,13 +118,14 @@ def _run_stack(
     k = d // heads
     begins = mark_run_starts(entity)
     row = np.arange(len(x))
-    # A row's previous review: the last one of the same entity that is no query; else itself.
+    # A row's previous review: the last row of its entity that is not a query. Without one, itself.
     last = np.maximum.accumulate(np.where(is_query, -1, row))
     before = np.concatenate([[-1], last[:-1]])[: len(x)]
     start = np.maximum.accumulate(np.where(begins, row, 0))
     before = np.where(before >= start, before, row)
     states = [np.zeros((heads, k * k + 2 * k), np.float32) for _ in stack]
-    shifted = np.zeros((len(stack), 2, d), np.float32)  # both norms of the last review
+    # The normalised values of the last review, in both mixers of each layer.
+    shifted = np.zeros((len(stack), 2, d), np.float32)
     shift = compile_kernel(_mix_with_previous)
     mix = specialise(_mix_time, str(k), {}, {"_HEAD_SIZE": k})
     delta = np.empty((_ROWS_PER_BLOCK, d), np.float32)
@@ -136,7 +139,7 @@ def _run_stack(
     for block in _row_blocks(len(x)):
         rows = x[block]
         n = block.stop - block.start
-        previous = np.maximum(before[block] - block.start, -1)
+        previous = np.maximum(before[block] - block.start, -1)  # -1: in an earlier block
         reviews = np.flatnonzero(~is_query[block])
         delta[:] = 0
         for number, ((mixer, channels), state, (time_y, channel_y)) in enumerate(
@@ -147,6 +150,7 @@ def _run_stack(
                 time_y[:] = y[reviews[-1]]
             for mixed, matrix, projected in zip(mixes[:3], mixer.wide, wide, strict=True):
                 np.matmul(mixed[:n], matrix, out=projected[:n])
+            # The low-rank products of v, d, a and g.
             for index, ((inner, outer), projected) in enumerate(zip(mixer.low, low, strict=True)):
                 if index == 0 and number == 0:
                     continue  # the first layer has no earlier one to take its v from
@@ -206,7 +210,7 @@ def _mix_with_previous(
 ) -> None:
     """Add `delta` to x, normalise it and mix each row with its previous one.
 
-    x += delta; y = norm(x); s = y of each row's `previous`, `carried` for -1;
+    x += delta; y = norm(x); s = y of each row's `previous`, or `carried` if that is -1;
     mixed = y + mix (s - y).
 
     x (n, d), mix (j, d), mixed (j, n, d), y (n, d).
@@ -245,11 +249,15 @@ def _mix_time(
     scratch: Array32,
     out: Array32,
 ) -> None:
-    """Compute the time mixer of n rows after its products; `out` (n, d) goes into the last one.
+    """Compute a time mixer for n rows, between its products: `out` (n, d) enters the last one.
 
-    `low` (4, n, d) belong to v, d, a and g, `scales` (2, n, heads) to k and v after their sigmoid.
-    `state` goes from row to row: S (K keys, K values) of each head and 2 K of scratch;
-    S <- diag(w) S + (a k) (v - S'k)', o = S'r.
+    `low` (4, n, d) are the products for v, d, a and g, `scales` (2, n, heads) those of k and v.
+    `state` goes from row to row. For each head it has S (K keys, K values) and 2 K numbers of
+    scratch memory, v - S'k and o:
+
+        o = S'r after  S <- diag(w) S + (a k) (v - S'k)'
+
+    A query does not change S. r, k and v are overwritten.
     """
     size, eps, tiny = np.float32(_HEAD_SIZE), np.float32(_GROUP_NORM_EPSILON), np.float32(1e-24)
     decay, rate = scratch[0], scratch[1]
@@ -271,7 +279,7 @@ def _mix_time(
                 vh[c] *= v_scale
                 s[_HEAD_SIZE * _HEAD_SIZE + c] = np.float32(0)
                 s[_HEAD_SIZE * _HEAD_SIZE + _HEAD_SIZE + c] = np.float32(0)
-            # S'k and S'diag(w) r at once; four keys at a time, since each sum waits for the last.
+            # S'k and S'diag(w) r at once, four keys at a time, so that fewer sums wait for others.
             for j in range(0, _HEAD_SIZE, 4):
                 k0, k1, k2, k3 = kh[j], kh[j + 1], kh[j + 2], kh[j + 3]
                 r0, r1 = wh[j] * rh[j], wh[j + 1] * rh[j + 1]
@@ -326,7 +334,7 @@ def _activate_row(
     decay: Array32,
     rate: Array32,
 ) -> None:
-    """Mix a row's value with that of the stack's first layer; compute its decay and rate (d,)."""
+    """Mix a row's value with that of the stack's first layer; set its decay and rate (d,)."""
     one, half = np.float32(1), np.float32(math.exp(-0.5))
     if is_first:
         for c in range(len(value)):
@@ -341,7 +349,7 @@ def _activate_row(
 
 
 def _sum(x: Array32) -> np.float32:
-    """Return the sum, computed in eight parts as vectors add."""
+    """Return the sum, added up in eight parts as vectors do it."""
     a = np.float32(0)
     b = np.float32(0)
     c = np.float32(0)
@@ -360,6 +368,7 @@ def _sum(x: Array32) -> np.float32:
 
 
 def _dot(x: Array32, y: Array32) -> np.float32:
+    """Return the dot product, added up like `_sum`."""
     a = np.float32(0)
     b = np.float32(0)
     c = np.float32(0)
@@ -380,7 +389,7 @@ def _dot(x: Array32, y: Array32) -> np.float32:
 
 
 def _exp(x: np.float32) -> np.float32:
-    """Return e^x within 1e-7 of itself: Cody and Waite's reduction, Cephes' polynomial."""
+    """Return e^x with a relative error of 1e-7: Cody and Waite's reduction, Cephes' polynomial."""
     x = min(max(x, np.float32(-87)), np.float32(88))
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
@@ -423,31 +432,31 @@ def _softmax(x: Array32) -> FloatArray:
 def _predict_instant(net: RwkvNetwork, x: Array32) -> FloatArray:
     """Predict recall from query rows (k, d): not Again, the first of the four grades."""
     z = np.maximum(_linear(net, "head_p.0", _norm(net, "prehead_norm", x)), 0)
-    found: FloatArray = 1 - _softmax(_linear(net, "p_linear", z))[:, 0]
-    return found
+    recall: FloatArray = 1 - _softmax(_linear(net, "p_linear", z))[:, 0]
+    return recall
 
 
 def _predict_curve(net: RwkvNetwork, x: Array32, elapsed_s: IntArray) -> FloatArray:
     """Predict recall `elapsed_s` (k,) after the answers in rows (k, d).
 
-    The curve is a mixture of exponentials, corrected.
+    The curve is a mixture of exponentials. A correction of its logit is linear between points.
     """
     z = _norm(net, "prehead_norm", x)
     wide = _norm(net, "head_w.2", np.maximum(_linear(net, "head_w.0", z), 0))
     share = _softmax(_linear(net, "w_linear", _linear(net, "head_w.4", wide)))
     points = _linear(net, "ahead_linear", np.maximum(_linear(net, "head_ahead_logits.0", z), 0))
     t = np.maximum(elapsed_s, 1).astype(np.float64)
-    curves = 0.1 + np.expm1(np.linspace(0, _CURVE_SPREAD, share.shape[1])) * math.exp(
+    stabilities = 0.1 + np.expm1(np.linspace(0, _CURVE_SPREAD, share.shape[1])) * math.exp(
         22 - _CURVE_SPREAD
     )
-    raw = 1e-5 + (1 - 2e-5) * (share * 0.9 ** (t[:, None] / curves)).sum(axis=1)
-    at = 0.5 + np.expm1(np.linspace(0, _CURVE_SPREAD, points.shape[1])) * math.exp(
+    raw = 1e-5 + (1 - 2e-5) * (share * 0.9 ** (t[:, None] / stabilities)).sum(axis=1)
+    point_s = 0.5 + np.expm1(np.linspace(0, _CURVE_SPREAD, points.shape[1])) * math.exp(
         21 - _CURVE_SPREAD
     )
-    t = np.minimum(t, at[-1])
-    right = np.searchsorted(at, t)
+    t = np.minimum(t, point_s[-1])
+    right = np.searchsorted(point_s, t)
     row = np.arange(len(t))
     low, high = (points[row, right - 1].astype(np.float64), points[row, right])
-    residual = low + (high - low) * (t - at[right - 1]) / (at[right] - at[right - 1])
+    residual = low + (high - low) * (t - point_s[right - 1]) / (point_s[right] - point_s[right - 1])
     logit = np.log(raw / (1 - raw)) + 1e-5 + (1 - 2e-5) * residual
     return 1 / (1 + np.exp(-logit))

@@ -1,7 +1,7 @@
 """Vectors of 8 float64 as numba values.
 
-`<8 x double>` is a separate type here: a step written for one node works on eight, and the
-code is vectorised by construction (`step_graph`).
+`<8 x double>` is a numba type of its own here: a step that is written for one node works on eight,
+and its code consists of vector instructions from the start (`step_graph`).
 
 This module imports numba; import it inside functions only.
 """
@@ -57,7 +57,7 @@ _OPERAND_TYPES = ((vector, vector), (vector, types.float64), (types.float64, vec
 
 
 def _register_operator(function: Any, result: Any, emit: Callable[[Any, Any, Any], Any]) -> None:
-    """Register the operator on vectors and numbers; `emit` makes its instruction with a builder."""
+    """Register an operator on vectors and numbers; `emit(builder, a, b)` makes its instruction."""
 
     @infer_global(function)
     class Operator(ConcreteTemplate):  # numba finds it by the decorator
@@ -206,8 +206,8 @@ def load_state(typing_context, states, index, count):
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _row_pointers(context, builder, sig.args[0], args[0], result.count)
-        values = [_load(builder, plane, args[1]) for plane in planes]
+        row_pointers = _row_pointers(context, builder, sig.args[0], args[0], result.count)
+        values = [_load(builder, row_pointer, args[1]) for row_pointer in row_pointers]
         return context.make_tuple(builder, result, values)
 
     return result(states, types.intp, count), codegen
@@ -220,16 +220,16 @@ def store_state(typing_context, states, index, state):
         raise TypingError("a step returns a tuple of vectors")
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _row_pointers(context, builder, sig.args[0], args[0], state.count)
-        for k, plane in enumerate(planes):
-            _store(builder, builder.extract_value(args[2], k), plane, args[1])
+        row_pointers = _row_pointers(context, builder, sig.args[0], args[0], state.count)
+        for k, row_pointer in enumerate(row_pointers):
+            _store(builder, builder.extract_value(args[2], k), row_pointer, args[1])
         return context.get_dummy_value()
 
     return types.none(states, types.intp, state), codegen
 
 
 def _lane_indices(context: Any, builder: Any, kind: Any, value: Any, index: Any) -> list[Any]:
-    """Return the LANES 32-bit elements from index on, as 64-bit integers."""
+    """Return the LANES 32-bit elements from `index` on, as 64-bit integers."""
     at = builder.gep(_data_pointer(context, builder, kind, value), [index])
     return [
         builder.zext(builder.load(builder.gep(at, [INDEX_TYPE(lane)])), ir.IntType(64))
@@ -238,52 +238,52 @@ def _lane_indices(context: Any, builder: Any, kind: Any, value: Any, index: Any)
 
 
 @_intrinsic
-def gather_state(typing_context, states, where, index, count):
-    """Return the vectors states[k, where[index : index + LANES]] for k < count (a literal)."""
+def gather_state(typing_context, states, positions, index, count):
+    """Return the vectors states[k, positions[index : index + LANES]] for k < count (a literal)."""
     result = _state_type(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _row_pointers(context, builder, sig.args[0], args[0], result.count)
-        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
+        row_pointers = _row_pointers(context, builder, sig.args[0], args[0], result.count)
+        indices = _lane_indices(context, builder, sig.args[1], args[1], args[2])
         values = []
-        for plane in planes:
+        for row_pointer in row_pointers:
             value = ir.Constant(VECTOR, ir.Undefined)
-            for lane, place in enumerate(places):
-                one = builder.load(builder.gep(plane, [place]))
-                value = builder.insert_element(value, one, INDEX_TYPE(lane))
+            for lane, element_index in enumerate(indices):
+                element = builder.load(builder.gep(row_pointer, [element_index]))
+                value = builder.insert_element(value, element, INDEX_TYPE(lane))
             values.append(value)
         return context.make_tuple(builder, result, values)
 
-    return result(states, where, types.intp, count), codegen
+    return result(states, positions, types.intp, count), codegen
 
 
 @_intrinsic
-def scatter_add(typing_context, states, where, index, state):
-    """Add state[k][lane] to states[k, where[index + lane]], lane after lane."""
+def scatter_add(typing_context, states, positions, index, state):
+    """Add state[k][lane] to states[k, positions[index + lane]], lane after lane."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes = _row_pointers(context, builder, sig.args[0], args[0], state.count)
-        places = _lane_indices(context, builder, sig.args[1], args[1], args[2])
-        for k, plane in enumerate(planes):
+        row_pointers = _row_pointers(context, builder, sig.args[0], args[0], state.count)
+        indices = _lane_indices(context, builder, sig.args[1], args[1], args[2])
+        for k, row_pointer in enumerate(row_pointers):
             value = builder.extract_value(args[3], k)
-            for lane, place in enumerate(places):
-                at = builder.gep(plane, [place])
-                one = builder.extract_element(value, INDEX_TYPE(lane))
-                builder.store(builder.fadd(builder.load(at), one), at)
+            for lane, element_index in enumerate(indices):
+                at = builder.gep(row_pointer, [element_index])
+                term = builder.extract_element(value, INDEX_TYPE(lane))
+                builder.store(builder.fadd(builder.load(at), term), at)
         return context.get_dummy_value()
 
-    return types.none(states, where, types.intp, state), codegen
+    return types.none(states, positions, types.intp, state), codegen
 
 
 @_intrinsic
 def set_zero(typing_context, states, width, count):
     """Set states[k, :width] to 0 for k < count (a literal)."""
-    rows_count = _literal_value(count)
+    row_count = _literal_value(count)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = builder.mul(args[1], args[1].type(8))
-        for plane in _row_pointers(context, builder, sig.args[0], args[0], rows_count):
-            cgutils.memset(builder, plane, size, 0)
+        size = builder.mul(args[1], args[1].type(8))  # bytes
+        for row_pointer in _row_pointers(context, builder, sig.args[0], args[0], row_count):
+            cgutils.memset(builder, row_pointer, size, 0)
         return context.get_dummy_value()
 
     return types.none(states, types.intp, count), codegen
@@ -291,7 +291,7 @@ def set_zero(typing_context, states, width, count):
 
 @_intrinsic
 def unpack(typing_context, table, record):
-    """Return the NamedTuple `record` of pointers and numbers in a table, see `compile`."""
+    """Return the NamedTuple `record` of pointers and numbers in a table, see `packing`."""
     kinds = [
         types.CPointer(getattr(types, dtype.name)) if is_array else getattr(types, dtype.name)
         for _, is_array, dtype in field_schema(record.instance_class)

@@ -3,9 +3,10 @@
 All data are known before the answer that they describe: outcomes of all cards, the first and
 same-day ones too, answer times, intervals, time of day. r = y - p is the residual of the base
 model's prediction p = 1 / (1 + e^-z), h = p (1 - p) its variance. A *Newton offset* of some
-reviews is sum r / (sum h + 1): about the shift of the logit that would have fitted them, shrunk
-towards 0. A *running offset* follows x <- (1 - rate decay) x + rate (y - 1 / (1 + e^-(z + x))).
-Every feature is bounded, or grows like a logarithm, and is about 1 in size.
+reviews is sum r / (sum h + 1): roughly the shift of the logit that would have fitted them best,
+shrunk towards 0. A *running offset* follows
+x <- (1 - rate decay) x + rate (y - 1 / (1 + e^-(z + x))).
+Every feature is about 1 in size, and bounded unless it grows like a logarithm.
 
 Card ids serve to tell cards apart, never as numbers, which would reveal cards not yet seen.
 """
@@ -145,7 +146,7 @@ FEATURE_NAMES = tuple(feature.label for feature in StateFeature)
 FEATURE_COUNT = len(StateFeature)
 
 _HALF_LIVES = (1.5, 5.0, 20.0, 80.0, 400.0)  # evaluated reviews
-_HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)
+_HALF_LIFE_SCALES = (2.0, 3.0, 5.0, 8.0, 10.0)  # make the features about 1 in size
 _HALF_LIFE_FEATURES = (
     StateFeature.RESIDUALS_1_5,
     StateFeature.RESIDUALS_5,
@@ -161,7 +162,7 @@ _OFFSET_FEATURES = (
     StateFeature.OFFSET_0_5,
 )
 _FASTEST_OFFSET = 3  # position in _OFFSET_RATES
-_DAY_DECAYS = (0.5, 0.8, 0.95)  # a day of activity
+_DAY_DECAYS = (0.5, 0.8, 0.95)  # factor from one active day to the next
 _DECAY_FEATURES = (StateFeature.DAYS_0_5, StateFeature.DAYS_0_8, StateFeature.DAYS_0_95)
 STATE_COUNT = 16  # 4 states x 4 ratings
 INTERVAL_CLASS_COUNT = 12  # whole powers of two of days
@@ -183,11 +184,11 @@ class _Timeline(NamedTuple):
 def build_timeline(trials: Trials) -> _Timeline:
     """Return the history rows of `trials` in order of review."""
     order = np.argsort(trials.history_review_th, kind="stable")
-    rank = np.empty(len(order), np.int64)  # of each history row in order of review
+    rank = np.empty(len(order), np.int64)  # position of each history row in order of review
     rank[order] = np.arange(len(order))
     trial = np.full(len(order), -1)
     trial[rank[trials.history_end]] = np.arange(len(trials))
-    # Numbered in order of appearance, so that later cards change no earlier number.
+    # Number cards in order of appearance, so that later cards change no earlier number.
     _, begins, number = np.unique(trials.history_card_id, return_index=True, return_inverse=True)
     appearance = np.empty(len(begins), np.int64)
     appearance[np.argsort(rank[begins], kind="stable")] = np.arange(len(begins))
@@ -221,15 +222,16 @@ _SAME_DAY_REVIEWS = 1
 """Rows of `other`: kinds of reviews that are not evaluated."""
 _RATE = 0  # of success so far
 _COUNT = 1
-_FAST = 2  # mean of the last residuals
-_SLOW = 3  # mean of more residuals
+_FAST = 2  # mean of residuals, mostly of the last 10
+_SLOW = 3  # mean of residuals, mostly of the last 100
 """Columns of `other`."""
 
 _CARD_DTYPE = np.dtype(
     [
         *_make_fields(("seen", "review_days", "lapses", "hards"), np.int64),
         *_make_fields(("first_rating", "last_rating", "first_day", "last_day"), np.int64),
-        *_make_fields(("repetitions", "agains"), np.int64),  # on its last day, after the first
+        # Of its last day: reviews after the day's first one, and Agains.
+        *_make_fields(("repetitions", "agains"), np.int64),
         *_make_fields(("last_residual", "r", "h"), np.float64),
         # Logarithms.
         *_make_fields(("last_gap", "last_interval", "last_time", "sum_of_times"), np.float64),
@@ -239,7 +241,7 @@ _LEARNER_DTYPE = np.dtype(
     [
         *_make_fields(("slow", "fast", "hard_share", "easy_share"), np.float64),
         *_make_fields(("usual_time", "time_lately"), np.float64),
-        # Of cards' first reviews, then of same-day reviews: see _RATE and the names after it.
+        # Kinds of reviews that are not evaluated: see _FIRST_REVIEWS and _RATE.
         ("other", np.float64, (2, 4)),
         *_make_fields(("run", "time_known"), np.int64),
         ("residuals", np.float64, len(_HALF_LIVES)),
@@ -254,39 +256,40 @@ _LEARNER_DTYPE = np.dtype(
         *_make_fields(("r", "h", "before_r", "before_h", "time_today"), np.float64),
     ]
 )
-"""`r` and `h` are sums of residuals and of their variances."""
+"""`r` and `h` are sums of residuals and of their variances, `before_r` and `before_h` those of the
+active day before; times are logarithms."""
 
 
 def compute_state_features(answers: _Timeline, z: FloatArray, features: FloatArray) -> None:
     """Fill in the first FEATURE_COUNT columns of `features` (n, k) for n evaluated reviews.
 
-    `StateFeature` numbers the columns, which are 0 before; `z` (n,) are the base model's logits,
-    bounded by ±6.
+    `StateFeature` numbers the columns; they must be 0 before. `z` (n,) are the base model's logits,
+    which count as at most 6 in size.
     """
     count = len(answers.trial)
     cards = np.zeros(answers.card.max() + 1 if count else 0, _CARD_DTYPE)
     days = answers.day.max() + 1 if count else 0
     # r and h of the cards that were last, or first, seen on a day.
     last, first = np.zeros((days, 2)), np.zeros((days, 2))
-    me = np.zeros(1, _LEARNER_DTYPE)[0]
-    me.other[_FIRST_REVIEWS, _RATE] = 0.5
-    me.other[_SAME_DAY_REVIEWS, _RATE] = 0.8
-    me.today = -1
-    me.day_before = -1
+    learner = np.zeros(1, _LEARNER_DTYPE)[0]
+    learner.other[_FIRST_REVIEWS, _RATE] = 0.5
+    learner.other[_SAME_DAY_REVIEWS, _RATE] = 0.8
+    learner.today = -1
+    learner.day_before = -1
     for row in range(count):
         card, day, rating = cards[answers.card[row]], answers.day[row], answers.rating[row]
         elapsed, trial = answers.elapsed_days[row], answers.trial[row]
         y = 1.0 if rating > 1 else 0.0
-        if day != me.today:
-            _begin_day(me, day)
+        if day != learner.today:
+            _begin_day(learner, day)
         if trial >= 0:
             logit, x = _clip(z[trial], 6.0), features[trial]
             last_day, first_day = last[card.last_day], first[card.first_day]
             state, interval = _classify_review(card, elapsed)
-            _fill_learner_features(x, me, logit, last_day, first_day)
-            _fill_today_features(x, me, answers.time_of_day_s[row])
-            _fill_card_features(x, me, card, logit, elapsed, state, interval)
-            _fill_answer_features(x, me, card, logit, elapsed)
+            _fill_learner_features(x, learner, logit, last_day, first_day)
+            _fill_today_features(x, learner, answers.time_of_day_s[row])
+            _fill_card_features(x, learner, card, logit, elapsed, state, interval)
+            _fill_answer_features(x, learner, card, logit, elapsed)
             x[StateFeature.EXPERIENCE] = math.log1p(row) / 10 - 0.8
             # From here on, the answer is known.
             p = _logistic(logit)
@@ -294,32 +297,36 @@ def compute_state_features(answers: _Timeline, z: FloatArray, features: FloatArr
             for sums in (last_day, first_day):
                 sums[0] += r
                 sums[1] += h
-            _update_after_evaluated(me, card, y, logit, state, interval)
+            _update_after_evaluated(learner, card, y, logit, state, interval)
         else:
-            r = _update_after_other(me, card, y, elapsed)
-        me.slow += 0.05 * (r - me.slow)
-        me.fast += 0.2 * (r - me.fast)
-        me.hard_share += 0.03 * ((1.0 if rating == 2 else 0.0) - me.hard_share)
-        me.easy_share += 0.03 * ((1.0 if rating == 4 else 0.0) - me.easy_share)
-        me.answered += 1
-        me.agains += rating == 1
+            r = _update_after_other(learner, card, y, elapsed)
+        learner.slow += 0.05 * (r - learner.slow)
+        learner.fast += 0.2 * (r - learner.fast)
+        learner.hard_share += 0.03 * ((1.0 if rating == 2 else 0.0) - learner.hard_share)
+        learner.easy_share += 0.03 * ((1.0 if rating == 4 else 0.0) - learner.easy_share)
+        learner.answered += 1
+        learner.agains += rating == 1
         _update_card(card, rating, day, elapsed, answers.elapsed_s[row])
         if answers.duration_ms[row] > 0:
-            _update_answer_time(me, card, answers.duration_ms[row])
+            _update_answer_time(learner, card, answers.duration_ms[row])
 
 
-def _begin_day(me: Any, day: int) -> None:
+def _begin_day(learner: Any, day: int) -> None:
     for at in range(len(_DAY_DECAYS)):
-        me.decayed[at, 0] *= _DAY_DECAYS[at]
-        me.decayed[at, 1] *= _DAY_DECAYS[at]
-    if me.today >= 0:
-        me.before_r, me.before_h, me.day_before = me.r, me.h, me.today
-    me.today, me.r, me.h, me.time_today = day, 0.0, 0.0, 0.0
-    me.evaluated, me.answered, me.new, me.agains = 0, 0, 0, 0
+        learner.decayed[at, 0] *= _DAY_DECAYS[at]
+        learner.decayed[at, 1] *= _DAY_DECAYS[at]
+    if learner.today >= 0:
+        learner.before_r, learner.before_h, learner.day_before = learner.r, learner.h, learner.today
+    learner.today, learner.r, learner.h, learner.time_today = day, 0.0, 0.0, 0.0
+    learner.evaluated, learner.answered, learner.new, learner.agains = 0, 0, 0, 0
 
 
 def _classify_review(card: Any, elapsed: int) -> tuple[int, int]:
-    """Return the state and the interval class of an evaluated review."""
+    """Return the state and the interval class of an evaluated review.
+
+    There are four states for each last rating: cards seen on one day only, cards that never lapsed,
+    cards answered Again on their last day, and all others.
+    """
     kind = 3
     if card.review_days == 1:
         kind = 0
@@ -332,46 +339,46 @@ def _classify_review(card: Any, elapsed: int) -> tuple[int, int]:
 
 
 def _fill_learner_features(
-    x: FloatArray, me: Any, logit: float, last_day: FloatArray, first_day: FloatArray
+    x: FloatArray, learner: Any, logit: float, last_day: FloatArray, first_day: FloatArray
 ) -> None:
-    days_off = me.today - me.day_before - 1 if me.day_before >= 0 else 0
+    days_off = learner.today - learner.day_before - 1 if learner.day_before >= 0 else 0
     x[StateFeature.LOGIT] = logit
     x[StateFeature.INTERCEPT] = 1.0
     for at in range(len(_HALF_LIVES)):
-        x[_HALF_LIFE_FEATURES[at]] = me.residuals[at] * _HALF_LIFE_SCALES[at]
-    x[StateFeature.ALL_OUTCOMES_SLOW] = 4 * me.slow
-    x[StateFeature.ALL_OUTCOMES_FAST] = 3 * me.fast
+        x[_HALF_LIFE_FEATURES[at]] = learner.residuals[at] * _HALF_LIFE_SCALES[at]
+    x[StateFeature.ALL_OUTCOMES_SLOW] = 4 * learner.slow
+    x[StateFeature.ALL_OUTCOMES_FAST] = 3 * learner.fast
     for at in range(len(_OFFSET_RATES)):
-        x[_OFFSET_FEATURES[at]] = me.offsets[at]
-    x[StateFeature.OFFSET_ON_NEW_DAY] = me.offsets[_FASTEST_OFFSET] * math.exp(
-        -days_off if me.evaluated == 0 else 0.0
+        x[_OFFSET_FEATURES[at]] = learner.offsets[at]
+    x[StateFeature.OFFSET_ON_NEW_DAY] = learner.offsets[_FASTEST_OFFSET] * math.exp(
+        -days_off if learner.evaluated == 0 else 0.0
     )
-    x[StateFeature.TODAY] = me.r / (me.h + 1)
+    x[StateFeature.TODAY] = learner.r / (learner.h + 1)
     x[StateFeature.TODAY_TIMES_LOGIT] = x[StateFeature.TODAY] * (logit - 2) / 2
-    x[StateFeature.LAST_ACTIVE_DAY] = me.before_r / (me.before_h + 1)
+    x[StateFeature.LAST_ACTIVE_DAY] = learner.before_r / (learner.before_h + 1)
     for at in range(len(_DAY_DECAYS)):
-        x[_DECAY_FEATURES[at]] = me.decayed[at, 0] / (me.decayed[at, 1] + 1)
+        x[_DECAY_FEATURES[at]] = learner.decayed[at, 0] / (learner.decayed[at, 1] + 1)
     x[StateFeature.CARDS_LAST_SEEN_THAT_DAY] = last_day[0] / (last_day[1] + 1)
     x[StateFeature.CARDS_FIRST_SEEN_THAT_DAY] = first_day[0] / (first_day[1] + 1)
-    x[StateFeature.RUN_OF_SUCCESSES] = math.log1p(max(me.run, 0)) / 2
-    x[StateFeature.RUN_OF_FAILURES] = math.log1p(max(-me.run, 0))
-    x[StateFeature.SHARE_OF_AGAIN_TODAY] = 2 * me.agains / (me.answered + 3)
-    x[StateFeature.FIRST_REVIEWS_FAST] = 2 * me.other[_FIRST_REVIEWS, _FAST]
-    x[StateFeature.FIRST_REVIEWS_SLOW] = 2 * me.other[_FIRST_REVIEWS, _SLOW]
-    x[StateFeature.SAME_DAY_REVIEWS_FAST] = 2 * me.other[_SAME_DAY_REVIEWS, _FAST]
-    x[StateFeature.SAME_DAY_REVIEWS_SLOW] = 2 * me.other[_SAME_DAY_REVIEWS, _SLOW]
-    x[StateFeature.SHARE_OF_HARD] = 3 * me.hard_share
-    x[StateFeature.SHARE_OF_EASY] = 3 * me.easy_share
-    x[StateFeature.ANSWER_TIMES_TODAY] = _clip(me.time_today, 2.0)
-    x[StateFeature.ANSWER_TIMES_LATELY] = _clip(me.time_lately, 2.0)
+    x[StateFeature.RUN_OF_SUCCESSES] = math.log1p(max(learner.run, 0)) / 2
+    x[StateFeature.RUN_OF_FAILURES] = math.log1p(max(-learner.run, 0))
+    x[StateFeature.SHARE_OF_AGAIN_TODAY] = 2 * learner.agains / (learner.answered + 3)
+    x[StateFeature.FIRST_REVIEWS_FAST] = 2 * learner.other[_FIRST_REVIEWS, _FAST]
+    x[StateFeature.FIRST_REVIEWS_SLOW] = 2 * learner.other[_FIRST_REVIEWS, _SLOW]
+    x[StateFeature.SAME_DAY_REVIEWS_FAST] = 2 * learner.other[_SAME_DAY_REVIEWS, _FAST]
+    x[StateFeature.SAME_DAY_REVIEWS_SLOW] = 2 * learner.other[_SAME_DAY_REVIEWS, _SLOW]
+    x[StateFeature.SHARE_OF_HARD] = 3 * learner.hard_share
+    x[StateFeature.SHARE_OF_EASY] = 3 * learner.easy_share
+    x[StateFeature.ANSWER_TIMES_TODAY] = _clip(learner.time_today, 2.0)
+    x[StateFeature.ANSWER_TIMES_LATELY] = _clip(learner.time_lately, 2.0)
     x[StateFeature.DAYS_OFF] = math.log1p(days_off) / 2
 
 
-def _fill_today_features(x: FloatArray, me: Any, time_of_day_s: int) -> None:
-    x[StateFeature.EVALUATED_TODAY] = math.log1p(me.evaluated) / 4 - 0.5
-    x[StateFeature.ROOT_OF_EVALUATED_TODAY] = min(math.sqrt(me.evaluated) / 10, 3.0) - 0.5
-    x[StateFeature.ANSWERED_TODAY] = math.log1p(me.answered) / 4 - 0.5
-    x[StateFeature.NEW_TODAY] = math.log1p(me.new) / 3
+def _fill_today_features(x: FloatArray, learner: Any, time_of_day_s: int) -> None:
+    x[StateFeature.EVALUATED_TODAY] = math.log1p(learner.evaluated) / 4 - 0.5
+    x[StateFeature.ROOT_OF_EVALUATED_TODAY] = min(math.sqrt(learner.evaluated) / 10, 3.0) - 0.5
+    x[StateFeature.ANSWERED_TODAY] = math.log1p(learner.answered) / 4 - 0.5
+    x[StateFeature.NEW_TODAY] = math.log1p(learner.new) / 3
     if time_of_day_s >= 0:
         turn = 2 * math.pi * time_of_day_s / 86_400
         x[StateFeature.HOUR_SINE] = math.sin(turn)
@@ -381,13 +388,13 @@ def _fill_today_features(x: FloatArray, me: Any, time_of_day_s: int) -> None:
 
 
 def _fill_card_features(
-    x: FloatArray, me: Any, card: Any, logit: float, elapsed: int, state: int, interval: int
+    x: FloatArray, learner: Any, card: Any, logit: float, elapsed: int, state: int, interval: int
 ) -> None:
     log_interval = math.log1p(max(elapsed, 0))
     x[StateFeature.LOGIT_SQUARED] = logit * logit / 4 - 1
-    x[StateFeature.CARDS_IN_STATE] = me.by_state[state]
-    x[StateFeature.INTERVALS_LIKE_THIS] = me.by_interval[interval]
-    x[StateFeature.STATE_AND_INTERVAL] = me.by_both[state, interval]
+    x[StateFeature.CARDS_IN_STATE] = learner.by_state[state]
+    x[StateFeature.INTERVALS_LIKE_THIS] = learner.by_interval[interval]
+    x[StateFeature.STATE_AND_INTERVAL] = learner.by_both[state, interval]
     x[StateFeature.LOG_INTERVAL] = log_interval / 3 - 0.7
     x[StateFeature.LOG_INTERVAL_SQUARED] = (log_interval / 3 - 0.7) ** 2
     x[StateFeature.ONE_DAY] = 1.0 if elapsed == 1 else 0.0
@@ -403,7 +410,9 @@ def _fill_card_features(
     x[StateFeature.LAST_EASY] = 1.0 if card.last_rating == 4 else 0.0
 
 
-def _fill_answer_features(x: FloatArray, me: Any, card: Any, logit: float, elapsed: int) -> None:
+def _fill_answer_features(
+    x: FloatArray, learner: Any, card: Any, logit: float, elapsed: int
+) -> None:
     last = card.last_rating
     x[StateFeature.LAST_HARD_NOT_FIRST] = 1.0 if last == 2 and card.review_days > 1 else 0.0
     x[StateFeature.LOGIT_AT_SECOND_REVIEW] = logit - 2 if card.review_days == 1 else 0.0
@@ -420,13 +429,15 @@ def _fill_answer_features(x: FloatArray, me: Any, card: Any, logit: float, elaps
     if card.repetitions > 0:
         x[StateFeature.AGAIN_AFTER_REPETITIONS] = 1.0 if last == 1 else 0.0
         x[StateFeature.LAST_GAP_WITHIN_DAY] = (card.last_gap - 6) / 4
-    if card.last_time > 0 and me.time_known:
-        took = _clip(card.last_time - me.usual_time, 2.0)
+    if card.last_time > 0 and learner.time_known:
+        took = _clip(card.last_time - learner.usual_time, 2.0)
         x[StateFeature.ANSWER_TIME_KNOWN] = 1.0
         x[StateFeature.LAST_ANSWER_TIME] = took
         x[StateFeature.LAST_ANSWER_TIME_RECALLED] = took if last > 2 else 0.0
         x[StateFeature.LAST_ANSWER_TIME_FORGOTTEN] = took if last == 1 else 0.0
-        x[StateFeature.MEAN_ANSWER_TIME] = _clip(card.sum_of_times / card.seen - me.usual_time, 2.0)
+        x[StateFeature.MEAN_ANSWER_TIME] = _clip(
+            card.sum_of_times / card.seen - learner.usual_time, 2.0
+        )
 
 
 def _update_offset(offset: float, logit: float, y: float, rate: float, decay: float) -> float:
@@ -435,47 +446,50 @@ def _update_offset(offset: float, logit: float, y: float, rate: float, decay: fl
 
 
 def _update_after_evaluated(
-    me: Any, card: Any, y: float, logit: float, state: int, interval: int
+    learner: Any, card: Any, y: float, logit: float, state: int, interval: int
 ) -> None:
     p = _logistic(logit)
     r, h = y - p, p * (1 - p)
     for at in range(len(_HALF_LIVES)):
-        me.residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - me.residuals[at])
+        learner.residuals[at] += (1 - 2 ** (-1 / _HALF_LIVES[at])) * (r - learner.residuals[at])
     for at in range(len(_OFFSET_RATES)):
         rate = _OFFSET_RATES[at]
-        me.offsets[at] = _update_offset(me.offsets[at], logit, y, rate, 0.1 * rate)
+        learner.offsets[at] = _update_offset(learner.offsets[at], logit, y, rate, 0.1 * rate)
     for at in range(len(_DAY_DECAYS)):
-        me.decayed[at, 0] += r
-        me.decayed[at, 1] += h
-    me.r += r
-    me.h += h
-    me.by_state[state] = _update_offset(me.by_state[state], logit, y, 0.05, 0.0005)
-    me.by_interval[interval] = _update_offset(me.by_interval[interval], logit, y, 0.05, 0.0005)
-    both = me.by_both[state, interval]
-    me.by_both[state, interval] = _update_offset(both, logit, y, 0.1, 0.001)
+        learner.decayed[at, 0] += r
+        learner.decayed[at, 1] += h
+    learner.r += r
+    learner.h += h
+    learner.by_state[state] = _update_offset(learner.by_state[state], logit, y, 0.05, 0.0005)
+    learner.by_interval[interval] = _update_offset(
+        learner.by_interval[interval], logit, y, 0.05, 0.0005
+    )
+    both = learner.by_both[state, interval]
+    learner.by_both[state, interval] = _update_offset(both, logit, y, 0.1, 0.001)
     step = 1 if y > 0 else -1
-    me.run = me.run + step if me.run * step > 0 else step
-    me.evaluated += 1
+    learner.run = learner.run + step if learner.run * step > 0 else step
+    learner.evaluated += 1
     card.last_residual = r
     card.r += r
     card.h += h
 
 
-def _update_after_other(me: Any, card: Any, y: float, elapsed: int) -> float:
+def _update_after_other(learner: Any, card: Any, y: float, elapsed: int) -> float:
     """Learn from a review that is not evaluated; return a substitute for its residual."""
     if card.seen > 0 and elapsed != 0:
         return 0.0  # a later day: no prediction to compare it with
-    sums = me.other[_SAME_DAY_REVIEWS if card.seen > 0 else _FIRST_REVIEWS]
-    r = y - sums[_RATE]
-    sums[_COUNT] += 1
-    sums[_RATE] += r / (sums[_COUNT] + 5)
-    sums[_FAST] += 0.1 * (r - sums[_FAST])
-    sums[_SLOW] += 0.01 * (r - sums[_SLOW])
-    me.new += card.seen == 0
+    statistics = learner.other[_SAME_DAY_REVIEWS if card.seen > 0 else _FIRST_REVIEWS]
+    r = y - statistics[_RATE]
+    statistics[_COUNT] += 1
+    statistics[_RATE] += r / (statistics[_COUNT] + 5)
+    statistics[_FAST] += 0.1 * (r - statistics[_FAST])
+    statistics[_SLOW] += 0.01 * (r - statistics[_SLOW])
+    learner.new += card.seen == 0
     return float(r)
 
 
 def _update_card(card: Any, rating: int, day: int, elapsed: int, elapsed_s: int) -> None:
+    """Record an answer, `elapsed` days and `elapsed_s` seconds after the card's last one."""
     if card.seen == 0:
         card.first_rating, card.first_day = rating, day
     if card.seen == 0 or card.last_day != day:
@@ -494,12 +508,12 @@ def _update_card(card: Any, rating: int, day: int, elapsed: int, elapsed_s: int)
     card.seen += 1
 
 
-def _update_answer_time(me: Any, card: Any, duration_ms: int) -> None:
+def _update_answer_time(learner: Any, card: Any, duration_ms: int) -> None:
     took = math.log(min(max(duration_ms, 300), 60_000))
-    if not me.time_known:
-        me.usual_time, me.time_known = took, 1
-    me.time_today += 0.1 * (took - me.usual_time - me.time_today)
-    me.time_lately += 0.003 * (took - me.usual_time - me.time_lately)
-    me.usual_time += 0.01 * (took - me.usual_time)
+    if not learner.time_known:
+        learner.usual_time, learner.time_known = took, 1
+    learner.time_today += 0.1 * (took - learner.usual_time - learner.time_today)
+    learner.time_lately += 0.003 * (took - learner.usual_time - learner.time_lately)
+    learner.usual_time += 0.01 * (took - learner.usual_time)
     card.last_time = took
     card.sum_of_times += took

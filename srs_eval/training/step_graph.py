@@ -6,10 +6,10 @@ numpy hands its functions over to such values (`__array_ufunc__`, `__array_funct
 operations of `elementwise` are written once. A computation that occurs twice in a step becomes one
 instruction.
 
-A processor looks at few instructions at a time, too few to notice that two exp do not wait for
-each other if one stands after the other. So the whole step is recorded first;
-then exp and log are computed side by side, beginning with the ones that most others wait
-for, and everything else is computed as late as it is needed.
+A processor looks at few instructions at a time, too few to notice that two exp which follow each
+other are independent. So the whole step is recorded first; then exp and log are computed side by
+side, beginning with the ones that most others wait for, and everything else is computed as late as
+possible.
 
 pip's numba has no vector mathematics library, so exp and log in a loop stay scalar and the loop
 is not vectorised. Here they are polynomials (minimax fits, errors below 3e-16 relative) on
@@ -35,9 +35,9 @@ _FUSED_FLAGS = ("contract",)  # multiply-add where the processor has it; no reor
 
 
 def _constant_makers(x: Any) -> tuple[Callable[[float], Any], Callable[[int], Any], Any]:
-    """Return functions that make constants as wide as x from numbers and from integers.
+    """Return a function for constants of x's type, one for integer constants, and their type.
 
-    A constant is in every lane. The third result is the type of the integers.
+    They make vectors as wide as x, with the constant in every lane.
     """
     lanes = x.type.count
     integers = ir.VectorType(ir.IntType(64), lanes)
@@ -89,7 +89,9 @@ def _emit_polynomial(builder: Any, x: Any, coefficients: tuple[float, ...]) -> A
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 6.93147180369123816490e-01  # 21 zero bits at the end, so n * high is exact
 _LN2_LOW = 1.90821492927058770002e-10
-_ROUNDING_SHIFT = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer
+_ROUNDING_SHIFT = (
+    6755399441055744.0  # 1.5 * 2**52: adding and then subtracting it rounds to an integer
+)
 
 # (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2, error of the product 1.3e-17
 _EXP_COEFFICIENTS = (
@@ -119,7 +121,7 @@ _LOG_COEFFICIENTS = (
 
 def emit_exp(builder: Any, x: Any) -> Any:
     """Emit e^x for vectors of any width."""
-    number, integer, integers = _constant_makers(x)
+    number, integer, integer_type = _constant_makers(x)
     low, high = number(-708.0), number(709.0)
     x = builder.select(builder.fcmp_ordered("<", x, low), low, x)
     x = builder.select(builder.fcmp_ordered(">", x, high), high, x)
@@ -132,22 +134,22 @@ def emit_exp(builder: Any, x: Any) -> Any:
     )
     value = builder.fadd(number(1.0), builder.fadd(r, q))
     # 2**n: the low bits of `shifted` hold n; add it to the exponent of `value`.
-    exponent = builder.shl(builder.bitcast(shifted, integers), integer(52))
-    return builder.bitcast(builder.add(builder.bitcast(value, integers), exponent), x.type)
+    exponent = builder.shl(builder.bitcast(shifted, integer_type), integer(52))
+    return builder.bitcast(builder.add(builder.bitcast(value, integer_type), exponent), x.type)
 
 
 def emit_log(builder: Any, x: Any) -> Any:
     """Emit log x for vectors of any width."""
-    number, integer, integers = _constant_makers(x)
-    bits = builder.bitcast(x, integers)
-    # Move the seam between exponents to sqrt(1/2), so that the mantissa is around 1.
-    seam = 0x3FE6A09E667F3BCD
+    number, integer, integer_type = _constant_makers(x)
+    bits = builder.bitcast(x, integer_type)
+    # Exponents change at powers of 2; move that to sqrt(1/2), so that the mantissa is around 1.
+    seam = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
     moved = builder.sub(bits, integer(seam))
     n = builder.ashr(moved, integer(52))
     mantissa = builder.bitcast(
         builder.sub(bits, builder.shl(n, integer(52))), x.type
     )  # in [sqrt(1/2), sqrt(2))
-    # n to floating point by the bits of 1.5 * 2**52 + n
+    # Turn n into a float: these are the bits of 1.5 * 2**52 + n.
     shifted = builder.add(n, integer(0x4338000000000000))
     exponent = builder.fsub(builder.bitcast(shifted, x.type), number(_ROUNDING_SHIFT))
     f = builder.fsub(mantissa, number(1.0))
@@ -161,15 +163,15 @@ def emit_log(builder: Any, x: Any) -> Any:
     small = builder.fadd(
         small, builder.fmul(exponent, number(_LN2_LOW), flags=_FUSED_FLAGS), flags=_FUSED_FLAGS
     )
-    whole = builder.fmul(exponent, number(_LN2_HIGH))
-    return builder.fadd(whole, builder.fadd(f, small))
+    large = builder.fmul(exponent, number(_LN2_HIGH))
+    return builder.fadd(large, builder.fadd(f, small))
 
 
 # The graph
 
 DOUBLE = ir.DoubleType()
 SLOW_OPERATIONS = (emit_exp, emit_log)
-_GROUP_SIZES = (4, 2, 1)  # numbers of slow operations that are computed at a time
+_GROUP_SIZES = (4, 2, 1)  # how many slow operations are computed at a time
 
 
 class GraphValue:
@@ -185,6 +187,7 @@ class GraphValue:
         self.varies = varies
         """True if it depends on a vector. The compiler moves other values out of loops."""
         self.make = make
+        """`make(builder, *operands)`, with the operands' instructions, returns the instruction."""
         self.operands = operands
         self.instruction: Any = None
         """The instruction in the kernel; None until it is emitted."""
@@ -195,15 +198,15 @@ class Store(NamedTuple):
 
     value: GraphValue
     into: Callable[[Any, Any], None]  # (builder, instruction)
-    before: GraphValue | None  # the old value, if the step reads it: it must be read before
+    before: GraphValue | None  # the old value, if the step reads it: to be read before the store
 
 
 class StepGraph:
-    """The values of a step; an operation on equal operands is one value."""
+    """The values of a step; the same operation on the same operands is one value."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], GraphValue] = {}
-        self._values = 0
+        self._value_by_key: dict[tuple[Any, ...], GraphValue] = {}
+        self._count = 0
 
     def add(
         self,
@@ -213,8 +216,8 @@ class StepGraph:
         *,
         varies: bool = False,
     ) -> GraphValue:
-        self._values += 1
-        return GraphValue(self._values, type, varies, make, operands)
+        self._count += 1
+        return GraphValue(self._count, type, varies, make, operands)
 
     def add_once(self, type: Any, make: Any, *operands: GraphValue) -> GraphValue:
         """Return the value of `make(builder, *operands)`, the same for equal arguments.
@@ -222,10 +225,10 @@ class StepGraph:
         `make` is a named function, so that equal ones are recognised.
         """
         key = (make, *(operand.number for operand in operands))
-        if key not in self._known:
+        if key not in self._value_by_key:
             varies = any(operand.varies for operand in operands)
-            self._known[key] = self.add(type, make, operands, varies=varies)
-        return self._known[key]
+            self._value_by_key[key] = self.add(type, make, operands, varies=varies)
+        return self._value_by_key[key]
 
     def add_instruction(self, instruction: Any) -> GraphValue:
         value = self.add(instruction.type, varies=instruction.type == VECTOR)
@@ -233,10 +236,14 @@ class StepGraph:
         return value
 
     def add_constant(self, x: float) -> GraphValue:
-        key = (float, float(x), str(x)[0])  # -0.0 is not 0.0
-        if key not in self._known:
-            self._known[key] = self.add_instruction(ir.Constant(DOUBLE, float(x)))
-        return self._known[key]
+        key = (
+            float,
+            float(x),
+            str(x)[0],
+        )  # with the sign: -0.0 equals 0.0, but is another constant
+        if key not in self._value_by_key:
+            self._value_by_key[key] = self.add_instruction(ir.Constant(DOUBLE, float(x)))
+        return self._value_by_key[key]
 
     def to_vector(self, value: GraphValue) -> GraphValue:
         return value if value.type == VECTOR else self.add_once(VECTOR, as_vector, value)
@@ -245,9 +252,9 @@ class StepGraph:
 def find_unemitted(
     values: Sequence[GraphValue], known_numbers: Container[int] = ()
 ) -> list[GraphValue]:
-    """Return the values and operands that have no instruction yet, in order of creation.
+    """Return the values and their operands that have no instruction yet, in order of creation.
 
-    Operands of a value whose number is in `known_numbers` count only if others need them, too.
+    Those in `known_numbers` need no operands: these are returned only if other values need them.
     """
     found: dict[int, GraphValue] = {}
     stack = list(values)
@@ -265,10 +272,10 @@ def emit(builder: Any, results: Sequence[GraphValue], stores: Sequence[Store]) -
     wanted = find_unemitted([*results, *(store.value for store in stores)])
     slow = {value.number for value in wanted if value.varies and value.make in SLOW_OPERATIONS}
     urgency = _compute_urgency(wanted, slow)
-    left = list(stores)
+    stores_left = list(stores)
     while True:
         waiting: set[int] = set()  # exp and log that are still to come, and values that need them
-        ready = []
+        ready = []  # exp and log whose operands wait for no others
         for value in wanted:
             if value.instruction is not None:
                 continue
@@ -277,27 +284,27 @@ def emit(builder: Any, results: Sequence[GraphValue], stores: Sequence[Store]) -
                 waiting.add(value.number)
                 if not blocked:
                     ready.append(value)
-        for store in left:
+        for store in stores_left:
             if store.value.number not in waiting:
                 before = [store.before] if store.before else []
                 _emit_all(builder, [*before, store.value])
                 store.into(builder, store.value.instruction)
-        left = [store for store in left if store.value.number in waiting]
+        stores_left = [store for store in stores_left if store.value.number in waiting]
         if not ready:
             break
         ready.sort(key=lambda value: -urgency[value.number])
-        now = ready[: _GROUP_SIZES[0]]
-        for value in now:
+        group = ready[: _GROUP_SIZES[0]]
+        for value in group:
             _emit_all(builder, value.operands)
         for make in SLOW_OPERATIONS:
-            _emit_side_by_side(builder, [value for value in now if value.make is make])
+            _emit_side_by_side(builder, [value for value in group if value.make is make])
     _emit_all(builder, results)
 
 
 def _compute_urgency(values: Sequence[GraphValue], slow: Container[int]) -> dict[int, int]:
-    """Return the number of slow values on the longest way from each value to the end.
+    """Return the number of slow values on the longest path from each value to a result.
 
-    The value itself is included.
+    The value itself counts.
     """
     urgency: dict[int, int] = {}
     for value in reversed(values):
@@ -315,7 +322,7 @@ def _emit_all(builder: Any, values: Sequence[GraphValue]) -> None:
 
 
 def _emit_side_by_side(builder: Any, values: list[GraphValue]) -> None:
-    """Emit values of one kind, whose operands are known, as parts of wider vectors."""
+    """Emit exp, or log, of several vectors by joining the vectors to wider ones."""
     for count in _GROUP_SIZES:
         while len(values) >= count:
             chosen, values = values[:count], values[count:]
@@ -323,15 +330,17 @@ def _emit_side_by_side(builder: Any, values: list[GraphValue]) -> None:
             while len(wide) > 1:
                 pairs = zip(wide[::2], wide[1::2], strict=True)
                 wide = [_join_lanes(builder, a, b) for a, b in pairs]
-            made = chosen[0].make(builder, wide[0])
+            joined = chosen[0].make(builder, wide[0])
             for k, value in enumerate(chosen):
-                value.instruction = made if count == 1 else _extract_vector(builder, made, k)
+                value.instruction = joined if count == 1 else _extract_vector(builder, joined, k)
 
 
 # Values that record the operations on them
 
 
 def _make_instruction(name: str, *first: str, **options: Any) -> Any:
+    """Return a function (builder, *operands) for an instruction of llvmlite's builder."""
+
     def make(builder: Any, *operands: Any) -> Any:
         return getattr(builder, name)(*first, *operands, **options)
 
@@ -356,8 +365,8 @@ def _maximum(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _clamp(builder: Any, x: Any, low: Any, high: Any) -> Any:
-    held = builder.select(builder.fcmp_ordered(">", x, high), high, x)
-    return builder.select(builder.fcmp_ordered("<", x, low), low, held)
+    below = builder.select(builder.fcmp_ordered(">", x, high), high, x)
+    return builder.select(builder.fcmp_ordered("<", x, low), low, below)
 
 
 def _first_lane(builder: Any, x: Any) -> Any:
@@ -380,7 +389,7 @@ OPERATIONS = {
     _maximum: "maximum",
     _clamp: "clamp",
 }
-"""Operations whose value changes smoothly with the operands, and their names (`tracing`)."""
+"""Operations that `tracing` derives gradients of, and the names it knows them by."""
 
 
 def to_value(graph: StepGraph, x: Any) -> GraphValue:
@@ -389,6 +398,8 @@ def to_value(graph: StepGraph, x: Any) -> GraphValue:
 
 
 def _operator(instruction: str, swapped: bool = False) -> Any:
+    """Return the method of an operator; `swapped` for the one that gets the right operand first."""
+
     def method(self: Traced, other: Any) -> Traced:
         x, y, vectors = self._operands(*((other, self) if swapped else (self, other)))
         make = (VECTOR_OPERATIONS if vectors else _NUMBER_OPERATIONS)[instruction]

@@ -43,8 +43,8 @@ _STATES = 0
 _PARAMETERS = 0
 _VALUES = 0  # number of values that the steps take: parameters and constants
 _HAS_SAME_DAY = 0
-_TAPE = 0  # how many numbers a step saves for its gradient
-# The steps of a model, which its kernel sets.
+_TAPE = 0  # how many numbers a step saves for its gradient, for each node
+# The steps of a model, which `compile.specialise` puts here.
 _values: Any = None
 _values_adjoint: Any = None
 _shape: Any = None
@@ -61,8 +61,8 @@ _recall: Any = None
 _recall_adjoint: Any = None
 _loss: Any = None
 _loss_adjoint: Any = None
-_left: Any = None
-_left_adjoint: Any = None
+_term: Any = None
+_term_adjoint: Any = None
 _recall_slope: Any = None
 _recall_and_slope: Any = None
 
@@ -78,10 +78,11 @@ def recurrent_pass(
     descent_table: Any,
     scratch_table: Any,
 ) -> float:
-    """Visit the batches in `order`; return the sum of their losses.
+    """Visit the batches in `order`, to evaluate or to train.
 
-    If steps_done < 0, it only evaluates. Otherwise `steps_done` steps of training are done, and
-    each batch makes one more, which changes `weights` and the state of the descent.
+    If steps_done < 0, it returns the sum of the batches' losses and leaves recall in the scratch
+    memory. Otherwise it returns 0 and goes on training after `steps_done` steps: each batch makes
+    one more, which changes `weights` and the state of the descent.
     """
     batches = unpack(batches_table, TrieBatches)
     descent = unpack(descent_table, AdamState)
@@ -108,29 +109,29 @@ def recurrent_pass(
                     continue
                 old = gather_state(state, parent, i, _STATES)
                 dt, rating = load(delta_t, i), load(ratings, i)
-                left = rows_from(tape, (i - base) * width)
+                saved = rows_from(tape, (i - base) * width)
                 if kind == SUCCESS:
-                    store_state(state, i - base, _success(old, dt, rating, w, left))
+                    store_state(state, i - base, _success(old, dt, rating, w, saved))
                 elif kind == FAILURE:
-                    store_state(state, i - base, _failure(old, dt, rating, w, left))
+                    store_state(state, i - base, _failure(old, dt, rating, w, saved))
                 elif _HAS_SAME_DAY:  # decided before compilation
-                    store_state(state, i - base, _same_day(old, dt, rating, w, left))
+                    store_state(state, i - base, _same_day(old, dt, rating, w, saved))
 
         if steps_done >= 0:
             set_zero(bar, batches.first_node[b + 1] - base, _STATES)
             for k in range(_PARAMETERS):
                 sums[k] = broadcast(0.0)
         for i in range(batches.first_target[b], batches.first_target[b + 1], LANES):
-            now = gather_state(state, target_node, i, _STATES)
+            last = gather_state(state, target_node, i, _STATES)
             dt = load(target_delta_t, i)
-            r = _recall(dt, now, w)
+            r = _recall(dt, last, w)
             passes, failures = load(batches.passes, i), load(batches.failures, i)
             if steps_done < 0:
                 loss += cross_entropy(r, passes, failures)
                 store(scratch.recall, i, r)
             else:
                 r_bar = cross_entropy_slope(r, 1.0, passes, failures)
-                old_bar = _recall_adjoint(dt, now, w, r_bar, sums)
+                old_bar = _recall_adjoint(dt, last, w, r_bar, sums)
                 scatter_add(bar, target_node, i, old_bar)
         if steps_done < 0:
             continue
@@ -144,32 +145,32 @@ def recurrent_pass(
                     continue
                 old = gather_state(state, parent, i, _STATES)
                 dt, rating = load(delta_t, i), load(ratings, i)
-                left = rows_from(tape, (i - base) * width)
+                saved = rows_from(tape, (i - base) * width)
                 if kind == SUCCESS:
-                    old_bar = _success_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    old_bar = _success_adjoint(old, dt, rating, w, new_bar, sums, saved)
                     scatter_add(bar, parent, i, old_bar)
                 elif kind == FAILURE:
-                    old_bar = _failure_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    old_bar = _failure_adjoint(old, dt, rating, w, new_bar, sums, saved)
                     scatter_add(bar, parent, i, old_bar)
                 elif _HAS_SAME_DAY:
-                    old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, left)
+                    old_bar = _same_day_adjoint(old, dt, rating, w, new_bar, sums, saved)
                     scatter_add(bar, parent, i, old_bar)
 
         rate = anneal(descent.rate, steps_done, descent.steps)
         steps_done += 1
         beta_mean, beta_square = descent.beta_mean, descent.beta_square
-        steps = steps_done
-        bias_mean = 1.0 - beta_mean**steps
-        bias_square = math.sqrt(1.0 - beta_square**steps)
+        own_steps = steps_done  # without the ones that parameter k has skipped
+        bias_mean = 1.0 - beta_mean**own_steps
+        bias_square = math.sqrt(1.0 - beta_square**own_steps)
         for k in range(_PARAMETERS):
             if descent.any_idle:
                 if descent.idle[b * _PARAMETERS + k]:
                     descent.passed_by[k] += 1
                     continue
-                if steps_done - descent.passed_by[k] != steps:
-                    steps = steps_done - descent.passed_by[k]
-                    bias_mean = 1.0 - beta_mean**steps
-                    bias_square = math.sqrt(1.0 - beta_square**steps)
+                if steps_done - descent.passed_by[k] != own_steps:
+                    own_steps = steps_done - descent.passed_by[k]
+                    bias_mean = 1.0 - beta_mean**own_steps
+                    bias_square = math.sqrt(1.0 - beta_square**own_steps)
             gradient = total(sums[k])
             gradient += 2.0 * descent.pull[k] * (weights[k] - descent.start[k]) * descent.share[b]
             if descent.penalised:
@@ -179,7 +180,7 @@ def recurrent_pass(
             squares[k] = beta_square * squares[k] + (1.0 - beta_square) * gradient * gradient
             step = compute_adam_step(rate, means[k], squares[k], bias_mean, bias_square)
             weights[k] = min(max(weights[k] - step, descent.lower[k]), descent.upper[k])
-        for k in range(0, 2 * descent.pairs, 2):
+        for k in range(0, 2 * descent.pairs, 2):  # `not_below` row after row
             raised, least = descent.not_below[k], descent.not_below[k + 1]
             weights[raised] = max(weights[raised], weights[least])
     return total(loss)
@@ -191,8 +192,9 @@ def recurrent_pass(
 def activation_pass(learns: bool, weights: Any, batch: Any) -> float:
     """Return the summed loss; leave activations and, if it learns, the gradient's lanes in `batch`.
 
-    Nodes of equal depth lie in groups of LANES. A group's activations are sums over as many
-    elements of `earlier` and `ln_age` as the group is deep.
+    Nodes of equal depth lie in groups of LANES. A group's activations are sums of one term for each
+    earlier review, of which there are as many as the group is deep: the vectors of `earlier` and
+    `ln_age` from first[group] up to first[group + 1].
     """
     w = as_tuple(weights, _PARAMETERS)
     first, earlier, ln_age, tape = batch.first, batch.earlier, batch.ln_age, batch.tape
@@ -200,20 +202,20 @@ def activation_pass(learns: bool, weights: Any, batch: Any) -> float:
     sums = rows_of(batch.w_bar)
     groups = len(first) - 1
     for group in range(groups):
-        sum_left = broadcast(0.0)
+        new = broadcast(0.0)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            sum_left += _left(before, load(ln_age, i), w, rows_from(tape, i * _TAPE))
-        store_state(activation, LANES * group, (sum_left,))
+            new += _term(before, load(ln_age, i), w, rows_from(tape, i * _TAPE))
+        store_state(activation, LANES * group, (new,))
 
     loss = broadcast(0.0)
     for i in range(0, LANES * groups, LANES):
         (now,) = load_state(activation, i, 1)
-        p = single(_recall(now, w))  # what upstream computes in; see loss
+        p = single(_recall(now, w))  # the precision of upstream, see `dash._to_single`
         passes, failures = load(batch.passes, i), load(batch.failures, i)
-        of_pass, of_failure = -log(p), -log(1.0 - p)
-        loss += passes * where(of_pass > 100.0, 100.0, of_pass)
-        loss += failures * where(of_failure > 100.0, 100.0, of_failure)
+        pass_loss, failure_loss = -log(p), -log(1.0 - p)
+        loss += passes * where(pass_loss > 100.0, 100.0, pass_loss)
+        loss += failures * where(failure_loss > 100.0, 100.0, failure_loss)
     if not learns:
         return total(loss)
 
@@ -229,26 +231,26 @@ def activation_pass(learns: bool, weights: Any, batch: Any) -> float:
         now_bar += _recall_adjoint(now, w, p_bar, sums)
         for i in range(first[group], first[group + 1], LANES):
             (before,) = gather_state(activation, earlier, i, 1)
-            kept = rows_from(tape, i * _TAPE)
-            before_bar = _left_adjoint(before, load(ln_age, i), w, now_bar, sums, kept)
+            saved = rows_from(tape, i * _TAPE)
+            before_bar = _term_adjoint(before, load(ln_age, i), w, now_bar, sums, saved)
             scatter_add(bar, earlier, i, (before_bar,))
     return total(loss)
 
 
-# A state of one number, a curve of one of a few shapes, chosen by the history (SBD)
+# A state of one number, and a curve of one of a few shapes, which the history chooses (SBD)
 
 
 def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
-    """Return the loss over all rows and leave its gradient in `all_rows` (see there), if it learns.
+    """Return the loss over all rows and leave its gradient in `all_rows` (`sbd._KernelRows`).
 
-    Else it leaves probabilities of recall.
+    Without `learns`, return 0 and leave the probabilities of recall instead.
     """
     w = as_tuple(weights, _PARAMETERS)
     v = _values(w)
     batch = all_rows.batch
     kinds, starts, ends = batch.kind, batch.start, batch.end
     parent, ln_t, rating = batch.parent, all_rows.ln_t, batch.rating
-    grade, repeated = all_rows.grade_before, all_rows.shape_before
+    grade, shape = all_rows.grade_before, all_rows.shape_before
     node, target_ln_t = batch.target_node, all_rows.target_ln_t
     segments, targets = batch.first_segment[1], batch.first_target[1]
     target_grade, target_shape = all_rows.target_grade, all_rows.target_shape
@@ -263,7 +265,7 @@ def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
                 store_state(state, i, (_first(load(rating, i), v),))
                 continue
             (old,) = gather_state(state, parent, i, 1)
-            (b,) = gather_state(beta, repeated, i, 1)
+            (b,) = gather_state(beta, shape, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == SUCCESS:
                 store_state(state, i, (_success(old, t, g, b, v),))
@@ -275,7 +277,7 @@ def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
     all_rows.v_bar[:] = 0.0
     all_rows.w_bar[:] = 0.0
     v_sums, sums = rows_of(all_rows.v_bar), rows_of(all_rows.w_bar)
-    lost, one = broadcast(0.0), broadcast(1.0)
+    loss, one = broadcast(0.0), broadcast(1.0)
     for i in range(0, targets, LANES):
         (now,) = gather_state(state, node, i, 1)
         (b,) = gather_state(beta, target_shape, i, 1)
@@ -284,7 +286,7 @@ def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
             store(all_rows.recall, i, _recall(now, t, g, b, v))
             continue
         passes, failures = load(batch.passes, i), load(batch.failures, i)
-        lost += _loss(now, t, g, b, passes, failures, v)
+        loss += _loss(now, t, g, b, passes, failures, v)
         now_bar, b_bar = _loss_adjoint(now, t, g, b, passes, failures, v, one, v_sums)
         scatter_add(bar, node, i, (now_bar,))
         scatter_add(beta_bar, target_shape, i, (b_bar,))
@@ -299,20 +301,20 @@ def full_batch_pass(learns: bool, weights: Any, all_rows: Any) -> float:
                 _first_adjoint(load(rating, i), v, new_bar, v_sums)
                 continue
             (old,) = gather_state(state, parent, i, 1)
-            (b,) = gather_state(beta, repeated, i, 1)
+            (b,) = gather_state(beta, shape, i, 1)
             t, g = load(ln_t, i), load(grade, i)
             if kind == SUCCESS:
                 old_bar, b_bar = _success_adjoint(old, t, g, b, v, new_bar, v_sums)
             else:
                 old_bar, b_bar = _failure_adjoint(old, t, g, b, v, new_bar, v_sums)
             scatter_add(bar, parent, i, (old_bar,))
-            scatter_add(beta_bar, repeated, i, (b_bar,))
+            scatter_add(beta_bar, shape, i, (b_bar,))
 
     for n in range(0, beta.shape[1], LANES):
         (b_bar,) = load_state(beta_bar, n, 1)
         _shape_adjoint(load(all_rows.repetitions, n), w, b_bar, sums)
     _values_adjoint(w, load_state(all_rows.v_bar, 0, _VALUES), sums)
-    return total(lost)
+    return total(loss)
 
 
 # A linear predictor in batches (HLR, DASH)
@@ -330,8 +332,8 @@ def linear_pass(
 ) -> float:
     """Visit the batches in `order`; return the sum of their losses before each step.
 
-    If steps_done < 0, it only evaluates. Otherwise `steps_done` of `steps` steps of training are
-    done, and each batch makes one more, which changes `w`, `mean` and `square` (k,). Recall
+    If steps_done < 0, it only evaluates. Otherwise it goes on training after `steps_done` of
+    `steps` steps: each batch makes one more, which changes `w`, `mean` and `square` (k,). Recall
     and the lanes of the last batch's gradient stay in `batches`.
     """
     x, t, y, weight = batches.x, batches.t, batches.y, batches.weight
@@ -346,53 +348,59 @@ def linear_pass(
             for k in range(_PARAMETERS):
                 z += w[k] * load(x[k], i)
             p, slope = _recall_and_slope(z, load(t, i))
-            p = single(p)  # what upstream computes in; see loss
+            p = single(p)  # the precision of upstream, see `dash._to_single`
             store(recall, i, p)
             passed, shares = load(y, i), load(weight, i)
             surprise = -log(where(passed > 0.0, p, 1.0 - p))
             loss += shares * where(surprise > 100.0, 100.0, surprise)
             if steps_done >= 0:
-                both = p * (1.0 - p)
-                both = where(both < 1e-12, 1e-12, both)
-                z_bar = shares * (p - passed) / both * slope
+                variance = p * (1.0 - p)
+                variance = where(variance < 1e-12, 1e-12, variance)  # like torch
+                z_bar = shares * (p - passed) / variance * slope
                 for k in range(_PARAMETERS):
                     sums[k] = sums[k] + load(x[k], i) * z_bar
         if steps_done < 0:
             continue
-        now = anneal(rate, steps_done, steps)
+        annealed_rate = anneal(rate, steps_done, steps)
         steps_done += 1
         bias_mean, bias_square = 1.0 - 0.9**steps_done, math.sqrt(1.0 - 0.999**steps_done)
         for k in range(_PARAMETERS):
             gradient = total(sums[k])
             mean[k] += 0.1 * (gradient - mean[k])
             square[k] += 0.001 * (gradient * gradient - square[k])
-            w[k] -= compute_adam_step(now, mean[k], square[k], bias_mean, bias_square)
+            w[k] -= compute_adam_step(annealed_rate, mean[k], square[k], bias_mean, bias_square)
     return total(loss)
 
 
 # Penalties on schedules (FSRS-7)
 
 _NEWTON_STEPS = 7
-MIN_LN_DAYS, MAX_LN_DAYS = math.log(1 / 86_400), math.log(36_500)  # of ln days
+MIN_LN_DAYS, MAX_LN_DAYS = math.log(1 / 86_400), math.log(36_500)  # bounds of intervals
 _TEN_MINUTES = 600 / 86_400
 _GOOD_RATING = 3.0
 GROWTH_RETENTION, SHORT_RETENTION = 0.9, 0.99  # desired retention
-GROWTH_WEIGHT, SHORT_WEIGHT = 0.5, 0.0015  # weights
+GROWTH_WEIGHT, SHORT_WEIGHT = 0.5, 0.0015
+# Columns of the scratch memory; columns 0 to 2 hold the state before a review.
+_NEWTON_DAYS = 3  # where Newton's method ends
+_INTERVAL = 4
+_INTERVAL_SLOPE = 5  # derivative of the interval with respect to R
+_INTERVAL_BAR = 6  # derivative of the penalty with respect to the interval
 
 
 def schedule_penalty_pass(weights: Any, w_bar: Any, scratch: Any) -> float:
     """Return the penalty and add its gradient to `w_bar` (values,).
 
-    `scratch` (reviews, 7) is scratch memory.
+    `fsrs7._add_schedule_penalty` has the formula. `scratch` (reviews, 7) is scratch memory; a
+    schedule has as many reviews.
     """
     w = as_tuple(weights, _VALUES)
     reviews = len(scratch)
     penalty = 0.0
-    for of_growth in (True, False):
+    for of_growth in (True, False):  # the penalty on growth, then that on short intervals
         target = GROWTH_RETENTION if of_growth else SHORT_RETENTION
         state = _first(_GOOD_RATING, w)
         for i in range(reviews):
-            u = math.log(state[0])
+            u = math.log(state[0])  # ln days
             for _ in range(_NEWTON_STEPS):
                 u = min(max(u, MIN_LN_DAYS), MAX_LN_DAYS)
                 t = math.exp(u)
@@ -404,45 +412,54 @@ def schedule_penalty_pass(weights: Any, w_bar: Any, scratch: Any) -> float:
             v = u - (_recall(t, state, w) - target) / steepness
             interval = math.exp(min(max(v, MIN_LN_DAYS), MAX_LN_DAYS))
             scratch[i, 0], scratch[i, 1], scratch[i, 2] = state
-            scratch[i, 3], scratch[i, 4] = t, interval
-            scratch[i, 5] = (
-                -interval / steepness if MIN_LN_DAYS <= v <= MAX_LN_DAYS else 0.0
-                # Derivative of the interval by R(t).
-            )
-            scratch[i, 6] = 0.0  # gradient of the penalty by the interval
+            scratch[i, _NEWTON_DAYS], scratch[i, _INTERVAL] = t, interval
+            # Only the last step of Newton's method counts: interval = e^v, dv/dR = -1 / steepness.
+            is_within_bounds = MIN_LN_DAYS <= v <= MAX_LN_DAYS
+            scratch[i, _INTERVAL_SLOPE] = -interval / steepness if is_within_bounds else 0.0
+            scratch[i, _INTERVAL_BAR] = 0.0
             state = _success(state, interval, _GOOD_RATING, w)
 
         if of_growth:
-            largest, at = 0.0, -1
+            largest, largest_at = 0.0, -1
             for i in range(reviews - 1):
-                if scratch[i, 4] >= 1.0 and scratch[i + 1, 4] / scratch[i, 4] > largest:
-                    largest, at = scratch[i + 1, 4] / scratch[i, 4], i
-            if at < 0:
+                if (
+                    scratch[i, _INTERVAL] >= 1.0
+                    and scratch[i + 1, _INTERVAL] / scratch[i, _INTERVAL] > largest
+                ):
+                    largest, largest_at = scratch[i + 1, _INTERVAL] / scratch[i, _INTERVAL], i
+            if largest_at < 0:
                 continue
             penalty += GROWTH_WEIGHT * largest * largest
-            scratch[at, 6] = -2.0 * GROWTH_WEIGHT * largest * largest / scratch[at, 4]
-            scratch[at + 1, 6] = 2.0 * GROWTH_WEIGHT * largest / scratch[at, 4]
+            scratch[largest_at, _INTERVAL_BAR] = (
+                -2.0 * GROWTH_WEIGHT * largest * largest / scratch[largest_at, _INTERVAL]
+            )
+            scratch[largest_at + 1, _INTERVAL_BAR] = (
+                2.0 * GROWTH_WEIGHT * largest / scratch[largest_at, _INTERVAL]
+            )
         else:
-            count, total = 0, 0.0
+            count, days = 0, 0.0
             for i in range(reviews):
-                if scratch[i, 4] < 1.0:
+                if scratch[i, _INTERVAL] < 1.0:
                     count += 1
-                    total += scratch[i, 4]
-            if count == 0 or total / count >= _TEN_MINUTES:
+                    days += scratch[i, _INTERVAL]
+            if count == 0 or days / count >= _TEN_MINUTES:
                 continue
-            mean = total / count
+            mean = days / count
             penalty += SHORT_WEIGHT * (1.0 / mean - 1.0 / _TEN_MINUTES)
             for i in range(reviews):
-                if scratch[i, 4] < 1.0:
-                    scratch[i, 6] = -SHORT_WEIGHT / (mean * mean * count)
+                if scratch[i, _INTERVAL] < 1.0:
+                    scratch[i, _INTERVAL_BAR] = -SHORT_WEIGHT / (mean * mean * count)
 
-        bar = (0.0, 0.0, 0.0)
+        bar = (0.0, 0.0, 0.0)  # gradient with respect to the state after a review
         for i in range(reviews - 1, -1, -1):
             state = (scratch[i, 0], scratch[i, 1], scratch[i, 2])
-            interval = scratch[i, 4]
-            (s, q, d), of_interval = _success_adjoint(state, interval, _GOOD_RATING, w, bar, w_bar)
-            of_recall = scratch[i, 5] * (scratch[i, 6] + of_interval)
-            r_s, r_q, r_d = _recall_adjoint(scratch[i, 3], state, w, of_recall, w_bar)
+            interval = scratch[i, _INTERVAL]
+            (s, q, d), through_state = _success_adjoint(
+                state, interval, _GOOD_RATING, w, bar, w_bar
+            )
+            interval_bar = scratch[i, _INTERVAL_BAR] + through_state
+            recall_bar = scratch[i, _INTERVAL_SLOPE] * interval_bar
+            r_s, r_q, r_d = _recall_adjoint(scratch[i, _NEWTON_DAYS], state, w, recall_bar, w_bar)
             bar = (s + r_s, q + r_q, d + r_d)
         _first_adjoint(_GOOD_RATING, w, bar, w_bar)
     return penalty
@@ -450,13 +467,15 @@ def schedule_penalty_pass(weights: Any, w_bar: Any, scratch: Any) -> float:
 
 # Logistic regression in shuffled batches
 
-_ROWS_PER_BLOCK = 136  # rows that are processed together, a multiple of LANES but no power of 2
+_ROWS_PER_BLOCK = 136
+"""Rows that are processed together: a multiple of LANES, but not a power of 2, with which a row's
+values in all columns would compete for the same places of the processor's cache."""
 
 
 def _logistic_gradient(
     x: NDArray[np.float32], share: FloatArray, batch: NDArray[np.uint32], coefficients: FloatArray
 ) -> FloatArray:
-    """Return the gradient in the coefficients (k,) of the weighted log loss.
+    """Return the gradient of the weighted log loss with respect to the coefficients (k,).
 
     The loss is summed over rows `batch` of x (n, k). `share` (n,) are weights, negative where the
     review was failed.
@@ -477,15 +496,16 @@ def _logistic_gradient(
                 columns[k, i] = x[rows[i], k]
         shares[len(rows) :] = 0.0
         for i in range(0, len(rows), LANES):
-            even, odd = broadcast(0.0), broadcast(0.0)  # so that no addition waits for another
+            # Two sums, so that an addition does not wait for the one before.
+            even, odd = broadcast(0.0), broadcast(0.0)
             for k in range(0, features - 1, 2):
                 even += coefficients[k] * load(columns[k], i)
                 odd += coefficients[k + 1] * load(columns[k + 1], i)
             if features % 2:
                 even += coefficients[features - 1] * load(columns[features - 1], i)
             p = 1.0 / (1.0 + exp(-(even + odd)))
-            here = load(shares, i)
-            store(z_bar, i, here * where(here > 0.0, p - 1.0, -p))
+            signed_weight = load(shares, i)
+            store(z_bar, i, signed_weight * where(signed_weight > 0.0, p - 1.0, -p))
         for k in range(features):
             column = columns[k]
             sums = broadcast(0.0)
@@ -513,8 +533,9 @@ def logistic_epoch(
 ) -> None:
     """Make one pass over shuffled batches of rows `train`; change `residual` and `square` (k,).
 
-    `words` are the n - 1 random words of `torch.randperm(n)`, `epochs_done` the number of epochs
-    before.
+    The coefficients are residual * std + mean (k,), `share` is as in `_logistic_gradient`. `words`
+    are the n - 1 random words of `torch.randperm(n)`, `epochs_done` of `epochs` passes were made
+    before this one, and `size` is the number of rows in a batch.
     """
     n = len(train)
     order = train.astype(np.uint32)
@@ -532,11 +553,5 @@ def logistic_epoch(
         for k in range(len(slope)):
             square[k] = beta * square[k] + (1 - beta) * slope[k] * slope[k]
             residual[k] *= 1 - rate * decay
-            residual[k] -= compute_adam_step(
-                rate,
-                slope[k],
-                square[k],
-                1.0,
-                correction,
-                # No momentum: the slope takes the place of its running mean.
-            )
+            # No momentum: the slope takes the place of its running mean.
+            residual[k] -= compute_adam_step(rate, slope[k], square[k], 1.0, correction)

@@ -1,9 +1,9 @@
 """Torch helpers for networks: a device, one thread, and a layer of LSTM cells.
 
-torch's own layer gives the same numbers. But its backward pass on a processor fills, for
-each step, an array as large as all steps together, so that its time grows with the square of the
-longest history. Here each step writes its rows of arrays that are allocated once, and values that
-do not depend on the next step are computed for all rows together.
+torch's own layer gives the same numbers. But on a CPU its backward pass fills, for each step, an
+array as large as all steps together, so that its time grows with the square of the longest
+history. Here each step writes into its rows of arrays that are allocated once, and values that do
+not depend on another step are computed for all rows together.
 
 Equations and order of gates are those of torch.nn.LSTM: with i, f, g, o the input, forget, cell
 and output gates, c = f c' + i g and h = o tanh c, primes being the step before.
@@ -29,7 +29,7 @@ def _resolve_device(context: Context) -> Any:
     """Return the torch device that the user asked for; raise InputError if it is missing."""
     import torch
 
-    # Before the GPU is opened; otherwise cuDNN's recurrent layers may add in any order.
+    # Set before the GPU is used; without it, cuDNN's recurrent layers may add in any order.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
         try:
@@ -50,7 +50,7 @@ def _resolve_device(context: Context) -> Any:
 
 
 def check_device(context: Context) -> None:
-    """Raise InputError if the device cannot be used. A separate process can run this."""
+    """Raise InputError if the device cannot be used."""
     _resolve_device(context)
 
 
@@ -65,7 +65,7 @@ def use_device(context: Context) -> Iterator[Any]:
     device = _resolve_device(context)
     try:
         with use_one_thread(), ExitStack() as stack:
-            if device.type == "cuda":  # by default, cuDNN multiplies with ten bits
+            if device.type == "cuda":  # by default, cuDNN multiplies with ten bits of precision
                 exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
                 stack.enter_context(exact)
             yield device
@@ -97,7 +97,7 @@ def release_device(context: Context) -> bool:
 
 
 def build_network(make: Callable[[], Any]) -> Any:
-    """Make a new torch network without a trace in torch's random stream."""
+    """Make a torch network; torch's random numbers go on as if it had not been made."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -121,10 +121,10 @@ def use_one_thread() -> Iterator[None]:
 
 
 def find_previous_rows(remaining: IntArray) -> IntArray:
-    """Return the row of the step before each row from step two on (rows - remaining[0],).
+    """Return, for each row from step two on, the row of the step before (rows - remaining[0],).
 
-    Rows are all first steps, then all second ones and so on, the longest histories first;
-    `remaining` (steps,) is the number of histories that reach each step.
+    The rows are the first steps of all histories, then their second steps and so on, the longest
+    history first. `remaining` (steps,) is the number of histories that reach each step.
     """
     return np.arange(remaining[0], remaining.sum()) - np.repeat(remaining[:-1], remaining[1:])
 
@@ -185,8 +185,8 @@ def lstm_layer() -> Any:
             first = remaining[0]
             m = w_hh.shape[1]
             enter, forget, new, leave = gates.split(m, 1)
-            # The slope of c (for the last gate: of h) by each gate's input; the loop turns it
-            # into the gradient.
+            # The derivative of c, or of h for the last gate, with respect to each gate's input.
+            # The loop turns it into the gradient of the loss.
             slope = torch.empty_like(gates)
             i, f, g, o = slope.split(m, 1)
             torch.mul(enter * (1 - enter), new, out=i)

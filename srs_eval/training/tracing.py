@@ -6,7 +6,8 @@ step alone (`trace_with_tape`).
 
 Traced values are floats, vectors of LANES floats and conditions on them. Tuples stay tuples; rows
 of vectors and arrays are read and written element by element, at literal indices. A step that is
-called with vectors returns vectors, even where a result depends on none of them.
+called with vectors returns vectors, even where a result depends on none of them. A `kind` is a
+numba type here.
 
 `derive_adjoint` derives the gradient of a step: it runs the step, so that the graph contains all of
 it, and goes back through the graph from the results to the arguments; each operation adds to the
@@ -50,19 +51,24 @@ from srs_eval.training.step_graph import (
 
 
 class _ArrayElements:
-    """The vectors or the numbers of an array in memory. Arrays must not overlap."""
+    """The vectors or the numbers of an array in memory. Arrays must not overlap.
+
+    An element is loaded once; `stores` writes the elements that the step has changed.
+    """
 
     def __init__(self, graph: StepGraph, data: Any, vectors: bool) -> None:
         self.graph = graph
         self.data = data
         self.vectors = vectors
-        self._read: dict[int, GraphValue] = {}
-        self._now: dict[int, GraphValue] = {}
+        self._loaded: dict[int, GraphValue] = {}
+        self._current: dict[int, GraphValue] = {}
 
     def _pointer_to(self, builder: Any, k: int) -> Any:
         index = ir.IntType(64)(k * simd.LANES if self.vectors else k)
-        at = builder.gep(self.data, [index])
-        return builder.bitcast(at, ir.PointerType(step_graph.VECTOR)) if self.vectors else at
+        pointer = builder.gep(self.data, [index])
+        if not self.vectors:
+            return pointer
+        return builder.bitcast(pointer, ir.PointerType(step_graph.VECTOR))
 
     def load(self, builder: Any, *, k: int) -> Any:
         value = builder.load(self._pointer_to(builder, k))
@@ -73,77 +79,78 @@ class _ArrayElements:
         builder.store(value, self._pointer_to(builder, k)).align = 8
 
     def __getitem__(self, k: int) -> Traced:
-        if k not in self._now:
-            kind = step_graph.VECTOR if self.vectors else DOUBLE
+        if k not in self._current:
+            element_type = step_graph.VECTOR if self.vectors else DOUBLE
             load = functools.partial(self.load, k=k)
-            value = self.graph.add(kind, load, varies=self.vectors)
-            self._now[k] = value
-            self._read[k] = value
-        return Traced(self.graph, self._now[k])
+            value = self.graph.add(element_type, load, varies=self.vectors)
+            self._current[k] = value
+            self._loaded[k] = value
+        return Traced(self.graph, self._current[k])
 
     def __setitem__(self, k: int, new: Any) -> None:
         value = to_value(self.graph, new)
-        self._now[k] = self.graph.to_vector(value) if self.vectors else value
+        self._current[k] = self.graph.to_vector(value) if self.vectors else value
 
-    def read(self) -> dict[int, Traced]:
-        """Return the values that were read, by index."""
-        return {k: Traced(self.graph, value) for k, value in self._read.items()}
+    def loaded_values(self) -> dict[int, Traced]:
+        """Return the elements that the step has read, as they were before it, by index."""
+        return {k: Traced(self.graph, value) for k, value in self._loaded.items()}
 
     def stores(self) -> list[Store]:
-        """Return the stores of the values that have changed."""
+        """Return the stores of the elements that the step has changed."""
         return [
-            Store(value, functools.partial(self._store, k=k), self._read.get(k))
-            for k, value in self._now.items()
-            if value is not self._read.get(k)
+            Store(value, functools.partial(self._store, k=k), self._loaded.get(k))
+            for k, value in self._current.items()
+            if value is not self._loaded.get(k)
         ]
 
 
 def trace_step(function: Callable[..., Any]) -> Any:
-    """Return the step for use in compiled code, which inlines it.
+    """Return the step as an intrinsic of numba, which compiled code inlines.
 
     Its arguments are floats, vectors, arrays of floats, rows of vectors and tuples of these.
     """
 
-    def emitted(
-        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+    def emit_function(
+        builder: Any, graph: StepGraph, kind: Any, arguments: Sequence[Any]
     ) -> list[GraphValue]:
-        found = _flatten_result(graph, kind, function(*given))
-        emit(builder, found, _collect_stores(given))
-        return found
+        results = _flatten_result(graph, kind, function(*arguments))
+        emit(builder, results, _collect_stores(arguments))
+        return results
 
-    return _make_intrinsic(function, (), emitted)
+    return _make_intrinsic(function, (), emit_function)
 
 
 def trace_with_tape(step: Callable[..., Any], adjoint: Callable[..., Any]) -> tuple[Any, Any]:
     """Return a step and its gradient (`derive_adjoint`) as `trace_step` does, with a tape.
 
-    The tape is one more argument, rows of vectors, on which the step leaves values that took long
-    to compute and that the gradient needs.
+    The tape is the last argument of both, rows of vectors. The step leaves values on it that take
+    long to compute and that the gradient needs.
     """
 
     def emit_step(
-        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+        builder: Any, graph: StepGraph, kind: Any, arguments: Sequence[Any]
     ) -> list[GraphValue]:
-        *inputs, tape = given
-        found, _, _, shared = _trace_both(graph, step, adjoint, inputs)
+        *inputs, tape = arguments
+        results, _, _, shared = _trace_both(graph, step, adjoint, inputs)
         for k, value in enumerate(shared):
             tape[k] = Traced(graph, value)
-        emit(builder, found, tape.stores())
-        return found
+        emit(builder, results, tape.stores())
+        return results
 
     def emit_adjoint(
-        builder: Any, graph: StepGraph, kind: Any, given: Sequence[Any]
+        builder: Any, graph: StepGraph, kind: Any, arguments: Sequence[Any]
     ) -> list[GraphValue]:
-        *inputs, bar, w_bar, tape = given
-        _, found, stores, shared = _trace_both(graph, step, adjoint, inputs, (bar, w_bar))
+        *inputs, bar, w_bar, tape = arguments
+        _, results, stores, shared = _trace_both(graph, step, adjoint, inputs, (bar, w_bar))
         for k, value in enumerate(shared):
-            value.make, value.operands = functools.partial(tape.load, k=k), ()
-        emit(builder, found, stores)
-        return found
+            # Load the value from the tape instead of computing it.
+            value.make = functools.partial(tape.load, k=k)
+            value.operands = ()
+        emit(builder, results, stores)
+        return results
 
-    return _make_intrinsic(step, ("tape",), emit_step), _make_intrinsic(
-        adjoint, ("tape",), emit_adjoint
-    )
+    step_intrinsic = _make_intrinsic(step, ("tape",), emit_step)
+    return step_intrinsic, _make_intrinsic(adjoint, ("tape",), emit_adjoint)
 
 
 def compute_tape_length(
@@ -151,15 +158,15 @@ def compute_tape_length(
 ) -> int:
     """Return the number of vectors on the tape of a step.
 
-    `arguments` are the sizes of the step's tuples of vectors, 0 for a vector that is in no tuple;
-    a tuple of `values` numbers follows them.
+    `arguments` are the sizes of the step's arguments that are tuples of vectors, 0 for a single
+    vector; the last argument is a tuple of `values` numbers.
     """
     graph = StepGraph()
     kinds = [types.UniTuple(simd.vector, count) if count else simd.vector for count in arguments]
     kinds.append(types.UniTuple(types.float64, values))
-    return len(
-        _trace_both(graph, step, adjoint, [_make_stand_in(graph, kind) for kind in kinds])[3]
-    )
+    inputs = [_make_stand_in(graph, kind) for kind in kinds]
+    _, _, _, shared = _trace_both(graph, step, adjoint, inputs)
+    return len(shared)
 
 
 def _trace_both(
@@ -169,33 +176,38 @@ def _trace_both(
     inputs: Sequence[Any],
     gradients: tuple[Any, _ArrayElements] | None = None,
 ) -> tuple[list[GraphValue], list[GraphValue], list[Store], list[GraphValue]]:
-    """Return the step's results, its gradient's results and stores, and the tape's values."""
+    """Return the step's results, its gradient's results and stores, and the tape's values.
+
+    `gradients` are the gradient's further arguments. None stands for any, if only the step's
+    results and the tape are wanted.
+    """
     result = step(*inputs)
     if gradients is None:
         kind = _infer_type(result, vectors=True)
         gradients = _make_stand_in(graph, kind), _ArrayElements(graph, None, vectors=True)
-    found = _flatten_to_vectors(graph, result)
-    back = _flatten_to_vectors(graph, adjoint(*inputs, *gradients))
+    results = _flatten_to_vectors(graph, result)
+    adjoint_results = _flatten_to_vectors(graph, adjoint(*inputs, *gradients))
     stores = _collect_stores(gradients)
-    slow = _find_worth_keeping(find_unemitted(found))
-    needed = find_unemitted([*back, *(value for value, _, _ in stores)], slow)
-    return found, back, stores, [value for value in needed if value.number in slow]
+    slow = _find_worth_keeping(find_unemitted(results))
+    needed = find_unemitted([*adjoint_results, *(value for value, _, _ in stores)], slow)
+    shared = [value for value in needed if value.number in slow]
+    return results, adjoint_results, stores, shared
 
 
 def _find_worth_keeping(values: Sequence[GraphValue]) -> set[int]:
     """Return the numbers of the values that the gradient of a step should not compute again.
 
-    These are exp, log, and quotients that wait for them. Other quotients are computed as quickly as
-    they are loaded. `values` are the step's values, in order.
+    These are exp, log, and quotients that depend on them. Other quotients are computed as quickly
+    as they are loaded. `values` are the step's values, in order of creation.
     """
     slow: set[int] = set()
-    late: set[int] = set()  # values that wait for exp or log
+    late: set[int] = set()  # values that depend on exp or log, and these
     for value in values:
-        waits = any(operand.number in late for operand in value.operands)
+        depends = any(operand.number in late for operand in value.operands)
         is_slow = value.varies and value.make in SLOW_OPERATIONS
-        if is_slow or (waits and value.make is VECTOR_OPERATIONS["fdiv"]):
+        if is_slow or (depends and value.make is VECTOR_OPERATIONS["fdiv"]):
             slow.add(value.number)
-        if is_slow or waits:
+        if is_slow or depends:
             late.add(value.number)
     return slow
 
@@ -213,23 +225,26 @@ def _collect_stores(arguments: Sequence[Any]) -> list[Store]:
 
 
 def _make_intrinsic(
-    function: Callable[..., Any], extra_parameters: Sequence[str], emit: Any
+    function: Callable[..., Any], extra_parameters: Sequence[str], emit_body: Any
 ) -> Any:
-    """Return what numba calls for a step: the function's parameters, then `extra_parameters`."""
+    """Return the intrinsic of a step, with the function's parameters and `extra_parameters`.
+
+    `emit_body` emits its instructions and returns the values of its result.
+    """
 
     def step(typing_context: Any, *kinds: Any) -> Any:
-        result = _result_type(function, kinds[: len(kinds) - len(extra_parameters)])
+        result_type = _result_type(function, kinds[: len(kinds) - len(extra_parameters)])
 
         def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
             graph = StepGraph()
-            given = [
+            arguments = [
                 _trace_argument(context, builder, graph, kind, value)
                 for kind, value in zip(sig.args, values, strict=True)
             ]
-            found = emit(builder, graph, sig.return_type, given)
-            return _pack_result(context, builder, sig.return_type, iter(found))
+            results = emit_body(builder, graph, sig.return_type, arguments)
+            return _pack_result(context, builder, sig.return_type, iter(results))
 
-        return result(*kinds), codegen
+        return result_type(*kinds), codegen
 
     step.__qualname__ = function.__qualname__
     names = ["typing_context", *inspect.signature(function).parameters, *extra_parameters]
@@ -237,10 +252,12 @@ def _make_intrinsic(
 
 
 def _set_signature(function: Callable[..., Any], name: str, parameters: Sequence[str]) -> Any:
-    """Set the function's name and parameters, which numba asks for."""
+    """Set the function's name and parameters, for which numba asks; return the function."""
     function.__name__ = name
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature([inspect.Parameter(each, kind) for each in parameters])
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter(parameter, either) for parameter in parameters]
+    )
     vars(function)["__signature__"] = signature
     return function
 
@@ -319,7 +336,9 @@ def _infer_type(result: Any, vectors: bool) -> Any:
 
 # Gradients
 
-_Sides = tuple[tuple[GraphValue, bool], ...]  # of `where`s, outermost first: condition, first side?
+_Sides = tuple[tuple[GraphValue, bool], ...]
+"""The sides of `where`s that a gradient came through, outermost first: the condition of each, and
+whether it was the first side, which is taken where the condition holds."""
 
 
 def derive_adjoint(
@@ -328,25 +347,33 @@ def derive_adjoint(
     w: str | None = None,
     parameters: int | None = None,
 ) -> Callable[..., Any]:
-    """Return the gradient of a step by the arguments named in `arguments` and by the values in w.
+    """Return the gradient of a step with respect to `arguments` and to the values in w.
 
-    It takes the step's arguments, the gradients of its results and, if w names an argument,
-    rows to which the gradients of w's values are added, of all or of the first `parameters`.
-    It returns the gradient of the one argument in `arguments`, or a tuple of several.
+    Both are names of the step's arguments. The gradient takes the step's arguments, the gradients
+    of its results and, if there is a w, rows to which it adds the gradients of w's values, of all
+    or of the first `parameters`. It returns the gradient of the argument in `arguments`, a tuple
+    of gradients if there are several, or None if there is none.
     """
     names = list(inspect.signature(step).parameters)
 
-    def gradient(*given: Any) -> Any:
-        inputs = dict(zip(names, given, strict=False))
-        others = [inputs[name] for name in arguments]
+    def gradient(*values: Any) -> Any:
+        inputs = dict(zip(names, values, strict=False))  # the gradients of results follow
+        differentiated = [inputs[name] for name in arguments]
         results = step(*inputs.values())
-        values = _values_by_index(inputs[w], parameters) if w else {}
-        bars = _derive_gradients(results, given[len(names)], [*values.values(), *_flatten(others)])
-        for k, x in values.items():
+        parameters_by_index = _values_by_index(inputs[w], parameters) if w else {}
+        bars = _derive_gradients(
+            results,
+            values[len(names)],
+            [*parameters_by_index.values(), *_flatten(differentiated)],
+        )
+        for k, x in parameters_by_index.items():
             if x.value in bars:
-                given[-1][k] += bars[x.value]
-        found = tuple(_replace_by_gradients(x, bars) for x in others)
-        return found if len(found) > 1 else found[0] if found else None
+                w_bar = values[-1]
+                w_bar[k] += bars[x.value]
+        gradients = tuple(_replace_by_gradients(x, bars) for x in differentiated)
+        if not gradients:
+            return None
+        return gradients if len(gradients) > 1 else gradients[0]
 
     name = f"{step.__name__}_adjoint"
     gradient.__qualname__ = name
@@ -354,9 +381,9 @@ def derive_adjoint(
 
 
 def _values_by_index(w: Any, count: int | None) -> dict[int, Traced]:
-    """Return the values of a tuple by index, or of an array as far as the step has read it."""
-    found = dict(enumerate(w)) if isinstance(w, tuple) else w.read()
-    return {k: x for k, x in found.items() if count is None or k < count}
+    """Return a tuple's values, or those of an array that the step reads, by index below `count`."""
+    values = dict(enumerate(w)) if isinstance(w, tuple) else w.loaded_values()
+    return {k: x for k, x in values.items() if count is None or k < count}
 
 
 def _flatten(x: Any) -> Iterator[Any]:
@@ -377,7 +404,7 @@ def _replace_by_gradients(x: Any, bars: Mapping[GraphValue, Any]) -> Any:
 def _derive_gradients(
     results: Any, bars: Any, arguments: Sequence[Traced]
 ) -> dict[GraphValue, Any]:
-    """Return the gradients by the values in `arguments` that a result depends on.
+    """Return the gradient with respect to each value in `arguments` that a result depends on.
 
     `bars` are the gradients of the results.
     """
@@ -403,7 +430,7 @@ class _GradientSums:
     """Partial sums of gradients, separate for the sides of `where`s that they came through."""
 
     def __init__(self, active: set[GraphValue]) -> None:
-        self.active = active  # values that depend on the ones that gradients are taken by
+        self.active = active  # the values whose gradients are wanted, and all that depend on them
         self._sums: dict[GraphValue, dict[_Sides, Any]] = {}
 
     def __contains__(self, value: GraphValue) -> bool:
@@ -422,21 +449,24 @@ class _GradientSums:
         return sides
 
     def total(self, value: GraphValue, within: _Sides = ()) -> Any:
-        """Return the sum of all terms, each 0 where another side than its own is taken."""
-        found = []
+        """Return the sum of all terms, each 0 where another side than its own is taken.
+
+        The sides `within`, which all terms came through, are left to the caller.
+        """
+        terms = []
         for sides, term in self._sums[value].items():
             for condition, first in reversed(sides[len(within) :]):
                 chosen = Traced(term.graph, condition)
                 term = where(chosen, term, 0.0) if first else where(chosen, 0.0, term)
-            found.append(term)
-        return functools.reduce(operator.add, found)
+            terms.append(term)
+        return functools.reduce(operator.add, terms)
 
 
 def _propagate_back(sums: _GradientSums, value: GraphValue) -> None:
-    """Give the operands of a value their parts of its gradient."""
+    """Add to the gradients of a value's operands what its own gradient contributes."""
     sides = sums.common_sides(value)
     bar = sums.total(value, sides)
-    y, *xs = (Traced(bar.graph, each) for each in (value, *value.operands))
+    y, *xs = (Traced(bar.graph, node) for node in (value, *value.operands))
 
     def give(*terms: Any) -> None:
         for operand, term in zip(value.operands, terms, strict=True):
@@ -460,7 +490,8 @@ def _propagate_back(sums: _GradientSums, value: GraphValue) -> None:
             give(bar * y)
         case "log":
             give(bar * (1.0 / xs[0]))
-        case "first_lane":  # of the exp or log of a number
+        case "first_lane":
+            # A number's exp or log is computed as that of a vector, `as_vector` of the number.
             (vector,) = value.operands
             x = Traced(bar.graph, vector.operands[0].operands[0])
             slope = y if OPERATIONS[vector.make] == "exp" else 1.0 / x
@@ -470,6 +501,7 @@ def _propagate_back(sums: _GradientSums, value: GraphValue) -> None:
             sums.add(a, bar, (*sides, (condition, True)))
             sums.add(b, bar, (*sides, (condition, False)))
         case "minimum" | "maximum" as choice:
+            # The first operand is the result where small < large.
             small, large = xs if choice == "minimum" else reversed(xs)
             first = where(small < large, bar, where(large < small, 0.0, 0.5 * bar))
             give(first, bar - first)

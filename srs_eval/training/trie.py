@@ -1,13 +1,13 @@
 """All histories of a learner as one trie, and the parts of it that a batch needs.
 
-A node is a history: its parent plus one review (delta_t, rating). Items of one card
+A node is a history: its parent plus one review (delta_t, rating). Trials of one card
 share nodes, as do cards that began alike. Nodes are numbered by level, then by kind
 of review, so that a (level, kind) segment is one loop without branches, forward in
 order and in reverse for gradients.
 
-A batch is the ancestors of its items (found by marking and scanning, not sorting)
-plus targets: a node, an interval, and the weights of passes and failures there.
-Segments and targets are padded to whole vectors; padding has weight 0.
+A batch consists of the nodes that its items, some trials, pass through (found by marking and
+scanning, not sorting) and of targets: a node, an interval, and the weights of passes and failures
+there. Segments and targets are padded to whole vectors; padding has weight 0.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class HistoryTrie(NamedTuple):
     parent: Int32Array  # (N,) -1 at level 0
     delta_t: FloatArray  # (N,) days
     rating: FloatArray  # (N,)
-    segment_start: IntArray  # (_KIND_COUNT * levels + 1,) segment _KIND_COUNT * level + kind
+    segment_start: IntArray  # (_KIND_COUNT * levels + 1,) of segment _KIND_COUNT * level + kind
     node: Int32Array  # (n,) the history before each trial
-    pair: Int32Array  # (n,) number of (node, interval): equal for equal targets
+    pair: Int32Array  # (n,) number of its (node, interval), which trials with one target share
     pairs: int
 
 
@@ -48,14 +48,14 @@ class TrieBatches(NamedTuple):
     first_segment: IntArray  # (b + 1,)
     first_target: IntArray  # (b + 1,)
     kind: Int32Array  # per segment
-    start: IntArray  # per segment, of nodes, a multiple of LANES
-    end: IntArray
+    start: IntArray  # per segment, its first node, a multiple of LANES
+    end: IntArray  # per segment, the node after its last one
     parent: Int32Array  # per node
     delta_t: FloatArray
     rating: FloatArray
     target_node: Int32Array  # per target
     target_delta_t: FloatArray
-    passes: FloatArray  # weight of the items that were recalled
+    passes: FloatArray  # per target, weight of its items that were recalled
     failures: FloatArray
     target: IntArray  # per item, its target's position
 
@@ -65,19 +65,19 @@ class _Histories(NamedTuple):
 
     trials: int
     rows: int
-    start: IntArray  # (n,) a trial's history rows
+    start: IntArray  # (n,) where a trial's history rows begin, and where they end
     end: IntArray
     delta_t: FloatArray  # (m,)
-    bits: IntArray  # (m,) of delta_t, for equality and hashing
+    bits: IntArray  # (m,) bits of delta_t, for equality and hashing
     rating: IntArray  # (m,)
-    trial_bits: IntArray  # (n,) of the trials' own delta_t
+    trial_bits: IntArray  # (n,) bits of the trials' own delta_t
     same_day_below: float  # days
 
 
 class _Workspace(NamedTuple):
-    """Arrays for building a trie; allocated in the kernel they would cost compile time."""
+    """Arrays for building a trie; if the kernel allocated them, it would compile more slowly."""
 
-    card_end: IntArray  # (m + 1,) zeros
+    card_end: IntArray  # (m + 1,) zeros; at a card's first row, the end of its rows
     mask: int  # slots of the hash table - 1; the number of slots is a power of two
     slots: Int32Array  # of -1
     parent: Int32Array  # (m,) of the nodes in order of appearance, like all below
@@ -85,9 +85,9 @@ class _Workspace(NamedTuple):
     level: Int32Array  # (m,)
     number: Int32Array  # (m,) the node's final number
     segment: IntArray  # (m,)
-    node_of_row: Int32Array  # (m,)
+    node_of_row: Int32Array  # (m,) of the history rows
     free: IntArray  # (segments,) next number in each segment
-    trial_of_pair: IntArray  # (n,)
+    trial_of_pair: IntArray  # (n,) the first trial with each pair
 
 
 class _TrieSelection(NamedTuple):
@@ -100,7 +100,7 @@ class _TrieSelection(NamedTuple):
     y: FloatArray  # (n,)
     weights: FloatArray  # (n,)
     levels: int  # of the trie
-    mark: Int32Array  # (N,) zeros; the number of the last batch that has the node
+    mark: Int32Array  # (N,) zeros; a number for the last batch that has the node
     segments: IntArray  # (b,) how many of the trie's segments a batch reaches
     local: Int32Array  # (N,) a node's number in the batch
     target_of_pair: IntArray  # (pairs,) of -1
@@ -129,7 +129,8 @@ def _make_trie(trials: Trials, same_day_below: float) -> HistoryTrie:
         trial_bits=_float_bits(trials.delta_t),
         same_day_below=same_day_below,
     )
-    # A row is one node at most. The hash table serves the pairs, too.
+    # There are at most as many nodes as rows, and at most as many pairs as trials, for which the
+    # hash table serves, too. At most half of its slots are used.
     slots = 1 << max(4, (2 * max(m, n) - 1).bit_length())
     workspace = _Workspace(
         card_end=np.zeros(m + 1, np.int64),
@@ -163,6 +164,8 @@ def _make_trie(trials: Trials, same_day_below: float) -> HistoryTrie:
     )
 
 
+# With days as the unit, no review comes less than 0.0 after the one before, and same-day reviews
+# come less than 1.0 after it.
 _MAKE_TRIE = {
     same_day: partial(_make_trie, same_day_below=float(same_day)) for same_day in (False, True)
 }
@@ -267,25 +270,29 @@ def _fill_trie(
     for start in range(histories.rows):
         before: Any = -1
         for k in range(start, card_end[start]):
-            at = _hash_slot(before, bits[k], rating[k], mask)
+            slot = _hash_slot(before, bits[k], rating[k], mask)
             while True:
-                found: Any = np.int64(slots[at])
-                if found < 0:
-                    slots[at] = nodes
+                node_number: Any = np.int64(slots[slot])
+                if node_number < 0:
+                    slots[slot] = nodes
                     parent[nodes] = before
                     row[nodes] = k
                     level[nodes] = k - start
                     if k - start >= levels:
                         levels = k - start + 1
-                    found = nodes
+                    node_number = nodes
                     nodes += 1
                     break
-                same = row[found]
-                if parent[found] == before and bits[same] == bits[k] and rating[same] == rating[k]:
+                same = row[node_number]
+                if (
+                    parent[node_number] == before
+                    and bits[same] == bits[k]
+                    and rating[same] == rating[k]
+                ):
                     break
-                at = (at + 1) & mask
-            work.node_of_row[k] = found
-            before = found
+                slot = (slot + 1) & mask
+            work.node_of_row[k] = node_number
+            before = node_number
 
     # Number them by level, then by kind (counting sort, stable).
     for node in range(nodes):
@@ -314,123 +321,127 @@ def _fill_trie(
 
 
 def _number_pairs(histories: Any, work: Any, trie: Any) -> int:
-    """Fill in the trials' nodes and numbers of (node, interval); return the number of pairs."""
+    """Fill in the trials' nodes and pairs (node, interval); return the number of pairs."""
     slots, mask = work.slots, work.mask
-    for at in range(mask + 1):
-        slots[at] = -1
+    for slot in range(mask + 1):
+        slots[slot] = -1
     pairs = 0
     for k in range(histories.trials):
         node = work.number[work.node_of_row[histories.end[k] - 1]]
         trie.node[k] = node
-        at = _hash_slot(node, histories.trial_bits[k], 7, mask)
+        slot = _hash_slot(node, histories.trial_bits[k], 7, mask)  # 7: any constant
         while True:
-            found: Any = np.int64(slots[at])
-            if found < 0:
-                slots[at] = pairs
+            pair: Any = np.int64(slots[slot])
+            if pair < 0:
+                slots[slot] = pairs
                 work.trial_of_pair[pairs] = k
-                found = pairs
+                pair = pairs
                 pairs += 1
                 break
-            same = work.trial_of_pair[found]
+            same = work.trial_of_pair[pair]
             if trie.node[same] == node and histories.trial_bits[same] == histories.trial_bits[k]:
                 break
-            at = (at + 1) & mask
-        trie.pair[k] = found
+            slot = (slot + 1) & mask
+        trie.pair[k] = pair
     return pairs
 
 
-def _measure_batches(trie_table: IntArray, choice_table: IntArray) -> tuple[int, int]:
-    """Return the room for the nodes and the segments of all batches, padding included."""
+def _measure_batches(trie_table: IntArray, selection_table: IntArray) -> tuple[int, int]:
+    """Return the room for the nodes and the segments of all batches, padding included.
+
+    Fills in `segments` and leaves marks in the selection.
+    """
     trie = unpack(trie_table, HistoryTrie)
-    choice = unpack(choice_table, _TrieSelection)
-    parent, mark = trie.parent, choice.mark
+    selection = unpack(selection_table, _TrieSelection)
+    parent, mark = trie.parent, selection.mark
     node_room = 0
     segment_room = 0
-    for b in range(choice.batches):
+    for b in range(selection.batches):
         count = 0
         deepest = -1
-        for k in range(choice.first_item[b], choice.first_item[b + 1]):
-            node = trie.node[choice.items[k]]
+        for k in range(selection.first_item[b], selection.first_item[b + 1]):
+            node = trie.node[selection.items[k]]
             if node > deepest:
                 deepest = node
             while node >= 0 and mark[node] != b + 1:
                 mark[node] = b + 1
                 count += 1
                 node = parent[node]
-        last = 0
-        while last < _KIND_COUNT * choice.levels and trie.segment_start[last] <= deepest:
-            last += 1
-        choice.segments[b] = last
-        segments_here = last if last < count else count
-        node_room += count + (LANES - 1) * segments_here
-        segment_room += segments_here
+        # Segments that begin after the last node that is needed are not reached.
+        reached = 0
+        while reached < _KIND_COUNT * selection.levels and trie.segment_start[reached] <= deepest:
+            reached += 1
+        selection.segments[b] = reached
+        most_segments = reached if reached < count else count  # each has a node
+        node_room += count + (LANES - 1) * most_segments
+        segment_room += most_segments
     return node_room, segment_room
 
 
-def _fill_batches(trie_table: IntArray, choice_table: IntArray, batches_table: IntArray) -> None:
+def _fill_batches(trie_table: IntArray, selection_table: IntArray, batches_table: IntArray) -> None:
     """Fill the batches, for which there is room; marks are as `_measure_batches` leaves them."""
     trie = unpack(trie_table, HistoryTrie)
-    choice = unpack(choice_table, _TrieSelection)
-    made = unpack(batches_table, TrieBatches)
+    selection = unpack(selection_table, _TrieSelection)
+    batches = unpack(batches_table, TrieBatches)
     parent, node_of = trie.parent, trie.node
-    items, first_item = choice.items, choice.first_item
-    mark, local, target_of_pair = choice.mark, choice.local, choice.target_of_pair
+    items, first_item = selection.items, selection.first_item
+    mark, local, target_of_pair = selection.mark, selection.local, selection.target_of_pair
     nodes = 0
     segment = 0
     targets = 0
-    for b in range(choice.batches):
-        stamp = choice.batches + b + 1
+    for b in range(selection.batches):
+        stamp = selection.batches + b + 1  # unlike all marks of `_measure_batches`
         for k in range(first_item[b], first_item[b + 1]):
             node = node_of[items[k]]
             while node >= 0 and mark[node] != stamp:
                 mark[node] = stamp
                 node = parent[node]
         base = nodes
-        for s in range(choice.segments[b]):
+        for s in range(selection.segments[b]):
             begin = nodes
             for node in range(trie.segment_start[s], trie.segment_start[s + 1]):
                 if mark[node] == stamp:
                     local[node] = nodes - base
                     if parent[node] >= 0:
-                        made.parent[nodes] = local[parent[node]]
-                    made.delta_t[nodes] = trie.delta_t[node]
-                    made.rating[nodes] = trie.rating[node]
+                        batches.parent[nodes] = local[parent[node]]
+                    batches.delta_t[nodes] = trie.delta_t[node]
+                    batches.rating[nodes] = trie.rating[node]
                     nodes += 1
             if nodes > begin:
                 nodes = begin + (nodes - begin + LANES - 1) // LANES * LANES
-                made.kind[segment] = s % _KIND_COUNT
-                made.start[segment] = begin
-                made.end[segment] = nodes
+                batches.kind[segment] = s % _KIND_COUNT
+                batches.start[segment] = begin
+                batches.end[segment] = nodes
                 segment += 1
         first_target_here = targets
         for k in range(first_item[b], first_item[b + 1]):
             item = items[k]
-            place = target_of_pair[trie.pair[item]]
-            if place < first_target_here:
-                place = targets
-                target_of_pair[trie.pair[item]] = place
-                made.target_node[place] = local[node_of[item]]
-                made.target_delta_t[place] = choice.delta_t[item]
+            target = target_of_pair[trie.pair[item]]
+            if target < first_target_here:  # none yet, or one of an earlier batch
+                target = targets
+                target_of_pair[trie.pair[item]] = target
+                batches.target_node[target] = local[node_of[item]]
+                batches.target_delta_t[target] = selection.delta_t[item]
                 targets += 1
-            made.target[k] = place
-            made.passes[place] += choice.weights[item] * choice.y[item]
-            made.failures[place] += choice.weights[item] * (1.0 - choice.y[item])
+            batches.target[k] = target
+            batches.passes[target] += selection.weights[item] * selection.y[item]
+            batches.failures[target] += selection.weights[item] * (1.0 - selection.y[item])
         targets = first_target_here + (targets - first_target_here + LANES - 1) // LANES * LANES
-        made.first_node[b + 1] = nodes
-        made.first_segment[b + 1] = segment
-        made.first_target[b + 1] = targets
+        batches.first_node[b + 1] = nodes
+        batches.first_segment[b + 1] = segment
+        batches.first_target[b + 1] = targets
 
 
-# Recurrences without compiling
+# Histories step by step, for models that are not compiled
 
 
 def card_steps(trials: Trials) -> tuple[IntArray, ...]:
-    """Return, for k = 0, 1, ..., the positions of the history rows that are a card's review k.
+    """Return, for k = 0, 1, ..., the history rows that are review k of their cards.
 
-    Only rows that a trial looks back on are included. Cards keep their order from step to step
-    and cards with short histories come last, so a model's state of shape (cards,) is
-    carried on by its first `len(rows)` elements. The last row before trial j is
-    `history_end[j] - 1`.
+    Only rows that a trial looks back on are included. Cards keep their order from step to step,
+    and cards with short histories come last. So the cards of a step are the first `len(rows)` of
+    those of the step before, and so are their elements of a model's state (cards,). The last row
+    before trial j is `history_end[j] - 1`.
     """
     return trials.derived(_compute_card_steps)
 
@@ -451,5 +462,5 @@ def _compute_card_steps(trials: Trials) -> tuple[IntArray, ...]:
 
 
 def state_before(trials: Trials, after_review: FloatArray, index: IntArray) -> FloatArray:
-    """Return the state before the trials `index`; `after_review` (m,) is that after each row."""
+    """Return the state before the trials `index`, given the state after each history row (m,)."""
     return after_review[trials.history_end[index] - 1]

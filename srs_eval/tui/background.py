@@ -37,7 +37,8 @@ class Background:
     ) -> None:
         """Run `work` in a thread; call what it yields, then `on_end`, in the view's thread.
 
-        Neither is called once other work has begun. The event is set when `work` is to stop.
+        Neither is called once other work has begun. The event that `work` gets is set when it is
+        to stop; `on_end` gets the exception that ended `work`, or None.
         """
         self.cancel()
         cancel = threading.Event()
@@ -50,9 +51,10 @@ class Background:
         def run() -> None:
             error = None
             try:
-                with contextlib.closing(work(cancel)) as steps:  # closing ends the workers
-                    for step in steps:
-                        self._call_later(call, step)
+                # Closing the generator ends the worker processes that it has started.
+                with contextlib.closing(work(cancel)) as callbacks:
+                    for callback in callbacks:
+                        self._call_later(call, callback)
                         if cancel.is_set():
                             break
             except Exception as failure:
@@ -80,12 +82,13 @@ class Background:
         return self.is_alive and not self._cancel.is_set()
 
     def wait(self, deadline: float) -> None:
+        """Wait for all threads, but not beyond `deadline`, a time of `time.monotonic`."""
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
 
 class ReportWriter(Background):
-    """Writes reports, one at a time; `progress` describes the current one, "" without one."""
+    """Writes reports, one at a time; `progress` describes the current one ("" if there is none)."""
 
     progress = ""
 
@@ -97,8 +100,8 @@ class ReportWriter(Background):
         """Run `task`, which writes to `path`, in a process or in a thread, and show the outcome."""
 
         def report_progress(_: object, progress: tuple[int, int, str]) -> None:
-            step, steps, _name = progress
-            self._call_later(self._show_progress, f"report {step} of {steps}")
+            step, step_count, _name = progress
+            self._call_later(self._show_progress, f"report {step} of {step_count}")
 
         def work(cancel: threading.Event) -> Generator[Callable[[], Any]]:
             if not in_process:
@@ -122,7 +125,7 @@ class ReportWriter(Background):
 
         def finish_writing(error: Exception | None) -> None:
             if error is not None:
-                self._view.show_error("Can't write this", error, "Back", "")
+                self._view.show_error("Can't write this", error, button="Back", reassurance="")
             self._show_progress("")
 
         self._show_progress("report begun")
@@ -136,8 +139,8 @@ class ReportWriter(Background):
 def copy_to_system(text: str) -> bool:
     """Copy text to the system's clipboard; return False where no program can do it.
 
-    This blocks for a moment. Terminals that know OSC 52 need no such program, but many terminals,
-    and most multiplexers, do not know it.
+    This blocks for a moment. A terminal that knows the escape sequence OSC 52 copies without such a
+    program, but many terminals, and most multiplexers, do not know it.
     """
     for command in _clipboard_commands():
         if shutil.which(command[0]) is None:

@@ -1,4 +1,4 @@
-"""Load actions with their keys, the user's settings, and the state kept between runs.
+"""Define actions and their keys; load the user's settings and the state kept between runs.
 
 SCREEN_ACTIONS lists the actions of each screen, for bindings, footer, command palette and help.
 A key means the same on every screen.
@@ -16,7 +16,8 @@ compare = "v"
 cancel = "c,ctrl+x"
 
 The state (recent files, theme, last choices) is one small JSON file in the user's state folder.
-A damaged or foreign file is ignored, and where the folder cannot be written, nothing is saved.
+A state file that cannot be understood is ignored, and where the folder cannot be written, nothing
+is saved.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CONFIG_FILE = "config.toml"
 _STATE_FILE = "app.json"
 DARK = "srs-dark"
 LIGHT = "srs-light"
-_RECENT_FILES = 8
+_MAX_RECENT_FILES = 8
 _MAX_STATE_BYTES = 16 << 20
 _MAX_UNIX_SECONDS = 253_402_300_799  # the last second of the year 9999
 _MAX_CONFIG_BYTES = 1 << 20
@@ -73,11 +74,11 @@ _KEY_LABELS = {
 class Action:
     """Something the user can do on a screen."""
 
-    name: str  # Textual's name: "evaluate" for `action_evaluate`
-    key: str
+    name: str  # Textual's name: "evaluate" for `action_evaluate` of the screen, "app.quit"
+    key: str  # Textual's names of its keys, separated by commas
     label: str  # in the footer and the palette
     help: str  # one sentence
-    footer: bool = True
+    footer: bool = True  # False: not shown in the footer
 
     @property
     def id(self) -> str:
@@ -86,7 +87,7 @@ class Action:
 
     @property
     def key_label(self) -> str:
-        """Return the key as help shows it."""
+        """Return the keys as help shows them."""
         keys = (_KEY_LABELS.get(key, key) for key in self.key.split(","))
         return " ".join(key.replace("ctrl+", "Ctrl-").replace("_", " ") for key in keys)
 
@@ -111,6 +112,7 @@ _OVERLAY = Action(
 )
 _BACK = Action("back", "escape", "Back", "Go back to the screen before")
 
+# On some screens these are left out of the footer.
 _HIDDEN_EXPORT = replace(_EXPORT, footer=False)
 _HIDDEN_BINS = replace(_BINS, footer=False)
 _HIDDEN_PREVIOUS = replace(_PREVIOUS, footer=False)
@@ -234,7 +236,7 @@ GLOBAL_ACTIONS = SCREEN_ACTIONS["everywhere"]
 
 
 def _collect_actions_by_id() -> dict[str, Action]:
-    """Return one action for each id; its keys in config.toml are set by this id."""
+    """Return one action for each id, by which config.toml sets the keys on all screens."""
     actions_by_id: dict[str, Action] = {}
     for actions in SCREEN_ACTIONS.values():
         for action in actions:
@@ -249,7 +251,7 @@ def _find_key_conflict(keys: Mapping[str, str]) -> str:
     """
     for actions in SCREEN_ACTIONS.values():
         action_by_key: dict[str, Action] = {}
-        for action in dict.fromkeys((*actions, *GLOBAL_ACTIONS)):
+        for action in (*actions, *GLOBAL_ACTIONS):
             for name in keys.get(action.id, action.key).split(","):
                 key = name.strip()
                 first_action = action_by_key.setdefault(key, action)
@@ -277,7 +279,7 @@ def make_bindings(actions: Iterable[Action]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings in force; the defaults apply where there is no file."""
+    """The user's settings; a setting that config.toml lacks has its default."""
 
     theme: Annotated[str, msgspec.Meta(min_length=1)] | None = None  # None: the theme chosen last
     rows: Literal["benchmark", "anki"] = "benchmark"
@@ -316,7 +318,8 @@ def config_path() -> Path:
 def load_config(path: Path | None = None) -> Config:
     """Load the settings of a file, by default the user's; defaults apply if it is missing.
 
-    Raises InputError, which names the file and what is wrong with it.
+    Raises:
+        InputError: The file is not valid; the message names it and says what is wrong.
     """
     path = path or config_path()
     try:
@@ -328,7 +331,7 @@ def load_config(path: Path | None = None) -> Config:
     try:
         settings = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, thousands of digits
-        raise InputError(f"{path} is no TOML ({error}); mend or delete it.") from None
+        raise InputError(f"{path} is not TOML ({error}); mend or delete it.") from None
     for name, value in settings.items():
         problem = _find_setting_error(name, value)
         if problem:
@@ -394,7 +397,7 @@ class State:
     def with_opened(self, path: Path, entries: int, now: float) -> State:
         """Return this state with `path` as the latest file."""
         name = str(path.absolute())
-        older_files = self.without_file(name).recent[: _RECENT_FILES - 1]
+        older_files = self.without_file(name).recent[: _MAX_RECENT_FILES - 1]
         return replace(self, recent=(RecentFile(name, now, entries), *older_files))
 
     def without_file(self, path: str) -> State:
@@ -409,11 +412,12 @@ def load_state(folder: Path | None = None) -> State:
         state = msgspec.json.decode(content, type=State)
     except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return State()
+    # Another version may have hidden families that this version does not know.
     return replace(state, hidden=tuple(family for family in FAMILIES if family in state.hidden))
 
 
 def save_state(state: State, folder: Path | None = None) -> bool:
-    """Write the state atomically; return False where it cannot be written."""
+    """Write the state atomically; return whether that was possible."""
     try:
         path = (folder or state_dir()) / _STATE_FILE
         write_atomically(path, msgspec.json.encode(state), durable=False)

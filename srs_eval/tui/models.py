@@ -32,19 +32,21 @@ class ModelEvaluator:
 
     def __init__(self, session: AppSession) -> None:
         self._session = session
-        self.requested = session.options.models
+        self.requested = session.options.models  # names, written as for --models
         self.protocol = session.options.protocol
         self.is_requested_by_user = False  # False: they start by themselves after the answers
         self.background = Background(session.call_in_view_thread)
         self._evaluated_with: tuple[ReviewLog, str, Protocol] | None = None
+        """The log, `requested` and `protocol` with which `run` was started."""
         self._rows_before: _Rows | None = None  # restored if the new rows cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
-        self._warm_up: WorkerPool | None = None
-        self._has_started = False  # if so, nothing more is compiled ahead
+        """Results with their graphs, by the result's id and the number of bins."""
+        self._warm_up_pool: WorkerPool | None = None
+        self._is_warm_up_over = False  # if so, nothing more is compiled ahead
 
     @cached_property
     def run(self) -> Run:
-        """Return the progress and results so far."""
+        """Return the progress and results so far; `start` and `reset` assign a new run."""
         from srs_eval.engine.run import Run
 
         return Run()
@@ -58,15 +60,15 @@ class ModelEvaluator:
         from srs_eval.advice.answering import NEEDED_CONFIGURATIONS
         from srs_eval.engine.evaluate import warm_up_kernels
 
-        self._warm_up = warm_up_kernels(NEEDED_CONFIGURATIONS, "fast")
-        if self._has_started:
+        self._warm_up_pool = warm_up_kernels(NEEDED_CONFIGURATIONS, "fast")
+        if self._is_warm_up_over:  # `end_warm_up` was called while the pool was being created
             self.end_warm_up()
 
     def end_warm_up(self) -> None:
         """Stop compiling ahead; the evaluation compiles the rest, and finished work is kept."""
-        self._has_started = True
-        pool = self._warm_up
-        self._warm_up = None
+        self._is_warm_up_over = True
+        pool = self._warm_up_pool
+        self._warm_up_pool = None
         if pool is not None:
             pool.terminate_workers()
 
@@ -87,7 +89,11 @@ class ModelEvaluator:
 
     @property
     def protocol_of_run(self) -> Protocol:
-        return self.protocol if self._evaluated_with is None else self._evaluated_with[2]
+        """Return the protocol that the run was started with, or the chosen one without a run."""
+        if self._evaluated_with is None:
+            return self.protocol
+        _, _, protocol = self._evaluated_with
+        return protocol
 
     @property
     def own_scheduler(self) -> str | None:
@@ -109,11 +115,19 @@ class ModelEvaluator:
     @property
     def can_cancel(self) -> bool:
         """Return whether models are running that have not been asked to stop."""
-        return bool(self.run.started_at) and self.run.is_running and not self.run.cancelled
+        return self._is_running and not self.run.cancelled
+
+    @property
+    def _is_running(self) -> bool:
+        """Return whether models are running; a run that was never started has not ended either."""
+        return bool(self.run.started_at) and self.run.is_running
 
     @property
     def alternative_rows(self) -> _Rows | None:
-        """Return the other rule for which reviews count; None if it selects none."""
+        """Return the other rule for which reviews count; None if it selects none.
+
+        A table follows one rule only: there is no other.
+        """
         import_summary = self._session.import_summary
         if import_summary is None or len(import_summary.rows) < 2:
             return None
@@ -121,7 +135,10 @@ class ModelEvaluator:
         return other_rows if import_summary.rows[other_rows].kept else None
 
     def review_counts(self) -> tuple[int, int] | None:
-        """Return the numbers of reviews and of evaluated reviews under the protocol, once known."""
+        """Return how many reviews there are under the protocol and how many of them are evaluated.
+
+        Return None until both are known.
+        """
         run = self.run_of_open_file
         if run.reviews is None or run.evaluated is None or self.protocol != self.protocol_of_run:
             return None
@@ -143,6 +160,7 @@ class ModelEvaluator:
         """Evaluate the requested models, unless that is done or under way."""
         self.is_requested_by_user = True
         if not self.is_up_to_date:
+            # A run that was cancelled goes on where it stopped.
             self.start(only_missing=self._matches_request and self.run.has_missing_results)
 
     def start(self, only_missing: bool = False) -> None:
@@ -179,8 +197,8 @@ class ModelEvaluator:
     ) -> Generator[Callable[[], None]]:
         """Evaluate `configurations` (None: all requested) and yield a callback for each event.
 
-        A result's graph and the ranking are computed here, in a thread, so that the loop that
-        draws and listens only has to show them.
+        A result's graph and the ranking are computed here, in a thread, so that the app's event
+        loop only has to show them.
         """
         from srs_eval.engine.evaluate import evaluate
         from srs_eval.engine.ranking import add_baselines, add_own_parameters, rank_results
@@ -213,7 +231,7 @@ class ModelEvaluator:
             for event in events:
                 groups = None
                 if isinstance(event, Finished):
-                    self.find_graph(event.result)
+                    self.find_graph(event.result)  # computes and keeps it
                     finished.append((event.configuration, event.result))
                     groups = rank_results(finished, equivalence=session.config.equivalence)
                 yield partial(self._apply_event, event, groups)
@@ -222,7 +240,7 @@ class ModelEvaluator:
         from srs_eval.engine.run import Prepared
 
         self.run.apply(event, self._session.monotonic(), groups)
-        if isinstance(event, Prepared):
+        if isinstance(event, Prepared):  # the ranking looks for other events several times a second
             self._session.view.show_changes()
 
     def _finish(self, error: Exception | None) -> None:
@@ -235,7 +253,7 @@ class ModelEvaluator:
         if self._rows_before is not None:  # the rows had just been switched: go back
             self.protocol = replace(self.protocol, rows=self._rows_before)
             self.start()
-            view.show_error("Can't rank on these rows", error, "Back", "")
+            view.show_error("Can't rank on these rows", error, button="Back", reassurance="")
         else:
             view.show_evaluation_error(error)
 
@@ -246,11 +264,11 @@ class ModelEvaluator:
         if new_rows is not None:
             self.protocol = replace(self.protocol, rows=new_rows)
             self.start()
-            self._rows_before = old_rows
+            self._rows_before = old_rows  # last, because `start` resets it
 
     def cancel(self) -> None:
         """Ask the engine to stop; the view is notified when it has stopped."""
-        if self.run.is_running and self.run.started_at:
+        if self._is_running:
             self.run.cancelled = True
         self.background.cancel()
 
@@ -277,12 +295,12 @@ class ModelEvaluator:
         return error_tables(model_evidence(log, trials, model.configuration, model.result))
 
     def find_graph(self, result: Result) -> CalibrationGraph:
-        """Return a result's calibration graph with the chosen bins, which is computed once."""
+        """Return a result's calibration graph with the chosen number of bins, computed once."""
         from srs_eval.stats.intervals import compute_calibration_graph
 
         bins = self._session.state.bins
-        key = (id(result), bins)
-        if key not in self._graphs:  # the result is kept so that its id stays unique
+        key = (id(result), bins)  # the result is kept with its graph so that its id stays unique
+        if key not in self._graphs:
             graph = compute_calibration_graph(result.y, result.p, bins)
             self._graphs[key] = result, graph
         return self._graphs[key][1]

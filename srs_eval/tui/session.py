@@ -1,6 +1,6 @@
 """Manage a user's session: open a file, answer questions, evaluate models, export reports.
 
-This module does not depend on Textual. All work is done in threads (the engine itself works in
+This module does not depend on Textual. Slow work is done in threads (the engine itself works in
 processes), and the `_View` is notified of the results.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ChosenIds = tuple[tuple[str, ...], tuple[str, ...]]
 """Ids of presets and of decks; if both are empty, everything is evaluated."""
-_OpenFile = tuple["ReviewLog", "Inspection"]
+_LogWithSummary = tuple["ReviewLog", "Inspection"]
 _BIN_CHOICES = (10, 20, 40)
 _SHUTDOWN_SECONDS = 5.0  # time for workers to end after the app has closed
 
@@ -69,12 +69,17 @@ class ExportRequest:
 
 
 class _View(typing.Protocol):
-    """The view that is notified of changes; called in its own thread, except for `call_later`."""
+    """The view that is notified of changes.
+
+    It is called in its own thread, except for `call_later` and `preload`.
+    """
 
     def call_later(self, callback: Callable[..., Any], *arguments: Any) -> bool: ...
     def copy_to_clipboard(self, text: str) -> None: ...
     def show_message(self, message: str, seconds: float = 3) -> None: ...
-    def show_error(self, title: str, error: Exception, *button_texts: str) -> None: ...
+    def show_error(
+        self, title: str, error: Exception, *, button: str = ..., reassurance: str = ...
+    ) -> None: ...
     def show_reading(self, message: str) -> None: ...
     def show_opened_file(self) -> None: ...
     def show_changes(self) -> None: ...
@@ -89,8 +94,8 @@ class _View(typing.Protocol):
 class AppSession:
     """The open file, its answers and its models.
 
-    The keyword arguments are for tests; `overrides` replace the functions that would be called:
-    evaluate, answer, load, profiles, profile_folders, write_report.
+    The keyword arguments are for tests. `overrides` replaces functions by name: evaluate, answer,
+    load, profiles, profile_folders, write_report.
     """
 
     def __init__(
@@ -113,16 +118,17 @@ class AppSession:
         self.state = load_state(state_folder)
         self.log: ReviewLog | None = None
         self.import_summary: Inspection | None = None
-        self.unfiltered: _OpenFile | None = None  # before presets were chosen
+        self.unfiltered: _LogWithSummary | None = None
+        """The open file with all its presets and decks, whichever of them are chosen."""
         self.chosen_ids: ChosenIds = ((), ())
-        self.file_name = ""
+        self.file_name = ""  # as the top line shows it: with the chosen presets and decks
         self._path_key: str | None = None  # of the open file; None for the demo
-        self.saved_answers: SavedAnswers | None = None  # earlier answers about the open file
+        self.saved_answers: SavedAnswers | None = None  # outdated ones, shown until new ones come
         self.answers_started_at = 0.0
-        self.answers_ended_at: float | None = None
+        self.answers_ended_at: float | None = None  # also set when they are cancelled
         self.compiles = False  # True if models are compiled before answers can come
         self._models_started = False  # True once models have started after the answers
-        self._costs: tuple[ReviewLog, Workload] | None = None  # log, estimate from all draws
+        self._costs: tuple[ReviewLog, Workload] | None = None  # a log with its final estimate
         self._reading = Background(self.call_in_view_thread)
         self.answering = Background(self.call_in_view_thread)
         self.reports = ReportWriter(self)
@@ -132,20 +138,23 @@ class AppSession:
 
     @cached_property
     def overview(self) -> Overview:
-        """Return the answers so far."""
+        """Return the answers so far; `ask_questions` assigns a new overview."""
         from srs_eval.advice.overview import Overview
 
-        return Overview("anki")
+        return Overview(rows="anki")
 
     def cancel_all(self) -> tuple[Background, ...]:
-        """Ask all background work (answers, models, reports) to stop, and return it."""
+        """Ask the work on answers, models and reports to stop, and return it."""
         backgrounds = self.answering, self.models.background, self.reports
         for background in backgrounds:
             background.cancel()
         return backgrounds
 
     def shut_down(self) -> None:
-        """End every worker; called after the terminal has been restored."""
+        """Wait for workers to end, then terminate those that have not.
+
+        This is called after the terminal has been restored.
+        """
         self.models.end_warm_up()
         backgrounds = self.cancel_all()
         deadline = time.monotonic() + _SHUTDOWN_SECONDS
@@ -172,9 +181,9 @@ class AppSession:
             save_state(state, self.state_folder)
 
     def next_bins(self) -> None:
-        """Switch calibration graphs to the next number of bins."""
-        larger = (bins for bins in _BIN_CHOICES if bins > self.state.bins)
-        self.remember(bins=next(larger, _BIN_CHOICES[0]))
+        """Switch calibration graphs to the next larger number of bins, or back to the smallest."""
+        larger_choices = (bins for bins in _BIN_CHOICES if bins > self.state.bins)
+        self.remember(bins=next(larger_choices, _BIN_CHOICES[0]))
 
     # --- opening a file
 
@@ -201,13 +210,12 @@ class AppSession:
 
             log = self._load(path)
             self.view.preload()
-            yield partial(self._remember_opened, path, shown_name, (log, inspect_log(log)))
+            yield partial(self._finish_opening, path, shown_name, (log, inspect_log(log)))
 
         def finish_reading(error: Exception | None) -> None:
             self.view.show_reading("")
             if error is not None:
-                # Path.exists raises if a name is too long.
-                if self.state.recent and not os.path.exists(path):
+                if not os.path.exists(path):  # Path.exists raises if a name is too long
                     self.forget(str(path.absolute()))
                 self.view.show_error("Can't read this file", error)
 
@@ -221,9 +229,8 @@ class AppSession:
 
         options = self.options
         load = self.overrides.get("load", load_log)
-        user_argument = {} if options.user is None else {"user": options.user}
         log: ReviewLog = load(
-            path, timezone=options.timezone, rollover=options.rollover, **user_argument
+            path, timezone=options.timezone, rollover=options.rollover, user=options.user
         )
         if options.decks:
             log = select_decks(log, *options.decks)
@@ -231,13 +238,16 @@ class AppSession:
             log = select_presets(log, *options.presets)
         return add_predictions_file(log, options.predictions)
 
-    def _remember_opened(self, path: Path, shown_name: str, opened: _OpenFile) -> None:
+    def _finish_opening(self, path: Path, shown_name: str, opened: _LogWithSummary) -> None:
+        """Make a file that was read the open one, remember it as recent, and ask the questions."""
         log, import_summary = opened
         self.unfiltered = opened
         self.chosen_ids = ((), ())
         protocol = self.models.protocol
+        # Whoever wrote a table has already chosen its rows: the rule in config.toml does not
+        # apply to it, but a rule that differs was named on the command line.
         if log.rows is not None and protocol.rows == self.config.rows:
-            self.models.protocol = replace(protocol, rows="benchmark")  # rows are already chosen
+            self.models.protocol = replace(protocol, rows="benchmark")
         if path == paths.DEMO_FILE:
             self._path_key = None
             self._start_on(opened, "demo: a simulated learner")
@@ -248,8 +258,8 @@ class AppSession:
         selected_names = map(printable, (*self.options.decks, *self.options.presets))
         self._start_on(opened, " · ".join([shown_name, *selected_names]))
 
-    def _start_on(self, opened: _OpenFile, name: str) -> None:
-        """Ask the questions about an opened file, or about the chosen part of it."""
+    def _start_on(self, opened: _LogWithSummary, name: str) -> None:
+        """Show an opened file, or the chosen part of it, and ask the questions about it."""
         self.log, self.import_summary = opened
         self.file_name = name
         self.models.forget_graphs()
@@ -261,6 +271,7 @@ class AppSession:
         self.remember(recent=self.state.without_file(path).recent)
 
     def close_file(self) -> None:
+        """Cancel answers and models, and forget the file."""
         self.models.cancel()
         self.cancel_answers()
         self.log = None
@@ -268,7 +279,10 @@ class AppSession:
         self.unfiltered = None
 
     def restrict_to(self, chosen: ChosenIds | None) -> None:
-        """Restrict answers and ranking to presets and decks; if none are chosen, use all."""
+        """Restrict answers and ranking to presets and decks; if none are chosen, use all.
+
+        None, from a dialog that was closed, changes nothing.
+        """
         unfiltered = self.unfiltered
         if unfiltered is None or chosen is None or chosen == self.chosen_ids:
             return
@@ -286,12 +300,12 @@ class AppSession:
                 log = select_decks(log, *deck_ids)
             yield partial(open_selection, (log, inspect_log(log)))
 
-        def open_selection(selection: _OpenFile) -> None:
+        def open_selection(selection: _LogWithSummary) -> None:
             if self.unfiltered is not unfiltered:  # closed in the meantime
                 return
             self.models.reset()
             self.chosen_ids = chosen
-            names = [self.file_name.split(" · ")[0]]
+            names = [self.file_name.split(" · ")[0]]  # without what was chosen before
             for preset in import_summary.presets:
                 if str(preset.id) in preset_ids:
                     names.append(preset.name or str(preset.id))
@@ -304,7 +318,7 @@ class AppSession:
 
     def _show_error_if_any(self, title: str, error: Exception | None) -> None:
         if error is not None:
-            self.view.show_error(title, error, "Back", "")
+            self.view.show_error(title, error, button="Back", reassurance="")
 
     # --- answering
 
@@ -326,7 +340,10 @@ class AppSession:
     def _compute_answers(
         self, log: ReviewLog, cancel: threading.Event
     ) -> Generator[Callable[[], None]]:
-        """Yield callbacks that show answers and the questions they settle; saved answers first."""
+        """Yield callbacks that add answers, which settle questions, as they come.
+
+        Saved answers come first. If nothing that they depend on has changed, they are all.
+        """
         from srs_eval.advice import answering, saved_answers
         from srs_eval.advice.overview import Overview
         from srs_eval.engine.session import must_compile
@@ -361,9 +378,12 @@ class AppSession:
             new_overview.add(answers, questions)
             yield partial(self._add_answers, answers, questions)
         if key is not None and not new_overview.waiting and not new_overview.has_failed:
-            entries = 0 if self.import_summary is None else self.import_summary.entries_read
+            summary = self.import_summary
             answers_to_save = saved_answers.SavedAnswers(
-                tuple(new_overview.answers), digest, entries, self.now()
+                findings=tuple(new_overview.answers),
+                inputs_digest=digest,
+                entry_count=0 if summary is None else summary.entries_read,
+                saved_at_s=self.now(),
             )
             saved_answers.save_answers(key, answers_to_save, self.state_folder)
 
@@ -380,7 +400,7 @@ class AppSession:
             self.answers_ended_at = self.monotonic()
 
     def _show_saved_answers(self, saved: SavedAnswers) -> None:
-        """Show answers saved earlier about the same file; some may be out of date."""
+        """Show the saved answers about an earlier state of the file until new ones come."""
         self.saved_answers = saved
         self.overview.add(saved.findings)
         self.overview.is_from_earlier = True
@@ -397,7 +417,7 @@ class AppSession:
     def _finish_answers(self, error: Exception | None) -> None:
         if self.log is None:
             return
-        cancelled = self.answers_ended_at is not None
+        cancelled = self.answers_ended_at is not None  # by `cancel_answers`
         if not cancelled:
             self.answers_ended_at = self.monotonic()
         self.view.show_changes()
@@ -406,14 +426,17 @@ class AppSession:
             self._start_models()
 
     def _start_models(self) -> None:
-        """Start the models after the answers; non-blocking questions may still be open."""
+        """Start the models, once after the answers; non-blocking questions may still be open."""
         if not self._models_started and not self.models.is_up_to_date:
             self._models_started = True
             self.models.is_requested_by_user = False
             self.models.start()
 
     def costs(self) -> Iterator[Workload]:
-        """Yield estimates of what desired retentions cost, as they come; called in a thread."""
+        """Yield more and more exact estimates of what desired retentions cost; called in a thread.
+
+        If the final estimate is known already, it is the only one.
+        """
         from srs_eval.advice.findings import get_evidence
         from srs_eval.advice.questions import QuestionContext, ask
         from srs_eval.advice.workload.estimate import Workload
@@ -425,12 +448,12 @@ class AppSession:
         elif log is not None:
             for answer in ask("workload", QuestionContext(log, self.options.context)):
                 workload = get_evidence(answer, Workload)
-                if workload.has_all_draws:
+                if workload.has_all_draws:  # of the parameters that the reviews allow
                     self._costs = log, workload
                 yield workload
 
     def _final_costs(self, log: ReviewLog | None) -> Workload | None:
-        """Return the estimate from all draws for this log; None until it has been computed."""
+        """Return the final estimate for this log; None until it has been computed."""
         costs = self._costs
         if costs is None or costs[0] is not log:
             return None
@@ -440,7 +463,7 @@ class AppSession:
         """Copy a line's parameters, or say that it has none."""
         if line is None or line.parameters is None:
             message = "This answer has no parameters to copy."
-            titles = [line.title for line in self.overview.lines if line.parameters]
+            titles = [other.title for other in self.overview.lines if other.parameters]
             if titles:
                 message += f" “{titles[0]}” has."
             self.view.show_message(message)
@@ -448,17 +471,17 @@ class AppSession:
             self._copy_to_clipboards(next(answer for answer in line.answers if answer.parameters))
 
     def _copy_to_clipboards(self, answer: Finding) -> None:
-        """Copy the line for Anki to the clipboards of the terminal and of the system."""
+        """Copy an answer's parameters to the clipboards of the terminal and of the system."""
         from srs_eval.advice.sentences import explain_where_to_paste, format_parameters
 
         assert answer.parameters is not None
-        line = format_parameters(answer.parameters)
+        text = format_parameters(answer.parameters)
         explanation = explain_where_to_paste(answer)
-        self.view.copy_to_clipboard(line)
+        self.view.copy_to_clipboard(text)
 
         def copy() -> None:
             message = f"Copied. {explanation}"
-            if not copy_to_system(line):  # the terminal does not confirm
+            if not copy_to_system(text):  # and the terminal never confirms that it has copied
                 message = (
                     f"Sent to your terminal; if nothing pastes, select the line. {explanation}"
                 )
@@ -467,18 +490,18 @@ class AppSession:
         threading.Thread(target=copy, daemon=True, name="copy").start()
 
     def export(self, request: ExportRequest | None) -> None:
-        """Write a report in another process, and show where it is."""
+        """Write a report in the background, and show where it is."""
         log = self.log
         if log is None or request is None:
             return
         from srs_eval.report.learner import export_learner
 
         preset_ids, deck_ids = self.chosen_ids
-        presets = [log.presets[int(preset_id)].name for preset_id in preset_ids]
-        decks = [log.decks[int(deck_id)].name for deck_id in deck_ids]
+        preset_names = [log.presets[int(preset_id)].name for preset_id in preset_ids]
+        deck_names = [log.decks[int(deck_id)].name for deck_id in deck_ids]
         selected_names = {
-            "preset": [*self.options.presets, *presets],
-            "deck": [*self.options.decks, *decks],
+            "preset": [*self.options.presets, *preset_names],
+            "deck": [*self.options.decks, *deck_names],
         }
         task = partial(
             self.overrides.get("write_report", export_learner),
@@ -496,12 +519,12 @@ class AppSession:
         self.reports.write(task, request.path, in_process=self.job_count() > 0)
 
     def _final_answers(self) -> tuple[Finding, ...]:
-        """Return today's answers to the questions for which no more answers will come."""
+        """Return the answers to settled questions, without those that could not be answered."""
         from srs_eval.advice.findings import Unanswered
         from srs_eval.advice.questions import DAY_QUESTIONS
 
         waiting = set(self.overview.waiting)
-        if DAY_QUESTIONS[0] in waiting:
+        if DAY_QUESTIONS[0] in waiting:  # one task answers them all
             waiting.update(DAY_QUESTIONS)
         return tuple(
             answer
@@ -510,7 +533,7 @@ class AppSession:
         )
 
     def job_count(self) -> int:
-        """Return the number of processes that work at once."""
+        """Return the number of processes that work at once; 0 if the work is done in threads."""
         from srs_eval.engine.workers import count_cores
 
         return count_cores() if self.options.jobs is None else self.options.jobs

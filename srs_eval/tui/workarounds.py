@@ -1,7 +1,7 @@
 """Work around behaviour of Textual 8.2 that users would not want.
 
-Private members of Textual are used here, for the reasons given below, and so pyproject.toml asks
-for 8.2. "Reported" means reported upstream.
+Private members of Textual are used here for the reasons given below, which is why pyproject.toml
+asks for 8.2. "Reported" means reported to Textual.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReleasesStyleCache:
     """A screen that releases its drawn lines when it closes.
 
     Textual caches the last 1,024 colours together with the widgets that asked for them, and so
-    keeps all lines that these widgets have drawn: hundreds of MB after some hundred keys.
+    keeps all lines that these widgets have drawn: hundreds of MB after a few hundred keystrokes.
     https://github.com/Textualize/textual/issues/6665
     """
 
@@ -39,12 +39,13 @@ class ReleasesStyleCache:
 class ClosesOnce:
     """A screen that closes only once in a burst of clicks or keys.
 
-    `dismiss` removes whatever screen is on top of the stack: a second call, from an event that was
-    already on its way, closed the screen below, or raised ScreenStackError. Not yet reported.
+    Textual's `dismiss` removes whatever screen is on top of the stack: a second call, from an event
+    that was already on its way, would close the screen below, or raise ScreenStackError. Not yet
+    reported.
     """
 
     def dismiss(self, result: Any = None) -> AwaitComplete:
-        """Close this screen with a result; do nothing if it is not, or no longer, on top."""
+        """Close this screen with a result; do nothing unless it is on top."""
         stack = self.app.screen_stack  # type: ignore[attr-defined]
         if len(stack) < 2 or stack[-1] is not self:
             return AwaitComplete.nothing()
@@ -53,15 +54,15 @@ class ClosesOnce:
 
 
 class IgnoresRemovedWidgets:
-    """A screen on which the mouse selects no text of a removed widget.
+    """A screen on which the mouse ignores widgets that have been removed.
 
-    A removed widget (such as an expired toast) stays where the mouse finds it until the screen's
-    next layout. Textual asks such a widget's parent for its place, and there is no parent:
-    AttributeError. Not yet reported.
+    The mouse finds a removed widget (such as an expired toast) until the screen's next layout. To
+    select text in it, Textual asks the widget's parent for its position. There is no parent any
+    more, so that AttributeError is raised. Not yet reported.
     """
 
     def get_widget_and_offset_at(self, x: int, y: int) -> tuple[Widget | None, Offset | None]:
-        """Return the widget at a position and the offset in its text; None if it was removed."""
+        """Return the widget at a position and the offset in its text, or None for both."""
         widget: Widget | None
         offset: Offset | None
         widget, offset = super().get_widget_and_offset_at(x, y)  # type: ignore[misc]
@@ -74,21 +75,21 @@ class CommandPalette(ClosesOnce, IgnoresRemovedWidgets, command.CommandPalette):
     """Textual's palette, which two clicks outside it would otherwise close twice."""
 
 
-_move_page = OptionList._move_page
+_textuals_move_page = OptionList._move_page
 
 
-def _move_page_of_lines(option_list: OptionList, direction: Literal[-1, 1]) -> None:
+def _move_page_if_laid_out(option_list: OptionList, direction: Literal[-1, 1]) -> None:
     """Move the cursor of a list by a page, if its lines are laid out.
 
     A list that is not drawn (not yet, or hidden, as the palette's list is without a match) has no
-    lines: KeyError. Not yet reported. This function replaces Textual's method for all lists,
-    because the palette and choices create lists of their own.
+    lines, and Textual's method raises KeyError. Not yet reported. This function replaces the method
+    for all lists, because the palette and `Select` create lists of their own.
     """
     if (option_list.highlighted or 0) in option_list._index_to_line:
-        _move_page(option_list, direction)
+        _textuals_move_page(option_list, direction)
 
 
-OptionList._move_page = _move_page_of_lines  # type: ignore[method-assign, assignment]
+OptionList._move_page = _move_page_if_laid_out  # type: ignore[method-assign, assignment]
 
 _MAX_EVENT_SECONDS = 5.0  # after this time an unfinished event no longer blocks the next ones
 _HARMLESS_EVENTS = (events.MouseMove, events.MouseScrollDown, events.MouseScrollUp)
@@ -98,9 +99,9 @@ class InputQueue:
     """A queue of the keys and clicks that are on their way through an app.
 
     Textual forwards events to the screen on top at once, even if an earlier key or click is about
-    to open or close a screen; they would reach the screen that the user has left, or no screen.
-    Here each event is forwarded only when all effects of the previous one are complete. `forward`
-    is the app's usual handling of an event. Not yet reported.
+    to open or close a screen; they would reach the screen that the user has left, or no screen. Not
+    yet reported. Here each event is forwarded only when all effects of the previous one are
+    complete. `forward` is the app's usual handling of an event.
     """
 
     def __init__(
@@ -130,10 +131,13 @@ class InputQueue:
             await self._forward_oldest()
 
     async def _forward_oldest(self) -> None:
-        """Forward the oldest event; the next one follows when its effects are complete."""
+        """Forward the oldest event; the next one follows when its effects are complete.
+
+        Events that keep the screen have no effects to wait for.
+        """
         while self.waiting:
             event = self.waiting[0]
-            path = self._event_path(event)
+            path = self._event_path(event)  # found first: the event may move the focus
             keeps_screen = self._keeps_screen(event)
             self.started_at = self._monotonic()
             await self._forward(event)
@@ -143,7 +147,10 @@ class InputQueue:
             self.waiting.popleft()
 
     def _keeps_screen(self, event: events.Event) -> bool:
-        """Return whether an event opens or closes no screen, so that the next need not wait."""
+        """Return whether an event surely opens and closes no screen, so that the next can follow.
+
+        These are moves of the mouse, and keys that move a cursor or scroll.
+        """
         if not isinstance(event, events.Key):
             return isinstance(event, _HARMLESS_EVENTS)
         active_binding = self._app.screen.active_bindings.get(event.key)
@@ -153,7 +160,10 @@ class InputQueue:
         return action.startswith(("cursor_", "line(", "page_", "scroll_"))
 
     def _event_path(self, event: events.Event) -> Sequence[MessagePump]:
-        """Return the pumps that an event goes through; the last is the app, which acts on it."""
+        """Return the message pumps that an event goes through, from a widget to the app.
+
+        A message pump is a widget, a screen or the app: each has a queue of messages.
+        """
         first = self._app.focused or self._app.screen
         if isinstance(event, events.MouseEvent):
             with contextlib.suppress(NoWidget):
@@ -163,10 +173,11 @@ class InputQueue:
     async def _wait_behind(
         self, event: events.Event, path: Sequence[MessagePump], follow_effects: bool
     ) -> None:
-        """Queue up behind an event in each pump of its `path`, then behind its effects.
+        """Queue up behind an event in each pump of its `path`, then forward the next event.
 
-        With `follow_effects`, go through the pumps once more, behind what the app has done in
-        response: it may open a screen, send a message of the focused widget, or move the focus.
+        With `follow_effects`, first go through the pumps once more, behind what the app has done in
+        response to the event: it may have opened a screen, sent a message of the focused widget, or
+        moved the focus.
         """
         for number, pump in enumerate(path, start=1):
             if pump.call_later(self._wait_behind, event, path[number:], follow_effects):
@@ -182,9 +193,9 @@ _TERMINAL_CHECK_SECONDS = 0.5  # between checks that the terminal still exists
 
 
 def with_safe_output(driver: type[Driver]) -> type[Driver]:
-    """Return a Textual driver that ends the app, and does not fail, when its terminal is gone.
+    """Return a Textual driver that ends the app properly when its terminal is gone.
 
-    Textual writes in a thread through a queue of 30 places. When the terminal is gone, that
+    Textual writes in a thread, through a queue of at most 30 texts. When the terminal is gone, that
     thread ends with an error, and as soon as the queue is full the app waits for it forever.
     https://github.com/Textualize/textual/issues/6692 describes the same queue after `suspend`.
 
@@ -194,7 +205,7 @@ def with_safe_output(driver: type[Driver]) -> type[Driver]:
     older mouse protocol sends, end the app with UnicodeDecodeError. Neither is reported yet.
     """
 
-    class Lasting(driver):  # type: ignore[misc, valid-type]
+    class SafeDriver(driver):  # type: ignore[misc, valid-type]
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self._has_ended = threading.Event()
@@ -213,7 +224,7 @@ def with_safe_output(driver: type[Driver]) -> type[Driver]:
                     super().run_input_thread()
                     return
                 except UnicodeDecodeError:
-                    continue  # go on after these bytes
+                    continue  # with the bytes that follow
                 except OSError:
                     if is_terminal(self.fileno):
                         raise
@@ -235,7 +246,7 @@ def with_safe_output(driver: type[Driver]) -> type[Driver]:
             with contextlib.suppress(RuntimeError):  # the loop has ended in the meantime
                 self._loop.call_soon_threadsafe(self._app.exit, 0)
 
-    return Lasting
+    return SafeDriver
 
 
 def is_terminal(file_number: int) -> bool:
@@ -250,7 +261,7 @@ def is_terminal(file_number: int) -> bool:
 
 
 class _SafeFile:
-    """A text file that accepts all writes, even if nothing can read them."""
+    """A text file whose writes never fail; they are lost if the terminal is gone."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -50,12 +50,12 @@ def main(way: str, base: str, package: str, picture: str) -> None:
     report["changed_before"] = mw.col.mod
     (action,) = [entry for entry in mw.form.menuTools.actions() if entry.text() == "srs-eval"]
     action.trigger()
-    (opened,) = window._open
+    (opened,) = window._open_windows
     action.trigger()
-    assert window._open == [opened]
+    assert window._open_windows == [opened]
     folder = opened.evaluation.page.parent
     if way == "cancel":
-        wait(app, lambda: opened.evaluation.said)
+        wait(app, lambda: opened.evaluation.output_lines)
         opened._buttons.button(opened._buttons.StandardButton.Cancel).click()
     else:
         wait(app, lambda: opened.web is not None)
@@ -71,7 +71,7 @@ def main(way: str, base: str, package: str, picture: str) -> None:
         opened.grab().save(picture)
         opened.close()
     wait(app, lambda: not folder.exists())
-    assert not window._open
+    assert not window._open_windows
     report["revlog_after"] = mw.col.db.first(REVLOG)
     report["changed_after"] = mw.col.mod
     print(json.dumps(report), flush=True)

@@ -37,7 +37,7 @@ def made_program(folder: Path, name: str, script: str = "") -> Path:
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make a home folder without any program in it."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(program, "_USUAL", (str(tmp_path / "home" / "bin"),))
+    monkeypatch.setattr(program, "_USUAL_FOLDERS", (str(tmp_path / "home" / "bin"),))
     return tmp_path
 
 
@@ -80,7 +80,7 @@ def test_a_run_makes_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("PYTHONHOME", "/nowhere")  # of Anki's own Python
     run = evaluation(made_program(tmp_path, "reports.py", REPORTS), tmp_path)
     assert run.run()
-    assert run.said == ["Evaluating ..."]
+    assert run.output_lines == ["Evaluating ..."]
     text = run.page.read_text(encoding="utf-8")
     assert text == f"export {tmp_path / 'collection.anki2'} --html {run.page} --anonymous"
 
@@ -91,7 +91,7 @@ def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     )
     run = evaluation(refuses, tmp_path)
     assert not run.run()
-    assert run.said == ["There is no collection."]
+    assert run.output_lines == ["There is no collection."]
 
 
 def test_cancelling_ends_all_that_was_started(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_cancelling_ends_all_that_was_started(tmp_path: Path) -> None:
     thread = threading.Thread(target=lambda: ended.append(run.run()))
     thread.start()
     patience = time.monotonic() + PATIENCE
-    while not run.said and time.monotonic() < patience:
+    while not run.output_lines and time.monotonic() < patience:
         time.sleep(0.01)
     run.cancel()
     thread.join(PATIENCE)
@@ -123,8 +123,8 @@ def test_windows_opens_no_window_and_ends_child_processes(
     )
     monkeypatch.setattr(program, "sys", SimpleNamespace(platform="win32"))
     monkeypatch.setattr(program, "subprocess", simulated)
-    assert program._apart() == {"creationflags": 0x08000000}
-    program._end(SimpleNamespace(pid=7))
+    assert program._separation_options() == {"creationflags": 0x08000000}
+    program._end_with_children(SimpleNamespace(pid=7))
     assert commands == [["taskkill", "/T", "/F", "/PID", "7"]]
 
 

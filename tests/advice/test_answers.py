@@ -217,7 +217,7 @@ def test_sentences_first_then_tables_of_80_columns(collection: Path, tmp_path: P
     ("options", "message"),
     [
         (["--params", "1, 2, 3"], "17, 19 or 21 are needed"),
-        (["--params", "a, b"], "no list of FSRS parameters"),
+        (["--params", "a, b"], "not a list of FSRS parameters"),
         (["--question", "weather"], "'weather' is not one of"),
         (["--preset", "Nothing"], 'There is no preset "Nothing"'),
         (["--preset", "Facts", "--preset", "Nothing"], 'There is no preset "Nothing"'),

@@ -157,9 +157,9 @@ def test_health_check_of_a_misleading_past_fails(
 
 def test_noise_counts_parameters_that_spread_over_days(log: ReviewLog, learner: Learner) -> None:
     index = np.flatnonzero(learner.trials.partition == 100)
-    fits = parameters._by_days(learner, index)
+    _, fits = parameters._fit_fsrs6_draws(learner, index)
     assert fits.shape == (parameters._BOOTSTRAP_DRAWS, 21)
-    assert np.array_equal(fits, parameters._by_days(learner, index))
+    assert np.array_equal(fits, parameters._fit_fsrs6_draws(learner, index)[1])
     lower = np.array(fsrs6.lower_bounds(0.001))
     upper = np.array(fsrs6.UPPER)
     assert ((fits >= lower) & (fits <= upper)).all()
@@ -172,9 +172,10 @@ def test_noise_counts_parameters_that_spread_over_days(log: ReviewLog, learner: 
 
 
 def test_noise_of_one_parameter_names_it(log: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    fits = np.tile(np.array(fsrs6.DEFAULT), (parameters._BOOTSTRAP_DRAWS, 1))
-    fits[::2, 3] += 100
-    monkeypatch.setattr(parameters, "_by_days", lambda learner, index: fits)
+    fit = list(fsrs6.DEFAULT)
+    draws = np.tile(np.array(fit), (parameters._BOOTSTRAP_DRAWS, 1))
+    draws[::2, 3] += 100
+    monkeypatch.setattr(parameters, "_fit_fsrs6_draws", lambda learner, index: (fit, draws))
     answer = compare(log, questions=["noise"])[0]
     assert answer.conclusion == "1 of 21"
     assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")

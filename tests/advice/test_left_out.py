@@ -260,7 +260,7 @@ def test_command_and_report_name_the_faulty_preset_in_a_sentence(
     run = Run.from_configurations(resolve_configurations("AVG"))
     for event in evaluate(log, run.configurations, use_cache=False, jobs=0):
         run.apply(event)
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     report = render_as(build_learner_report(log, run, Protocol()), "md")
     assert sentence in report
     assert "Too little data" not in report

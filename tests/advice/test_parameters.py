@@ -72,13 +72,14 @@ def test_choose_best_takes_the_least_expected_loss(
 ) -> None:
     candidates = [Candidate(CURRENT)]
     candidates += [Candidate(name, belief=Belief(0.7, g, g, g)) for name, g in gains.items()]
-    assert _choose_best(candidates, can_share, 0.001).name == chosen
+    assert _choose_best(candidates, can_share=can_share, min_gain=0.001).name == chosen
 
 
 def test_choose_best_prefers_a_likelier_optimize() -> None:
     button = Candidate(RECENCY, belief=Belief(0.9, 0.004, 0.0, 0.01))
     defaults = Candidate(DEFAULTS, belief=Belief(0.8, 0.02, -0.1, 0.2))
-    assert _choose_best([Candidate(CURRENT), defaults, button], True, 0.001) is button
+    candidates = [Candidate(CURRENT), defaults, button]
+    assert _choose_best(candidates, can_share=True, min_gain=0.001) is button
 
 
 @pytest.mark.slow

@@ -207,7 +207,7 @@ def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: L
     )
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
-    cost = parameters._staleness_of(learner, 100)
+    cost = parameters._estimate_staleness_costs(learner, 100)
     assert list(cost)[-1:] == ["once, then never"]
     # By hand: one fit at a sixth, then never again.
     first = len(index) // 6
@@ -228,7 +228,7 @@ def test_longest_schedule_before_the_first_failure_is_chosen(
     labels = [f"every +{growth} %" for growth in (10, 25, 50, 100)]
     cost = dict(zip(labels, (sure, sure, open_, sure), strict=True))
     cost |= {"once, then never": open_}
-    monkeypatch.setattr(parameters, "_staleness_of", lambda *_: cost)
+    monkeypatch.setattr(parameters, "_estimate_staleness_costs", lambda *_: cost)
     (finding,) = parameters.assess_optimization_frequency(learner, [100])
     assert finding.recommendation == "every +25 %"
 

@@ -514,7 +514,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--retention", "ninety"], "is no list of numbers"),
+        (["--retention", "ninety"], "is not a list of numbers"),
         (["--retention", "9"], "cannot be asked for"),
         (["--params", "1, 2, 3"], "17, 19 or 21"),
         (["--states", "guess"], "--states"),

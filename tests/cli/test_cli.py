@@ -752,7 +752,7 @@ def test_a_ranking_is_folded_below_the_five_questions(
 ) -> None:
     run = ["run", str(collection), "--models", "AVG,90%,SM2,MOVING-AVG", "--jobs", "0"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("srs_eval.report.export._FIRST", 2)
+        patch.setattr("srs_eval.report.export._BRIEF_RANKING_LENGTH", 2)
         assert main(run) == 0
         folded = capsys.readouterr().out
         assert main([*run, "--all-models"]) == 0
@@ -774,7 +774,7 @@ def test_a_report_is_opened_and_told_in_short(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     export = ["export", str(collection), "--models", "AVG,90%", "--jobs", "0"]
     assert main([*export, "--open"]) == 2
     assert "add --html FILE" in capsys.readouterr().err
@@ -797,7 +797,7 @@ def test_a_report_is_opened_and_told_in_short(
 def test_export_short_changes_the_form_and_not_the_results(
     collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     documents = []
     for number, flags in enumerate(([], ["--short"])):
         path = tmp_path / f"{number}.json"

@@ -458,7 +458,7 @@ def test_a_killed_first_unit_does_not_lock_its_folder(
         raise KeyboardInterrupt
 
     with ResultStore(tmp_path, SETUP) as store:
-        monkeypatch.setattr("srs_eval.benchmark.store._append", killed)
+        monkeypatch.setattr("srs_eval.benchmark.store._append_line", killed)
         with pytest.raises(KeyboardInterrupt):
             store.append(replace(UNIT, files={"raw": b"predictions"}))
         monkeypatch.undo()

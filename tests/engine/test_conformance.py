@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.cli.main import _describe_finding
+from srs_eval.cli.main import _describe_mistake
 from srs_eval.engine.conformance import find_mistakes
 from srs_eval.engine.model_checks import check_gradients, check_hyperparameters, resolve_models
 from srs_eval.engine.model_mistakes import Mistake
@@ -228,8 +228,8 @@ def test_find_mistakes_finds_each_kind_of_mistake(name: str, tmp_path: Path) -> 
     assert kinds <= {mistake.kind for mistake in mistakes}
     assert {mistake.kind for mistake in mistakes} & LEAKS <= kinds  # no other leak is reported
     for mistake in mistakes:
-        assert "{" not in _describe_finding(mistake)
-        assert _describe_finding(mistake).startswith(f"{name}: ")
+        assert "{" not in _describe_mistake(mistake)
+        assert _describe_mistake(mistake).startswith(f"{name}: ")
 
 
 def test_check_gradients_finds_wrong_slopes_in_any_form(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ MODELS = (sklearn_model("NAME", trees),)
 def test_unused_seed_is_reported_with_its_remedy(tmp_path: Path) -> None:
     (finding,) = find_in_file(tmp_path, "SEEDED", SEEDED, hyperparameters_of)
     assert (finding.kind, finding.what) == ("idle seed", "seed")
-    assert "settings=()" in _describe_finding(finding)
+    assert "settings=()" in _describe_mistake(finding)
     without = SEEDED.replace("trees(seed)", "trees()").replace("random_state=seed", "verbose=0")
     without = without.replace("trees),", "trees, settings=()),")
     assert find_in_file(tmp_path, "UNSEEDED", without, hyperparameters_of) == []

@@ -26,7 +26,7 @@ from srs_eval.engine.own_models import (
     find_mistake_kinds,
     leak_label,
 )
-from srs_eval.engine.replay import RelaidSession, TruncatedSession, train
+from srs_eval.engine.replay import ReorderedSession, TruncatedSession, train
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Model, all_models, load_model_file
 from srs_eval.models.configurations import resolve_configurations
@@ -208,7 +208,7 @@ def test_a_correct_model_stays_unmarked_with_same_day_reviews(name: str, tmp_pat
 def test_relaid_session_keeps_each_history() -> None:
     session = LearnerSession(load_demo_learner())
     trials = session.trials(PROTOCOL)
-    relaid = RelaidSession(session, seed=1).trials(PROTOCOL)
+    relaid = ReorderedSession(session, seed=1).trials(PROTOCOL)
     assert (relaid.history_start != trials.history_start).any()
     np.testing.assert_array_equal(relaid.sequence_length, trials.sequence_length)
     for name in ("history_delta_t", "history_rating", "history_card_id", "history_review_th"):

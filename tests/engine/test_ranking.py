@@ -37,7 +37,7 @@ from srs_eval.engine.run import Finished
 from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.shared_reviews import group_by_shared_users
 from srs_eval.metrics import compute_metrics
-from srs_eval.models.configurations import Configuration, resolve_configurations
+from srs_eval.models.configurations import OWN_FSRS_6, Configuration, resolve_configurations
 from srs_eval.report import formats as words
 from srs_eval.report.ranking_columns import SORT_KEYS, sort_lines
 from srs_eval.report.ranking_words import (
@@ -323,6 +323,37 @@ def test_online_models_are_compared_with_the_schedulers_baseline() -> None:
     assert describe_verdicts(learners).startswith(
         "None has a lower log loss than the average; moving"
     )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "answer"),
+    [
+        (
+            [make_constant_pair(OWN_FSRS_6, 0.8), make_constant_pair("AVG", 0.6)],
+            "Your parameters predict better than the average.",
+        ),
+        (
+            [make_constant_pair(OWN_FSRS_6, 0.8, 900), make_constant_pair("AVG", 0.5, 900)],
+            "Can't tell yet whether your parameters predict better than the average.",
+        ),
+        (
+            [make_constant_pair(OWN_FSRS_6, 0.8)],
+            "Your parameters have no other to be compared with.",
+        ),
+        (
+            [
+                make_constant_pair(OWN_FSRS_6, 0.8, 900),
+                make_constant_pair("SM2", 0.5, 900),
+                make_constant_pair("AVG", 0.7, 900),
+            ],
+            "Your parameters have the lowest log loss, one of 2 that can't be told apart; "
+            "can't tell yet whether they differ from the average; "
+            "can't tell yet whether worse: SM2.",
+        ),
+    ],
+)
+def test_describe_verdicts_agrees_with_plural_names(pairs: list[Pair], answer: str) -> None:
+    assert describe_verdicts(rank_results(pairs)[0]) == answer
 
 
 def test_relative_loss_is_undefined_when_the_average_is_perfect() -> None:

@@ -91,7 +91,7 @@ def test_external_predictions_are_ranked_on_shared_reviews(log: ReviewLog) -> No
     assert list_names(online) == {"MOVING-AVG"}
     assert list_names(shared) == {"AVG", "FSRS-6-dry-run", "FSRS-Anki"}
     assert list_names(shared_online) == {"MOVING-AVG", "RWKV-Anki"}
-    assert format_group_title(shared).endswith("that all have a prediction for")
+    assert format_group_title(shared).endswith("(only those that every model predicted)")
     results = run.results_by_name()
     is_shared = np.isin(results["AVG"].review_th, results["FSRS-Anki"].review_th)
     assert 0 < shared.reviews == is_shared.sum() < results["RWKV-Anki"].size < schedulers.reviews
@@ -218,7 +218,7 @@ def test_run_and_its_json_report_shared_reviews(
     arguments = ["run", str(collection), "--models", MODELS, "--jobs", "1"]  # in another process
     assert main([*arguments, "--predictions", str(path), "--json", str(target)]) == 0
     out, err = capsys.readouterr()
-    assert "that all have a prediction for" in " ".join(out.split())
+    assert "only those that every model predicted" in " ".join(out.split())
     assert "RWKV-Anki: as your Anki computed it" in err
     assert "test_fold; left out are those of the training sample" in err
     assert "FSRS-6 (file): no prediction for" in err
@@ -272,7 +272,7 @@ def test_export_reports_shared_reviews(collection: Path, tmp_path: Path) -> None
     arguments = ["export", str(collection), "--models", MODELS, "--md", str(target)]
     assert main(arguments) == 0
     text = target.read_text(encoding="utf-8")
-    assert "that all have a prediction for: online models" in text
+    assert "(only those that every model predicted): online models" in text
     assert "RWKV-Anki" in text
 
 
@@ -324,7 +324,9 @@ def test_external_predictions_have_the_same_figures_in_run_batch_and_advice(
     prediction_file = open_prediction_file(file, "Mine", base)
     configurations = prediction_file.add_comparisons(resolve_configurations("AVG,FSRS-6-dry-run"))
     out = tmp_path / "out"
-    for _ in run_batch(open_dataset(dataset), configurations, out, jobs=1, session=prediction_file):
+    for _ in run_batch(
+        open_dataset(dataset), configurations, out, jobs=1, session_factory=prediction_file
+    ):
         pass
     in_batch = {}
     for name in ("Mine", "AVG-on-Mine", "FSRS-6-dry-run-on-Mine"):
@@ -377,7 +379,7 @@ async def test_the_app_ranks_on_shared_reviews(
         await wait_until(pilot, is_on_screen(app, "RunScreen"))
         await wait_until(pilot, lambda: not app.session.models.run.is_running)
         await wait_until(
-            pilot, lambda: "reviews that all have, know how today is" in screen_text(app)
+            pilot, lambda: "reviews that all have, online models, which" in screen_text(app)
         )
         assert all(name in screen_text(app) for name in ("RWKV-Anki", "FSRS-Anki", "mine"))
         shared = app.session.models.run.results_by_name()["FSRS-Anki"].size  # that these two have

@@ -331,5 +331,5 @@ def test_worker_without_memory_fails_without_printing(
         pool.submit(runs_out_of_memory).result()
         error = pool.submit(os.getpid).exception()
     assert isinstance(error, WorkerDied)
-    assert str(error) == "the worker process had not enough memory"
+    assert str(error) == "the worker process did not have enough memory"
     assert capfd.readouterr().err == ""

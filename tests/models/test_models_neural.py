@@ -366,12 +366,10 @@ def test_transformer_equals_torch(longest: int, n: int, dropout: bool) -> None:
     torch.nn.functional.binary_cross_entropy(p, y, reduction="sum").backward()
 
     torch.manual_seed(3)
-    batch = transformer_kernel.whole_vectors(
-        histories.numpy(), delta_t.numpy(), y.numpy(), np.ones(n)
-    )
+    batch = transformer_kernel.make_batch(histories.numpy(), delta_t.numpy(), y.numpy(), np.ones(n))
     padded = len(batch.delta_t)
     if dropout:
-        batch = batch._replace(left=transformer._left_by_dropout(longest, n, padded))
+        batch = batch._replace(dropout=transformer._draw_dropout(longest, n, padded))
     w = neural.flatten(
         {name: parameter.detach().numpy() for name, parameter in network.named_parameters()}
     )

@@ -301,7 +301,7 @@ def test_parameters_that_are_not_finite_fail_the_model(
     events = collect_outcomes(evaluate(log, [slip, *resolve_configurations("AVG")], jobs=0))
     assert isinstance(events["AVG"], Finished)
     assert events["SLIP"].reason == (
-        "ArithmeticError: SLIP was fitted to parameters that are no finite numbers"
+        "ArithmeticError: SLIP was fitted to parameters that are not finite numbers"
     )
 
 
@@ -335,7 +335,7 @@ def test_a_batch_survives_parameters_that_are_not_finite(
         assert set(read_results(out, "SLIP")) == {2}
         assert set(read_results(out, "AVG")) == {1, 2}
         (failed,) = (out / "failed" / "SLIP.jsonl").read_text().splitlines()
-        assert "no finite numbers" in json.loads(failed)["reason"]
+        assert "not finite numbers" in json.loads(failed)["reason"]
 
 
 def test_json_survives_parameters_that_are_not_finite(write: Write, collection: Path) -> None:
@@ -345,7 +345,7 @@ def test_json_survives_parameters_that_are_not_finite(write: Write, collection: 
     assert done.returncode == 1
     document = json.loads(done.stdout)
     assert [row["configuration"] for row in document["results"]] == ["AVG"]
-    assert "no finite numbers" in document["failed"][0]["reason"]
+    assert "not finite numbers" in document["failed"][0]["reason"]
 
 
 # Imports from the folder of a model file
@@ -768,7 +768,7 @@ def test_batch_goes_on_after_any_exception(write: Write, dataset: Path, tmp_path
         ("sys.exit(0)", "SystemExit: 0"),
         ("raise Leaving", "Leaving: its text cannot be read"),
         ("raise ValueError('x' * 50_000_000)", "ValueError: xxx"),
-        ("return [float('nan')]", "no finite numbers"),
+        ("return [float('nan')]", "not finite numbers"),
     ],
     ids=["exit", "no words", "long", "nan"],
 )

@@ -380,7 +380,7 @@ def test_users_of_its_training_are_skipped(
         )
         assert isinstance(outcome, Skipped if seen else Finished)
         if isinstance(outcome, Skipped):
-            assert outcome.reason.endswith(f"trained on user {user}: take weights that have not")
+            assert outcome.reason.endswith(f"trained on user {user}: take weights that did not")
 
 
 def test_demo_learner_is_skipped_as_simulated(weights_file: Path) -> None:

@@ -351,7 +351,7 @@ def test_options_of_another_action_are_refused(
         (["{r}", "--users", "all"], "--users takes ids"),
         (["{r}", "--models", "AVG,HLR"], 'no results of "HLR", but of average'),
         (["{r}", "--reference", "SM2"], 'no results of "SM2"'),
-        (["{r}/none"], "is no folder"),
+        (["{r}/none"], "is not a folder"),
         (["{t}"], "holds no result files"),
         (["{r}", "--html", "{t}/no/x.html"], "there is no folder"),
         (["{r}", "--html", "{r}/result/AVG.jsonl"], "lies in what is read"),

@@ -138,7 +138,7 @@ def test_lead_names_the_best_by_the_chosen_metric(tmp_path: Path) -> None:
         write_results(tmp_path / "b", {"AVG": many_lines(0.2), "DASH": many_lines(0.3)})
     )
     assert (
-        "than the baseline. The baseline has a lower mean log loss by reviews and by users." in text
+        "with the baseline. The baseline has a lower mean log loss by reviews and by users." in text
     )
     assert "By log loss none but average can be the best" in text
     text = build_lead(

@@ -67,7 +67,7 @@ def test_report_of_saved_findings_asks_nothing(
 ) -> None:
     at_hand = export_report(log, tmp_path, known=saved_findings)
     assert asked_questions == []
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     anew = export_report(log, tmp_path)
     assert {"fit", "parameters", "split", "day", "standing"} <= set(asked_questions)
     assert at_hand["lead"] == anew["lead"]

@@ -36,7 +36,7 @@ def test_anonymous_report_has_every_form_and_no_names(
         *_, result = workload(context.log, question=WorkloadQuestion(draws=3))
         return result
 
-    monkeypatch.setattr("srs_eval.report.learner._workload", workload_of_few_draws)
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", workload_of_few_draws)
     collection = tmp_path / "somebody.anki2"
     write_collection(simulate_learner(1, 4_000), collection)
     exported = tmp_path / "exported"
@@ -126,8 +126,8 @@ def test_months_add_up_to_the_result() -> None:
 @pytest.fixture
 def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Answer no question."""
-    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: [])
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._answer_questions", lambda *_: [])
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     return monkeypatch
 
 
@@ -158,7 +158,7 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
     costs = replace(
         costs, schedule="SM-2", current_figures=make_costs("Default", scale=2.0).estimates[0]
     )
-    monkeypatch.setattr("srs_eval.report.learner._answers", lambda *_: make_answers()[:1])
+    monkeypatch.setattr("srs_eval.report.learner._answer_questions", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
         "srs_eval.advice.questions.workload", lambda *_, **__: (stage for stage in [costs])
     )
@@ -177,7 +177,7 @@ def test_report_of_too_few_reviews_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     path = tmp_path / "collection.anki2"
     write_collection(simulate_learner(4, 300), path)
     done = run_in_process("export", path, "--models", "AVG,90%", "--md", "-", "--jobs", "0")
@@ -194,7 +194,7 @@ def test_parameters_to_copy_stand_in_the_report_once(nothing_asked: pytest.Monke
     def answers(_log: object, questions: Sequence[str], *_: object) -> list[object]:
         return [] if "day" in questions else [answer]
 
-    nothing_asked.setattr("srs_eval.report.learner._answers", answers)
+    nothing_asked.setattr("srs_eval.report.learner._answer_questions", answers)
     document = build_learner_report(simulate_learner(5, 300).log(), Run(), Protocol())
     text = render_as(document, "md")
     assert "| Words | optimize |" in text

@@ -94,7 +94,7 @@ def print_panes(screen: FirstScreen) -> str:
 def test_views_state_the_same_acts_and_sentences(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srs_eval.report.learner._workload", lambda *_, **__: "")
+    monkeypatch.setattr("srs_eval.report.learner._estimate_costs", lambda *_, **__: "")
     log = srs_eval.load(path)
 
     target = tmp_path / "answers.json"

@@ -586,7 +586,7 @@ def test_step_that_does_not_return_its_states_is_refused(
 ) -> None:
     model = replace(fsrs6.make_recurrent(0.001), name="REFUSED", **change)
     train = np.arange(64)
-    with pytest.raises(TypeError, match="returns no tuple of"):
+    with pytest.raises(TypeError, match="does not return a tuple of"):
         fit_recurrent(model, trials, train, np.ones(64), model.default, Context())
 
 

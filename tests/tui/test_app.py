@@ -89,7 +89,12 @@ async def test_whole_way_by_keyboard(tmp_path: Path) -> None:
         text = screen_text(app)
         assert "3,000 evaluated" in text
         assert "the baseline" in text
-        headings = ("─ best ─", "─ worse ─", "═ know how today is going", "═ other reviews ═")
+        headings = (
+            "─ best ─",
+            "─ worse ─",
+            "═ online models, which learn from today",
+            "═ other reviews ═",
+        )
         assert all(heading in text for heading in headings)
         await wait_until(pilot, lambda: "off on average" in screen_text(app))
 

@@ -30,7 +30,7 @@ from srs_eval.engine import result as engine
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Prepared
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.report.ranking_columns import sort_lines
 from srs_eval.tui.config import RecentFile, State, load_state, save_state
 from srs_eval.tui.screens.base import Keys
@@ -192,9 +192,10 @@ async def test_cancelled_answers_can_be_asked_for_again(tmp_path: Path) -> None:
 
 def test_letters_of_all_families_fit_the_frame_at_80_columns() -> None:
     assert (
-        words.explain_letters(words.FAMILIES) == "F FSRS  S SM-2  H formulas  N networks  O learns"
+        formats.explain_letters(formats.FAMILIES)
+        == "F FSRS  S SM-2  H formulas  N networks  O learns"
     )
-    assert len(words.explain_letters(words.FAMILIES)) <= 50
+    assert len(formats.explain_letters(formats.FAMILIES)) <= 50
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_config_prints_a_valid_file_with_current_values(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("rows = ", "is no TOML"),
+        ("rows = ", "is not TOML"),
         ('colour = "red"', "there is no setting 'colour', only theme, rows"),
         ('rows = "all"', "rows must be benchmark or anki, not 'all'"),
         ('models = "FSRS-66"', 'models: There is no model "FSRS-66"'),
@@ -74,7 +74,7 @@ def test_config_prints_a_valid_file_with_current_values(
         ("equivalence = nan", "equivalence must be a log loss from 0 to 1"),
         ("equivalence = 1e999", "equivalence must be a log loss from 0 to 1, not inf"),
         (f"equivalence = {10**400}", "equivalence must be a log loss from 0 to 1, not 1000"),
-        (f"equivalence = {'1' * 5_000}", "is no TOML"),  # more digits than Python reads
+        (f"equivalence = {'1' * 5_000}", "is not TOML"),  # more digits than Python reads
         (f"{'x' * 100_000} = 1", "there is no setting 'xxx"),
         (f"# {'x' * (1 << 20)}", "larger than 1,048,576 bytes"),
         ('reduced_motion = "yes"', "reduced_motion must be true or false"),

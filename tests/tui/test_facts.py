@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.tui.widgets.facts import align_columns
 
 
@@ -34,6 +34,6 @@ def test_columns_of_uneven_rows(cells: list[tuple[str, ...]]) -> None:
 
 @given(st.text("aé日本語ひ", max_size=30), st.integers(1, 30))
 def test_a_wide_character_takes_two_columns(text: str, width: int) -> None:
-    for shorter in (words.truncate(text, width), words.shorten_middle(text, width)):
+    for shorter in (formats.truncate(text, width), formats.shorten_middle(text, width)):
         assert cell_len(shorter) <= width
         assert cell_len(text) > width or shorter == text

@@ -11,12 +11,12 @@ from srs_eval.advice.findings import Evidence, Finding, MissingData
 from srs_eval.advice.sentences import FindingTable, Renderer, format_due_date
 from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
 from srs_eval.advice.workload.estimate import TooFewForCosts
-from srs_eval.data.arguments import check_type, refuse
+from srs_eval.data.arguments import argument_error, check_type
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
 
 
-def _unanswered(finding: Finding) -> tuple[str]:
+def _unanswered_sentences(finding: Finding) -> tuple[str]:
     assert isinstance(finding.evidence, f.Unanswered | TooFewForCosts)
     return (f"Can't tell: {finding.evidence.reason}.",)
 
@@ -27,7 +27,7 @@ _RENDERERS: Mapping[type[Evidence], Renderer] = {
     **memory.RENDERERS,
     **habits.RENDERERS,
     **costs.RENDERERS,
-    **dict.fromkeys((f.Unanswered, TooFewForCosts), Renderer(_unanswered)),
+    **dict.fromkeys((f.Unanswered, TooFewForCosts), Renderer(_unanswered_sentences)),
 }
 
 
@@ -36,7 +36,7 @@ def line(findings: Sequence[Finding]) -> str:
     expected = "a list of what srs_eval.compare returns"
     check_type("findings", expected, findings, Sequence)
     if not findings:
-        raise refuse("findings", expected, findings)
+        raise argument_error("findings", expected, findings)
     renderer = _find_renderer(findings[0])
     if renderer.line:
         return renderer.line(findings)

@@ -28,14 +28,11 @@ DRAWS_NOTE = (
 )
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _MAX_NAMES = 5  # most names of presets in a sentence
-_MAX_TABLE_ROWS = 12  # rows of the table; if there are more retentions, only every fifth is shown
+_MAX_TABLE_ROWS = 12  # for more retentions, the table has them in steps of 5 %
 
 
 def _cost_sentences(finding: Finding) -> tuple[str, ...]:
-    """Return what is known so far, with the answer in the first three sentences.
-
-    Unknown parts are omitted.
-    """
+    """Return what is known so far; the costs of the schedules come first."""
     describers = (
         _describe_optimized,
         _describe_current,
@@ -95,18 +92,18 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
 
 def _describe_cards(workload: Workload) -> Iterator[str]:
     days = workload.question.days
-    new = f"{workload.new_a_day} new ones a day"
+    new_cards = f"{workload.new_a_day} new ones a day"
     if not workload.unseen_cards or not workload.new_a_day:
-        new = "no new ones"
+        new_cards = "no new ones"
     elif workload.unseen_cards <= workload.new_a_day:
-        new = format_count(workload.unseen_cards, "new one")
+        new_cards = format_count(workload.unseen_cards, "new one")
     elif workload.new_a_day * days > workload.unseen_cards:
-        new = f"{new} until the {workload.unseen_cards:,} there are have come"
+        new_cards = f"{new_cards} until the {workload.unseen_cards:,} there are have come"
     known_cards = _format_at_desired(workload, KNOWN)
     learned_cards = format_count(workload.learned_cards, "card")
     yield (
         f"That is the mean of the next {format_count(days, 'day')} with your {learned_cards} and "
-        f"{new}; {known_cards} cards are known at the end."
+        f"{new_cards}; {known_cards} cards are known at the end."
     )
     if len({desired for _, desired in workload.presets}) > 1:
         by_preset = say.join_names(
@@ -209,10 +206,11 @@ def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
 def render_minutes(
     workload: Workload, *, is_one_of_several: bool
 ) -> tuple[PaneLine, tuple[PaneItem, ...]]:
-    """Return minutes a day by desired retention for the third pane: a summary and bars."""
+    """Return the third pane, minutes a day by desired retention, as a summary and its items."""
     minutes = workload.figures[:, MINUTES]
     low, high = (bound[:, MINUTES] for bound in workload.band)
     current = workload.current_figures
+    # Minutes of a full bar; never 0, as it divides.
     longest = max(float(high.max()), current[MINUTES] if current else 0.0, 1e-9)
     items: list[PaneItem] = [Heading("next year", ("minutes",), drop_order=3)]
     for index, retention in enumerate(workload.retentions):
@@ -220,10 +218,10 @@ def render_minutes(
             continue
         is_current = retention == workload.desired and not workload.is_fsrs_off
         figure = _format_figure(MINUTES, float(minutes[index]))
-        shortest_shown = _format_figure(MINUTES, float(low[index]))
-        longest_shown = _format_figure(MINUTES, float(high[index]))
-        if shortest_shown != longest_shown:
-            figure += f" ({shortest_shown}-{longest_shown})"
+        low_text = _format_figure(MINUTES, float(low[index]))
+        high_text = _format_figure(MINUTES, float(high[index]))
+        if low_text != high_text:
+            figure += f" ({low_text}-{high_text})"
         label = say.format_per_hundred(retention)
         if index == 0:
             label += " of 100"
@@ -244,7 +242,7 @@ def render_minutes(
         figure = _format_figure(MINUTES, current[MINUTES])
         share = current[MINUTES] / longest
         items.append(Bar(name, (figure,), share, level="not yet", drop_order=1))
-        lead += f" ({name}{_by_version(workload)}: {figure})"
+        lead += f" ({name}{_version_note(workload)}: {figure})"
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
@@ -256,11 +254,11 @@ def render_minutes(
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
     items.append(PaneLine(f"Mean of next year: {cards}{of_preset}.", drop_order=2))
     if workload.by_fsrs7:
-        items.append(PaneLine(_whose_figures(workload)))
+        items.append(PaneLine(_figures_by_version_sentence(workload)))
     return PaneLine(f"{lead}."), (PaneLine(f"{lead}."), *items)
 
 
-def _by_version(workload: Workload) -> str:
+def _version_note(workload: Workload) -> str:
     """Return a note on the FSRS version of today's schedule if it differs from the other figures.
 
     Examples: ", by FSRS-7"; "", where all figures are FSRS-6's.
@@ -272,7 +270,7 @@ def _by_version(workload: Workload) -> str:
     return ", partly by FSRS-7"
 
 
-def _whose_figures(workload: Workload) -> str:
+def _figures_by_version_sentence(workload: Workload) -> str:
     """Say which figures are FSRS-7's and which FSRS-6's if some presets run FSRS-7."""
     if workload.is_fsrs_off:
         return "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."
@@ -347,7 +345,7 @@ def _current_row(workload: Workload, current_figures: Sequence[float]) -> tuple[
 
 
 def _select_rows(workload: Workload) -> list[int]:
-    """Return the indices of the retentions that a short table shows."""
+    """Return the indices of the retentions that the table shows."""
     if len(workload.retentions) <= _MAX_TABLE_ROWS:
         return list(range(len(workload.retentions)))
     retentions = [percent / 100 for percent in range(70, 100, 5)]

@@ -6,7 +6,7 @@ line lay out. Numbers are "of 100" or minutes; log losses are in the details tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
@@ -36,7 +36,7 @@ _TITLE_FOR_FSRS = "Do I remember what FSRS expects?"  # for a file that may be f
 _COPIED_RECOMMENDATIONS = (Recommendation.ONE_LINE, Recommendation.POOLED)
 _TOO_FEW_REVIEWS = "Too few reviews to say."
 _NOTHING_LEFT = "Nothing is left to schedule."
-_MAX_CHECKS = 5
+_MAX_CHECKS = 5  # most checks in the last pane
 _QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
     "says": "whether FSRS is right about you",
     "standing": "where you stand",
@@ -108,6 +108,7 @@ def build_first_screen(
 
 
 def _make_pane(number: int, items: Sequence[PaneItem], *questions: str, subject: str = "") -> Pane:
+    """Return a pane whose first line is its summary."""
     summary = next((item for item in items if isinstance(item, PaneLine)), WAITING)
     return Pane(TITLES[number - 1], summary, tuple(items), questions, subject)
 
@@ -116,6 +117,7 @@ def _make_pane(number: int, items: Sequence[PaneItem], *questions: str, subject:
 
 
 def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
+    """Return the first pane, and the finding whose parameters it says to copy, if any."""
     questions = ("parameters", "health", "fit")
     if so_far.is_open("fit") or (so_far.is_open("parameters") and not so_far.find("split")):
         return _make_pane(1, [WAITING], *questions), None
@@ -132,10 +134,11 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
     presets = so_far.presets
     fit = so_far.fit
     if not presets:
+        unanswered_findings = so_far.with_evidence(f.Unanswered)
         reason = ""
-        for _, unanswered in so_far.with_evidence(f.Unanswered):
+        if unanswered_findings:
+            _, unanswered = unanswered_findings[0]
             reason = f": {unanswered.reason}"
-            break
         line = PaneLine(f"Nothing can be told{reason}.", "not yet")
         return _make_pane(1, [line], *questions), None
     is_fsrs_off = fit is not None and fit.recommendation in (
@@ -217,14 +220,15 @@ def _other_scheduler_pane(
     return _make_pane(1, [advice, location], *questions, subject=chosen.subject), chosen
 
 
-def _line_with_certainty(text: str, chance: float | None) -> PaneLine:
-    probability = chance or 0.0
-    level: LineLevel = "fine" if probability >= f.LIKELY else ""
-    certainty = f"{say.describe_certainty(probability)} {say.format_dots(probability)}"
+def _line_with_certainty(text: str, probability: float | None) -> PaneLine:
+    known_probability = probability or 0.0
+    level: LineLevel = "fine" if known_probability >= f.LIKELY else ""
+    certainty = f"{say.describe_certainty(known_probability)} {say.format_dots(known_probability)}"
     return PaneLine(text, level, "●", certainty)
 
 
 def _most_valuable(presets: Sequence[f.Finding]) -> f.Finding | None:
+    """Return the preset whose new parameters have the highest expected gain; None without any."""
     with_parameters = [finding for finding in presets if finding.parameters]
     if not with_parameters:
         return None
@@ -234,7 +238,7 @@ def _most_valuable(presets: Sequence[f.Finding]) -> f.Finding | None:
 
 
 def _instruction(recommendation: Recommendation, name: str) -> str:
-    """Return the instruction, such as "press Optimize for “Maps”"; an only preset needs no name."""
+    """Return the instruction: "press Optimize for “Maps”", or "press Optimize" without a name."""
     if recommendation in _COPIED_RECOMMENDATIONS:
         return f"copy a line of numbers into {name or 'your preset'}"
     if recommendation == Recommendation.DEFAULTS:
@@ -255,10 +259,12 @@ def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iter
             name = say.quote_name(finding.subject)
             by_recommendation.setdefault(finding.recommendation, []).append(name)
     text = ""
+    # The chosen preset's recommendation comes first.
     for recommendation in sorted(
         by_recommendation, key=lambda recommendation: recommendation != chosen.recommendation
     ):
         names = say.join_names(by_recommendation[recommendation])
+        # Pooled parameters differ by preset, so they are not "the same".
         if recommendation == chosen.recommendation != Recommendation.POOLED:
             text += f" The same for {names}."
         else:
@@ -267,9 +273,11 @@ def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iter
         yield PaneLine(f" {text}", drop_order=1)
 
 
-def _location_line(finding: f.Finding, presets: int) -> PaneLine:
-    """Return a line on where to find it in Anki; it names the preset if it is the only one."""
-    name = "" if presets > 1 or finding.subject == f.ALL_REVIEWS else f"preset {finding.subject} › "
+def _location_line(finding: f.Finding, preset_count: int) -> PaneLine:
+    """Return a line on where Anki has the setting; it names the preset if it is the only one."""
+    name = ""
+    if preset_count == 1 and finding.subject != f.ALL_REVIEWS:
+        name = f"preset {finding.subject} › "
     path = f"  Deck options › FSRS › {name}"
     if (
         finding.recommendation in _COPIED_RECOMMENDATIONS
@@ -283,9 +291,9 @@ def _location_line(finding: f.Finding, presets: int) -> PaneLine:
 
 
 def _retention_pane(so_far: _AnswersSoFar) -> Pane:
-    """Return the pane on retention: of all presets, or without presets by month.
+    """Return the second pane: retention of presets or, for the benchmark's rows, by month.
 
-    Months are compared with FSRS fitted to the time before.
+    Months are compared with FSRS-6 fitted to the reviews before.
     """
     retentions = {
         finding.subject: retention for finding, retention in so_far.with_evidence(f.Retention)
@@ -378,19 +386,19 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
 
 
 def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
-    n = sharing.unit_count
+    count = sharing.unit_count
     if sharing.conclusion == f.RUNS_FSRS_7:
-        return f"Keep your {n}; whether they could share FSRS-7 parameters is not told."
-    if n == 1:
+        return f"Keep your {count}; whether they could share FSRS-7 parameters is not told."
+    if count == 1:
         return "You have one. Keep it."
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
-            return f"Your {n} presets forget alike: one is enough."
+            return f"Your {count} presets forget alike: one is enough."
         case Recommendation.SPLIT:
-            return f"Your {n} presets forget differently: keep them apart."
+            return f"Your {count} presets forget differently: keep them apart."
         case Recommendation.POOLED:
-            return f"Too close to call: keep your {n}, with numbers drawn to each other."
-    return f"Keep your {n}; too few reviews to compare them."
+            return f"Too close to call: keep your {count}, with numbers drawn to each other."
+    return f"Keep your {count}; too few reviews to compare them."
 
 
 def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
@@ -433,7 +441,8 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
 # Below
 
 
-def _footer_lines(so_far: _AnswersSoFar) -> Iterable[PaneLine]:
+def _footer_lines(so_far: _AnswersSoFar) -> Iterator[PaneLine]:
+    """Yield the lines below the panes: the learner's standing, and what has too few reviews."""
     for finding, _ in so_far.with_evidence(f.Percentiles):
         yield PaneLine(f"Where you stand: {percentile_line([finding])}.")
     unanswered = []
@@ -448,7 +457,7 @@ def _footer_lines(so_far: _AnswersSoFar) -> Iterable[PaneLine]:
 
 
 def _needs_reviews(finding: f.Finding) -> bool:
-    """Return True if more reviews alone would give an answer."""
+    """Return True if there is no answer, or none for certain before there are more reviews."""
     is_lacking = finding.missing is not None and finding.missing != f.MissingData()
     return isinstance(finding.evidence, f.Unanswered) or (
         finding.conclusion == f.CANT_TELL and is_lacking

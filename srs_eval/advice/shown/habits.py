@@ -19,7 +19,8 @@ from srs_eval.data.errors import format_count
 def _frequency_line(findings: Sequence[Finding]) -> str:
     """Summarize how often to optimize, grouping presets with equal answers.
 
-    "every +25 % of reviews is as good as always: Maps; every +10 % … is safe for …: Words".
+    Example: "every +25 % of reviews, as good as always: Maps; every +10 % of reviews, safe for
+    everybody: Words".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
@@ -36,7 +37,8 @@ def _frequency_sentences(finding: Finding) -> list[str]:
     advice = f"Optimize at {_frequency_line([finding])}."
     reviews = format_count(finding.reviews, "review")
     if not get_evidence(finding, f.OptimizationFrequency).costs:
-        return [advice, f"{reviews} are too few to tell what is enough for you."]
+        verb = "is" if finding.reviews == 1 else "are"
+        return [advice, f"{reviews} {verb} too few to tell what is enough for you."]
     basis = f"Held against optimizing at every +2 %, on the {reviews} after the first fit."
     return [advice, basis]
 
@@ -58,7 +60,7 @@ def _frequency_tables(finding: Finding) -> list[FindingTable]:
 
 
 def _noise_sentences(finding: Finding) -> list[str]:
-    """Return how many parameters are noise, and which."""
+    """Return how many parameters are noise and which, or that this cannot be told yet."""
     if finding.missing is not None:
         return [f"Can't tell yet: {say.format_missing_data(finding.missing)}."]
     parameters = get_evidence(finding, f.ParameterNoise).parameters
@@ -254,8 +256,8 @@ def _format_anki_interval(seconds: float) -> str:
 # Anything wrong?
 
 MARKS: Mapping[f.CheckLevel, str] = {"look": "!", "fine": "✓", "not yet": "?"}
-_TWICE_RATIO = 1.75  # times as often as expected; from here on it is called "twice"
-_NEGLIGIBLE_GAIN = 0.02  # recall above expectation; up to here it does not matter
+_TWICE_RATIO = 1.75  # times as often as expected, from which it is called "twice as often"
+_NEGLIGIBLE_GAIN = 0.02  # recall above expectation that does not matter
 
 
 def _checks_line(findings: Sequence[Finding]) -> str:
@@ -271,7 +273,7 @@ def _describe_problems(finding: Finding) -> list[str]:
 
 
 def _checks_sentences(finding: Finding) -> list[str]:
-    """Return what is worth a look and what can be done, then all the rest."""
+    """Return what is worth a look, explanations, then the checks that are not worth a look."""
     checks = get_evidence(finding, f.Checks).checks
     sentences = [f"{say.capitalize(_checks_line([finding]))}."]
     sentences += filter(None, map(_check_details, checks))
@@ -342,11 +344,11 @@ def describe_check(check: f.Check) -> str:
             return f"learning steps: {'as they should be' if is_fine else 'too few to say'}"
         case "old cards":
             return _describe_old_cards(check)
-    return _describe_button(check)
+    return _describe_button(check)  # the name is that of a button
 
 
 def _check_details(check: f.Check) -> str:
-    """Explain a check that is worth a look; "" where there is nothing to explain."""
+    """Explain overdue cards that are worth a look, or leeches; "" for all other checks."""
     if check.level == "look" and check.name == "overdue":
         return (
             "Overdue are cards that were due before the day of your last review: one answer each "
@@ -373,7 +375,7 @@ def _describe_gap(check: f.Check) -> str:
 
 
 def _format_day(iso: str) -> str:
-    """Format a day: "17 May 2023"."""
+    """Format a day, "2023-05-17": "17 May 2023"."""
     day = date.fromisoformat(iso)
     return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 

@@ -34,8 +34,7 @@ _RETENTION_WORDS = {
     f.CANT_TELL: "can't tell yet",
     "not asked for": "recalled",
 }
-"""Words for each conclusion, first the ones that may call for action."""
-
+"""Words for each conclusion, in the order of the line: what may call for action comes first."""
 
 _CAUSE_CLAUSES = {
     f.RetentionCause.SCHEDULED_FOR_LESS: "as cards were scheduled for less",
@@ -45,6 +44,12 @@ _CAUSE_CLAUSES = {
     f.RetentionCause.EXPECTED_TOO_MUCH: "as FSRS expected too much",
     f.RetentionCause.EXPECTED_TOO_LITTLE: "as FSRS expected too little",
 }
+_SCHEDULING = {f.RetentionCause.SCHEDULED_FOR_LESS, f.RetentionCause.SCHEDULED_FOR_MORE}
+"""Causes that lie in the schedule."""
+_SCHEDULE_EXPLANATION = (
+    "Intervals are whole days, one day at least, and those set before you last changed the "
+    "options of the preset were made for other settings."
+)
 
 
 def _retention_line(findings: Sequence[f.Finding]) -> str:
@@ -65,11 +70,12 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
             notes.append(say.format_share_range(recalled))
         if retention.parts:
             direction = "less" if retention.conclusion == "below" else "more"
-            points = []
+            causes = []
             for part in retention.parts:
                 size = f"{abs(100 * part.gap.estimate):.1f} points"
-                points.append(f"{size} {direction} {_CAUSE_CLAUSES[part.cause]}")
-            notes = [": ".join([*notes, ", ".join(points)])]
+                causes.append(f"{size} {direction} {_CAUSE_CLAUSES[part.cause]}")
+            # "desired 90 %: 3.1 points less as cards came late"
+            notes = [": ".join([*notes, ", ".join(causes)])]
         figures = ""
         if say.has_enough_to_show(recalled):
             figures = f"{format_percent(recalled.estimate)} "
@@ -81,7 +87,7 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
 
 
 def _retention_sentences(finding: f.Finding) -> list[str]:
-    """Return what is recalled, why that is not what is desired, and what was expected."""
+    """Return retention compared with the desired one, causes of a gap, and what was expected."""
     retention = get_evidence(finding, f.Retention)
     recalled = retention.groups[0].recalled
     expected = format_percent(retention.groups[0].expected)
@@ -120,12 +126,6 @@ def _describe_true_retention(share: float) -> str:
         f"Anki's True Retention is {format_percent(share)} over all time: it also counts cards "
         "that you reviewed again on the same day."
     )
-
-
-_SCHEDULE_EXPLANATION = (
-    "Intervals are whole days, one day at least, and those set before you last changed the "
-    "options of the preset were made for other settings."
-)
 
 
 def _format_points(difference: Interval) -> str:
@@ -181,7 +181,7 @@ def _calibration_line(findings: Sequence[f.Finding]) -> str:
 
 
 def _calibration_sentences(finding: f.Finding) -> list[str]:
-    """Return recall where FSRS says about 90 %, and recall over all reviews."""
+    """Return recall where FSRS says about 90 %, recall over all reviews, and a caveat."""
     calibration = get_evidence(finding, f.Calibration)
     if calibration.nearest_bin is None:
         missing = say.format_missing_data(finding.missing)
@@ -241,7 +241,7 @@ def _months_sentences(finding: f.Finding) -> list[str]:
         answer,
         f"The log loss of FSRS-6 on its {format_count(finding.reviews, 'review')} is "
         f"{difference} than that of the months before.",
-        "The more is recalled, the lower log loss is anyway.",
+        "The more you recall, the lower the log loss is anyway.",
     ]
 
 
@@ -258,8 +258,8 @@ def _months_tables(finding: f.Finding) -> list[FindingTable]:
 # The learner's day
 
 _DAYS_SHOWN = 14
-_USUAL_RECALL = 0.9  # recall of the card that puts a state into words
-_EFFECT_WORDS = {
+_USUAL_RECALL = 0.9  # usual recall of the cards by which a state is put into words
+_EFFECT_WORDS = {  # by question: the subject of the sentence, and what is known
     "day": ("Your day", "knowing how it goes"),
     "hour": ("The time of day", "knowing it"),
     "session": ("The length of a session", "counting the day's reviews"),
@@ -288,6 +288,7 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
 
 def _effect_sentences(finding: f.Finding) -> list[str]:
     """Return whether the effect matters, its size in log loss, and what that means."""
+    # "Your day hardly matters", but "Your day: can't tell yet whether it matters"
     colon = "" if finding.missing is None else ":"
     subject, _ = _EFFECT_WORDS[finding.question]
     answer = f"{subject}{colon} {_effect_line([finding])}."
@@ -302,7 +303,7 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
 
 
 def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> FindingTable:
-    """Return a table of the state by day: what it adds to the logits of recall."""
+    """Return a table of recall and state by day; the state is what the day adds to logits."""
     columns = ("day", "reviews", "recalled", "expected", "state (logits)")
     rows = [(day.name, day.state.reviews, day.recalled, day.expected, day.state) for day in days]
     return FindingTable(title, columns, tuple(rows))
@@ -315,6 +316,7 @@ def _today_line(findings: Sequence[f.Finding]) -> str:
     about 81 %".
     """
     states = get_evidence(findings[0], f.DayStates)
+    # A state is added to the logit of recall.
     logit = math.log(_USUAL_RECALL / (1 - _USUAL_RECALL)) + states.days[-1].state.estimate
     recalled = format_percent(1 / (1 + math.exp(-logit)), 0)
     effect = f"of cards recalled at 90 % otherwise, about {recalled}"
@@ -338,7 +340,7 @@ def _today_tables(finding: f.Finding) -> list[FindingTable]:
 # The second pane
 
 _GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
-_NEGLIGIBLE_POINTS = 2  # of 100; a smaller shortfall does not matter
+_NEGLIGIBLE_POINTS = 2  # percentage points; a smaller shortfall does not matter
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
 _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
@@ -346,6 +348,7 @@ _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "look": ("◀ look", "look"),
     "few": ("too few", "not yet"),
 }
+"""The note at the end of a bar and its level, by the mark of the bar's group."""
 
 
 def render_retention(
@@ -355,8 +358,9 @@ def render_retention(
     *,
     of_excluded_cards: bool = False,
 ) -> tuple[PaneLine, tuple[PaneItem, ...]] | None:
-    """Return retention over presets or by month, as a summary and bars; None without reviews.
+    """Return the second pane as a summary and its items; None without reviews.
 
+    Retention is that of `months`, where they are given, else that of all presets.
     `of_excluded_cards`: most of the cards are suspended or deleted.
     """
     if months is None:
@@ -387,11 +391,11 @@ def render_retention(
         explanation = _describe_short_preset(requested)
     if desired is None:
         columns: tuple[str, ...] = ("you", "expected")
-        rival = f"; {say.format_per_hundred(overall.expected)} were expected"
+        comparison = f"; {say.format_per_hundred(overall.expected)} were expected"
     else:
         columns = ("you", "asked", "expected")
-        rival = f" and ask for {say.format_per_hundred(desired)}"
-    summary = PaneLine(f"{_describe_recall(groups)}{rival}.")
+        comparison = f" and ask for {say.format_per_hundred(desired)}"
+    summary = PaneLine(f"{_describe_recall(groups)}{comparison}.")
     if requested and all(
         retention.conclusion in ("no matter", "above") for retention in requested.values()
     ):
@@ -407,7 +411,7 @@ def render_retention(
         items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
     if explanation is not None:
         items.append(explanation)
-    recalled_by_month = {
+    recalled_by_month = {  # only names of months end in a digit: "2024-10", "days 31-60"
         name: round(100 * group.recalled.estimate)
         for name, group in groups.items()
         if name[-1:].isdigit() and group.recalled.reviews >= _MIN_MONTH_REVIEWS
@@ -468,7 +472,7 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
 
 
 def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:
-    """Return "look" if too little is remembered, "few" if too few reviews show it, else ""."""
+    """Return "look" if too little is remembered, "few" if that cannot be told yet, else ""."""
     aim = group.expected if desired is None else desired
     if (
         group.recalled.reviews < f.MIN_REVIEWS_SHOWN
@@ -517,7 +521,7 @@ def _explain_shortfall(parts: Sequence[f.RetentionPart], desired: float) -> Pane
 
 
 def _describe_short_preset(requested: Mapping[str, f.Retention]) -> PaneLine | None:
-    """Return a line on the first preset that falls short, though not because of its schedule."""
+    """Return a line on the first preset that falls short, but not by its schedule alone."""
     for name, retention in requested.items():
         if retention.conclusion != "below" or _is_only_scheduled(retention.parts):
             continue
@@ -546,10 +550,6 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
     raise ValueError(f"{part.cause} does not make recall fall short")
 
 
-_SCHEDULING = {f.RetentionCause.SCHEDULED_FOR_LESS, f.RetentionCause.SCHEDULED_FOR_MORE}
-"""Causes that lie in the schedule."""
-
-
 def _merge_presets(groups_by_preset: Sequence[Sequence[f.RecallGroup]]) -> dict[str, f.RecallGroup]:
     """Merge the groups of all presets by name, with months in order."""
     by_name: dict[str, list[f.RecallGroup]] = {}
@@ -560,13 +560,13 @@ def _merge_presets(groups_by_preset: Sequence[Sequence[f.RecallGroup]]) -> dict[
 
 
 def _average_groups(groups: Sequence[f.RecallGroup]) -> f.RecallGroup:
-    """Return the groups' averages, weighted by reviews, under the name of the first group."""
+    """Return the groups' averages, weighted by reviews, with the name and days of the first."""
     reviews = [group.recalled.reviews for group in groups]
     mean = np.average([group.recalled.estimate for group in groups], weights=reviews)
     half_width = np.average([group.recalled.half_width for group in groups], weights=reviews)
     expected = np.average([group.expected for group in groups], weights=reviews)
     first_interval = groups[0].recalled
-    recalled = type(first_interval)(mean, half_width, sum(reviews), first_interval.days)
+    recalled = Interval(mean, half_width, sum(reviews), first_interval.days)
     return f.RecallGroup(groups[0].name, recalled, expected)
 
 
@@ -578,12 +578,13 @@ def _label_months(recalled_by_month: Mapping[str, int]) -> tuple[tuple[str, int]
     """
     latest = list(recalled_by_month)[-_MAX_MONTHS:]
     current_year, _, current_month = time.strftime("%Y-%m").partition("-")
+    # As text, "days 31-60" comes after every date.
     has_old_months = latest[0] <= f"{int(current_year) - 1}-{current_month}"
     labelled = []
     for name in latest:
         year, _, number = name.partition("-")
         if not (year.isdigit() and number.isdigit()):
-            label = f"month {int(number) // 30}"
+            label = f"month {int(number) // 30}"  # "days 31-60": month 2
         elif has_old_months:
             label = f"{calendar.month_abbr[int(number)]} ’{year[2:]}"
         else:

@@ -76,7 +76,7 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
 
 
 def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
-    """Return what to do and how sure that is, what it rests on, and what is missing."""
+    """Return what to do and how sure that is, what it rests on, and caveats."""
     match finding.evidence:
         case f.UnsupportedParameters(sentence=sentence):
             return (sentence,)
@@ -105,7 +105,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
 
 
 def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
-    """Return what to do with each preset, and the best candidate over all presets."""
+    """Return the recommendations with their presets, and the best candidate over all presets."""
     recommendations = [
         f"{_SHORT_RECOMMENDATIONS[recommendation]}: {say.join_names(names)}"
         for recommendation, names in summary.by_recommendation
@@ -260,7 +260,7 @@ _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own",
     Recommendation.POOLED: "Give each of your {units} parameters that are drawn to each other",
 }
-"""Sentences to which how sure they are is added."""
+"""Sentences that get their certainty in brackets at the end."""
 
 
 def _sharing_line(findings: Sequence[f.Finding]) -> str:

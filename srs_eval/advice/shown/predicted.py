@@ -34,7 +34,10 @@ def _format_saving(saved: Interval, than: str = "") -> str:
 
 
 def _format_saving_range(saved: Interval, sign: int) -> str:
-    """Format the interval of a saving: "(7 to 16 %)", "(15 % worse to 16 % better)" or ""."""
+    """Format the interval of a saving: "(7 to 16 %)", "(15 % worse to 16 % better)" or "".
+
+    With a `sign` of -1, an interval on one side of 0 is in per cent worse.
+    """
     if math.isnan(saved.half_width):
         return ""
     # A saving cannot exceed 100 %, but the interval of a ratio can.
@@ -55,7 +58,7 @@ def _change_sentence(finding: f.Finding) -> str:
     name = f"{_rival_name(scheduler)}, your scheduler"
     saving = _format_saving(scheduler.saved, name)
     parameters = "with parameters fitted to you"
-    defaults = {
+    defaults_note = {
         "worse": " (its defaults alone would be worse)",
         "as good": " (its defaults alone would be no better)",
         "can't tell yet": " (its defaults alone may be no better)",
@@ -64,9 +67,12 @@ def _change_sentence(finding: f.Finding) -> str:
         certainty = say.format_certainty(finding.probability)
         if scheduler.verdict != "better":
             saving = f"better than SM-2, as nearly everybody; on your own reviews so far {saving}"
-        return f"Turn FSRS on, {parameters} ({certainty}): it would predict you {saving}{defaults}."
+        return (
+            f"Turn FSRS on, {parameters} ({certainty}): it would predict you "
+            f"{saving}{defaults_note}."
+        )
     answer = {
-        "better": f"Yes, {parameters}{defaults}: it would predict you {saving}.",
+        "better": f"Yes, {parameters}{defaults_note}: it would predict you {saving}.",
         "worse": f"No: it would predict you {saving}.",
         "as good": f"As you like: it would predict you as well as {name}.",
         "can't tell yet": f"Can't tell yet: so far {saving}.",
@@ -104,7 +110,7 @@ def _fit_sentence(finding: f.Finding) -> str:
 
 
 def _fit_sentences(finding: f.Finding) -> list[str]:
-    """Return whether to change to FSRS, how well it predicts, and what that rests on."""
+    """Return whether to change to FSRS, how well it predicts, and what the figures rest on."""
     fit = f.get_evidence(finding, f.Fit)
     sentences = []
     if fit.current_scheduler is not None:
@@ -164,16 +170,19 @@ def _health_line(findings: Sequence[f.Finding]) -> str:
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        if finding.probability is None:
-            advice = "too few reviews"
-            certainty = ""
-        else:
-            advice = _SCHEDULER_ADVICE[finding.recommendation]
-            certainty = f"({say.format_certainty(finding.probability)})"
+        advice, certainty = _health_advice(finding)
         subjects.setdefault(advice, []).append((finding.subject, certainty))
     if len(findings) > 1:
         return say.format_groups(subjects)
-    return f"{advice} {certainty}".rstrip()
+    return " ".join(_health_advice(findings[0])).rstrip()
+
+
+def _health_advice(finding: f.Finding) -> tuple[str, str]:
+    """Return the advice on the scheduler, and how sure it is: "(sure, 98 of 100)" or ""."""
+    if finding.probability is None:
+        return "too few reviews", ""
+    certainty = f"({say.format_certainty(finding.probability)})"
+    return _SCHEDULER_ADVICE[finding.recommendation], certainty
 
 
 def _health_sentences(finding: f.Finding) -> list[str]:
@@ -217,22 +226,22 @@ def _health_check_sentence(health: f.Health) -> str:
 
 
 def _models_sentences(finding: f.Finding) -> list[str]:
-    """Return how the user's own models compare, the best model, and what was left out."""
+    """Return how the user's own models compare, the best model, and which data were left out."""
     comparison = f.get_evidence(finding, f.ModelComparison)
     sentences = []
     for model in comparison.models:
         if model.is_own and model.difference is not None and model.verdict is not None:
             difference = say.format_log_loss_difference(model.difference, "evaluated review")
-            start = ""
+            beginning = ""
             if model.verdict == "can't tell yet":
-                start = "Can't tell yet whether "
+                beginning = "Can't tell yet whether "
                 quality = "better than"
             elif model.verdict == "as good":
                 quality = "as good as"
             else:
                 quality = f"{model.verdict} than"
             sentences.append(
-                f"{start}“{model.name}” predicts {quality} FSRS-6 fitted to these reviews: "
+                f"{beginning}“{model.name}” predicts {quality} FSRS-6 fitted to these reviews: "
                 f"{difference}."
             )
     reviews = format_count(finding.reviews, "evaluated review")
@@ -357,20 +366,20 @@ class RecallCurve:
     """Recall of some reviews by days since the previous review; k points, days ascending."""
 
     name: str
-    days: tuple[float, ...]  # mean of the reviews of a point
+    days: tuple[float, ...]  # mean over the reviews of a point
     recalled: tuple[Interval, ...]
     expected: tuple[float, ...]  # mean prediction
 
 
 @dataclass(frozen=True)
 class CurvesTable(FindingTable):
-    """A table that can be drawn as curves; a curve's reviews are in the rows with its name."""
+    """Table that can also be drawn as curves; a curve's reviews are in the rows with its name."""
 
     curves: tuple[RecallCurve, ...] = ()
 
 
 def error_tables(model_errors: ModelErrors) -> list[FindingTable]:
-    """Return tables of errors by what is known before a review, and of the parameters.
+    """Return tables of errors by features of reviews, such as days or deck, and of the parameters.
 
     Forgetting curves are `CurvesTable`s. Parameters stand beside the defaults.
     """

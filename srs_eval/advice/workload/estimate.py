@@ -2,16 +2,16 @@
 
     workload(log, ...) -> Iterator[Workload]
 
-Each Workload is complete and contains more than the one before: first the cost by the fit to the
-learner's own reviews, compared with the cost of today's schedule on the same cards, then draw by
-draw the other parameters that these reviews allow. The figures do not change; ranges come with the
-draws. Closing the iterator ends the work. The cards of several presets are simulated by the
-settings of each preset, and summed.
+Each Workload contains more than the one before. The first has the cost by the fit to the learner's
+own reviews, beside the cost of today's schedule on the same cards. The others add draws of the
+other parameters that these reviews allow: the figures stay the same, and the last has a range for
+each. Closing the iterator ends the work. The cards of each preset are simulated by its own
+settings, and the costs of several presets are summed.
 
-A draw is a fit to days drawn with replacement (`simulator.draw_memories`). It computes the cards'
-states from their histories, schedules, and determines the answers: the result is the cost for a
-learner whose parameters were known to be these. Only existing cards are simulated: when all new
-ones have been learned, no others follow.
+A draw is a fit to days drawn with replacement (`simulator.draw_memories`). With its parameters the
+cards' states are computed from their histories, cards are scheduled, and answers are simulated: the
+result is the cost for a learner whose parameters were known to be these. Only existing cards are
+simulated: when all new ones have been learned, no others follow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from srs_eval.advice.findings import (
     Finding,
     MissingData,
 )
-from srs_eval.advice.workload import presets as played
+from srs_eval.advice.workload import presets as preset_simulation
 from srs_eval.advice.workload import today as habits
 from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
 from srs_eval.data.arguments import check_numbers, check_type
@@ -72,7 +72,7 @@ _KERNEL_MARK = "workload"  # mark of the simulation's kernels
 class _TooFewReviews(NotEnoughData):
     """Error for too few reviews to estimate costs."""
 
-    reviews = 0
+    reviews = 0  # how many there are; set by `_make_learner`
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class WorkloadQuestion:
     states: habits.States = "history"
     draws: int = 50
     after: int = 0  # days without a review, from the last one in the log to the first simulated
-    model: str = "FSRS-6"  # of TRAINABLES: is fitted, determines recall and schedules
+    model: str = "FSRS-6"  # of TRAINABLES: it is fitted, and determines recall and intervals
 
 
 @dataclass(frozen=True)
 class Workload(Evidence):
-    """Estimate so far of the cost of r desired retentions, once optimized on all reviews."""
+    """Estimate so far of what r desired retentions cost, once presets have been optimized."""
 
     preset: str  # the preset's name, or ALL_PRESETS
     question: WorkloadQuestion
@@ -122,12 +122,12 @@ class Workload(Evidence):
     draws: tuple[tuple[_Figures, ...], ...]  # (draws so far, r, FIGURES)
     current_figures: _Figures | None = None
     """Cost of the same cards (FIGURES,) while today's schedule continues and recall follows the fit
-    to all reviews. None if that fit is today's schedule."""
+    to all reviews. None if today's schedule has the parameters of that fit."""
     review_limit: tuple[float, int] | None = None
-    """Lowest retention that about reaches a preset's limit of reviews a day, and the limit."""
+    """Lowest retention at which reviews come near a preset's daily limit, and the limit."""
     by_fsrs7: tuple[str, ...] = ()
-    """Presets that FSRS-7 schedules today (all of them, if the parameters given are FSRS-7's), or
-    would schedule with FSRS on, in a question about FSRS-6; in the order of `presets`."""
+    """If the question is about FSRS-6: presets that FSRS-7 schedules today (all of them if the user
+    gave FSRS-7 parameters) or would schedule with FSRS on; in the order of `presets`."""
     conclusion: str = "see figures"
 
     @property
@@ -173,7 +173,7 @@ class Workload(Evidence):
         return lower_end, upper_end
 
     def at(self, retention: float) -> int:
-        """Return the index of the nearest retention."""
+        """Return the position in `retentions` of the nearest one."""
         return int(np.argmin(np.abs(np.array(self.retentions) - retention)))
 
     @property
@@ -182,7 +182,7 @@ class Workload(Evidence):
 
     @property
     def glance_finding(self) -> Finding:
-        """Return the finding at a few retentions."""
+        """Return the finding with a few retentions only: GLANCE_RETENTIONS and today's."""
         retentions = (*GLANCE_RETENTIONS, self.desired)
         positions = sorted({self.at(retention) for retention in retentions})
 
@@ -218,9 +218,8 @@ def workload(
 
     If FSRS is off, the estimates are for FSRS turned on. `preset` is a name or an id, by default
     all presets; `parameters` replace the active ones (17, 19 or 21 numbers, or FSRS-7's 34). Raises
-    InputError if the log lacks what is needed or the question makes no sense, and NotEnoughData for
-    too few reviews. An argument of the wrong type raises at once, the other errors come with the
-    first item.
+    InputError, before the first item, if an argument has the wrong type, the log lacks what is
+    needed, or the question makes no sense; and NotEnoughData for too few reviews.
     """
     check_type("log", "what srs_eval.load returns", log, ReviewLog)
     if preset is not None:
@@ -232,58 +231,59 @@ def workload(
         check_numbers("parameters", "a list of numbers", parameters)
     if context is not None:
         check_type("context", "an srs_eval.Context", context, Context)
-    return _estimates(log, preset, question or WorkloadQuestion(), parameters, context)
+    return _start_estimates(log, preset, question or WorkloadQuestion(), parameters, context)
 
 
-def _estimates(
+def _start_estimates(
     log: ReviewLog,
     preset: str | None,
     question: WorkloadQuestion,
     parameters: Sequence[float] | None,
     context: Context | None,
 ) -> Generator[Workload]:
+    """Check the question and prepare the presets; `_refine` yields the estimates."""
     _check_question(question)
     require_presets(log)
     is_off = log.import_summary.fsrs_enabled is False and parameters is None
     if preset is not None:
         log = select_presets(log, preset)
-    replaced: Mapping[int, str] = {}
+    sentences_on_replaced: Mapping[int, str] = {}
     if parameters is None:
-        replaced = why_replaced(log)
+        sentences_on_replaced = why_replaced(log)
     if is_off or parameters is not None:
+        # Stored parameters do not matter then: no preset is left out because of them.
         log = _without_stored_parameters(log)
     learner = _make_learner(log, context, is_one_preset=preset is not None)
-    presets: list[played.PresetCards] = []
-    error: InputError | None = None
+    presets: list[preset_simulation.PresetCards] = []
+    last_error: InputError | None = None
     for group in learner.groups:
         try:
             presets.append(
-                played.prepare_preset(
+                preset_simulation.prepare_preset(
                     learner, group, question.days, question.after, parameters, is_off=is_off
                 )
             )
         except InputError as input_error:  # for example, all its cards are suspended
-            error = input_error
+            last_error = input_error
     if not presets:
-        assert error is not None
-        raise error
+        assert last_error is not None
+        raise last_error
     paces = [habits.measure_pace(learner.log, cards.group) for cards in presets]
     if question.new_a_day is None:
-        new_a_day = round(sum(pace[0] for pace in paces))
-        weights = [pace[0] for pace in paces]
+        new_a_day = round(sum(pace.new_a_day for pace in paces))
+        weights = [pace.new_a_day for pace in paces]
     else:
         new_a_day = question.new_a_day
         weights = [float(cards.today.new) for cards in presets]
-    shares = _apportion(new_a_day, weights)
-    for number, share in enumerate(shares):
-        settings = replace(presets[number].settings, new_a_day=share)
+    for number, preset_new_a_day in enumerate(_apportion(new_a_day, weights)):
+        settings = replace(presets[number].settings, new_a_day=preset_new_a_day)
         presets[number] = replace(presets[number], settings=settings)
     group_ids = {cards.group for cards in presets}
     overdue = habits.count_overdue(learner.log, group_ids, question.after)
     assert overdue is not None
-    counts = [len(cards.index) for cards in presets]
+    review_counts = [len(cards.index) for cards in presets]
     desired_retentions = [cards.desired_retention for cards in presets]
-    desired = round(float(np.average(desired_retentions, weights=counts)), 2)
+    desired = round(float(np.average(desired_retentions, weights=review_counts)), 2)
     name = ALL_PRESETS
     if len(presets) == 1:
         name = learner.group_name(presets[0].group)
@@ -292,11 +292,11 @@ def _estimates(
         schedule = SM2
     elif parameters is not None:
         schedule = "the parameters given"
-    first_estimate = Workload(
+    without_figures = Workload(
         preset=name,
         question=question,
         retentions=tuple(sorted({*question.retentions, desired})),
-        reviews=sum(counts),
+        reviews=sum(review_counts),
         desired=desired,
         presets=tuple(
             (learner.group_name(cards.group), cards.desired_retention) for cards in presets
@@ -305,19 +305,22 @@ def _estimates(
         unseen_cards=sum(cards.today.new for cards in presets),
         overdue=overdue,
         new_a_day=new_a_day,
-        pace_days=max(pace[3] for pace in paces),
-        recent_reviews_a_day=round(sum(pace[1] for pace in paces)),
-        recent_minutes_a_day=sum(pace[2] for pace in paces),
+        pace_days=max(pace.days for pace in paces),
+        recent_reviews_a_day=round(sum(pace.reviews_a_day for pace in paces)),
+        recent_minutes_a_day=sum(pace.minutes_a_day for pace in paces),
         schedule=schedule,
         observed_retentions=habits.observed_retention_range(
             learner, np.concatenate([cards.index for cards in presets])
         ),
-        excluded_preset_sentences=(*explain_left_out_presets(log).values(), *replaced.values()),
+        excluded_preset_sentences=(
+            *explain_left_out_presets(log).values(),
+            *sentences_on_replaced.values(),
+        ),
         estimates=(),
         draws=(),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
-    return _refine(learner, presets, first_estimate)
+    return _refine(learner, presets, without_figures)
 
 
 def _without_stored_parameters(log: ReviewLog) -> ReviewLog:
@@ -337,10 +340,12 @@ def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: boo
     count = len(learner.trials)
     if count >= MIN_REVIEWS:
         return learner
-    owner = f"{next(iter(learner.groups.values()))} has" if is_one_preset else "There are"
+    subject = "There is" if count == 1 else "There are"
+    if is_one_preset:
+        subject = f"{next(iter(learner.groups.values()))} has"
     note = _first_screen_count_note(log, context)
     reason = NotEnoughData(
-        f"{owner} {format_count(count, 'usable review')}{note}, "
+        f"{subject} {format_count(count, 'usable review')}{note}, "
         f"and what it costs can be told from {MIN_REVIEWS:,} on"
     )
     refusal = _TooFewReviews(explain_too_few(log, reason))
@@ -349,14 +354,15 @@ def _make_learner(log: ReviewLog, context: Context | None, *, is_one_preset: boo
 
 
 def format_held_out_count(count: int) -> str:
-    """Format the number of held-out reviews for a log with nearly all cards gone."""
+    """Format the number of held-out reviews of a log whose cards are nearly all gone."""
     return f"{format_count(count, 'held-out review')}, also of suspended and deleted cards"
 
 
 def _first_screen_count_note(log: ReviewLog, context: Context | None) -> str:
-    """Return the first screen's count, in brackets, if nearly all cards are gone, else "".
+    """Return a note on the first screen's count of reviews, if nearly all cards are gone, else "".
 
-    Costs rest on the cards that Anki's optimizer uses, the first screen then on all cards.
+    In that case, the first screen counts reviews of all cards, but costs rest only on those of the
+    cards that Anki's optimizer uses.
     """
     if can_evaluate_by_preset(log):
         return ""
@@ -369,12 +375,12 @@ def _first_screen_count_note(log: ReviewLog, context: Context | None) -> str:
 
 def _scheduled_by_fsrs7(
     learner: Learner,
-    presets: Sequence[played.PresetCards],
+    presets: Sequence[preset_simulation.PresetCards],
     question: WorkloadQuestion,
     *,
     is_off: bool,
 ) -> tuple[str, ...]:
-    """Return the names for `Workload.by_fsrs7`."""
+    """Return the names of the presets in `Workload.by_fsrs7`."""
     if question.model == "FSRS-7":
         return ()
     names = []
@@ -392,15 +398,15 @@ def _apportion(count: int, weights: Sequence[float]) -> list[int]:
     if not sum(weights) > 0:
         weights = [1.0] * len(weights)
     cumulative = np.cumsum(weights)
-    rounded = np.round(count * cumulative / cumulative[-1])
+    rounded = np.round(count * cumulative / cumulative[-1])  # so that the parts sum to the count
     return np.diff(rounded, prepend=0).astype(int).tolist()
 
 
 def estimate_at_a_glance(log: ReviewLog, context: Context | None = None) -> Iterator[Finding]:
-    """Yield rough daily costs of all cards at a few retentions, first without and then with ranges.
+    """Yield daily costs of all cards at a few retentions, first without and then with ranges.
 
-    Raises InputError and NotEnoughData like `workload`, but too few reviews give a finding that
-    says so.
+    Raises InputError and NotEnoughData like `workload`; but if there are reviews, only too few, a
+    finding says so.
     """
     question = WorkloadQuestion(retentions=GLANCE_RETENTIONS)
     try:
@@ -421,7 +427,7 @@ def estimate_at_a_glance(log: ReviewLog, context: Context | None = None) -> Iter
 
 
 def workload_document(result: Workload) -> dict[str, Any]:
-    """Return the result as for JSON, without the sentences (layout: docs/formats.md)."""
+    """Return the result as the object of its JSON file (layout: docs/formats.md)."""
     estimate = result.figures
     low, high = result.band
     by_retention = []
@@ -435,7 +441,7 @@ def workload_document(result: Workload) -> dict[str, Any]:
             }
         )
     current: Sequence[float] | FloatArray | None = result.current_figures
-    if not current:
+    if not current:  # today's schedule is that of the estimate
         current = estimate[result.at(result.desired)]
     return {
         "layout": 3,
@@ -466,11 +472,11 @@ def _figures_by_name(figures: Sequence[float] | FloatArray) -> dict[str, float |
 
 
 def _refine(
-    learner: Learner, presets: Sequence[played.PresetCards], latest: Workload
+    learner: Learner, presets: Sequence[preset_simulation.PresetCards], latest: Workload
 ) -> Generator[Workload]:
-    """Yield estimates, each better than the one before, from `latest` before any simulation.
+    """Yield estimates, each better than the one before; `latest` has no figures yet.
 
-    Simulations run in threads, several draws ahead.
+    Simulations run in threads, a few draws before the one that is yielded next.
     """
     question = latest.question
     pool = ThreadPoolExecutor(count_cores())
@@ -499,17 +505,19 @@ def _refine(
         learner.context.tick(workload.progress)
         return workload
 
-    def average(simulations: played.Simulations) -> tuple[_Figures, ...]:
+    def average(simulations: preset_simulation.Simulations) -> tuple[_Figures, ...]:
         return tuple(_average_runs(runs, question.budget) for runs in simulations)
 
     try:
         memories_by_preset = [
-            played.fit_and_draw(learner, cards, question.draws, question.model) for cards in presets
+            preset_simulation.fit_and_draw(learner, cards, question.draws, question.model)
+            for cards in presets
         ]
+        # The fits of all presets, then draw by draw; `fit_and_draw` never ends.
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
-        simulations = _wait_for(start(best, range(played.REPEATS)))
-        current_runs = played.simulate_current(presets, best, question.states)
+        simulations = _wait_for(start(best, range(preset_simulation.REPEATS)))
+        current_runs = preset_simulation.simulate_current(presets, best, question.states)
         current_figures = None
         if current_runs:
             current_figures = _average_runs(current_runs, question.budget)
@@ -517,14 +525,16 @@ def _refine(
             latest,
             estimates=average(simulations),
             current_figures=current_figures,
-            review_limit=played.find_review_limit(presets, latest.retentions, simulations),
+            review_limit=preset_simulation.find_review_limit(
+                presets, latest.retentions, simulations
+            ),
         )
         yield report(latest)
         pending: list[_PendingSimulations] = []
         for number in range(1, question.draws + 1):
-            pending.append(start(next(memories), (number,)))
-            ahead = 3 if number < question.draws else 0  # as many as keep the threads busy
-            while len(pending) > ahead:
+            pending.append(start(next(memories), (number,)))  # the draw's number is its seed
+            most_pending = 3 if number < question.draws else 0  # enough to keep the threads busy
+            while len(pending) > most_pending:
                 draw = average(_wait_for(pending.pop(0)))
                 latest = report(replace(latest, draws=(*latest.draws, draw)))
                 yield latest
@@ -533,7 +543,7 @@ def _refine(
         pool.shutdown(cancel_futures=True)
 
 
-def _wait_for(pending: _PendingSimulations) -> played.Simulations:
+def _wait_for(pending: _PendingSimulations) -> preset_simulation.Simulations:
     """Return the results of started simulations."""
     by_retention = []
     for runs in pending:
@@ -545,7 +555,7 @@ def _wait_for(pending: _PendingSimulations) -> played.Simulations:
 
 
 def _average_runs(runs: Sequence[Sequence[SimulationResult]], budget: float | None) -> _Figures:
-    """Return the mean cost over runs, each the sum over its presets."""
+    """Return the mean FIGURES of runs; those of a run are of all its presets together."""
     figures = []
     for results in runs:
         minutes: FloatArray = np.sum([result.seconds for result in results], axis=0) / 60
@@ -580,4 +590,4 @@ def _check_question(question: WorkloadQuestion) -> None:
     if question.draws < 1:
         raise InputError(f"{question.draws} draws of parameters tell nothing: ask for 1 or more.")
     if question.budget is not None and not 0 < question.budget <= 1440:
-        raise InputError(f"--budget {question.budget:g} is no number of minutes in a day.")
+        raise InputError(f"--budget {question.budget:g} is not a number of minutes in a day.")

@@ -1,9 +1,9 @@
-"""Define the template of the simulation's kernel: one run of days over all cards of a deck.
+"""Define the template of the simulation's kernel, which runs all days over all cards of a deck.
 
-`simulate_days` is compiled once for each pair of models, with their `loops` in place of the names
-with an underscore below (`compile.specialise`): it uses a model only through these loops, which
-process many cards at once. Cards wait in a queue for each day, so that a day touches only the cards
-that are due.
+`simulate_days` is compiled once for each pair of models. `compile.specialise` then replaces names
+below, such as `_begin`, by the models' loops (`loops`): the kernel uses a model only through these,
+and they process many cards at once. Cards wait in a queue for each day, so that a day touches only
+the cards that are due.
 
 This module imports numba; import it inside functions only.
 """
@@ -53,7 +53,7 @@ class KernelInputs(NamedTuple):
     order: int
     balanced: int
     learned: int  # learned cards at the start
-    new: int
+    new: int  # new cards that may be introduced
     parameters: FloatArray  # parameters of the memory, with its constants
     scheduler_parameters: FloatArray
     seconds: FloatArray  # (12,) by state and rating
@@ -68,7 +68,7 @@ class CardTable(NamedTuple):
     room: int
     state: FloatArray  # (states, room)
     scheduler_state: FloatArray  # (scheduler's states, room); may be the same array
-    difficulty: int  # start of the scheduler's last state
+    difficulty: int  # where the scheduler's last state, the difficulty, starts in its states
     last: FloatArray  # day of the last review
     due: FloatArray  # scheduled day
 
@@ -80,8 +80,8 @@ class Queue(NamedTuple):
     following: Int32Array  # (room,) the next card of the same day
     due: Int32Array  # (horizon,) number of cards due, for balancing
     horizon: int
-    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (0: inf) ...
-    interval_weight: FloatArray  # (horizon + LANES,) ... times the weight of the interval
+    crowding: FloatArray  # (room + 1,) weight of a day by its number of cards (0: inf)
+    interval_weight: FloatArray  # (horizon + LANES,) weight of an interval
     crowd: FloatArray  # (horizon + LANES,) crowding[due] of each day
     weights: FloatArray  # (horizon + 2 LANES,) buffer for the weights of a fuzz range
     low: Int32Array  # (horizon,) fuzz range of an interval
@@ -127,10 +127,10 @@ def _uniform(random: Any) -> float:
 def _draw_index(random: Any, shares: Any, start: int, count: int) -> int:
     """Draw an index below `count`, by cumulative shares from `shares[start]` on."""
     u = _uniform(random) * shares[start + count - 1]
-    place = 0
-    for other in range(start, start + count - 1):
-        place += u >= shares[other]  # without a branch, which would be unpredictable
-    return place
+    index = 0
+    for k in range(start, start + count - 1):
+        index += u >= shares[k]  # without a branch, which the processor could not predict
+    return index
 
 
 @njit(nogil=True, error_model="numpy")
@@ -156,10 +156,10 @@ def _fuzz_range(days: int, longest: int) -> tuple[int, int]:
 def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, queue: Any) -> int:
     """Draw an interval from a fuzz range, preferably for a day with few cards due.
 
-    A day without cards has weight 1, one with n cards n^-2.15 interval^-3
-    (rslib/src/scheduler/states/: fuzz.rs, load_balancer.rs).
+    A day without cards has weight 1; a day with n cards n^-2.15 interval^-3, but at most 1
+    (ankitects/anki: rslib/src/scheduler/states/fuzz.rs and load_balancer.rs).
     """
-    seen = min(high + 1, queue.horizon - day)  # due cards beyond are unknown
+    seen = min(high + 1, queue.horizon - day)  # from here on, due cards are not counted: weight 1
     u = _uniform(random)
     chosen = low
     if day + low >= days:  # beyond the simulated days, so any day will do
@@ -174,22 +174,22 @@ def _balanced_interval(random: Any, low: int, high: int, day: int, days: int, qu
         for j in range(0, count, 4):  # two sums that need not wait for each other
             even += weights[j] + weights[j + 2]
             odd += weights[j + 1] + weights[j + 3]
-        added = even + odd
-        u *= added + (high + 1 - seen)
-        if u >= added:
-            chosen = min(seen + int(u - added), high)
+        weight_seen = even + odd
+        u *= weight_seen + (high + 1 - seen)
+        if u >= weight_seen:
+            chosen = min(seen + int(u - weight_seen), high)
         else:
-            at = 0
-            while at < count - 1 and u >= weights[at]:
-                u -= weights[at]
-                at += 1
-            chosen = low + at
+            j = 0
+            while j < count - 1 and u >= weights[j]:
+                u -= weights[j]
+                j += 1
+            chosen = low + j
     return chosen
 
 
 @njit(nogil=True, error_model="numpy")
 def _smallest_first(card: Any, key: Any, count: int, wanted: int) -> None:
-    """Reorder so that the `wanted` cards with the smallest keys come first (Hoare 1961)."""
+    """Reorder cards and keys so that the `wanted` smallest keys come first (Hoare 1961)."""
     low, high = 0, count - 1
     while low < high:
         pivot = key[(low + high) // 2]
@@ -216,7 +216,7 @@ def simulate_days(
     question_table: Any, cards_table: Any, queue_table: Any, day_table: Any, work_table: Any,
     out_table: Any, random: Any,
 ) -> None:  # fmt: skip
-    """Simulate all days. Change the cards, the queue and `random`, and fill in the daily totals.
+    """Simulate all days: change the cards, the queue and `random`, and fill in the daily totals.
 
     This is one function on purpose: all parts of a day share some twenty arrays, whose bounds and
     addresses the compiler keeps in registers.
@@ -234,7 +234,7 @@ def simulate_days(
     head, following, due = queue.head, queue.following, queue.due
     crowd, crowding = queue.crowd, queue.crowding
     card, t, ratings = today.card, today.t, today.rating
-    recalls, stepping, step_rating = today.recall, today.stepping, today.step_rating
+    p_recall, stepping, step_rating = today.recall, today.stepping, today.step_rating
     row, consecutive, needed = today.row, today.consecutive, today.needed
     seconds, order = question.seconds, question.order
     difficulty = cards.difficulty
@@ -242,38 +242,42 @@ def simulate_days(
 
     for i in range(learned):  # backwards, so that a day's cards keep their order
         k = learned - 1 - i
-        at = int(max(cards.due[k], 0.0))
-        if at < queue.horizon:
-            due[at] += 1
-        if at < days:
-            following[k] = head[at]
-            head[at] = k
-    left, at = waiting, 0  # new cards count on the days on which they will be introduced
-    while left > 0 and at < queue.horizon:
-        more = min(question.new_a_day, left)
-        due[at] += more
-        left -= more
-        at += 1
+        due_day = int(max(cards.due[k], 0.0))
+        if due_day < queue.horizon:
+            due[due_day] += 1
+        if due_day < days:
+            following[k] = head[due_day]
+            head[due_day] = k
+    # New cards count on the days on which they will be introduced.
+    not_introduced = waiting
+    due_day = 0
+    while not_introduced > 0 and due_day < queue.horizon:
+        introduced = min(question.new_a_day, not_introduced)
+        due[due_day] += introduced
+        not_introduced -= introduced
+        due_day += 1
     lows, highs = queue.low, queue.high
     longest = int(question.maximum_interval)
-    for at in range(queue.horizon):
-        crowd[at] = crowding[due[at]]
-        lows[at], highs[at] = _fuzz_range(at, longest)
+    for day in range(queue.horizon):
+        crowd[day] = crowding[due[day]]
+    for interval in range(queue.horizon):
+        lows[interval], highs[interval] = _fuzz_range(interval, longest)
 
     factor = _scheduler_factor(scheduler_parameters, question.desired_retention, work)
     for day in range(days):
-        # Cards due today; if there are too many, those that come first
-        n, k = 0, head[day]
+        # Cards due today; beyond the limit, the last in the order are moved to the next day
+        n = 0  # number of cards answered on this day
+        k = head[day]
         while k >= 0:
             card[n] = k
             n += 1
             k = following[k]
-        while True:
+        while True:  # a second time if cards were moved
             for i in range(n):
                 t[i] = day - last[card[i]]
-            for i in range(n, n + LANES):
+            for i in range(n, n + LANES):  # ordinary values for the lanes beyond the last card
                 card[i], t[i] = 0, 1.0
-            _recall(parameters, states, room, card, t, n, recalls)
+            _recall(parameters, states, room, card, t, n, p_recall)
             if n <= question.reviews_a_day:
                 break
             for i in range(n):
@@ -290,10 +294,10 @@ def simulate_days(
                 elif order == _HARDEST:
                     key = -scheduler_states[difficulty + k]
                 elif order == _LEAST_RECALLED:
-                    key = recalls[i]
+                    key = p_recall[i]
                 elif order == _MOST_RECALLED:
-                    key = -recalls[i]
-                ratings[i] = key
+                    key = -p_recall[i]
+                ratings[i] = key  # the buffer is not needed for ratings yet
             _smallest_first(card, ratings, n, question.reviews_a_day)
             for i in range(question.reviews_a_day, n):
                 k = card[i]
@@ -307,19 +311,21 @@ def simulate_days(
             n = question.reviews_a_day
 
         # Answers to the reviews
-        cost, steps, right = 0.0, 0, 0
+        day_seconds = 0.0
+        stepping_count = 0
+        recalled = 0
         for i in range(n):
-            if _uniform(random) < recalls[i]:
-                right += 1
+            if _uniform(random) < p_recall[i]:
+                recalled += 1
                 rating = 2 + _draw_index(random, question.review_rating, 0, 3)
             else:
                 k, rating = card[i], 1
-                stepping[steps], step_rating[steps] = k, 1.0
-                row[steps], consecutive[steps] = _RELEARNING_ROW, 0
-                needed[steps] = question.relearning_steps
-                steps += 1
+                stepping[stepping_count], step_rating[stepping_count] = k, 1.0
+                row[stepping_count], consecutive[stepping_count] = _RELEARNING_ROW, 0
+                needed[stepping_count] = question.relearning_steps
+                stepping_count += 1
             ratings[i] = rating
-            cost += seconds[_REVIEW + rating - 1]
+            day_seconds += seconds[_REVIEW + rating - 1]
         for i in range(n, n + LANES):
             ratings[i] = 3.0
         _review(parameters, states, room, card, t, ratings, 0, n, work)
@@ -336,11 +342,11 @@ def simulate_days(
         for i in range(n, n + new):
             rating = 1 + _draw_index(random, question.first_rating, 0, 4)
             card[i], ratings[i] = learned + i - n, rating
-            cost += seconds[_LEARNING + rating - 1]
-            stepping[steps], step_rating[steps] = card[i], rating
-            row[steps], consecutive[steps] = 0, 0
-            needed[steps] = question.learning_steps - (1 if rating > 2 else 0)
-            steps += 1
+            day_seconds += seconds[_LEARNING + rating - 1]
+            stepping[stepping_count], step_rating[stepping_count] = card[i], rating
+            row[stepping_count], consecutive[stepping_count] = 0, 0
+            needed[stepping_count] = question.learning_steps - (1 if rating > 2 else 0)
+            stepping_count += 1
         for i in range(n + new, n + new + LANES):
             card[i], ratings[i] = 0, 3.0
         _begin(parameters, states, room, card, ratings, n, n + new, work)
@@ -351,35 +357,36 @@ def simulate_days(
         learned += new
         waiting -= new
 
-        # Steps of learning and relearning
+        # Steps of learning and relearning; cards that have not passed theirs go on
         for _ in range(_MOST_STEPS):
-            going = 0
-            for i in range(steps):
+            remaining = 0
+            for i in range(stepping_count):
                 rating = int(step_rating[i])
                 if consecutive[i] >= needed[i] or rating == 4:
                     continue
-                kind = row[i]
-                rating = 1 + _draw_index(random, question.step_rating, kind + 4 * (rating - 1), 4)
-                begun = _RELEARNING if kind == _RELEARNING_ROW else _LEARNING
-                cost += seconds[begun + rating - 1]
-                held = consecutive[i]
+                shares = row[i]
+                rating = 1 + _draw_index(random, question.step_rating, shares + 4 * (rating - 1), 4)
+                state = _RELEARNING if shares == _RELEARNING_ROW else _LEARNING
+                day_seconds += seconds[state + rating - 1]
+                passed = consecutive[i]
                 if rating > 2:
-                    held += 1
+                    passed += 1
                 elif rating == 1:
-                    held = 0
-                stepping[going], step_rating[going], row[going] = stepping[i], rating, kind
-                consecutive[going], needed[going] = held, needed[i]
-                going += 1
-            steps = going
-            if steps == 0:
+                    passed = 0
+                stepping[remaining], step_rating[remaining] = stepping[i], rating
+                row[remaining], consecutive[remaining] = shares, passed
+                needed[remaining] = needed[i]
+                remaining += 1
+            stepping_count = remaining
+            if stepping_count == 0:
                 break
-            for i in range(steps, steps + LANES):
+            for i in range(stepping_count, stepping_count + LANES):
                 stepping[i], step_rating[i] = 0, 3.0
-            _step(parameters, states, room, stepping, step_rating, 0, steps, work)
+            _step(parameters, states, room, stepping, step_rating, 0, stepping_count, work)
             if _SEPARATE:
                 _scheduler_step(
-                    scheduler_parameters, scheduler_states, room, stepping, step_rating, 0, steps,
-                    work,
+                    scheduler_parameters, scheduler_states, room, stepping, step_rating, 0,
+                    stepping_count, work,
                 )  # fmt: skip
 
         # Next due days
@@ -394,22 +401,23 @@ def simulate_days(
                 else:
                     low, high = _fuzz_range(interval, longest)
                 interval = _balanced_interval(random, low, high, day, days, queue)
-            at = day + interval
-            last[k], cards.due[k] = day, at
-            if at < queue.horizon:
-                due[at] += 1
-                crowd[at] = crowding[due[at]]
-                if at < days:
-                    following[k] = head[at]
-                    head[at] = k
+            due_day = day + interval
+            last[k], cards.due[k] = day, due_day
+            if due_day < queue.horizon:
+                due[due_day] += 1
+                crowd[due_day] = crowding[due[due_day]]
+                if due_day < days:
+                    following[k] = head[due_day]
+                    head[due_day] = k
 
         out.reviews[day], out.new[day] = n - new, new
-        out.recalled[day], out.seconds[day] = right, cost
+        out.recalled[day], out.seconds[day] = recalled, day_seconds
 
+    # Cards known at the end of the last day
     for i in range(learned):
         card[i], t[i] = i, days - 1 - last[i]
     for i in range(learned, learned + LANES):
         card[i], t[i] = 0, 1.0
-    _recall(parameters, states, room, card, t, learned, recalls)
+    _recall(parameters, states, room, card, t, learned, p_recall)
     for i in range(learned):
-        out.known[0] += recalls[i]
+        out.known[0] += p_recall[i]

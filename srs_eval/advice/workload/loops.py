@@ -13,11 +13,12 @@ A memory has five loops, a scheduler two more:
 
 The simulation needs nothing else from a model. `states` (width, room) are those of all cards;
 card[start:end] are answered, each once; `t` are days. Arrays are pointers (`packing.pack`) with
-LANES more elements than are used, which hold ordinary values. `follow` is called from Python.
+LANES more elements than are used: these are computed with, too, so they hold ordinary values.
+`follow` is called from Python.
 
-`compile.specialise` replaces the names with an underscore below by the model's own constants,
-steps, and loops that were made for it before. The table at the end lists the templates so that each
-calls only templates before it.
+`compile.specialise` replaces names below, such as `_first`, by the model's own constants, steps,
+and loops that were compiled for it before. In the table LOOPS, each template calls only templates
+before it.
 
 This module imports numba; import it inside functions only.
 """
@@ -45,10 +46,10 @@ from srs_eval.training.simd import (
     where,
 )
 
-_STATES = 0
-_VALUES = 0  # parameters and constants
+_STATES = 0  # number of values in a card's state
+_VALUES = 0  # number of parameters and constants
 _HAS_SAME_DAY = 0  # whether a step has its own formula; else it is a review after _STEP_DAYS
-_SCALES = 0  # whether R depends only on t / s, where s is the first state
+_SCALES = 0  # whether R depends only on t / s, where s is the state's first value
 _first: Any = None  # the model's steps
 _success: Any = None
 _failure: Any = None
@@ -58,7 +59,7 @@ _begin: Any = None  # loops
 _review: Any = None
 _step: Any = None
 
-_HALVINGS, _SEARCH = 60, 10  # halvings and faster search steps for the logarithm of an interval
+_HALVINGS, _SEARCH_STEPS = 60, 10  # steps to find the logarithm of an interval, by either method
 _SHORTEST, _LONGEST = math.log(0.5), math.log(36_501.0)  # logarithms of days
 _STEP_DAYS = 10 / 1440
 
@@ -72,7 +73,7 @@ class LoopWorkspace(NamedTuple):
 
 
 def make_workspace(states: int, size: int) -> LoopWorkspace:
-    """Return empty arrays for a step with so many states and `size` cards."""
+    """Return buffers for states of so many values, and for `size` cards."""
     return LoopWorkspace(np.empty((states, LANES)), np.zeros(size, np.int32), np.empty(size))
 
 
@@ -115,7 +116,7 @@ def _review_all(
     parameters: Any, states: Any, room: int, card: Any, t: Any, rating: Any, start: int, end: int,
     work: Any,
 ) -> None:  # fmt: skip
-    """Update passed cards first, then the failed ones, which are few, separately."""
+    """Update the passed cards, and collect the few failed ones to update them afterwards."""
     failed = 0
     for i in range(start, end, LANES):
         w = as_tuple(parameters, _VALUES)
@@ -133,8 +134,8 @@ def _review_all(
     for i in range(0, failed, LANES):
         w = as_tuple(parameters, _VALUES)
         old = gather_state((states, room), work.card, i, _STATES)
-        made = _failure(old, load(work.t, i), broadcast(1.0), w)
-        store_state((work.state, LANES), 0, made)
+        failed_states = _failure(old, load(work.t, i), broadcast(1.0), w)
+        store_state((work.state, LANES), 0, failed_states)
         _write_back(states, room, _STATES, work.card, i, failed, work.state)
 
 
@@ -166,17 +167,17 @@ def _recall_all(
 
 
 def _factor(parameters: Any, retention: float, work: Any) -> float:
-    """Return the interval for a stability of 1 day if all are multiples, else the retention."""
+    """Return what `_intervals` needs: the interval for s = 1 if R scales, else the retention."""
     if not _SCALES:
         return retention
     w = as_tuple(parameters, _VALUES)
     for k in range(_STATES * LANES):
         work.state[k] = 1.0
-    one = load_state((work.state, LANES), 0, _STATES)
-    short, long = broadcast(-30.0), broadcast(30.0)
+    state = load_state((work.state, LANES), 0, _STATES)
+    short, long = broadcast(-30.0), broadcast(30.0)  # logarithms of days
     for _ in range(_HALVINGS):
         middle = 0.5 * (short + long)
-        enough = _curve(exp(middle), one, w) >= retention
+        enough = _curve(exp(middle), state, w) >= retention
         short, long = where(enough, middle, short), where(enough, long, middle)
     store(work.t, 0, exp(short))
     return work.t[0]
@@ -190,43 +191,43 @@ def _intervals(
         for i in range(count):
             out[i] = states[card[i]] * factor
         return
+    retention = factor  # what `_factor` returns in this case
     for i in range(0, count, LANES):
         w = as_tuple(parameters, _VALUES)
-        now = gather_state((states, room), card, i, _STATES)
-        # Illinois method (Dowell and Jarratt 1971) on the logarithm of the interval.
+        state = gather_state((states, room), card, i, _STATES)
+        # Illinois method (Dowell and Jarratt 1971) on the logarithm of the interval: the root is
+        # between `short`, where R minus the retention is `above` 0, and `long`, where it is
+        # `below`. If an end stays twice, its value is halved, so that the next point is nearer.
         short, long = broadcast(_SHORTEST), broadcast(_LONGEST)
-        above = _curve(exp(short), now, w) - factor
-        below = _curve(exp(long), now, w) - factor
+        above = _curve(exp(short), state, w) - retention
+        below = _curve(exp(long), state, w) - retention
         at_once, never = above <= 0.0, below >= 0.0
-        kept, found = broadcast(0.0), short
-        for _ in range(_SEARCH):
-            found = short + (long - short) * above / (above - below)
-            here = _curve(exp(found), now, w) - factor
-            enough = here >= 0.0
-            half_above = where(kept < 0.0, 0.5 * above, above)
-            half_below = where(kept > 0.0, 0.5 * below, below)
-            above, below = where(enough, here, half_above), where(enough, half_below, here)
-            short, long = where(enough, found, short), where(enough, long, found)
-            kept = where(enough, broadcast(1.0), broadcast(-1.0))
-        store(out, i, exp(where(never, _LONGEST, where(at_once, _SHORTEST, found))))
+        moved, point = broadcast(0.0), short  # the end that moved last: 1 is `short`, -1 `long`
+        for _ in range(_SEARCH_STEPS):
+            point = short + (long - short) * above / (above - below)
+            excess = _curve(exp(point), state, w) - retention
+            enough = excess >= 0.0
+            half_above = where(moved < 0.0, 0.5 * above, above)
+            half_below = where(moved > 0.0, 0.5 * below, below)
+            above, below = where(enough, excess, half_above), where(enough, half_below, excess)
+            short, long = where(enough, point, short), where(enough, long, point)
+            moved = where(enough, broadcast(1.0), broadcast(-1.0))
+        store(out, i, exp(where(never, _LONGEST, where(at_once, _SHORTEST, point))))
 
 
 # Histories
 
 
-def _follow(followed_table: Any, work_table: Any) -> None:
+def _follow(histories_table: Any, work_table: Any) -> None:
     """Compute the states of all cards after their histories."""
-    it, work = unpack(followed_table, HistoryTable), unpack(work_table, LoopWorkspace)
-    _begin(it.parameters, it.states, it.room, it.card, it.rating, 0, it.begins[1], work)
-    for k in range(1, it.rounds):
-        _review(
-            it.parameters, it.states, it.room, it.card, it.t, it.rating, it.begins[k],
-            it.same_day[k], work,
-        )  # fmt: skip
-        _step(
-            it.parameters, it.states, it.room, it.card, it.rating, it.same_day[k],
-            it.begins[k + 1], work,
-        )  # fmt: skip
+    table, work = unpack(histories_table, HistoryTable), unpack(work_table, LoopWorkspace)
+    parameters, states, room = table.parameters, table.states, table.room
+    card, t, rating = table.card, table.t, table.rating
+    _begin(parameters, states, room, card, rating, 0, table.begins[1], work)
+    for k in range(1, table.rounds):
+        begin, steps_begin, end = table.begins[k], table.same_day[k], table.begins[k + 1]
+        _review(parameters, states, room, card, t, rating, begin, steps_begin, work)
+        _step(parameters, states, room, card, rating, steps_begin, end, work)
 
 
 LOOPS = {

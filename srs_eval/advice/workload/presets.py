@@ -17,11 +17,11 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import model_name, normalize_parameters, preset_parameters
 
-_CURRENT_REPEATS = 12  # simulations of the current schedule, at one retention only
-REPEATS = 4  # simulations for each other figure
+_CURRENT_REPEATS = 12  # simulations of today's schedule, which is simulated at one retention only
+REPEATS = 4  # simulations at each desired retention by the fit to all reviews
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer hardly changes the defaults
 _NEAR_LIMIT_SHARE = 0.75
-"""Share of the limit of reviews a day above which the limit is reached on many days."""
+"""Mean reviews a day, as a share of their limit, above which many days reach the limit."""
 
 Simulations = list[list[list[sim.SimulationResult]]]  # by desired retention, seed and preset
 
@@ -53,12 +53,12 @@ class PresetCards:
     def simulate_current(
         self, best: sim.Memory, states: habits.States
     ) -> list[sim.SimulationResult]:
-        """Simulate the cards while today's scheduler continues."""
+        """Simulate the cards while today's scheduler continues and recall follows the best fit."""
         deck = habits.make_deck(self.today, self.scheduler, states)
         deck = replace(deck, memory_state=habits.compute_memory_state(self.today, best))
         retention = self.desired_retention
         if self.scheduler.model == sim.SM2:
-            retention = 0.9  # for which SM-2's own intervals are
+            retention = 0.9  # at which SM-2's intervals stay as they are
         return [
             self.simulate_once(self.scheduler, deck, seed, retention, best)
             for seed in range(_CURRENT_REPEATS)
@@ -103,7 +103,10 @@ def prepare_preset(
 def fit_and_draw(
     learner: Learner, preset: PresetCards, count: int, model: str
 ) -> Iterator[sim.Memory]:
-    """Yield the fit to all of a preset's reviews, then draws; the defaults for few reviews."""
+    """Yield the fit to all of a preset's reviews, then `count` draws, then the fit without end.
+
+    If there are too few reviews to fit, yield the defaults without end.
+    """
     best = sim.Memory(model, sim.MODELS[model].default)
     trials = learner.trials
     index = preset.index
@@ -141,7 +144,7 @@ def _is_same_memory(scheduler: sim.Memory, memory: sim.Memory) -> bool:
 def find_review_limit(
     presets: Sequence[PresetCards], retentions: Sequence[float], runs: Simulations
 ) -> tuple[float, int] | None:
-    """Return the lowest retention that about reaches a limit of reviews a day, and the limit."""
+    """Return the lowest retention at which reviews near a preset's daily limit, and the limit."""
     for retention, by_seed in zip(retentions, runs, strict=True):
         for preset, result in zip(presets, by_seed[0], strict=True):
             limit = preset.settings.reviews_a_day

@@ -8,7 +8,7 @@ differences here. A day is a whole number, today is 0. A card is reviewed at mos
 learning and relearning steps cost time and change the memory, but do not count as reviews.
 
 The scheduler decides on the intervals, the memory on recall. They are the same unless `memory` is
-given; it then has a separate state for each card.
+given; each card then has two states, one by the scheduler and one by the memory.
 
 # Models
 
@@ -23,14 +23,15 @@ is a fit to days drawn with replacement, in blocks of seven review days, since d
 their neighbours (circular block bootstrap: Politis and Romano 1992). A review that is drawn twice
 counts twice, also in the fit of the initial stabilities.
 
-A fit is pulled towards the default parameters, as towards a prior. If these were the same in every
-draw, few reviews would leave little doubt: draws would agree wherever the penalty decides and not
-the learner. So each draw is pulled towards parameters drawn from that prior (randomize then
-optimize: Bardsley et al. 2014, SIAM Journal on Scientific Computing 36).
+A fit is pulled towards the default parameters, as towards a prior. If each draw were pulled towards
+the same ones, draws from few reviews would agree too much: wherever the penalty decides and not the
+reviews. So each draw is pulled towards parameters drawn from that prior (randomize then optimize:
+Bardsley et al. 2014, SIAM Journal on Scientific Computing 36).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -57,9 +58,10 @@ def _unchanged(state: Any, t: Any, rating: Any, w: Any) -> Any:
 def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
     """Return interval and ease after a passed review.
 
-    The rules are Anki's (ankitects/anki: rslib/src/scheduler/states/review.rs). A t within Anki's
-    fuzz counts as the planned interval; days beyond it are late, and count half for Good.
-    (`anki_sm2` has the formulas of Good and Easy swapped, as they were published.)
+    The rules are Anki's (ankitects/anki: rslib/src/scheduler/states/review.rs); w is that of
+    `anki_sm2`, which has the formulas of Good and Easy swapped, as they were published. A t within
+    Anki's fuzz counts as planned; otherwise the days beyond the interval are late, and count half
+    for Good.
     """
     interval = where(t <= 1.15 * state[0] + 1.0, t, state[0])
     ease, late = state[1], t - interval
@@ -76,13 +78,13 @@ MODELS: Mapping[str, RecurrentModel] = {
     "FSRS-7": fsrs7.make_recurrent(secs=True),
     SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
-"""Models of the simulation. A state is (s, d), for FSRS-7 (s, q, d), for SM-2 (interval, ease).
-SM-2 as a scheduler gives its own intervals at a desired retention of 0.9. Except for FSRS-7,
-forgetting curves depend only on t / s, so that intervals are a multiple of s."""
+"""Models of the simulation. A state is (s, d); for FSRS-7 (s, q, d) with two stabilities; for SM-2
+(interval, ease). SM-2 as a scheduler gives its own intervals at a desired retention of 0.9. Except
+for FSRS-7, forgetting curves depend only on t / s, so that intervals are a multiple of s."""
 TRAINABLES: Mapping[str, Trainable] = {"FSRS-6": fsrs6.TRAINABLE, "FSRS-7": fsrs7.TRAINABLE}
 """Models that can be fitted to a learner; FSRS-7 needs trials with fractional intervals."""
 
-_MAX_ATTEMPTS = 20  # at drawing days that can be fitted
+_MAX_ATTEMPTS = 20  # attempts to draw days that can be fitted
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Memory:
 
 @cache
 def compile_loops(model: str) -> Mapping[str, Any]:
-    """Compile the model's loops; return them by their names in `loops` and `kernel`."""
+    """Compile the model's loops; return them by their names in `loops.LOOPS`."""
     from srs_eval.advice.workload import loops
     from srs_eval.training.compile import specialise
 
@@ -132,7 +134,7 @@ def compile_loops(model: str) -> Mapping[str, Any]:
     templates: Mapping[str, Any] = loops.LOOPS
     suffix = model.replace("-", "_")
     for name, template in templates.items():
-        called = {}
+        called = {}  # the loops compiled so far that this one calls
         for loop, kernel in compiled.items():
             if f"_{loop}" in template.__code__.co_names:
                 called[f"_{loop}"] = kernel
@@ -182,26 +184,30 @@ def _draw_memory(
     trainable = TRAINABLES[name]
     model = trainable.model(trials, context)
     assert model.deviation is not None
-    # gamma ((w - default) / deviation)^2 is a normal prior's with this standard deviation; S0,
-    # pulled to their own fit or not at all, are as uncertain as the drawn reviews make them.
-    deviation = np.array(model.deviation) / np.sqrt(2.0 * trials.protocol.gamma)
-    deviation[:4] = 0.0
+    # The penalty gamma ((w - default) / deviation)^2 is that of a normal prior with the standard
+    # deviation below. The four initial stabilities are not drawn from it: fits pull them to a
+    # separate fit of their own or not at all, so that only the drawn reviews make them vary.
+    standard_deviation = np.array(model.deviation) / np.sqrt(2.0 * trials.protocol.gamma)
+    standard_deviation[:4] = 0.0
     centre = np.array(model.default)
     if trainable.start:
         centre = np.array(trainable.start(trials, reviews, weights, context))
-    centre += deviation * random.standard_normal(len(centre))
+    centre += standard_deviation * random.standard_normal(len(centre))
     centre = np.clip(centre, model.lower, model.upper)
-    trainable = replace(trainable, start=lambda *_: centre.tolist())
+    trainable = replace(trainable, start=lambda *_: centre.tolist())  # the penalty pulls to it
     return Memory(name, tuple(trainable.fit(trials, reviews, weights, context)))
 
 
 def _draw_reviews(random: np.random.Generator, trials: Trials, index: IntArray) -> IntArray:
-    """Return positions of the reviews of as many drawn days as exist, in review order."""
+    """Draw as many days as there are, in blocks; return their reviews' positions in review order.
+
+    A review is returned as often as its day was drawn.
+    """
     days, day_index = np.unique(trials.day[index], return_inverse=True)
-    block_count = -(-len(days) // BLOCK_DAYS)
+    block_count = math.ceil(len(days) / BLOCK_DAYS)
     starts = random.integers(len(days), size=block_count)
-    drawn = (starts[:, None] + np.arange(BLOCK_DAYS)).ravel()[: len(days)] % len(days)
-    times_drawn = np.bincount(drawn, minlength=len(days))
+    drawn_days = (starts[:, None] + np.arange(BLOCK_DAYS)).ravel()[: len(days)] % len(days)
+    times_drawn = np.bincount(drawn_days, minlength=len(days))
     return np.repeat(index, times_drawn[day_index])
 
 
@@ -224,14 +230,14 @@ Order = Literal[
 class SimulatedDeck:
     """Today's cards that are not suspended: n learned ones, and the number of new ones.
 
-    Days are relative to today (negative: past). `memory_state` is needed if another memory than the
-    scheduler's determines the answers.
+    Days are relative to today (negative: past). `memory_state` is needed if a separate memory
+    determines the answers.
     """
 
     state: FloatArray  # (states, n) after the last review, by the scheduler's model
     last_day: IntArray  # (n,) day of the last review
-    due_day: IntArray  # (n,) overdue cards, however long overdue, are reviewed today
-    new: int = 0
+    due_day: IntArray  # (n,); overdue cards are reviewed today
+    new: int = 0  # number of new cards
     memory_state: FloatArray | None = None  # (states of the memory, n)
 
     def __len__(self) -> int:
@@ -240,7 +246,7 @@ class SimulatedDeck:
 
 @dataclass(frozen=True)
 class Costs:
-    """Answer times and button frequencies. States: learning, review, relearning.
+    """Answer times and button frequencies; the states are learning, review and relearning.
 
     The defaults are those of fsrs-rs, from many learners (src/simulation.rs, `SimulatorConfig`).
     """
@@ -260,12 +266,13 @@ class Costs:
         (0.0442, 0.4553, 0.4457, 0.0549),
         (0.0519, 0.0470, 0.8462, 0.0550),
     )
-    """Shares of the four ratings in a step that follows Again, Hard, Good (3, 4)."""
+    """Shares of the four ratings in a learning step that follows Again, Hard, Good (3, 4)."""
     relearning_steps: tuple[tuple[float, ...], ...] = (
         (0.2157, 0.0643, 0.6595, 0.0604),
         (0.0500, 0.4638, 0.4475, 0.0387),
         (0.1057, 0.1434, 0.7266, 0.0244),
     )
+    """The same in a relearning step; the lapse counts as Again."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +285,7 @@ class SimulationSettings:
     reviews_a_day: int = 9999
     new_ignore_review_limit: bool = True
     maximum_interval: int = 36_500  # days
-    learning_steps: int = 2  # number of steps
+    learning_steps: int = 2  # their number
     relearning_steps: int = 1
     order: Order = "due"
     balanced: bool = True
@@ -317,7 +324,8 @@ def simulate(
 
     answering = memory or scheduler
     inputs = _make_kernel_inputs(scheduler, answering, deck, costs, settings)
-    room = -(-(inputs.learned + inputs.new) // LANES) * LANES + LANES
+    # The loops read and write LANES cards at once, also beyond the last one.
+    room = math.ceil((inputs.learned + inputs.new) / LANES) * LANES + LANES
     state = _pad(deck.state if memory is None else deck.memory_state, room)
     cards = kernel.CardTable(
         room=room,
@@ -327,7 +335,7 @@ def simulate(
         last=_pad(deck.last_day, room),
         due=_pad(deck.due_day, room),
     )
-    horizon = settings.days + settings.days // 2  # the balance of days looks this far
+    horizon = settings.days + settings.days // 2  # days whose due cards are counted for balancing
     queue = kernel.Queue(
         head=np.full(settings.days, -1, np.int32),
         following=np.empty(room, np.int32),
@@ -381,7 +389,7 @@ def _make_kernel_inputs(
 
 
 def _pad(values: Any, room: int) -> FloatArray:
-    """Return a copy with `room` elements in its last dimension, padded with 1."""
+    """Return a copy with `room` elements in its last dimension, filled up with ones."""
     padded = np.ones((*np.shape(values)[:-1], room))
     padded[..., : np.shape(values)[-1]] = values
     return padded
@@ -389,7 +397,7 @@ def _pad(values: Any, room: int) -> FloatArray:
 
 @lru_cache(8)
 def _crowding_weights(count: int) -> FloatArray:
-    """Return the weights of days on which 0, 1 ... cards are already due; see `kernel`."""
+    """Return the weights of days with 0 (inf), 1 ... cards due; see `kernel._balanced_interval`."""
     with np.errstate(divide="ignore"):
         return np.arange(float(count)) ** -2.15
 
@@ -402,7 +410,7 @@ def _interval_weights(count: int) -> FloatArray:
 
 @cache
 def _compile_kernel(scheduler: str, memory: str | None) -> Any:
-    """Compile the kernel; `memory` None means the scheduler's own."""
+    """Compile the kernel for a scheduler's model and, if it is separate, the memory's model."""
     from srs_eval.advice.workload import kernel
     from srs_eval.training.compile import specialise
 

@@ -21,8 +21,8 @@ so that the figures are comparable:
 - Seconds: the mean, in whole milliseconds, by state (learning, review, relearning) and rating.
 - Shares of ratings come from the first answer to a card on a day, in learning or as a review; for
   reviews they are the shares of Hard, Good and Easy among those passed.
-- Steps: how often a rating follows another on the same day, if the day began in learning or with a
-  failed review; one is added to each count.
+- Shares of ratings in steps come from how often a rating follows another on the same day, if the
+  day began in learning or with a failed review; one is added to each count.
 - All of these are shrunk towards the defaults from many learners, with weight 50 / (n + 50) for n
   observed answers.
 
@@ -34,7 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,14 +58,15 @@ from srs_eval.models._fsrs import S_MAX
 
 States = Literal["history", "stored"]
 
-_SUSPENDED = -1  # Anki's queues
-_LATER_STEP = 3
+# Anki's numbers of queues
+_SUSPENDED = -1
+_LATER_STEP = 3  # a step that is due on a later day
 _PREVIEWED = 4
 _DAY_S = 86_400
 _PACE_DAYS = 90  # over which the learner's own pace is measured
 _MAX_ANSWER_MS = 1_200_000  # limit of an answer that counts
 MIN_MONTH_REVIEWS = 50  # reviews from which a month's retention counts as observed
-_HALVINGS = 50  # bisection steps for the logarithm of a stability
+_HALVINGS = 50  # steps of a bisection
 _DEFAULTS_WEIGHT = 50.0  # number of answers that the defaults count as
 
 # Anki's numbers of orders (proto/anki/deck_config.proto, ReviewCardOrder), as its simulator reads
@@ -111,8 +112,8 @@ class TodaysCards:
     stored_fsrs7: FloatArray  # (2, n) FSRS-7's own stabilities, slow and fast, or NaN
     in_steps: np.ndarray  # (n,) bool: in learning or relearning steps
     histories: CardHistories
-    new: int
-    historical_retention: float
+    new: int  # number of new cards
+    historical_retention: float  # Anki's setting: recall before the learner used FSRS
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -133,35 +134,42 @@ def collect_todays_cards(log: ReviewLog, preset: int, first_day: int = 0) -> Tod
     in_preset = log.preset_of(log.deck_of(schedule.card_id)) == preset
     is_active = in_preset & (schedule.queue != _SUSPENDED)
     if not is_active.any():
-        state = "are all suspended" if in_preset.any() else "are none"
-        raise InputError(f"The cards of this preset {state}: there is no workload to tell of.")
+        problem = "This preset has no cards"
+        if in_preset.any():
+            problem = "The cards of this preset are all suspended"
+        raise InputError(f"{problem}: there is no workload to tell of.")
     is_new = schedule.kind == data.NEW_CARD
-    k = np.flatnonzero(is_active & ~is_new & (schedule.queue != _PREVIEWED))
-    in_days = (schedule.kind == data.REVIEW_CARD) | (schedule.queue == _LATER_STEP)
+    learned = np.flatnonzero(is_active & ~is_new & (schedule.queue != _PREVIEWED))
+    waits_for_day = (schedule.kind == data.REVIEW_CARD) | (schedule.queue == _LATER_STEP)
     fsrs7_stabilities = []
     for stability in (schedule.internal_stability, schedule.fast_stability):
         if stability is None:
-            fsrs7_stabilities.append(np.full(len(k), np.nan))
+            fsrs7_stabilities.append(np.full(len(learned), np.nan))
         else:
-            fsrs7_stabilities.append(stability[k])
+            fsrs7_stabilities.append(stability[learned])
     settings = log.presets.get(preset)
-    retention = None if settings is None else settings.historical_retention
+    historical_retention = None if settings is None else settings.historical_retention
     return TodaysCards(
-        card_id=schedule.card_id[k],
-        due_day=schedule.due_day[k] - first_day,
-        interval=schedule.interval[k],
-        ease=np.where(schedule.ease[k] > 0, schedule.ease[k], 2500) / 1000,
-        stored=np.stack((schedule.stability[k], schedule.difficulty[k])),
+        card_id=schedule.card_id[learned],
+        due_day=schedule.due_day[learned] - first_day,
+        interval=schedule.interval[learned],
+        ease=np.where(schedule.ease[learned] > 0, schedule.ease[learned], 2500) / 1000,
+        stored=np.stack((schedule.stability[learned], schedule.difficulty[learned])),
         stored_fsrs7=np.stack(fsrs7_stabilities),
-        in_steps=~in_days[k],
-        histories=_collect_histories(log, schedule.card_id[k], first_day),
+        in_steps=~waits_for_day[learned],
+        histories=_collect_histories(log, schedule.card_id[learned], first_day),
         new=int((is_active & is_new).sum()),
-        historical_retention=retention or 0.9,
+        historical_retention=historical_retention or 0.9,
     )
 
 
 def make_deck(today: TodaysCards, scheduler: Memory, states: States) -> SimulatedDeck:
-    """Make the deck with which the simulation starts."""
+    """Make the deck with which the simulation starts.
+
+    With states by "history", the last review of a card is that of its history; a card without one
+    was reviewed an interval before it is due. That is before the first day in any case, and a card
+    is due after its last review.
+    """
     if states == "stored":
         last = np.where(today.in_steps, 0, np.minimum(today.due_day - today.interval, 0))
         due = np.where(today.in_steps, 0, today.due_day)
@@ -175,7 +183,7 @@ def make_deck(today: TodaysCards, scheduler: Memory, states: States) -> Simulate
 def compute_memory_state(
     today: TodaysCards, memory: Memory, states: States = "history"
 ) -> FloatArray:
-    """Compute a memory's states of the cards (states, n); for SM-2, interval and ease."""
+    """Compute the states (states, n) of the cards by a memory's model and parameters."""
     if memory.model == SM2:
         return np.stack((np.maximum(today.interval, 1.0), today.ease))
     state = _states_without_history(today, memory)
@@ -196,12 +204,15 @@ def _states_without_history(today: TodaysCards, memory: Memory) -> FloatArray:
     retention = today.historical_retention
     is_stored = ~np.isnan(today.stored[0])
     if memory.model == "FSRS-7":
+        # After a stored stability recall is 0.9; after an interval, the historical retention.
         guess = np.stack((interval, np.full(len(today), 5.0)))
-        s, d = np.where(is_stored, today.stored, guess)
-        state = _fsrs7_states_at_recall(s, np.where(is_stored, 0.9, retention), d, w)
+        t, d = np.where(is_stored, today.stored, guess)
+        state = _fsrs7_states_at_recall(t, np.where(is_stored, 0.9, retention), d, w)
         has_fsrs7 = ~np.isnan(today.stored_fsrs7).any(axis=0) & is_stored
         state[:2, has_fsrs7] = today.stored_fsrs7[:, has_fsrs7]
         return state
+    # fsrs-rs: recall after the interval is the historical retention, which gives s; d is such that
+    # a review answered Good then multiplies s by the ease.
     decay = w[20]
     s = interval * (math.expm1(-math.log(0.9) / decay) / math.expm1(-math.log(retention) / decay))
     growth = math.exp(w[8]) * s ** -w[9] * math.expm1((1.0 - retention) * w[10])
@@ -214,9 +225,9 @@ def _fsrs7_states_at_recall(
 ) -> FloatArray:
     """Return FSRS-7's states (3, n) with difficulty d for which R falls to r after t days (n,).
 
-    FSRS-7's long-term stability, of which the short-term one is 0.8, is not a time after which R is
-    known, and it differs from the stabilities that Anki stores, after which R is 0.9
-    (open-spaced-repetition/fsrs-rs pull request 459; its src/model_v7.rs has d = 5).
+    They are found by bisection. FSRS-7's long-term stability (the short-term one is 0.8 times it)
+    is not a time after which R is known: it differs from the stability that Anki stores, after
+    which R is 0.9 (open-spaced-repetition/fsrs-rs pull request 459; its src/model_v7.rs has d = 5).
     """
 
     def state(log_s: FloatArray) -> FloatArray:
@@ -227,32 +238,33 @@ def _fsrs7_states_at_recall(
     high = np.full(len(t), math.log(S_MAX))
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        forgets = fsrs7.recall(t, tuple(state(middle)), w) < r
-        low = np.where(forgets, middle, low)
-        high = np.where(forgets, high, middle)
+        is_too_low = fsrs7.recall(t, tuple(state(middle)), w) < r
+        low = np.where(is_too_low, middle, low)
+        high = np.where(is_too_low, high, middle)
     return state(0.5 * (low + high))
 
 
 def _states_after_histories(histories: CardHistories, memory: Memory) -> FloatArray:
-    """Compute the states (states, m) after m histories, in their order."""
+    """Compute the states (states, m) after the m histories, in the order of `histories.card`."""
     from srs_eval.advice.workload.loops import HistoryTable, make_workspace
     from srs_eval.training.elementwise import LANES
     from srs_eval.training.packing import pack
 
     m = len(histories.card)
     round_start = histories.round_start
-    room = m + LANES
+    room = m + LANES  # the loops process LANES cards at once, and may write beyond the last one
     states = np.ones((memory.state_size, room))
     if not m:
         return states[:, :m]
+    # A model with its own formula for the same day counts whole days; others use fractions.
     in_days = memory.recurrent.same_day is not None
     t = histories.days if in_days else histories.fraction
     round_number = np.repeat(np.arange(len(round_start) - 1), np.diff(round_start))
     is_step = (t < 1.0) & (round_number > 0) & in_days
-    order = np.lexsort((is_step, round_number))
+    order = np.lexsort((is_step, round_number))  # round by round, in each the steps last
     order = np.concatenate((order, np.zeros(LANES, np.int64)))
     steps_in_round = np.bincount(round_number, is_step).astype(np.int64)
-    followed = HistoryTable(
+    table = HistoryTable(
         rounds=len(round_start) - 1,
         begins=round_start,
         same_day=round_start[1:] - steps_in_round,
@@ -264,7 +276,7 @@ def _states_after_histories(histories: CardHistories, memory: Memory) -> FloatAr
         parameters=memory.values,
     )
     work = make_workspace(memory.state_size, len(order) + LANES)
-    compile_loops(memory.model)["follow"](pack(followed), pack(work))
+    compile_loops(memory.model)["follow"](pack(table), pack(work))
     return states[:, :m]
 
 
@@ -279,13 +291,13 @@ def _collect_histories(log: ReviewLog, card_id: IntArray, first_day: int) -> Car
     cards, begin, count = np.unique(rows.card_id[by_card], return_index=True, return_counts=True)
     most_reviews_first = np.argsort(-count, kind="stable")
     round_number = np.arange(len(by_card)) - np.repeat(begin, count)
-    rank = np.empty(len(cards), np.int64)
+    rank = np.empty(len(cards), np.int64)  # of each card, 0 for the one with most reviews
     rank[most_reviews_first] = np.arange(len(cards))
     by_round = by_card[np.lexsort((np.repeat(rank, count), round_number))]
-    last = by_card
+    last_reviews = by_card  # empty, unless there are cards
     if len(cards):
-        last = by_card[(begin + count - 1)[most_reviews_first]]
-    last_s = log.entries.time_ms[selection.entry_index[last]] // 1000
+        last_reviews = by_card[(begin + count - 1)[most_reviews_first]]
+    last_s = log.entries.time_ms[selection.entry_index[last_reviews]] // 1000
     seconds_ago = log.day_grid.next_day_at_s - last_s
     reviews_in_round = np.bincount(round_number)
     return CardHistories(
@@ -304,7 +316,7 @@ class OverdueCards:
 
     cards: int
     learned: int  # all cards that are learned and not suspended
-    minutes: float  # one answer each, and one more after Again
+    minutes: float  # for one answer to each card, and a second one to those answered Again
 
 
 def count_overdue(
@@ -312,8 +324,8 @@ def count_overdue(
 ) -> OverdueCards | None:
     """Count the overdue cards of all presets, or of some.
 
-    Cards are overdue if they were due before the last day of the log, or before the day
-    `first_day` days after it. None if the source does not say when cards are due.
+    Cards are overdue if they were due before the last day of the log, or before the day that is
+    `first_day` days later. None if the source does not say when cards are due.
     """
     schedule = log.schedule
     entries = log.entries
@@ -325,10 +337,12 @@ def count_overdue(
         is_learned &= np.isin(log.preset_of(log.deck_of(schedule.card_id)), list(presets))
     cards = int((is_learned & (schedule.due_day < first_day - 1)).sum())
     rating = entries.rating[entries.kind == REVIEW]
-    again = (rating == 1).sum() / max(len(rating), 1)
+    again_share = (rating == 1).sum() / max(len(rating), 1)
     costs = estimate_costs(log, schedule.card_id)
-    seconds = again * (costs.seconds[1][0] + costs.seconds[2][2])
-    seconds += (1 - again) * np.dot(costs.review_rating, costs.seconds[1][1:])
+    _, review_seconds, relearning_seconds = costs.seconds
+    again, *passed = review_seconds
+    seconds = again_share * (again + relearning_seconds[2])  # relearned with Good
+    seconds += (1 - again_share) * np.dot(costs.review_rating, passed)
     return OverdueCards(cards, int(is_learned.sum()), float(cards * seconds / 60))
 
 
@@ -336,7 +350,7 @@ def count_overdue(
 
 
 def active_cards_of_preset(log: ReviewLog, group: int) -> np.ndarray:
-    """Return the cards of a preset that are not suspended, found like Anki's simulator."""
+    """Return the ids of a preset's cards that are not suspended, by their home decks as in Anki."""
     assert log.schedule is not None
     in_preset = log.preset_of(log.deck_of(log.schedule.card_id)) == group
     return log.schedule.card_id[in_preset & (log.schedule.queue != _SUSPENDED)]
@@ -356,22 +370,31 @@ def simulation_settings(preset: Preset, days: int, new: int) -> SimulationSettin
     )
 
 
-def measure_pace(log: ReviewLog, group: int) -> tuple[float, float, float, int]:
-    """Measure recent new cards, reviews and minutes a day, and the number of days behind them.
+class Pace(NamedTuple):
+    """Recent pace of a preset."""
 
-    A card is new on the day of its first learning; learning steps are no reviews, and a card has
-    one review a day, as in the simulation. The days are the last `_PACE_DAYS`, or all since the
-    first answer to the preset's cards if these are fewer.
+    new_a_day: float
+    reviews_a_day: float
+    minutes_a_day: float
+    days: int  # over which it was measured
+
+
+def measure_pace(log: ReviewLog, group: int) -> Pace:
+    """Measure the recent pace of a preset.
+
+    A card is new on the day of its first learning. As in the simulation, learning steps are not
+    reviews, and a card has at most one review a day. The days are the last `_PACE_DAYS`, or all
+    since the first answer to the preset's cards if these are fewer.
     """
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
     is_active = np.isin(entries.card_id, active_cards_of_preset(log, group))
     if not is_active.any():
-        return 0.0, 0.0, 0.0, _PACE_DAYS
+        return Pace(0.0, 0.0, 0.0, _PACE_DAYS)
     end_ms = 1000 * log.day_grid.next_day_at_s
     day_ms = 1000 * _DAY_S
-    days_since_first = -((int(entries.time_ms[is_active].min()) - end_ms) // day_ms)
+    days_since_first = -((int(entries.time_ms[is_active].min()) - end_ms) // day_ms)  # rounded up
     days = min(_PACE_DAYS, max(1, days_since_first))
     start_ms = end_ms - days * day_ms
     is_learning = is_active & (entries.kind == LEARNING)
@@ -385,13 +408,13 @@ def measure_pace(log: ReviewLog, group: int) -> tuple[float, float, float, int]:
     reviews = recent[entries.kind[recent] == REVIEW]
     day = (entries.time_ms[reviews] - end_ms) // day_ms
     cards_and_days = set(zip(entries.card_id[reviews].tolist(), day.tolist(), strict=True))
-    return new / days, len(cards_and_days) / days, minutes / days, days
+    return Pace(new / days, len(cards_and_days) / days, minutes / days, days)
 
 
 def observed_retention_range(learner: Learner, index: IntArray) -> tuple[float, float] | None:
-    """Return the lowest and highest monthly share recalled in the last twelve months with reviews.
+    """Return the lowest and the highest share recalled in one of the last twelve months.
 
-    None if no month had enough reviews.
+    Months without reviews are not counted. None if no month had enough reviews.
     """
     _, month = np.unique(month_names(learner.time_s[index]), return_inverse=True)
     reviews = np.bincount(month)[-12:]
@@ -410,14 +433,14 @@ def estimate_costs(log: ReviewLog, card_id: IntArray) -> Costs:
     assert log.entries is not None
     assert log.day_grid is not None
     entries = log.entries
-    counts = (entries.duration_ms > 0) & (entries.duration_ms < _MAX_ANSWER_MS)
-    counts &= (entries.rating >= 1) & (entries.rating <= 4)
-    index = np.flatnonzero(counts & np.isin(entries.card_id, card_id))
+    is_counted = (entries.duration_ms > 0) & (entries.duration_ms < _MAX_ANSWER_MS)
+    is_counted &= (entries.rating >= 1) & (entries.rating <= 4)
+    index = np.flatnonzero(is_counted & np.isin(entries.card_id, card_id))
     if not len(index):
         return Costs()
-    # Sort by card and day, then by time.
-    late_s = entries.time_ms[index] // 1000 - log.day_grid.next_day_at_s
-    day = np.sign(late_s) * (np.abs(late_s) // _DAY_S)
+    # Sort by card and day, then by time. Days are rounded towards 0, as Rust divides whole numbers.
+    since_end_s = entries.time_ms[index] // 1000 - log.day_grid.next_day_at_s
+    day = np.sign(since_end_s) * (np.abs(since_end_s) // _DAY_S)
     order = np.lexsort((np.arange(len(index)), day, entries.card_id[index]))
     index = index[order]
     day = day[order]
@@ -432,16 +455,16 @@ def estimate_costs(log: ReviewLog, card_id: IntArray) -> Costs:
     first_kind = kind[is_first][first_answer]
     first_rating = rating[is_first][first_answer]
     began_failed = (first_kind == REVIEW) & (first_rating == 1)
-    learned = np.bincount(rating[is_first & (kind == LEARNING)], minlength=5)[1:]
-    passed = np.bincount(rating[is_first & (kind == REVIEW)], minlength=5)[2:]
+    learning_counts = np.bincount(rating[is_first & (kind == LEARNING)], minlength=5)[1:]
+    passed_counts = np.bincount(rating[is_first & (kind == REVIEW)], minlength=5)[2:]
     learning_steps = _step_rating_shares(
         rating, is_first, first_kind == LEARNING, default.learning_steps
     )
     relearning_steps = _step_rating_shares(rating, is_first, began_failed, default.relearning_steps)
     return Costs(
         seconds=_to_tuples(_answer_seconds(entries, index, default)),
-        first_rating=tuple(_rating_shares(learned, default.first_rating).tolist()),
-        review_rating=tuple(_rating_shares(passed, default.review_rating).tolist()),
+        first_rating=tuple(_rating_shares(learning_counts, default.first_rating).tolist()),
+        review_rating=tuple(_rating_shares(passed_counts, default.review_rating).tolist()),
         learning_steps=_to_tuples(learning_steps),
         relearning_steps=_to_tuples(relearning_steps),
     )
@@ -451,7 +474,7 @@ def _answer_seconds(entries: Entries, positions: IntArray, default: Costs) -> Fl
     """Estimate the seconds of an answer by state and rating (3, 4)."""
     kind = entries.kind[positions]
     positions = positions[(kind >= LEARNING) & (kind <= data.RELEARNING)]
-    cell = 4 * entries.kind[positions] + entries.rating[positions] - 1
+    cell = 4 * entries.kind[positions] + entries.rating[positions] - 1  # LEARNING is 0
     duration_ms = entries.duration_ms[positions]
     count = np.bincount(cell, minlength=12)
     mean = np.bincount(cell, duration_ms, minlength=12) // np.maximum(count, 1) / 1000
@@ -466,10 +489,14 @@ def _rating_shares(count: IntArray, default: tuple[float, ...]) -> FloatArray:
 
 
 def _step_rating_shares(
-    rating: IntArray, first: np.ndarray, selected: np.ndarray, default: Any
+    rating: IntArray, is_first: np.ndarray, is_selected: np.ndarray, default: Any
 ) -> FloatArray:
-    """Estimate shares of the four ratings after Again, Hard and Good (3, 4), on `selected` (n,)."""
-    follows = np.flatnonzero(~first & selected)
+    """Estimate the shares of the four ratings after Again, Hard and Good (3, 4).
+
+    Only selected answers (n,) are used that are not the first of their day; in `rating` (n,) an
+    answer follows the one before it.
+    """
+    follows = np.flatnonzero(~is_first & is_selected)
     cell = 4 * (rating[follows - 1] - 1) + rating[follows] - 1
     count = np.bincount(cell, minlength=16).reshape(4, 4)[:3] + 1.0
     total = count.sum(axis=1, keepdims=True)
@@ -479,6 +506,7 @@ def _step_rating_shares(
 def _shrink_to_default(
     observed: FloatArray, default: FloatArray, count: FloatArray | IntArray | int
 ) -> FloatArray:
+    """Return the means of observed and default values, with the weights of `count` answers."""
     weight = count / (_DEFAULTS_WEIGHT + count)
     return weight * observed + (1.0 - weight) * default
 

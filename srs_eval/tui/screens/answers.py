@@ -23,7 +23,7 @@ from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import REVIEWS, Workload, describe_beginning
 from srs_eval.data.errors import NotEnoughData, format_count
 from srs_eval.engine.failures import describe_failure
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.report.panes import count_needed_lines, wrap_notes
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
@@ -41,7 +41,7 @@ from srs_eval.tui.widgets.facts import (
 from srs_eval.tui.widgets.panes import NOTE_LINES, PaneBox, compute_heights, theme_styles
 
 _MAX_SCALED_RETENTION = 0.97  # above this, reviews grow so fast that they would flatten the rest
-_THOUSAND = 1_000  # from this value on, labels count in thousands
+_THOUSAND = 1_000  # an axis that reaches it has labels in thousands
 _TODAY_MARK = "●"
 _COSTS_INTRODUCTION = (
     "Your cards of today are reviewed day by day, at one desired retention after another."
@@ -49,7 +49,7 @@ _COSTS_INTRODUCTION = (
 
 
 class _AnswerScreenBase(AppScreen):
-    """Base of screens whose top line shows which reviews the answers rest on."""
+    """Base of screens of answers; the top line shows which reviews these rest on."""
 
     follows_changes = True
 
@@ -57,7 +57,7 @@ class _AnswerScreenBase(AppScreen):
         summary = self.session.import_summary
         if summary is None:
             return []
-        facts = [f"{summary.rows[self.session.overview.rows].kept:,} reviews"]
+        facts = [format_count(summary.rows[self.session.overview.rows].kept, "review")]
         if summary.last_review:
             facts.append(f"last on {summary.last_review[:10]}")
         if summary.fsrs_enabled is not None:
@@ -69,13 +69,14 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     """The first screen of an open file, which fills as answers come."""
 
     BINDINGS: ClassVar = [
+        # The footer shows the first of the five keys, as "1-5".
         Binding(str(number), f"pane({number})", "Open", show=number == 1, key_display="1-5")
         for number in range(1, 6)
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._last_state: tuple[object, ...] = ()
+        self._drawn_state: tuple[object, ...] = ()  # nothing is drawn again until this changes
 
     def content(self) -> ComposeResult:
         yield PaneBox(1)
@@ -101,18 +102,18 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         self.update_now()
 
     def _size_panes(self, width: int, height: int) -> None:
-        """Set the height of each pane; the lines above and below the panes take one each."""
+        """Set the height of each pane; the top line and the line of keys take one line each."""
         boxes = self.query(PaneBox)
         short_panes = {}
         for box in boxes:
             line_count = box.unframed_lines(width)
             if line_count:
                 short_panes[box.number] = line_count
-        action_lines = count_needed_lines(boxes.first().pane, width - 4)
-        is_side_by_side, lines = compute_heights(width, height - 2, short_panes, action_lines)
+        action_lines = count_needed_lines(boxes.first().pane, width - 4)  # within the frame
+        is_side_by_side, heights = compute_heights(width, height - 2, short_panes, action_lines)
         self.set_class(not is_side_by_side, "-stacked")
         for box in boxes:
-            box.set_lines(lines[box.number])
+            box.set_lines(heights[box.number])
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
         self.update_now()
@@ -124,12 +125,12 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         screen = self.overview.first_screen
         size = self.app.size
         state = (screen, size, self.app.theme)
-        if state != self._last_state:
-            self._last_state = state
+        if state != self._drawn_state:
+            self._drawn_state = state
             for box, pane in zip(self.query(PaneBox), screen.panes, strict=True):
                 box.show(pane)
             self._size_panes(*size)
-            notes = "\n".join(wrap_notes(screen, size.width, NOTE_LINES - 1))
+            notes = "\n".join(wrap_notes(screen, size.width, NOTE_LINES - 1))  # one is for progress
             self.query_one("#below", Static).update(Text(notes, theme_styles(self.app)["not yet"]))
         self._update_progress()
         self.refresh_bindings()
@@ -139,7 +140,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             return
         session = self.session
         end = session.answers_ended_at or session.monotonic()
-        duration = words.format_duration(end - session.answers_started_at)
+        duration = formats.format_duration(end - session.answers_started_at)
         if session.answers_ended_at is None:
             question_count = format_count(len(self.overview.waiting), "question")
             text = f"{question_count} open · {duration} gone"
@@ -157,7 +158,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         )
 
     def _describe_saved_date(self) -> str:
-        """Return the day of saved answers while today's are computed, else ""."""
+        """Return the date of saved answers while new ones are computed, else ""."""
         saved_answers = self.session.saved_answers
         summary = self.session.import_summary
         if saved_answers is None or summary is None or not self.overview.waiting:
@@ -170,7 +171,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("costs", "choose"):
-            return self.overview.rows == "anki"  # else presets are not known
+            return self.overview.rows == "anki"  # else presets are unknown or hardly have reviews
         if action == "cancel":
             return self.session.answers_ended_at is None or super().check_action(action, parameters)
         if action == "again":
@@ -189,12 +190,13 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             return
         line = self._find_evidence_line(pane)
         if line is None:
-            line = AnswerLine("", pane.title, ())
+            line = AnswerLine(question="", title=pane.title, answers=())
         self._show_evidence(line, number)
 
     def _find_evidence_line(self, pane: Pane) -> AnswerLine | None:
         """Return the first line on which a pane's answer rests."""
         questions = pane.questions
+        # If a pane only says that its main question is not settled, nothing else explains that.
         if pane.items == (pane.summary,) and pane.summary.level == "not yet":
             questions = questions[:1]
         for question in questions:
@@ -204,11 +206,12 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
                         return line
         return None
 
-    def _show_evidence(self, line: AnswerLine | None, pane: int | None = None) -> None:
+    def _show_evidence(self, line: AnswerLine | None, pane_number: int | None = None) -> None:
+        """Show the evidence of a line, if there is one, below the pane that led to it."""
         if line is None:
             self.notify("This is not answered yet.", timeout=3)
         else:
-            self.app.push_screen(EvidenceScreen(line.question, line.title, pane))
+            self.app.push_screen(EvidenceScreen(line.question, line.title, pane_number))
 
     def action_untold(self) -> None:
         """Show the questions that can't be answered yet."""
@@ -252,8 +255,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def action_close(self) -> None:
         """Close the file; ask first if that stops work that the user is waiting for."""
 
-        def close(stop: bool | None) -> None:
-            if stop:
+        def close(is_confirmed: bool | None) -> None:
+            if is_confirmed:
                 self.session.close_file()
                 while len(self.app.screen_stack) > 1:  # also screens that have opened over this one
                     self.app.pop_screen()
@@ -265,7 +268,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             question = ConfirmDialog(
                 "Stop what still runs?",
                 "Models that have finished are kept on disk and need not be done again; answers "
-                "are kept once there are all of them.",
+                "are kept once all of them are there.",
                 "Stop and close",
                 "Keep running",
             )
@@ -275,12 +278,15 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
 
 
 class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
-    """The answers of one line, one below another, below the `pane` that led here."""
+    """The answers of one line, one below another.
 
-    def __init__(self, question: str, title: str, pane: int | None = None) -> None:
+    `pane_number` is the pane that led here, if any; it stands above the answers.
+    """
+
+    def __init__(self, question: str, title: str, pane_number: int | None = None) -> None:
         super().__init__()
         self._line_key = question, title
-        self._pane = pane
+        self._pane_number = pane_number
 
     def content(self) -> ComposeResult:
         box = VerticalScroll(id="box")
@@ -293,7 +299,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         self.update_now()
 
     def current_line(self) -> AnswerLine | None:
-        """Return the current state of the line shown; None where it no longer exists."""
+        """Return the line as it is now; None if it no longer exists."""
         for line in self.session.overview.lines:
             if (line.question, line.title) == self._line_key:
                 return line
@@ -303,27 +309,24 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         """Show the answers of the line."""
         line = self.current_line()
         styles = theme_styles(self.app)
-        if (line is None and self._pane is None) or not self.query("#box"):
+        if (line is None and self._pane_number is None) or self.is_missing("#box"):
             return
-        question, title = self._line_key
+        question, _ = self._line_key
         answers = () if line is None else line.answers
-        if question not in ("", PARAMETERS, INCONCLUSIVE_LINE):
-            title = QUESTION_REGISTRY[question].title
         sections: list[Text | WidthDependent] = []
         pane_lines: list[str] = []
-        if self._pane is not None:
-            pane = self.session.overview.first_screen.panes[self._pane - 1]
-            is_named = question == PARAMETERS and title != ALL_REVIEWS
-            title = f"{pane.title}: {title}" if is_named else pane.title
+        pane = None
+        if self._pane_number is not None:
+            pane = self.session.overview.first_screen.panes[self._pane_number - 1]
             if question == INCONCLUSIVE_LINE:  # the line's other answers belong to other panes
                 answers = tuple(answer for answer in answers if answer.question in pane.questions)
-            # The evidence of costs has the bars already.
+            # The evidence of costs draws the pane's bars itself.
             if not any(isinstance(answer.evidence, Workload) for answer in answers):
                 for item in pane.items:
                     if isinstance(item, PaneLine):
                         pane_lines.append(item.text)
                 sections = [render_full_pane(pane, styles), Text("")]
-        self.query_one("#box").border_title = title
+        self.query_one("#box").border_title = self._format_title(pane)
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             if answer_question.is_evidence_only or question == INCONCLUSIVE_LINE:
@@ -340,12 +343,22 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             paste.update(render_parameters_to_paste(copyable_answer))
         self.refresh_bindings()
 
+    def _format_title(self, pane: Pane | None) -> str:
+        """Return the title of the pane, which a preset's name may follow, or else of the line."""
+        question, title = self._line_key
+        if pane is not None:
+            is_about_preset = question == PARAMETERS and title != ALL_REVIEWS
+            return f"{pane.title}: {title}" if is_about_preset else pane.title
+        if question in ("", PARAMETERS, INCONCLUSIVE_LINE):
+            return title
+        return QUESTION_REGISTRY[question].title
+
     def move(self, step: int) -> None:
         keys = [(line.question, line.title) for line in self.session.overview.lines if line.answers]
         index = keys.index(self._line_key) + step if self._line_key in keys else 0
         if 0 <= index < len(keys):
             self._line_key = keys[index]
-            self._pane = None
+            self._pane_number = None
             self.update_now()
             self.query_one("#box").scroll_home(animate=False)
 
@@ -381,7 +394,7 @@ class CostsScreen(_AnswerScreenBase, actions="costs"):
     def _compute_costs(
         self, estimates: Iterator[Workload], _: threading.Event
     ) -> Generator[Callable[[], None]]:
-        """Compute, in a thread, estimates that become more exact."""
+        """Yield callbacks that show estimates, each more exact than the one before."""
         for workload in estimates:
             yield partial(self._show_costs, workload)
 
@@ -400,7 +413,7 @@ class CostsScreen(_AnswerScreenBase, actions="costs"):
             self.query_one(_CostsChart).show_workload(self.workload)
 
     def _finish_costs(self, error: Exception | None) -> None:
-        """Mark the estimate as final, or show why there is none."""
+        """Mark the estimate as final, or show why computing it failed."""
         if self.is_missing("#all"):
             return
         self.query_one("#box").border_subtitle = ""
@@ -412,7 +425,7 @@ class CostsScreen(_AnswerScreenBase, actions="costs"):
 
 
 class _CostsChart(plot.Plot):
-    """Chart of reviews a day by desired retention; a dot marks today's retention."""
+    """Chart of reviews a day by desired retention; a dot and a line mark today's retention."""
 
     def on_mount(self) -> None:
         self.border_title = "Reviews a day, with 95 % ranges"
@@ -422,28 +435,29 @@ class _CostsChart(plot.Plot):
         self.add_class("-known")
         retentions = workload.retentions
         reviews = workload.figures[:, REVIEWS].tolist()
-        low_end, high_end = (end[:, REVIEWS].tolist() for end in workload.band)
+        lower_ends, upper_ends = (ends[:, REVIEWS].tolist() for ends in workload.band)
         primary, secondary, faint = chart_colours(self.app)
         scaled_ends = [
             end
-            for retention, end in zip(retentions, high_end, strict=True)
-            if retention <= _MAX_SCALED_RETENTION + 1e-9
+            for retention, end in zip(retentions, upper_ends, strict=True)
+            if retention <= _MAX_SCALED_RETENTION + 1e-9  # whatever its last digits are
         ]
-        high = 1.06 * max(scaled_ends or high_end)
+        high = 1.06 * max(scaled_ends or upper_ends)  # some room above the curves
         if high == 0:
             high = 1.0
         marks = [
-            plot.GraphMark(retentions, low_end, faint),
-            plot.GraphMark(retentions, high_end, faint),
+            plot.GraphMark(retentions, lower_ends, faint),
+            plot.GraphMark(retentions, upper_ends, faint),
             plot.GraphMark(retentions, reviews, primary),
         ]
         self.border_subtitle = "→ desired retention, %"
         if not workload.is_fsrs_off:
-            today = workload.at(workload.desired)
-            retention = retentions[today]
+            today_index = workload.at(workload.desired)
+            retention = retentions[today_index]
+            today_reviews = reviews[today_index]
             marks.insert(0, plot.GraphMark([retention, retention], [0.0, high], faint))
             marks.append(
-                plot.GraphMark([retention], [reviews[today]], f"bold {secondary}", _TODAY_MARK)
+                plot.GraphMark([retention], [today_reviews], f"bold {secondary}", _TODAY_MARK)
             )
             self.border_subtitle += f"   {_TODAY_MARK} today's"
         ticks = [(percent / 100, f"{percent}") for percent in range(70, 100, 5)]
@@ -453,7 +467,7 @@ class _CostsChart(plot.Plot):
 
 
 def _make_ticks(high: float) -> Sequence[tuple[float, str]]:
-    """Return even steps from zero, with labels of at most three characters."""
+    """Return evenly spaced values from zero with labels of at most three characters."""
     in_thousands = high >= _THOUSAND
     step = plot.even_step(max(high / 6, _THOUSAND if in_thousands else 0.1))
     values = plot.even_values(0.0, high, step)

@@ -1,4 +1,4 @@
-"""Base classes of all screens: top line, footer, help, notice in too small a window."""
+"""Provide what all screens share: top line, keys, help, and a notice if the window is too small."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
-from srs_eval.data.errors import sanitize
-from srs_eval.report import formats as words
+from srs_eval.data.errors import format_count, sanitize
+from srs_eval.report import formats
 from srs_eval.tui.config import SCREEN_ACTIONS, Action, make_bindings
 from srs_eval.tui.workarounds import ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache
 
@@ -42,18 +42,19 @@ class ProtocolLine(Widget):
 
     def render(self) -> RenderResult:
         width = self.size.width
-        facts = [fact for fact in (*self.facts, self.busy) if fact]
+        shown_facts = [fact for fact in (*self.facts, self.busy) if fact]
 
         def measure_without_file() -> int:
-            return sum(cell_len(f"{text} · ") for text in ("srs-eval", *facts))
+            return sum(cell_len(f"{text} · ") for text in ("srs-eval", *shown_facts))
 
-        while facts and measure_without_file() + min(cell_len(self.file), 16) > width:
-            facts.pop(1 if len(facts) > 2 else 0)  # the first fact goes last
-        file = words.shorten_middle(self.file, width - measure_without_file())
+        while shown_facts and measure_without_file() + min(cell_len(self.file), 16) > width:
+            # Those in the middle go first, and the last one stays longest.
+            shown_facts.pop(1 if len(shown_facts) > 2 else 0)
+        file = formats.shorten_middle(self.file, width - measure_without_file())
         styled_texts = [("srs-eval", "bold $primary")]
         if self.file:
             styled_texts.append((file, "bold"))
-        styled_texts += [(fact, "") for fact in facts]
+        styled_texts += [(fact, "") for fact in shown_facts]
         return Content.from_markup("[$text-muted] · [/]").join(
             Content.assemble(styled_text) for styled_text in styled_texts
         )
@@ -91,10 +92,11 @@ class Keys(Widget):
         for active_binding in self.screen.active_bindings.values():
             binding = active_binding.binding
             action = binding.action
-            is_hidden = len(binding.key) == 1 if takes_letters else binding.key == "ctrl+q"
-            if not binding.show or is_hidden:
+            is_typed = takes_letters and len(binding.key) == 1  # q, say, is a letter of the path
+            quits_as_q = not takes_letters and binding.key == "ctrl+q"
+            if not binding.show or is_typed or quits_as_q:
                 continue
-            if action in keys_by_action:  # only an action's first key
+            if action in keys_by_action:  # only an action's first key is shown
                 continue
             click_action = action if "." in action else f"screen.{action}"
             style = "" if active_binding.enabled else "dim"
@@ -116,7 +118,7 @@ class Keys(Widget):
 
 
 class HarmlessHighlighter(Highlighter):
-    """Highlighter of an input for paths, which may contain any character."""
+    """Highlighter of an input for paths, which replaces characters that a terminal would obey."""
 
     def highlight(self, text: Text) -> None:
         text.plain = sanitize(text.plain)
@@ -127,7 +129,7 @@ def _get_session(screen: Screen[Any]) -> AppSession:
 
 
 class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[Any]):
-    """A screen of the app; `actions` are its keys, and help.md describes it."""
+    """A screen of the app; `actions` are what its keys do, and help.md describes it."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
@@ -167,7 +169,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         """Show the current state."""
 
     def show_changes(self) -> None:
-        """Show at once the changes that follow from work in the background."""
+        """Show changes that come from work in the background."""
         self.update_top_line()
         if self.follows_changes:
             self.update_now()
@@ -177,9 +179,10 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         return not self.query(selector)
 
     def update_soon(self) -> None:
-        """Call `update_now` once the frames are drawn, as drawing all at once would cause a pause.
+        """Call `update_now` after the screen has been drawn without its content.
 
-        Do nothing if the user has left the screen by then, because its widgets are gone.
+        Drawing both at once would cause a pause. Do nothing if the user has left the screen by
+        then, because its widgets are gone.
         """
 
         def update_if_open() -> None:
@@ -199,7 +202,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         self.app.clear_notifications()
 
     def update_top_line(self) -> None:
-        """Update the top line (open file, progress of a report) and the key that stops a report."""
+        """Update the top line, and which keys are active: one of them stops a report."""
         session = self.session
         for line in self.query(ProtocolLine):
             line.file = "" if session.log is None else session.file_name
@@ -216,9 +219,9 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         facts = []
         if counts is not None:
             review_count, evaluated_count = counts
-            facts.append(f"{review_count:,} reviews")
+            facts.append(format_count(review_count, "review"))
             facts.append(f"{evaluated_count:,} evaluated")
-        facts.append(f"rows: {words.format_protocol(models.protocol)}")
+        facts.append(f"rows: {formats.format_protocol(models.protocol)}")
         return facts
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -253,6 +256,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         self.move(1)
 
     def action_table(self) -> None:
+        """Show each calibration chart as a table, or as a graph again."""
         from srs_eval.tui.widgets.calibration import CalibrationChart
 
         for chart in self.query(CalibrationChart):
@@ -271,7 +275,7 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
         self.session.view.show_ranking()
 
     def compare(self, run: Run, *preferred: str | None) -> None:
-        """Compare two models of a run: the `preferred` ones that have figures, else the best."""
+        """Compare two models of a run: the first `preferred` ones with figures, else the best."""
         ranked = [line.configuration.name for line in run.ranked_results()]
         results = run.results_by_name()
         names = [name for name in dict.fromkeys((*preferred, *ranked)) if name in results]

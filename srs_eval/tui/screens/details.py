@@ -32,7 +32,7 @@ from srs_eval.engine.run import Run
 from srs_eval.engine.shared_reviews import restrict_both_to_shared_reviews
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.report.ranking_words import describe_standing
 from srs_eval.stats.intervals import decide_verdict
 from srs_eval.tui.background import Background
@@ -98,10 +98,10 @@ class DetailsScreen(AppScreen, actions="details"):
 
     def _describe_result(self, line: RankedResult, result: Result) -> Iterator[str]:
         """Yield the lines above the metrics: log loss, rank, differences and notes."""
-        yield f"log loss {words.format_loss(line.log_loss, 4)} (95 %)"
+        yield f"log loss {formats.format_loss(line.log_loss, 4)} (95 %)"
         against_average = ""
         if line.relative_to_baseline is not None:
-            share = words.format_relative_loss(line.relative_to_baseline).strip()
+            share = formats.format_relative_loss(line.relative_to_baseline).strip()
             against_average = f" · {share} than the average"
         if line.is_baseline:
             yield "the baseline: what the average alone predicts"
@@ -116,10 +116,11 @@ class DetailsScreen(AppScreen, actions="details"):
             yield f"place {line.rank}, {standing}{against_average}"
         if line.to_best is not None:
             yield f"against the best: {format_difference_with_range(line.to_best)}"
+        # If the best model is the reference itself, one line says both.
         if line.to_reference is not None and line.to_reference is not line.to_best:
             yield f"against {REFERENCE}: {format_difference_with_range(line.to_reference)}"
         duration = "from the cache" if result.cached else f"{result.seconds:.1f} s"
-        yield f"{words.format_count(result.size)} reviews evaluated · {duration}"
+        yield f"{format_count(result.size, 'review')} evaluated · {duration}"
         if line.configuration.title != line.configuration.words:
             yield f"called {self.configuration} in files"
         for note in result.notes:
@@ -143,13 +144,13 @@ class DetailsScreen(AppScreen, actions="details"):
 
 
 class ErrorsScreen(AppScreen, actions="errors"):
-    """Tables of one model's errors in a run, computed in a thread when the screen opens."""
+    """Tables and forgetting curves of where one model errs, computed when the screen opens."""
 
     def __init__(self, run: Run, configuration: str) -> None:
         super().__init__()
         self._run = run
         self.configuration = configuration
-        self._curves: list[tuple[CurvesChart, CurvesTable]] = []
+        self._curves: list[tuple[CurvesChart, CurvesTable]] = []  # each chart with its table
         self._overlaid_model: str | None = None  # the model whose curves are drawn over these
 
     def content(self) -> ComposeResult:
@@ -157,6 +158,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
             yield Static("Looking for where it errs …", id="looking")
 
     def update_now(self) -> None:
+        """Draw the curves again, in the colours of the theme."""
         for chart, _ in self._curves:
             chart.draw()
 
@@ -176,7 +178,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
         self._work.cancel()
 
     def _compute_errors(self, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Compute, in a thread, the tables of where the model errs."""
+        """Compute the tables of where the model errs, and yield a callback that shows them."""
         tables = self.session.models.errors_of(self._run.models[self.configuration])
         yield partial(self._show_tables, tables)
 
@@ -203,11 +205,11 @@ class ErrorsScreen(AppScreen, actions="errors"):
         """Draw another model's curves over this one's, or take them off again."""
         if self._overlaid_model is not None:
             self._overlaid_model = None
-            self._overlay({})
+            self._draw_overlay({}, None)
             return
         other_model = self._find_other_model() if self._curves else None
         if other_model is None:
-            self.notify("There are no curves of two models of these reviews yet.", timeout=3)
+            self.notify("There are no curves of two models for these reviews yet.", timeout=3)
             return
         self._overlaid_model = other_model
         self._work.begin(partial(self._compute_overlay, other_model), lambda error: None)
@@ -225,27 +227,27 @@ class ErrorsScreen(AppScreen, actions="errors"):
         return None
 
     def _compute_overlay(self, name: str, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Compute, in a thread, the curves of another model."""
+        """Compute the curves of another model, and yield a callback that draws them."""
         tables = self.session.models.errors_of(self._run.models[name])
         curves_by_title = {table.title: table for table in tables if isinstance(table, CurvesTable)}
-        yield partial(self._overlay, curves_by_title, name)
+        yield partial(self._draw_overlay, curves_by_title, name)
 
-    def _overlay(self, curves_by_title: Mapping[str, CurvesTable], name: str | None = None) -> None:
+    def _draw_overlay(self, curves_by_title: Mapping[str, CurvesTable], name: str | None) -> None:
+        """Draw the curves of a model over this one's; without a name, only this one's."""
         if name != self._overlaid_model or self.is_missing("#box"):
             return  # taken off again, or the screen has closed
         models = self._run.models
         title = self._describe_title()
         names = ("", "")
-        if name:
+        box = self.query_one("#box")
+        if name is not None:
             this_name = models[self.configuration].configuration.words
             other_name = models[name].configuration.words
             names = (this_name, other_name)
             title += f" · {OTHER_MARK} in the curves: {other_name}"
-        box = self.query_one("#box")
-        box.border_title = escape(title)
-        if name is not None and self._curves:
             first_chart, _ = self._curves[0]
             box.scroll_to_widget(first_chart, top=True, animate=False)
+        box.border_title = escape(title)
         for chart, table in self._curves:
             chart.show(curves_by_title.get(table.title), names)
 
@@ -256,7 +258,7 @@ class CompareScreen(AppScreen, actions="compare"):
     Both models, and all that can be chosen instead, belong to one run.
     """
 
-    AUTO_FOCUS = ""  # else the first choice of models gets it, and its list opens
+    AUTO_FOCUS = ""  # else the first choice of models would get the focus and open its list
 
     def __init__(self, run: Run, left: str, right: str) -> None:
         super().__init__()
@@ -286,6 +288,7 @@ class CompareScreen(AppScreen, actions="compare"):
         self.update_soon()
 
     def update_now(self) -> None:
+        """Show both models on the reviews that they share."""
         results = self._run.results_by_name()
         left_name, right_name = self.pair
         left, right = restrict_both_to_shared_reviews(results[left_name], results[right_name])
@@ -310,15 +313,15 @@ class CompareScreen(AppScreen, actions="compare"):
             "as good": "Each is as good as the other",
             "can't tell yet": "Can't tell yet which predicts better",
         }[verdict]
-        missing_data = ""
+        addition = ""
         if verdict == "can't tell yet":
             missing_data = format_missing_data(estimate_missing_data(difference, equivalence))
-            missing_data = f": {missing_data}"
+            addition = f": {missing_data}"
         basis = f"{format_count(left.size, 'review')} of {format_count(difference.days, 'day')}"
         difference_text = format_difference_with_range(difference)
         return Text.assemble(
             (heading, "bold"),
-            f"{missing_data}\nlog loss, left against right: {difference_text}",
+            f"{addition}\nlog loss, left against right: {difference_text}",
             (f" on {basis}", "dim"),
         )
 
@@ -328,16 +331,18 @@ class CompareScreen(AppScreen, actions="compare"):
         explains_metrics = self.size.width >= 110
         rows = []
         for metric, info in METRIC_INFO.items():
-            figures = [words.format_metric(result.metrics, metric) for result in results]
-            texts = figures
-            if metric == "log_loss":
+            figures = [formats.format_metric(result.metrics, metric) for result in results]
+            cells = figures
+            if metric == "log_loss":  # shown with its interval, but figures decide what is better
                 losses = [log_loss_interval(result) for result in results]
-                figures = [words.format_loss(replace(loss, half_width=math.nan)) for loss in losses]
-                texts = [words.format_loss(loss) for loss in losses]
-            winner = _find_winner(metric, left, right, figures)
+                figures = [
+                    formats.format_loss(replace(loss, half_width=math.nan)) for loss in losses
+                ]
+                cells = [formats.format_loss(loss) for loss in losses]
+            winning_side = _find_winning_side(metric, left, right, figures)
             row = [Text(info.name)]
-            for side, text in enumerate(texts):
-                if side == winner:
+            for side, text in enumerate(cells):
+                if side == winning_side:
                     row.append(Text(f"{text} ◀", "bold"))
                 else:
                     row.append(Text(f"{text}  "))
@@ -346,10 +351,11 @@ class CompareScreen(AppScreen, actions="compare"):
             rows.append(row)
 
         def draw(width: int) -> Text:
+            # Two columns beside the names of metrics, each with a gap and room for the mark.
             name_width = max((min(width, _MAX_TABLE_WIDTH) - 13) // 2 - 4, 12)
             headings = [Text("")]
             for name in names:
-                headings.append(Text(f"{words.truncate(name, name_width)}  ", "bold dim"))
+                headings.append(Text(f"{formats.truncate(name, name_width)}  ", "bold dim"))
             return align_columns([headings, *rows], width, right_aligned=(1, 2))
 
         return WidthDependent(draw)
@@ -379,10 +385,10 @@ class CompareScreen(AppScreen, actions="compare"):
         self._open_choice("right")
 
 
-def _find_winner(metric: str, left: Result, right: Result, figures: list[str]) -> int | None:
-    """Return the side (0 or 1) with the better figure; None if neither is visibly better.
+def _find_winning_side(metric: str, left: Result, right: Result, figures: list[str]) -> int | None:
+    """Return the side with the better figure (0: left, 1: right); None if neither is better.
 
-    `figures` are the left and the right one as they are shown.
+    `figures` are both as they are shown: if these are equal, neither is better.
     """
     better = METRIC_INFO[metric].better
     left_figure = getattr(left.metrics, metric)

@@ -15,11 +15,11 @@ from textual.widgets import Button, Checkbox, Input, OptionList, SelectionList, 
 from textual.widgets.option_list import Option
 from textual.widgets.selection_list import Selection
 
-from srs_eval.data.errors import InputError, NotEnoughData, printable
+from srs_eval.data.errors import InputError, NotEnoughData, format_count, printable
 from srs_eval.data.memory import is_memory_error
 from srs_eval.data.outputs import check_outputs, list_files_with_extension
 from srs_eval.data.reviews import MISSING
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.report.files import FOLDER_FORMS
 from srs_eval.report.inspection import DeckReport, GroupCounts, Inspection, PresetReport
 from srs_eval.tui.config import GLOBAL_ACTIONS, Action
@@ -60,7 +60,10 @@ class HelpScreen(Dialog):
 
 
 class ConfirmDialog(Dialog):
-    """A question, dismissed with True for `yes`, else None; `note` is beside the buttons."""
+    """A question, dismissed with True for `yes`, else None; `note` is beside the buttons.
+
+    `yes` and `no` are the texts of the buttons; without `yes` there is only one button.
+    """
 
     BINDINGS: ClassVar[list[Any]] = [
         ("y", "yes", "Yes"),
@@ -93,13 +96,7 @@ class ConfirmDialog(Dialog):
 class ErrorDialog(ConfirmDialog):
     """An error message; the screen behind it stays usable."""
 
-    def __init__(
-        self,
-        title: str,
-        error: Exception,
-        button: str = "Choose another",
-        reassurance: str = "Your file was not changed.",
-    ) -> None:
+    def __init__(self, title: str, error: Exception, button: str, reassurance: str) -> None:
         if isinstance(error, InputError | NotEnoughData):
             sentence = printable(error, None)
         elif is_memory_error(error):
@@ -107,11 +104,11 @@ class ErrorDialog(ConfirmDialog):
         else:
             description = f"{type(error).__name__}: {printable(error)}"
             sentence = f"Something unexpected happened ({description})."
-        super().__init__(title, sentence, "", button, reassurance)
+        super().__init__(title, sentence, yes="", no=button, note=reassurance)
 
 
 class ChooseScreen(Dialog):
-    """A choice of presets and decks, dismissed with `ChosenIds`, or None for no change."""
+    """A choice of presets and decks, dismissed with `ChosenIds`, or with None for no change."""
 
     BINDINGS: ClassVar[list[Any]] = [
         ("escape", "close", "Close"),
@@ -139,7 +136,7 @@ class ChooseScreen(Dialog):
         reports: Collection[PresetReport | DeckReport],
         chosen_ids: Collection[str],
     ) -> list[Selection[str]]:
-        """Return a line for each preset or deck (the `kind`) that has reviews."""
+        """Return a line for each preset or deck that has reviews; `kind` is "preset" or "deck"."""
         selections = []
         for report in reports:
             review_count = _count_reviews(report.counts, self._rows)
@@ -147,8 +144,8 @@ class ChooseScreen(Dialog):
                 continue
             label = Text.assemble(
                 (f"{kind:<7}", "dim"),
-                words.shorten_middle(report.name or str(report.id), 40),
-                (f"  {words.format_count(review_count)} reviews", "dim"),
+                formats.shorten_middle(report.name or str(report.id), 40),
+                (f"  {format_count(review_count, 'review')}", "dim"),
             )
             is_chosen = str(report.id) in chosen_ids
             selections.append(Selection(label, f"{kind} {report.id}", is_chosen))
@@ -170,7 +167,7 @@ def _count_reviews(counts: GroupCounts, rows: str) -> int:
 
 
 class FamiliesScreen(Dialog):
-    """A choice of model families, dismissed with the families to hide, or None."""
+    """A choice of model families, dismissed with the families to hide."""
 
     BINDINGS: ClassVar[list[Any]] = [("escape,enter,f", "close", "Close")]
 
@@ -181,7 +178,7 @@ class FamiliesScreen(Dialog):
 
     def content(self) -> ComposeResult:
         selections = []
-        for name, family in words.FAMILIES.items():
+        for name, family in formats.FAMILIES.items():
             if name in self._families and name != "baseline":
                 label = Text(f"{family.letter}  {family.meaning}")
                 selections.append(Selection(label, name, name not in self._hidden))
@@ -190,9 +187,9 @@ class FamiliesScreen(Dialog):
 
     def action_close(self) -> None:
         shown_families = {*self.query_one(SelectionList).selected, "baseline"}
-        # Families that this run does not have stay hidden if they were.
+        # Families that do not occur in this run stay hidden if they were.
         hidden = [family for family in self._hidden if family not in self._families]
-        for family in words.FAMILIES:
+        for family in formats.FAMILIES:
             if family in self._families and family not in shown_families:
                 hidden.append(family)
         self.dismiss(tuple(hidden))
@@ -211,7 +208,7 @@ _REPORT_NAME = "srs-eval-report"
 class ExportScreen(Dialog):
     """The export of a report, dismissed with an `ExportRequest`, or None.
 
-    A file of srs-eval is overwritten only after a second confirmation.
+    A file that srs-eval wrote is overwritten only after confirmation, any other file never.
     """
 
     BINDINGS: ClassVar[list[Any]] = [
@@ -223,7 +220,7 @@ class ExportScreen(Dialog):
         super().__init__("Export a report", "Tab goes on, Enter writes, Esc closes")
         self._source = source
         self._basis = basis
-        self._path_to_confirm: Path | None = None  # the path to overwrite if the user confirms
+        self._path_to_confirm: Path | None = None  # overwritten if the user presses Enter again
 
     def content(self) -> ComposeResult:
         options = [Option(label, id=form) for form, label in _FORM_LABELS.items()]
@@ -250,7 +247,7 @@ class ExportScreen(Dialog):
     @on(OptionList.OptionHighlighted)
     def _follow_form(self) -> None:
         """Give the path the form's ending, unless it has an unknown ending or no name."""
-        self._show_message("", "Write")  # an open question was about another form
+        self._show_message("", "Write")  # what it asked was about another form
         entry = self.query_one(Input)
         path = Path(entry.value)
         if path.name.strip(".") and path.suffix.removeprefix(".") in ("", *_FORM_LABELS):
@@ -262,6 +259,7 @@ class ExportScreen(Dialog):
         self._show_message("", "Write")
 
     def _show_message(self, text: str, button: str) -> None:
+        """Show a message and the button's text; nothing waits for confirmation any more."""
         self.query_one("#said", Static).update(text)
         self.query_one("#write", Button).label = button
         self._path_to_confirm = None
@@ -283,7 +281,8 @@ class ExportScreen(Dialog):
                     raise InputError("Name a file.")
                 check_outputs([path], [], [self._source])
                 is_taken = path.exists()
-        except (InputError, OSError, RuntimeError, ValueError) as error:  # no home folder, NUL
+        # RuntimeError: ~ without a home folder; ValueError: a null character.
+        except (InputError, OSError, RuntimeError, ValueError) as error:
             self._show_message(printable(error, None), "Write")
             return
         if is_taken and self._path_to_confirm != path:

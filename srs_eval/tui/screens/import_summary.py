@@ -13,14 +13,17 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Button, DataTable, Select, Static, TabbedContent, TabPane
 
+from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import MISSING
 from srs_eval.models.configurations import GROUPS
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.report.document import Table
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, build_summary_tables
 from srs_eval.tui.screens.base import AppScreen
 
 _MIN_NAME_WIDTH = 14  # columns of a name, however little room there is
+_MAX_FIGURE_WIDTH = 14  # columns of any other cell
+# Titles and ids of the tabs, by the ids of their tables.
 _TABLES = {
     "reasons": ("What counts", "what"),
     "decks": ("Decks", "per-deck"),
@@ -44,7 +47,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
             yield Static("Models")
             names = dict.fromkeys([self.session.options.models, *GROUPS])
             yield Select(
-                [(Text(words.truncate(name, 24)), name) for name in names],
+                [(Text(formats.truncate(name, 24)), name) for name in names],
                 value=self.session.models.requested,
                 allow_blank=False,
                 compact=True,
@@ -76,7 +79,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         date_range = f", {summary.date_range}" if summary.date_range else ""
         facts = Text.assemble(
             (f"{row_counts.kept:,} of {summary.entries_read:,} entries", "bold"),
-            f" count as reviews ({row_counts.cards:,} cards)",
+            f" count as reviews ({format_count(row_counts.cards, 'card')})",
             f"; {dropped_count:,} left out\n" if dropped_count else "\n",
             (f"{summary.format}{date_range}\nDays: {summary.day_boundaries}", "dim"),
         )
@@ -84,7 +87,9 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         for name, table in zip(_TABLES, build_summary_tables(summary), strict=True):
             self._fill_table(self.query_one(f"#{name}", DataTable), table)
         notes = [f"• {note}" for note in summary.notes]
-        if summary.deleted_cards:
+        if summary.deleted_cards == 1:
+            notes.append("• 1 card is deleted; its entries are still there.")
+        elif summary.deleted_cards:
             notes.append(
                 f"• {summary.deleted_cards:,} cards are deleted; "
                 f"their {summary.entries_of_deleted_cards:,} entries are still there."
@@ -99,32 +104,36 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         tabs.get_tab("remarks").label = f"Notes ({len(notes)})" if notes else "Notes"
 
     def _fill_table(self, widget: DataTable[Any], table: Table) -> None:
-        """Fill a table, without empty columns and with names cut; users can scroll to the rest."""
+        """Fill a table, without its empty columns.
+
+        Names are cut so that all columns fit; if even short names leave too little room, users can
+        scroll.
+        """
         cursor_row = widget.cursor_row
         rows = table.format_rows()
-        columns = [
+        shown_columns = [
             index
             for index in range(len(table.columns))
             if index == 0 or not _is_column_empty(rows, index)
         ]
-        figure_columns = columns[1:]
+        figure_columns = shown_columns[1:]
         justifications: list[Any] = [
-            "right" if table.right_aligned[index] else "left" for index in columns
+            "right" if table.right_aligned[index] else "left" for index in shown_columns
         ]
 
-        figure_width = 0
+        figures_width = 0
         for index in figure_columns:
-            figures = [words.shorten_middle(row[index], _MIN_NAME_WIDTH) for row in rows]
-            figure_width += max(map(cell_len, [table.columns[index].title, *figures])) + 2
-        name_width = max(_MIN_NAME_WIDTH, self.app.size.width - figure_width - 3)
+            figures = [formats.shorten_middle(row[index], _MAX_FIGURE_WIDTH) for row in rows]
+            figures_width += max(map(cell_len, [table.columns[index].title, *figures])) + 2
+        name_width = max(_MIN_NAME_WIDTH, self.app.size.width - figures_width - 3)
 
         widget.clear(columns=True)
-        for index, justify in zip(columns, justifications, strict=True):
+        for index, justify in zip(shown_columns, justifications, strict=True):
             widget.add_column(Text(table.columns[index].title, "bold", justify=justify))
         for row in rows:
-            cells = [words.shorten_middle(row[0], name_width)]
+            cells = [formats.shorten_middle(row[0], name_width)]
             for index in figure_columns:
-                cells.append(words.shorten_middle(row[index], _MIN_NAME_WIDTH))
+                cells.append(formats.shorten_middle(row[index], _MAX_FIGURE_WIDTH))
             texts = [
                 Text(cell, justify=justify)
                 for cell, justify in zip(cells, justifications, strict=True)
@@ -151,7 +160,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "switch_rows":
-            return len(self._import_summary.rows) > 1  # a table's rows are already chosen
+            return len(self._import_summary.rows) > 1  # whoever wrote a table chose its rows
         return super().check_action(action, parameters)
 
     def move(self, step: int) -> None:
@@ -164,7 +173,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
 
     @on(DataTable.RowSelected)
     def _row_chosen(self, event: DataTable.RowSelected) -> None:
-        """Evaluate only the preset or deck of the row, or everything for a row of reasons."""
+        """Evaluate only the preset or deck of a row; in the first tab, show the ranking."""
         if event.data_table.id == "reasons":
             self.action_ranking()
             return

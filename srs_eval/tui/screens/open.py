@@ -23,7 +23,7 @@ from textual.widgets.option_list import Option
 
 from srs_eval.data import paths
 from srs_eval.data.errors import format_count, printable
-from srs_eval.report import formats as words
+from srs_eval.report import formats
 from srs_eval.tui.background import Background
 from srs_eval.tui.config import RecentFile
 from srs_eval.tui.screens.base import AppScreen, HarmlessHighlighter
@@ -41,7 +41,11 @@ def _expand_home(path: str) -> Path:
 
 
 def _complete_path(typed: str) -> list[str]:
-    """Return folders (with a final slash) and readable files whose paths begin with `typed`."""
+    """Return the paths that begin with `typed`: folders (with a final slash), then files.
+
+    Only files that srs-eval can open are returned. Upper and lower case are alike in the last part
+    of a path.
+    """
     if not typed:
         return []
     slashed_path = typed.replace("\\", "/") if os.name == "nt" else typed
@@ -74,7 +78,10 @@ def _complete_path(typed: str) -> list[str]:
 
 
 class _PathInput(Input):
-    """Input of a path; Tab completes what all matches share, then moves on; ↓ goes to the list."""
+    """Input of a path.
+
+    Tab completes what all matches share, or else moves the focus on; ↓ goes to the list.
+    """
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("tab", "complete", "Complete", show=False),
@@ -121,9 +128,9 @@ class OpenScreen(AppScreen, actions="open"):
     def __init__(self) -> None:
         super().__init__()
         self._profiles: list[tuple[str, Path]] = []
-        self._profile_facts: dict[Path, list[str]] = {}  # about profiles
+        self._profile_facts: dict[Path, list[str]] = {}  # by the paths of profiles
         self._local_files: list[Path] = []
-        self._searched_folders: list[Path] = []  # those without a profile, if none was found
+        self._searched_folders: list[Path] = []  # shown only if no profile was found
 
     def content(self) -> ComposeResult:
         with Vertical():
@@ -158,7 +165,10 @@ class OpenScreen(AppScreen, actions="open"):
         self._work.begin(self._search_collections, lambda error: None)
 
     def _search_collections(self, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Find collections and facts about each profile; a large one takes a second or so."""
+        """Yield callbacks that show the collections found, then facts about each profile.
+
+        A large profile takes a second or so.
+        """
         profiles = self.session.find_profiles()
         yield partial(self._show_collections, profiles, _find_local_files())
         for _name, path in profiles:
@@ -197,14 +207,14 @@ class OpenScreen(AppScreen, actions="open"):
             choices.action_first()
 
     def _build_completions(self, typed: str) -> list[Option]:
-        """Return the paths that begin with the typed text, or a line that there are none."""
+        """Return the paths that begin with the typed text, or a line that says there are none."""
         matching_paths = _complete_path(typed)
         if not matching_paths:
             return [Option(Text("nothing here begins so", "dim"), disabled=True)]
         return [Option(Text(printable(path)), id=f"path:{path}") for path in matching_paths]
 
     def _build_choices(self) -> Iterator[Option]:
-        """Yield the choices that can be opened, below headings."""
+        """Yield what can be opened, grouped below headings."""
         width = max(self.size.width - 10, 40)
         now = self.session.now()
         if self.session.state.recent:
@@ -320,8 +330,8 @@ def _make_heading(heading: str) -> Option:
 
 def _make_choice(key: str, name: str, facts: list[str], width: int) -> Option:
     """Return a line of the list that can be chosen: a name, and facts in grey beside it."""
-    note = words.shorten_middle(printable(" · ".join(facts)), 2 * width // 3)
-    shown_name = words.shorten_middle(printable(name), width - cell_len(note) - 6)
+    note = formats.shorten_middle(printable(" · ".join(facts)), 2 * width // 3)
+    shown_name = formats.shorten_middle(printable(name), width - cell_len(note) - 6)
     return Option(Text.assemble(f"  {shown_name}   ", (note, "dim")), id=key)
 
 
@@ -336,15 +346,16 @@ def _clean_pasted_path(text: str) -> str:
     if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
         return path[1:-1]
     if os.name != "nt" and not os.path.exists(path):
-        return re.sub(r"\\(.)", r"\1", path)  # the terminal has escaped it
+        return re.sub(r"\\(.)", r"\1", path)  # the terminal has escaped it with backslashes
     return path
 
 
 def _describe_recent(recent: RecentFile, now: float) -> list[str]:
     facts = []
     if recent.entries:
-        facts.append(f"{words.format_count(recent.entries)} entries")
-    facts.append(f"opened {_format_age(now - recent.opened)}")
+        noun = "entry" if recent.entries == 1 else "entries"
+        facts.append(f"{formats.format_number(recent.entries)} {noun}")
+    facts.append(f"opened {_format_past_day(recent.opened, now)}")
     return facts
 
 
@@ -357,7 +368,7 @@ def _describe_profile(path: Path, now: float) -> list[str]:
         return []
     facts = [format_count(preview.reviews, "review")]
     if preview.last is not None:
-        facts.append(f"last {_format_age(now - preview.last.timestamp())}")
+        facts.append(f"last {_format_past_day(preview.last.timestamp(), now)}")
     return facts
 
 
@@ -373,20 +384,24 @@ def _find_local_files() -> list[Path]:
 
 
 def _shorten_path(path: str, width: int) -> str:
-    """Return the end of a path, which tells files and profiles apart."""
+    """Return a path with ~ for the home folder, cut at its start to `width` columns.
+
+    The end of a path tells files and profiles apart.
+    """
     home = str(Path.home())
     if home != "/" and path.startswith(f"{home}{os.sep}"):
         path = f"~{path[len(home) :]}"
     if cell_len(path) <= width:
         return path
-    reversed_end = set_cell_size(path[::-1], width - 1)
+    reversed_end = set_cell_size(path[::-1], width - 1)  # reversed, as it cuts texts at their ends
     return "…" + reversed_end[::-1]
 
 
-def _format_age(seconds: float) -> str:
-    days = int(seconds // 86_400)
+def _format_past_day(moment_s: float, now_s: float) -> str:
+    """Return how many days ago a moment (in Unix seconds) was, or its date after 60 days."""
+    days = int((now_s - moment_s) // 86_400)
     if days < 2:
         return "yesterday" if days == 1 else "today"
     if days < 60:
         return f"{days} days ago"
-    return time.strftime("%Y-%m-%d", time.localtime(time.time() - seconds))
+    return time.strftime("%Y-%m-%d", time.localtime(moment_s))

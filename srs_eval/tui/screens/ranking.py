@@ -19,8 +19,7 @@ from srs_eval.advice.sentences import format_percent
 from srs_eval.engine.ranking import REFERENCE
 from srs_eval.engine.run import Run, Stage
 from srs_eval.models.configurations import readable_name
-from srs_eval.report import formats as words
-from srs_eval.report.formats import format_duration
+from srs_eval.report import formats
 from srs_eval.report.ranking_columns import SORT_KEYS
 from srs_eval.report.ranking_words import summarize_ranking
 from srs_eval.tui.screens.base import AppScreen
@@ -30,11 +29,12 @@ from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import render_metric_table, render_parameter_table
 from srs_eval.tui.widgets.ranking import RankingTable
 
-_ROW_OWNERS = {"anki": "Anki's", "benchmark": "the benchmark's"}  # rows
+_ROW_OWNERS = {"anki": "Anki's", "benchmark": "the benchmark's"}  # who counts these rows
 _ANSWER_LINES = 3  # lines of the ranking's answer
 _ANSWER_LINES_LOW = 2  # the same in a low window
-_REFRESH_SECONDS = 1 / 6  # seconds between two updates of the screen
-_WORKER_START_SECONDS = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}  # each worker's, once
+_REFRESH_SECONDS = 1 / 6  # between two updates of the screen
+_WORKER_START_SECONDS = {"worker": 0.8, "kernels": 0.8, "imports": 4.0}
+"""Seconds that each worker spends once: to start, to load kernels, to import packages."""
 _OVERHEAD_SECONDS = 0.06  # for any model: until its result arrives and the next can begin
 
 
@@ -54,6 +54,10 @@ class RunScreen(AppScreen, actions="run"):
     """Progress, ranking and results on one screen, during the run and after it."""
 
     follows_changes = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn_model: tuple[object, ...] = ()  # it is drawn again only when this changes
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -80,10 +84,6 @@ class RunScreen(AppScreen, actions="run"):
     def table(self) -> RankingTable:
         return self.query_one(RankingTable)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._last_state: tuple[object, ...] = ()
-
     def on_mount(self) -> None:
         self.query_one("#more").can_focus = False
         if self.session.state.order not in SORT_KEYS:  # written by another version
@@ -94,7 +94,7 @@ class RunScreen(AppScreen, actions="run"):
         self.set_interval(_REFRESH_SECONDS, self._tick)
 
     def on_resize(self) -> None:
-        self._last_state = ()
+        self._drawn_model = ()
         self.update_soon()
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
@@ -122,11 +122,11 @@ class RunScreen(AppScreen, actions="run"):
         self.call_later(self._show_model)  # called separately, because both take long
 
     def _update_titles(self) -> None:
-        """Show the rows, how many models are shown and why, and the ranking's answer."""
+        """Show which rows and models are shown, and what the ranking says once it is complete."""
         state = self.session.state
         model_count = len(self.evaluation.models)
         title = "Models"
-        if not state.filter and not state.hidden:  # else the filters need the room
+        if not state.filter and not state.hidden:  # else filter and families need the room
             title += f" on {_ROW_OWNERS[self.session.models.protocol.rows]} rows"
             alternative_rows = self.session.models.alternative_rows
             if alternative_rows is not None:
@@ -134,13 +134,13 @@ class RunScreen(AppScreen, actions="run"):
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
         if state.filter:
-            title += f' · "{words.truncate(state.filter, 20)}"'
+            title += f' · "{formats.truncate(state.filter, 20)}"'
         if state.hidden:
-            hidden_letters = [words.FAMILIES[family].letter for family in state.hidden]
+            hidden_letters = [formats.FAMILIES[family].letter for family in state.hidden]
             title += f" · without {' '.join(hidden_letters)}"
         box = self.query_one("#ranking")
         box.border_title = escape(title)
-        box.border_subtitle = escape(words.explain_letters(self._model_families()))
+        box.border_subtitle = escape(formats.explain_letters(self._model_families()))
         groups = [] if self.evaluation.is_running else self.evaluation.groups()
         sentence = summarize_ranking(groups[0]) if groups else ""
         width = max(self.size.width - 2, 20)
@@ -155,29 +155,31 @@ class RunScreen(AppScreen, actions="run"):
 
     def _update_status(self, now: float) -> None:
         evaluation = self.evaluation
-        duration = format_duration(evaluation.elapsed_seconds(now))
-        total = len(evaluation.models)
-        if evaluation.is_running and not total:
+        duration = formats.format_duration(evaluation.elapsed_seconds(now))
+        model_count = len(evaluation.models)
+        if evaluation.is_running and not model_count:
             text = "preparing the reviews …"
         elif evaluation.is_running and evaluation.cancelled:
             text = "stopping …"
         elif evaluation.is_running:
-            text = f"{evaluation.finished_count} of {total} · {duration} gone"
+            text = f"{evaluation.finished_count} of {model_count} · {duration} gone"
             seconds_left = estimate_seconds_left(evaluation, now)
             if seconds_left is not None:
-                text += f", about {format_duration(seconds_left)} left"
+                text += f", about {formats.format_duration(seconds_left)} left"
             if evaluation.is_compiling:
                 text += ", preparing models (first run only)"
         else:
             result_count = len(evaluation.results_by_name())
-            text = f"{result_count} of {total} models finished in {duration}"
+            text = f"{result_count} of {model_count} models finished in {duration}"
             if evaluation.cancelled:
-                text = f"Cancelled after {duration}: {result_count} of {total} models are done"
+                text = (
+                    f"Cancelled after {duration}: {result_count} of {model_count} models are done"
+                )
             for stage in (Stage.FAILED, Stage.SKIPPED):
-                model_count = sum(model.stage is stage for model in evaluation.models.values())
-                if model_count:
-                    text += f" · {model_count} {stage.value}"
-                if model_count > 1:
+                stage_count = sum(model.stage is stage for model in evaluation.models.values())
+                if stage_count:
+                    text += f" · {stage_count} {stage.value}"
+                if stage_count > 1:  # the reason of a single one is read in its line
                     text += f": {evaluation.most_common_reason(stage)}"
         if self.table.marked:
             marked_names = [readable_name(name) for name in self.table.marked]
@@ -185,15 +187,16 @@ class RunScreen(AppScreen, actions="run"):
         self.query_one("#status", Static).update(Text(text))
 
     def _show_model(self) -> None:
+        """Show the chosen model beside the ranking, if it or its looks have changed."""
         if not self.is_attached:
             return
         model = self.evaluation.models.get(self.table.chosen or "")
         if model is None:
             return
         state = (model.name, model.stage, self.session.state.bins, self.app.theme)
-        if state == self._last_state:
+        if state == self._drawn_model:
             return
-        self._last_state = state
+        self._drawn_model = state
         box = self.query_one("#model")
         box.border_title = escape(model.configuration.words)
         result = model.result
@@ -211,9 +214,9 @@ class RunScreen(AppScreen, actions="run"):
         figures = Text(f"{format_percent(graph.mae)} off on average", "bold")
         if not (self.has_class("-wide") and self.has_class("-high")):  # else all are shown below
             for name, figure in (
-                ("log loss", words.format_loss(line.log_loss)),
-                ("RMSE(bins)", words.format_metric(result.metrics, "rmse_bins")),
-                ("AUC", words.format_metric(result.metrics, "auc")),
+                ("log loss", formats.format_loss(line.log_loss)),
+                ("RMSE(bins)", formats.format_metric(result.metrics, "rmse_bins")),
+                ("AUC", formats.format_metric(result.metrics, "auc")),
             ):
                 figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
         self.query_one("#figures", Static).update(figures)
@@ -265,7 +268,10 @@ class RunScreen(AppScreen, actions="run"):
             super().action_back()
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by the column whose heading was clicked; a second click reverses the order."""
+        """Sort by the column whose heading was clicked; a second click reverses the order.
+
+        A column that cannot be sorted by restores the ranking, which is never reversed.
+        """
         headings = self.query_one("#headings").region
         if not headings.contains_point(event.screen_offset):
             return
@@ -306,7 +312,7 @@ class RunScreen(AppScreen, actions="run"):
         self.refresh_bindings()
 
     def action_details(self) -> None:
-        # A key may come before the list is drawn: it then means the first line.
+        """Show the chosen model, or the best one if the list has not been drawn yet."""
         name = self.table.chosen
         ranked = self.evaluation.ranked_results()
         if not name and ranked:
@@ -327,13 +333,14 @@ class RunScreen(AppScreen, actions="run"):
         elif chosen in marked:
             marked.remove(chosen)
         else:
-            marked[:] = [*marked[-1:], chosen]
+            marked[:] = [*marked[-1:], chosen]  # two at most: the last one that was marked, and it
         self.update_now()
 
     def action_compare(self) -> None:
-        """Compare the marked models, or else the learner's own scheduler and the chosen model.
+        """Compare the marked models, or one marked and the chosen model.
 
-        Until the user moves the cursor, the chosen model is FSRS.
+        If no model is marked, compare the learner's own scheduler with the chosen model, which is
+        FSRS until the user moves the cursor.
         """
         table = self.table
         chosen = table.chosen
@@ -348,7 +355,8 @@ class RunScreen(AppScreen, actions="run"):
 def estimate_seconds_left(evaluation: Run, now: float) -> float | None:
     """Estimate the seconds until all models have finished; None in the first second.
 
-    `peak_parallel_models` of them are at work at once.
+    It is assumed that as many models run at once as have done so far. Return None also if nothing
+    is running.
     """
     if not evaluation.is_running or not evaluation.models or evaluation.elapsed_seconds(now) < 1:
         return None
@@ -375,6 +383,7 @@ def _estimate_seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
     total_expected = 1.0
     for name, model in evaluation.models.items():
         elapsed = model.elapsed_seconds(now)
+        # A running model tells the pace only once it has taken longer than expected.
         if elapsed is not None and (model.is_over or elapsed > expected[name]):
             total_elapsed += elapsed
             total_expected += expected[name]
@@ -387,21 +396,22 @@ def _estimate_seconds_by_model(evaluation: Run, now: float) -> dict[str, float]:
             seconds = seconds * (1 - model.fraction)
         elif model.stage is Stage.RUNNING:
             elapsed = now - model.started_at
-            seconds = max(seconds - elapsed, seconds / 5)
+            seconds = max(seconds - elapsed, seconds / 5)  # a late one still needs a while
         seconds_by_model[name] = seconds
     return seconds_by_model
 
 
 def _estimate_expected_seconds(evaluation: Run) -> Mapping[str, float]:
-    """Estimate the total seconds of each model.
+    """Estimate each model's seconds from start to end, whatever this machine's pace is.
 
-    What workers do once, and what is compiled for several models, counts for the first ones.
+    What a worker does once, and kernels that several models share, are counted for the models
+    that start first.
     """
     starts_left = dict.fromkeys(_WORKER_START_SECONDS, evaluation.peak_parallel_models)
-    compiled_models = set()
+    compiled_kernels = set()
     seconds_by_model = {}
-    runs = sorted(evaluation.models.values(), key=lambda run: run.stage is Stage.WAITING)
-    for run in runs:
+    waiting_last = sorted(evaluation.models.values(), key=lambda run: run.stage is Stage.WAITING)
+    for run in waiting_last:
         model = run.configuration.model
         computes = not run.is_cached and not run.lacks_dependency
         seconds = _OVERHEAD_SECONDS
@@ -416,8 +426,8 @@ def _estimate_expected_seconds(evaluation: Run) -> Mapping[str, float]:
             if starts_left[step]:
                 starts_left[step] -= 1
                 seconds += _WORKER_START_SECONDS[step]
-        if computes and run.needs_compilation and model.kernel_owner not in compiled_models:
-            compiled_models.add(model.kernel_owner)
+        if computes and run.needs_compilation and model.kernel_owner not in compiled_kernels:
+            compiled_kernels.add(model.kernel_owner)
             seconds += model.cost.seconds_to_compile
         seconds_by_model[run.name] = seconds
     return seconds_by_model

@@ -15,7 +15,7 @@ from srs_eval.tui.config import DARK, LIGHT, config_path
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours (#rrggbb) that carry a meaning, but never alone."""
+    """Colours (#rrggbb) with a meaning, which letters or marks show as well."""
 
     yours: str
     baseline: str
@@ -23,6 +23,7 @@ class Palette:
 
 
 _THEME_DATA = tomllib.loads((Path(__file__).parents[1] / "themes.toml").read_text("utf-8"))
+# Without the palette, a theme's data are the arguments of Textual's class.
 _PALETTES = {name: Palette(**theme.pop("palette")) for name, theme in _THEME_DATA.items()}
 DARK_THEME, LIGHT_THEME = (Theme(name, **_THEME_DATA[name]) for name in (DARK, LIGHT))
 
@@ -33,7 +34,7 @@ def find_palette(theme: Theme) -> Palette:
 
 
 def check_theme(name: str | None) -> None:
-    """Raise InputError if a theme of config.toml does not exist; None stands for any theme."""
+    """Raise InputError if the theme named in config.toml does not exist; None if it names none."""
     theme_names = [*BUILTIN_THEMES, DARK, LIGHT]
     if name is not None and name not in theme_names:
         listed_names = ", ".join(theme_names)

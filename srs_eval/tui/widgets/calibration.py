@@ -59,7 +59,7 @@ class _CountBars(Widget):
             is_lowest = rows_below == 0
             bars = ""
             for height in heights:
-                eighths = 8 * (rows * height - rows_below)  # of a row
+                eighths = 8 * (rows * height - rows_below)  # of this row are filled
                 if is_lowest and eighths:
                     eighths = max(eighths, 1)  # so that each bin with reviews shows
                 bars += _VERTICAL_BLOCKS[int(min(8, max(0, round(eighths))))]
@@ -91,10 +91,11 @@ class CalibrationChart(Vertical):
     @as_table.setter
     def as_table(self, value: bool) -> None:
         self.set_class(value, "-table")
-        if value and not self.query(DataTable):  # few users look at it, and its styles take long
+        # Created only now, because few users look at the table and its styles take long.
+        if value and not self.query(DataTable):
             table: DataTable[Any] = DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
             self.mount(table)
-        self._draw_graph()
+        self._draw()
 
     def show(
         self, graph: CalibrationGraph | None, limits: tuple[float, float] | None = None
@@ -106,10 +107,10 @@ class CalibrationChart(Vertical):
         else:
             self._limits = limits or axis_limits([graph])
         self.set_class(graph is None, "-empty")
-        self._draw_graph()
+        self._draw()
 
     def on_resize(self) -> None:
-        self._draw_graph()
+        self._draw()
 
     def _fill_table(self) -> None:
         table: DataTable[Any] = self.query_one(DataTable)
@@ -127,8 +128,12 @@ class CalibrationChart(Vertical):
         for row in _table_rows(self._graph, decimals):
             table.add_row(*(Text(cell, justify="right") for cell in row))
 
-    def _draw_graph(self) -> None:
-        """Draw intervals, the smooth curve and bins: ● with at least 1 % of the reviews, else ∘."""
+    def _draw(self) -> None:
+        """Draw the graph, and fill the table if it is shown.
+
+        Intervals and the smooth curve are lines. A bin is a dot: ● with at least 1 % of the
+        reviews, else ∘.
+        """
         graph = self._graph
         if self.as_table:
             self._fill_table()
@@ -141,7 +146,7 @@ class CalibrationChart(Vertical):
         # NaN where a bin is empty, which makes these False.
         is_shown = (graph.observed >= low) & (graph.predicted >= low)
         has_interval = (graph.predicted >= low) & (graph.high > low)
-        marks = [plot.GraphMark([low, high], [low, high], faint)]
+        marks = [plot.GraphMark([low, high], [low, high], faint)]  # the diagonal
         for bin_index in has_interval.nonzero()[0].tolist():
             if is_large[bin_index] or is_wide:
                 x = float(graph.predicted[bin_index])
@@ -188,31 +193,34 @@ def _table_rows(graph: CalibrationGraph, decimals: int) -> Iterator[tuple[str, .
 
 
 def chart_colours(app: App[Any]) -> tuple[str, str, str]:
-    """Return the colours (#rrggbb) of the points, the smooth curve and the guide lines."""
+    """Return the colours (#rrggbb) of main marks, of a second curve, and of faint lines."""
     names = ("primary", "secondary", "foreground", "surface")
     primary, secondary, text, ground = (Color.parse(app.theme_variables[name]) for name in names)
     return primary.hex6, secondary.hex6, text.blend(ground, 0.65).hex6
 
 
 def axis_limits(graphs: Sequence[CalibrationGraph]) -> tuple[float, float]:
-    """Return limits from a tenth that lies below almost all predictions and large bins to 1."""
+    """Return the limits of an axis that is suited to all graphs: a multiple of 0.1, and 1.
+
+    Almost all predictions, and what was observed in their large bins, lie between them.
+    """
     import numpy as np
 
     starts = []
     for graph in graphs:
-        # One review in forty may lie left of the axis; the table holds them all.
+        # One review in forty may lie left of the axis; the chart's table has them all.
         cumulative_share = np.cumsum(graph.count) / graph.count.sum()
         first_bin = int(np.searchsorted(cumulative_share, 0.025))
         is_large = graph.count[first_bin:] >= 0.01 * graph.count.sum()
         starts.append(float(graph.edges[first_bin]))
         starts.extend(graph.observed[first_bin:][is_large].tolist())
-    low = np.floor(min(starts) * 10 + 1e-9) / 10
+    low = np.floor(min(starts) * 10 + 1e-9) / 10  # 1e-9: 0.7 may be 0.699999...
     return (float(min(max(low, 0.0), 0.8)), 1.0)
 
 
-def _percent_ticks(low: float, high: float, at_most: int) -> list[tuple[float, str]]:
-    """Return evenly spaced shares, each with its label in percent."""
-    step = plot.even_step(max((high - low) / at_most, 0.05))
+def _percent_ticks(low: float, high: float, max_steps: int) -> list[tuple[float, str]]:
+    """Return evenly spaced shares, 5 % or more apart, each with its label in percent."""
+    step = plot.even_step(max((high - low) / max_steps, 0.05))
     return [(share, f"{100 * share:.0f}") for share in plot.even_values(low, high, step)]
 
 
@@ -224,7 +232,7 @@ OTHER_MARK = "∘"  # marks the other model's expected recall
 class CurvesChart(Vertical):
     """Forgetting curves: letters show actual recall with 95 % intervals, lines expected recall.
 
-    If another model has curves over the same reviews, both are drawn, each model in its colour.
+    Another model's curves over the same reviews can be drawn, too; each model then has one colour.
     """
 
     def __init__(self, curves: CurvesTable) -> None:
@@ -240,7 +248,10 @@ class CurvesChart(Vertical):
         self.show()
 
     def show(self, other: CurvesTable | None = None, names: tuple[str, str] = ("", "")) -> None:
-        """Draw the curves, and those of an `other` model if given; `names`: this, other."""
+        """Draw the curves and, if given, those of an `other` model.
+
+        `names` are this model's and the other's, for the legend.
+        """
         self._other = () if other is None else other.curves
         legend = " · ".join(f"{letter} {curve.name}" for letter, curve in self._assign_letters())
         text = f"{legend}   → days   ↑ recalled %, lines: expected"
@@ -263,30 +274,30 @@ class CurvesChart(Vertical):
             return
         primary, secondary, faint = chart_colours(self.app)
         hues = list(find_palette(self.app.current_theme).families.values())
-        low, last = self._axis_limits()
+        low, last_day = self._axis_limits()
         marks: list[plot.GraphMark] = []
         for number, (letter, curve) in enumerate(self._assign_letters()):
-            x = [math.log10(day) for day in curve.days]
+            log_days = [math.log10(day) for day in curve.days]
             hue = primary if self._other else hues[number % len(hues)]
-            for log_day, interval in zip(x, curve.recalled, strict=True):
+            for log_day, interval in zip(log_days, curve.recalled, strict=True):
                 ends = [max(interval.low, low), min(interval.high, 1.0)]
                 if all(map(math.isfinite, ends)):
                     marks.append(plot.GraphMark([log_day, log_day], ends, faint))
-            marks.append(plot.GraphMark(x, list(curve.expected), hue))
+            marks.append(plot.GraphMark(log_days, list(curve.expected), hue))
             recalled = [interval.estimate for interval in curve.recalled]
             recalled_style = "bold" if self._other else f"bold {hue}"  # recall is the same for both
-            marks.append(plot.GraphMark(x, recalled, recalled_style, letter))
+            marks.append(plot.GraphMark(log_days, recalled, recalled_style, letter))
         for curve in self._other:
-            x = [math.log10(day) for day in curve.days]
-            marks.insert(0, plot.GraphMark(x, list(curve.expected), secondary))
-            marks.append(plot.GraphMark(x, list(curve.expected), secondary, OTHER_MARK))
-        days = [(math.log10(day), str(day)) for day in _DAY_TICKS if day <= last]
-        x_axis = plot.Axis(-0.05, math.log10(last) + 0.05, days)
+            log_days = [math.log10(day) for day in curve.days]
+            marks.insert(0, plot.GraphMark(log_days, list(curve.expected), secondary))
+            marks.append(plot.GraphMark(log_days, list(curve.expected), secondary, OTHER_MARK))
+        day_ticks = [(math.log10(day), str(day)) for day in _DAY_TICKS if day <= last_day]
+        x_axis = plot.Axis(-0.05, math.log10(last_day) + 0.05, day_ticks)
         y_axis = plot.Axis(low, 1.0, _percent_ticks(low, 1.0, 6))
         self.query_one(plot.Plot).graph = plot.PlotGraph(marks, x_axis, y_axis, faint)
 
     def _axis_limits(self) -> tuple[float, float]:
-        """Return the lowest recall and the last day of the axes."""
+        """Return the recall at which the upright axis begins, and the last day."""
         shares: list[float] = []
         for curve in (*self._curves, *self._other):
             shares.extend(curve.expected)

@@ -1,6 +1,6 @@
 """Render evidence, a model's figures and tables as text that fits any width.
 
-Tables show one column of intervals as a drawing.
+A table of evidence has one column of intervals drawn as dots with whiskers.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.result import Result
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.report.formats import (
-    format_count,
     format_loss,
     format_metric,
+    format_number,
     format_signed_difference,
     truncate,
 )
@@ -51,14 +51,16 @@ _GAP = "  "  # between columns
 _MIN_DRAWN_WIDTH = 14  # fewest columns of a drawn interval
 _MAX_DRAWN_WIDTH = 48  # most columns of a drawn interval
 _MAX_NAME_WIDTH = 24  # columns of a row's name where its interval is drawn below the table
-_MIN_TEXT_WIDTH = 24  # a cell of this many columns is more than a figure or a name
-_MIN_COLUMNS = 3  # fewest columns of a table
+_MIN_WRAPPED_WIDTH = 8  # fewest columns of cells that take several lines
+_MIN_TEXT_WIDTH = 24  # a cell of this many columns is a sentence, not a figure or a name
+_MIN_COLUMNS = 3  # fewest columns of a table that are shown, whatever its width
+_PARAMETER_WIDTH = 13  # of a parameter with its number and a gap
 _LEADING_SENTENCES = 3  # sentences below a chart; the others follow under "More"
 _MAX_ROWS_BELOW = 10  # most rows of a table whose intervals are drawn below it
 
 
 class WidthDependent(Visual):
-    """Content that is laid out again only when its width changes."""
+    """Content that `draw` lays out for a width, and again only when the width changes."""
 
     def __init__(self, draw: Callable[[int], Text]) -> None:
         self.draw = draw
@@ -104,9 +106,9 @@ def align_columns(
 ) -> Text:
     """Align rows of cells in columns, each as wide as its longest cell.
 
-    Columns in `right_aligned` are aligned at their right end. If `width` is too small,
-    `wrapped_column` takes several lines (-1 for the last). Textual draws rows of text many times
-    as fast as a Rich table.
+    Columns in `right_aligned` are aligned at their right end. If `width` is too small, cells of
+    `wrapped_column` (-1 for the last) take several lines. Textual draws such a text many times as
+    fast as a Rich table.
     """
     column_count = max(map(len, rows), default=0)
     if column_count == 0:
@@ -117,7 +119,8 @@ def align_columns(
             widths[column] = max(widths[column], cell.cell_len)
     wrapped_column %= column_count
     other_width = sum(widths) - widths[wrapped_column] + len(_GAP) * (column_count - 1)
-    widths[wrapped_column] = min(widths[wrapped_column], max(width - other_width, 8))
+    room = max(width - other_width, _MIN_WRAPPED_WIDTH)
+    widths[wrapped_column] = min(widths[wrapped_column], room)
     lines = []
     for row in rows:
         wrapped_cells = [
@@ -177,7 +180,7 @@ def render_parameter_table(result: Result, log: ReviewLog | None) -> WidthDepend
         return Text("This model has no parameters that could be listed.", "dim")
 
     def draw(width: int) -> Text:
-        columns = max(1, min(7, width // 13))
+        columns = max(1, min(7, width // _PARAMETER_WIDTH))
         rows = []
         for partition, values in partitions.items():
             if len(partitions) > 1:
@@ -209,23 +212,24 @@ def render_evidence(
 ) -> WidthDependent:
     """Render all evidence of an answer, for any width, except the parameters to paste.
 
-    The parameters need the whole width of the window, because a mouse would also select what
-    stands beside them. Costs are drawn first, in `styles` by level. `shown_lines` stand above and
-    are not repeated. The documentation is named only after the last answer to a question, which is
-    not among `later_questions`.
+    The parameters are shown elsewhere, over the whole width of the window, because a mouse would
+    also select what stands beside them. Costs begin with the bars of their pane, in `styles` by
+    level. `shown_lines` stand above the evidence and are not repeated in it. `later_questions` are
+    those of the answers that follow: the documentation is named only after the last answer to a
+    question.
     """
     shown_statements = set(map(_normalize_statement, shown_lines))
     remaining_sentences = list(sentences(answer))
     listed_statements = set(map(_normalize_statement, clauses(answer)))
     if listed_statements and listed_statements <= shown_statements:
-        remaining_sentences.pop(0)
+        remaining_sentences.pop(0)  # the sentence that lists them
     new_sentences = []
     for sentence in remaining_sentences:
         if _normalize_statement(sentence) not in shown_statements:
             new_sentences.append(Text(sentence + "\n"))
     sections: list[Text | WidthDependent] = []
     if isinstance(answer.evidence, Workload):
-        pane = build_first_screen([answer.evidence.glance_finding]).panes[2]
+        _, _, pane, _, _ = build_first_screen([answer.evidence.glance_finding]).panes
         sections.append(render_full_pane(pane, styles))
         sections.append(Text(""))
         sections.extend(new_sentences[:_LEADING_SENTENCES])
@@ -244,12 +248,12 @@ def render_evidence(
 
 
 def _normalize_statement(text: str) -> str:
-    """Return the text as it is equal for a sentence and for a line that says the same."""
+    """Return what a sentence and a line of a pane have in common if they say the same."""
     return text.strip(" .").casefold()
 
 
 def render_full_pane(pane: Pane, styles: Mapping[str, str]) -> WidthDependent:
-    """Render a pane of the first screen in full."""
+    """Render a pane of the first screen in full: 99 lines are more than it needs."""
     return WidthDependent(
         lambda width: Text("\n").join(render_pane(pane, width, 99, styles, spacious=False))
     )
@@ -266,13 +270,17 @@ def render_parameters_to_paste(answer: Finding) -> Text:
 
 
 def render_table_with_intervals(table: FindingTable) -> WidthDependent:
-    """Render figures as text, with one column of intervals drawn beside or, if narrow, below."""
+    """Render a table as text, and draw one of its columns of intervals beside it.
+
+    Where there is too little room beside it, the intervals are drawn below.
+    """
 
     def draw(width: int) -> Text:
         drawn_column = _find_drawn_column(table)
         text_rows = [_format_row(row, table.columns) for row in table.rows]
-        full_width = sum(_measure_columns(table, text_rows)) + 2 * len(table.columns)
-        if full_width - 2 > width:
+        # With a gap after each column; the last one is needed only before drawn intervals.
+        full_width = sum(_measure_columns(table, text_rows)) + len(_GAP) * len(table.columns)
+        if full_width - len(_GAP) > width:
             # Only the drawn column keeps its intervals, so that no name is cut.
             for row, text_row in zip(table.rows, text_rows, strict=True):
                 for column, cell in enumerate(row):
@@ -287,17 +295,17 @@ def render_table_with_intervals(table: FindingTable) -> WidthDependent:
         number_columns = set(range(column_count)) - set(word_columns)
         widest_column = max(word_columns or [0], key=lambda column: widths[column])
 
-        lines = [[Text(name, "bold dim") for name in table.columns[:column_count]]]
+        rows = [[Text(name, "bold dim") for name in table.columns[:column_count]]]
         for text_row in text_rows:
-            lines.append([Text(cell) for cell in text_row[:column_count]])
+            rows.append([Text(cell) for cell in text_row[:column_count]])
         intervals_below: list[Text] = []
         if drawn_column is not None and width - full_width < _MIN_DRAWN_WIDTH:
             intervals_below = _draw_intervals_below(table, drawn_column, width)
         elif drawn_column is not None:
             intervals = _draw_intervals(table, drawn_column, width - full_width)
-            for line, interval in zip(lines, intervals, strict=False):
-                line.append(interval)
-        aligned_table = align_columns(lines, width, number_columns, widest_column)
+            for row_with_heading, interval in zip(rows, intervals, strict=False):
+                row_with_heading.append(interval)
+        aligned_table = align_columns(rows, width, number_columns, widest_column)
         return Text("\n").join([aligned_table, *intervals_below])
 
     return WidthDependent(draw)
@@ -308,7 +316,7 @@ def _format_row(row: Sequence[Cell], column_names: Sequence[str]) -> list[str]:
 
 
 def _find_word_columns(table: FindingTable, column_count: int) -> list[int]:
-    """Return those of the first columns that hold only words."""
+    """Return which of the first `column_count` columns hold only words."""
     return [
         column
         for column in range(column_count)
@@ -322,7 +330,7 @@ def _draw_intervals(table: FindingTable, column_index: int, width: int) -> list[
     intervals = [cell for cell in cells if isinstance(cell, Interval)]
     has_differences = is_difference_column(table.columns[column_index])
     if has_differences and intervals:
-        intervals.append(Interval(0.0, 0.0))
+        intervals.append(Interval(0.0, 0.0))  # so that zero lies on the scale
     scale = fit_scale(intervals, min(width, _MAX_DRAWN_WIDTH))
     if scale is None:
         return []
@@ -359,7 +367,7 @@ def _draw_intervals_below(table: FindingTable, column_index: int, width: int) ->
 
 
 def _choose_dot(table: FindingTable, row: tuple[Cell, ...]) -> str:
-    """Return the dot of a row's verdict; "·" if only other rows of the table have a verdict."""
+    """Return the dot of a row's verdict; "·" if it has none, "●" if no row of the table has one."""
     verdict = table.verdict(row)
     if verdict is None:
         return "●"
@@ -375,16 +383,19 @@ def _measure_columns(table: FindingTable, text_rows: list[list[str]]) -> list[in
 
 
 def _count_fitting_columns(widths: list[int], width: int) -> int:
-    """Count the columns that fit without breaking figures; words may be broken."""
+    """Count the first columns that fit: all if there are sentences, which can be wrapped."""
     count = len(widths)
     if max(widths) < _MIN_TEXT_WIDTH:
-        while count > _MIN_COLUMNS and sum(widths[:count]) + 2 * (count - 1) > width:
+        while count > _MIN_COLUMNS and sum(widths[:count]) + len(_GAP) * (count - 1) > width:
             count -= 1
     return count
 
 
 def _find_drawn_column(table: FindingTable) -> int | None:
-    """Return the index of the column of differences, else of the first one of intervals."""
+    """Return the first column of intervals that are differences, else the first of any intervals.
+
+    Return None if the table has no intervals.
+    """
     interval_columns = []
     for column, cells in enumerate(zip(*table.rows, strict=True)):
         if any(isinstance(cell, Interval) for cell in cells):
@@ -413,5 +424,5 @@ def _format_cell(cell: Cell, column: str) -> str:
                 return format_percent(cell)
             return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
         case int():
-            return format_count(cell)
+            return format_number(cell)
     return cell

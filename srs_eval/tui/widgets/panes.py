@@ -16,7 +16,7 @@ from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
 from srs_eval.report.panes import count_hidden_items, render_pane, render_unframed
 
-NOTE_LINES = 3  # lines below the panes, reserved while answers come
+NOTE_LINES = 3  # lines below the panes, reserved for notes and progress
 _NO_SHORT_PANES: Mapping[int, int] = {}
 _MAX_UNFRAMED_LINES = 2  # lines of a pane without a frame, at most
 _ROOMY_HEIGHT = 30  # lines of the screen from which the first pane is shown in full
@@ -31,31 +31,40 @@ _THEME_COLOURS = ("foreground", "surface", "success", "warning", "primary")  # c
 def compute_heights(
     width: int, height: int, short_panes: Mapping[int, int] = _NO_SHORT_PANES, action_lines: int = 2
 ) -> tuple[bool, dict[int, int]]:
-    """Return whether panes stand side by side, and how many lines each pane gets.
+    """Return whether panes stand side by side, and the height of each pane by its number.
 
-    A pane of one or two lines has no frame. Where panes are stacked, `short_panes` get the lines
-    that they need if there are any to spare. What to do (the first pane) needs `action_lines`.
+    A pane of one or two lines has no frame. `action_lines` is what the first pane (What to do)
+    needs inside its frame. Where panes are stacked, a pane of `short_panes` never has a frame; it
+    gets the lines that it needs without one (the mapping's values) if there are any to spare.
     """
     lines_left = height - NOTE_LINES
     max_action_lines = 3 if height < _ROOMY_HEIGHT else 6
-    first = 2 + min(max(action_lines, 2), max_action_lines)
+    first_height = 2 + min(max(action_lines, 2), max_action_lines)  # 2: the frame
     min_width, min_height = _SIDE_BY_SIDE_SIZE
     if width >= min_width and height >= min_height:
-        lower = min((9 * (lines_left - first)) // 20, 13)
-        upper = lines_left - first - lower
-        return True, {1: first, 2: upper, 3: upper, 4: lower, 5: lower}
-    heights = {1: first, **dict.fromkeys(_FRAME_ORDER, 1)}
+        # The lower row has less to say: it gets 45 %, and at most 13 lines.
+        lower_height = min((9 * (lines_left - first_height)) // 20, 13)
+        upper_height = lines_left - first_height - lower_height
+        return True, {
+            1: first_height,
+            2: upper_height,
+            3: upper_height,
+            4: lower_height,
+            5: lower_height,
+        }
+    heights = {1: first_height, **dict.fromkeys(_FRAME_ORDER, 1)}
     lines_left -= sum(heights.values())
     for number in _FRAME_ORDER:
         if number in short_panes:
             continue
-        if lines_left < _MIN_FRAMED_HEIGHTS[number] - 1:
+        added_lines = _MIN_FRAMED_HEIGHTS[number] - heights[number]
+        if lines_left < added_lines:
             break
-        lines_left -= _MIN_FRAMED_HEIGHTS[number] - heights[number]
+        lines_left -= added_lines
         heights[number] = _MIN_FRAMED_HEIGHTS[number]
     for number, needed_lines in short_panes.items():
         if heights[number] == 1 and lines_left > 0:
-            heights[number] = min(needed_lines, 2)
+            heights[number] = min(needed_lines, _MAX_UNFRAMED_LINES)
             lines_left -= heights[number] - 1
     while lines_left > 0:
         growing_panes = [
@@ -72,7 +81,7 @@ def compute_heights(
 
 
 def theme_styles(app: App[Any]) -> Mapping[str, str]:
-    """Return Rich styles by level in the theme's colours: green only for good, yellow "look"."""
+    """Return the styles of `report.panes.PLAIN_STYLES` in the theme's colours."""
     colours = {name: Color.parse(app.theme_variables[name]) for name in _THEME_COLOURS}
     grey = colours["foreground"].blend(colours["surface"], 0.45).hex6
     return {
@@ -86,7 +95,7 @@ def theme_styles(app: App[Any]) -> Mapping[str, str]:
 
 
 class PaneBox(Widget, can_focus=True):
-    """A question and its answer in a frame, or both in one line."""
+    """A question and its answer in a frame, or without one in one or two lines."""
 
     BINDINGS: ClassVar[list[Any]] = [
         Binding("down,right", "cursor_down", "Next", show=False),
@@ -106,14 +115,17 @@ class PaneBox(Widget, can_focus=True):
         self.refresh()
 
     def unframed_lines(self, width: int) -> int:
-        """Return the lines needed without a frame; 0 unless one sentence is all it has to say."""
+        """Return how many lines the pane needs without a frame.
+
+        Return 0 if it has no answer yet, or more to say than one sentence.
+        """
         is_one_sentence = self.pane.items == (self.pane.summary,)
         if not is_one_sentence or self.pane.summary == first_screen.WAITING:
             return 0
         return len(render_unframed(self.number, self.pane, width - 2, _MAX_UNFRAMED_LINES))
 
     def set_lines(self, lines: int) -> None:
-        """Set the number of lines that the pane gets; with too few it has no frame."""
+        """Set the height of the pane; with too few lines it has no frame."""
         self.styles.height = lines
         self.set_class(lines <= _MAX_UNFRAMED_LINES, "-line")
         self._update_titles()

@@ -1,8 +1,8 @@
 """Draw graphs of lines and points in braille dots, and estimates as dots with whiskers.
 
-A character holds four rows of two dots, so that a curve is finer than letters; half blocks replace
-braille where a console's font has none. A graph is drawn together with its widget, in milliseconds,
-because graphs open while models are at work.
+A braille character holds four rows of two dots, so that a curve is finer than letters; half blocks
+replace braille where a console's font has none. A graph takes only milliseconds to draw, because
+users look at graphs while models keep all cores busy.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from srs_eval.engine.ranking import Standing
 from srs_eval.stats.intervals import Interval
 
 MARGIN = 4  # columns of the labels left of the vertical axis
-_DOTS_ACROSS = 2  # dots of a character
+_DOTS_ACROSS = 2  # dots of a braille character, side by side
 _DOTS_DOWN = 4
 _DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # Unicode's, by row and column
-_BRAILLE = 0x2800
+_BRAILLE = 0x2800  # Unicode's braille character without dots; each dot adds its bit
 _MIN_SPAN = 1e-5  # span of a scale below which its labels would be equal
-_UPPER_HALF = 0x1B  # the dots of a character's halves
+_UPPER_HALF = 0x1B  # the bits of the dots in the upper two rows of a character
 _LOWER_HALF = 0xE4
 
 
@@ -51,9 +51,13 @@ class Axis:
     high: float
     ticks: Sequence[tuple[float, str]] = ()
 
-    def step_of(self, value: float, steps: int) -> int:
-        """Return which of `steps` equal steps holds a value; an index outside if off the axis."""
-        return round((value - self.low) / (self.high - self.low) * (steps - 1))
+    def position_of(self, value: float, count: int) -> int:
+        """Return the index of the nearest of `count` evenly spaced positions on the axis.
+
+        The first is at `low`, the last at `high`. The index of a value off the axis is negative, or
+        at least `count`.
+        """
+        return round((value - self.low) / (self.high - self.low) * (count - 1))
 
 
 @dataclass(frozen=True)
@@ -82,14 +86,14 @@ def draw_graph(graph: PlotGraph, width: int, height: int) -> Text:
     rows = height - 2
     if columns < 4 or rows < 1:
         return Text()
-    cells: dict[tuple[int, int], tuple[str, str]] = {}
+    cells: dict[tuple[int, int], tuple[str, str]] = {}  # letter and style, by row and column
     for mark in graph.marks:
         if not mark.letter:
             _add_dots(mark, graph, columns, rows, cells)
             continue
         for x, y in zip(mark.x, mark.y, strict=True):
-            row = rows - 1 - graph.y.step_of(y, rows)
-            column = graph.x.step_of(x, columns)
+            row = rows - 1 - graph.y.position_of(y, rows)
+            column = graph.x.position_of(x, columns)
             cells[row, column] = mark.letter, mark.style
     if not _has_braille():
         for position, (letter, style) in cells.items():
@@ -108,14 +112,14 @@ def draw_graph(graph: PlotGraph, width: int, height: int) -> Text:
     x_axis_line.extend([("─", axes_style)] * columns)
     x_label_line = [blank] * width
     for value, label in reversed(graph.y.ticks):
-        row = rows - 1 - graph.y.step_of(value, rows)
+        row = rows - 1 - graph.y.position_of(value, rows)
         if 0 <= row < rows and lines[row][MARGIN][0] == "│":  # two labels may fall on one row
             padded_label = label[: MARGIN - 1].rjust(MARGIN - 1).ljust(MARGIN)
             lines[row][:MARGIN] = [(letter, "") for letter in padded_label]
             lines[row][MARGIN] = "┤", axes_style
     first_free = 0
     for value, label in graph.x.ticks:
-        column = MARGIN + 1 + graph.x.step_of(value, columns)
+        column = MARGIN + 1 + graph.x.position_of(value, columns)
         start = min(column - len(label) // 2, width - len(label))
         if MARGIN < column < width and start >= first_free:
             end = start + len(label)
@@ -145,6 +149,10 @@ def _has_braille() -> bool:
 
 
 def _convert_to_block(letter: str) -> str:
+    """Return the block that covers the halves in which a braille letter has dots.
+
+    Return any other letter as it is.
+    """
     dots = ord(letter) - _BRAILLE
     if not 0 <= dots < 256:
         return letter
@@ -164,11 +172,11 @@ def _add_dots(
     rows: int,
     cells: dict[tuple[int, int], tuple[str, str]],
 ) -> None:
-    """Add a line's dots to the cells that it runs through."""
+    """Add a line's dots to the `cells` that it runs through."""
     dot_columns = columns * _DOTS_ACROSS
     dot_rows = rows * _DOTS_DOWN
-    x = [graph.x.step_of(value, dot_columns) for value in curve.x]
-    y = [dot_rows - 1 - graph.y.step_of(value, dot_rows) for value in curve.y]
+    x = [graph.x.position_of(value, dot_columns) for value in curve.x]
+    y = [dot_rows - 1 - graph.y.position_of(value, dot_rows) for value in curve.y]
     dots = set()
     for x0, y0, x1, y1 in zip(x, y, x[1:], y[1:], strict=False):
         steps = max(abs(x1 - x0), abs(y1 - y0), 1)
@@ -183,7 +191,7 @@ def _add_dots(
             continue
         letter, _ = cells.get((row, column), (" ", ""))
         bits = ord(letter) - _BRAILLE
-        if not 0 <= bits < 256:  # no braille letter
+        if not 0 <= bits < 256:  # a letter that is not braille is replaced
             bits = 0
         bits |= _DOT_BITS[dot_row % _DOTS_DOWN][dot_column % _DOTS_ACROSS]
         cells[row, column] = chr(_BRAILLE + bits), curve.style
@@ -196,7 +204,7 @@ VERDICT_DOTS: Mapping[str, str] = {
     Standing.WORSE: "○",
     Standing.BELOW_BASELINE: "×",
 }
-"""Dots by verdict, drawn at the estimate between whiskers; none relies on colour."""
+"""Dots by verdict, drawn at the estimate between whiskers; they can be told without colour."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +243,7 @@ class Scale:
         if 0 <= middle <= last:
             letters[middle] = dot
             styles[middle] = style
-        elif low > last or middle > last:
+        elif low > last or middle > last:  # the estimate lies beyond the right end
             letters[last] = "▸"
             styles[last] = style
         return _join_styled(zip(letters, styles, strict=True))
@@ -243,13 +251,13 @@ class Scale:
     def draw_labels(self, line: float | None, line_style: str) -> Text:
         """Draw the labels of even values, for a column's heading."""
         span = self.high - self.low
-        step = even_step(span * 5.5 / self.width)  # a label and some room
+        step = even_step(span * 5.5 / self.width)  # at least 5.5 columns: a label and some room
         if span < _MIN_SPAN:
             values = [(self.low + self.high) / 2]
             decimals = 2
         else:
             values = even_values(self.low, self.high, step)
-            decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+            decimals = max(0, -math.floor(math.log10(step) + 1e-9))  # log10 may be a bit too low
         letters = [" "] * self.width
         first_free = 0
         for value in values:
@@ -272,10 +280,10 @@ class Scale:
 def fit_scale(
     intervals: Iterable[Interval], width: int, reference: Interval | None = None
 ) -> Scale | None:
-    """Return a scale for all intervals; None without intervals or without room.
+    """Return a scale on which all intervals lie; None without intervals or without room.
 
-    An interval well beyond `reference` (the baseline, say) is left off, because it would press all
-    others together.
+    If `reference` (such as the baseline) is given, it lies on the scale, but intervals well beyond
+    it may not, because they would press all others together.
     """
     shown = [interval for interval in intervals if math.isfinite(interval.estimate)]
     if not shown or width < 8:
@@ -296,7 +304,7 @@ def fit_scale(
 
 
 def even_values(low: float, high: float, step: float) -> list[float]:
-    """Return the multiples of a step from `low` to `high`."""
+    """Return the multiples of a step from `low` to `high`, including both if they are multiples."""
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(step * number, 9) for number in range(first, last + 1)]
@@ -310,5 +318,6 @@ def even_step(least: float) -> float:
 
 
 def _interval_ends(interval: Interval) -> tuple[float, float]:
+    """Return both ends of an interval; the estimate twice if its width is unknown."""
     half_width = 0.0 if math.isnan(interval.half_width) else interval.half_width
     return interval.estimate - half_width, interval.estimate + half_width

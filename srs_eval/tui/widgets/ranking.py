@@ -16,8 +16,7 @@ from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
 from srs_eval.models.own_parameters import is_available_in_anki, make_table_remarks
-from srs_eval.report import formats as words
-from srs_eval.report.formats import format_duration
+from srs_eval.report import formats
 from srs_eval.report.ranking_columns import APP_COLUMNS, sort_lines
 from srs_eval.report.ranking_words import describe_group_differences, list_sections
 from srs_eval.stats.intervals import Interval
@@ -27,7 +26,7 @@ from srs_eval.tui.widgets.plot import VERDICT_DOTS, Scale, fit_scale
 
 _FIGURE_COLUMNS = ("vs average", "RMSE(bins)", "AUC", "params")
 _MIN_WIDTH_FOR_INTERVALS = 70  # width from which intervals are drawn
-_MIN_INTERVAL_WIDTH = 24  # columns of the drawn intervals beside the shortest names
+_MIN_INTERVAL_WIDTH = 24  # of the column of drawn intervals
 _MIN_NAME_WIDTH = 16
 _MAX_NAME_WIDTH = 25
 
@@ -44,11 +43,11 @@ class RankingTable(OptionList):
         self.follows_best = True  # until the user moves the cursor
         self.marked: list[str] = []
         self.shown_count = 0  # models, after filtering
-        self.heading = Text()  # of the columns
+        self.heading = Text()  # of the columns; below it the learner's own line if the list scrolls
         self._rows: list[tuple[str | None, Text]] = []  # models by name; None for headings
-        self._widths: dict[str, int] = {}
+        self._widths: dict[str, int] = {}  # by column, in order
         self._scale: Scale | None = None
-        self._baseline: float | None = None
+        self._baseline_loss: float | None = None
         self._own_scheduler: str | None = None
 
     # --- what is shown
@@ -60,7 +59,7 @@ class RankingTable(OptionList):
         state: State,
         own_scheduler: str | None,
     ) -> None:
-        """Update every line.
+        """Update the headings, and the list if any line of it has changed.
 
         `seconds_left` maps models to their remaining seconds; `own_scheduler` is the learner's.
         """
@@ -82,6 +81,7 @@ class RankingTable(OptionList):
                 seconds = seconds_left.get(model.name, 0.0)
                 unfinished.append((model.name, self._format_unfinished(model, seconds)))
         rows = list(self._build_rows(groups, visible, unfinished, state))
+        # If the list scrolls, the learner's own line stays in sight below the headings.
         if own_scheduler in evaluation.results_by_name() and len(rows) >= self.size.height:
             own_line = self._format_ranked(evaluation.ranked_result(own_scheduler))
             self.heading = Text("\n").join([self.heading, own_line])
@@ -90,6 +90,7 @@ class RankingTable(OptionList):
             self._update_options()
 
     def _update_options(self) -> None:
+        """Put the rows into the list; cursor and scroll position stay."""
         names = [name for name, _ in self._rows]
         scroll_y = self.scroll_offset.y
         with self.prevent(OptionList.OptionHighlighted):
@@ -107,9 +108,15 @@ class RankingTable(OptionList):
         unfinished: list[tuple[str, Text]],
         state: State,
     ) -> Iterator[tuple[str | None, Text]]:
+        """Yield the lines of the list, each with its model's name, or None if none can be chosen.
+
+        The `visible` models are shown; the `unfinished` ones come after the first group.
+        """
         if not groups:
             yield from unfinished
-        names_above: set[str] = set()  # a model that is also on shared reviews can be chosen once
+        # A model may also be in a later group, on the reviews shared with others: it can be chosen
+        # only where it comes first.
+        names_above: set[str] = set()
         for group in groups:
             is_first = group is groups[0]
             is_visible = any(line.configuration.name in visible for line in group.lines)
@@ -141,19 +148,19 @@ class RankingTable(OptionList):
         name_width = max(map(len, names), default=0) + 2
         self._widths = _compute_column_widths(self.size.width - 1, name_width, state.order)
         self._scale = None
-        self._baseline = None
-        if "drawn" in self._widths:
+        self._baseline_loss = None
+        if "interval plot" in self._widths:
             losses: list[Interval] = []
             baseline_loss = None
             for group in groups:
-                if baseline_loss is None and group.baseline is not None:
+                if baseline_loss is None and group.baseline is not None:  # the first group's
                     baseline_loss = group.baseline.log_loss
                 for line in group.lines:
                     if line.standing is not Standing.BELOW_BASELINE:
                         losses.append(line.log_loss)
-            self._scale = fit_scale(losses, self._widths["drawn"] - 2, baseline_loss)
+            self._scale = fit_scale(losses, self._widths["interval plot"] - 2, baseline_loss)
             if baseline_loss is not None:
-                self._baseline = baseline_loss.estimate
+                self._baseline_loss = baseline_loss.estimate
         headings = {column: self._format_column_heading(column, state) for column in self._widths}
         self.heading = self._join_cells(headings)
 
@@ -163,11 +170,11 @@ class RankingTable(OptionList):
         return next((column for column, end in ends if x < end), "")
 
     def _format_column_heading(self, key: str, state: State) -> Text:
-        if key == "drawn":
+        if key == "interval plot":
             if self._scale is None:
                 return Text("")
             return Text.assemble(
-                " ", self._scale.draw_labels(self._baseline, self._palette.baseline)
+                " ", self._scale.draw_labels(self._baseline_loss, self._palette.baseline)
             )
         column = APP_COLUMNS[key]
         text = column.heading
@@ -188,7 +195,7 @@ class RankingTable(OptionList):
         return Text(f"{rule * 2} {text} ".ljust(sum(self._widths.values()) - 1, rule), style)
 
     def _leading_cells(self, configuration: Configuration, rank: str) -> dict[str, Text]:
-        """Return cells with rank and mark, the family's letter, and the name in words."""
+        """Return cells with the rank and a mark, the family's letter, and the name in words."""
         colours = self._palette
         is_own = configuration.name == self._own_scheduler
         own_style = colours.yours if is_own else ""
@@ -202,14 +209,14 @@ class RankingTable(OptionList):
         name_width = self._widths["model"] - 1
         if is_own and configuration.fit != "own":
             suffix = " yours"
-            name = words.shorten_middle(configuration.words, name_width - len(suffix))
+            name = formats.shorten_middle(configuration.words, name_width - len(suffix))
             name_text = Text(name).append(suffix, own_style)
-        else:  # the name of the user's own parameters says "your"
-            name_text = Text(words.shorten_middle(configuration.words, name_width), own_style)
+        else:  # the name of the user's own parameters says "your" already
+            name_text = Text(formats.shorten_middle(configuration.words, name_width), own_style)
         return {
             "place": Text.assemble(f"{rank:>2}", (mark, own_style)),
             "family": Text.assemble(
-                (words.FAMILIES[family].letter, colours.families.get(family, "dim")),
+                (formats.FAMILIES[family].letter, colours.families.get(family, "dim")),
                 (anki_mark, "dim"),
             ),
             "model": name_text,
@@ -236,13 +243,13 @@ class RankingTable(OptionList):
         if self._scale is not None:
             dot = "═" if line.is_baseline else VERDICT_DOTS[line.standing or Standing.CANT_TELL]
             interval = self._scale.draw_interval(
-                line.log_loss, dot, style, self._baseline, f"dim {colours.baseline}"
+                line.log_loss, dot, style, self._baseline_loss, f"dim {colours.baseline}"
             )
-            cells["drawn"] = Text.assemble(" ", interval)
+            cells["interval plot"] = Text.assemble(" ", interval)
         for key, column in APP_COLUMNS.items():
-            if column.format_line is None:
+            if column.format_cell is None:
                 continue
-            text = column.format_line(line)
+            text = column.format_cell(line)
             if column.aligns_right:
                 text = text.rjust(column.width - 1)
             cells[key] = Text(text)
@@ -256,15 +263,15 @@ class RankingTable(OptionList):
         state = model.stage.value
         is_running = model.stage is Stage.RUNNING
         has_failed = model.stage is Stage.FAILED
-        if model.reason:  # instead of all figures
+        if model.reason:  # shown instead of figures
             line = self._join_cells(cells, until="log loss")
             reason_width = sum(self._widths.values()) - line.cell_len
-            reason = words.truncate(f"{state}: {model.reason}", reason_width)
+            reason = formats.truncate(f"{state}: {model.reason}", reason_width)
             return line.append(reason, "" if has_failed else "dim")
-        has_drawn_column = "drawn" in self._widths
+        has_drawn_column = "interval plot" in self._widths
         if is_running:
             style = ""
-            cells["log loss"] = Text(words.format_bar(model.fraction, 11))
+            cells["log loss"] = Text(formats.format_bar(model.fraction, 11))
             if model.is_compiling:
                 state = "preparing"
             elif model.is_checking:
@@ -272,14 +279,14 @@ class RankingTable(OptionList):
             elif model.fraction:
                 state = f"{model.fraction:.0%}"
                 if has_drawn_column:
-                    state += f", {format_duration(seconds_left)}"
+                    state += f", {formats.format_duration(seconds_left)}"
         else:
             style = "bold" if has_failed else "dim"
             cells["model"].stylize("dim")
             if model.stage is Stage.WAITING and seconds_left >= 3:
-                cells["log loss"] = Text(f"about {format_duration(seconds_left)}", "dim")
+                cells["log loss"] = Text(f"about {formats.format_duration(seconds_left)}", "dim")
         if has_drawn_column:
-            cells["drawn"] = Text(f" {state}", style)
+            cells["interval plot"] = Text(f" {state}", style)
         else:
             cells["vs average"] = Text(state, style)
         return self._join_cells(cells)
@@ -332,11 +339,11 @@ def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str,
     def remaining_width() -> int:
         return max(width - sum(APP_COLUMNS[column].width for column in columns), 8)
 
-    for column in _FIGURE_COLUMNS[1:]:
+    for column in _FIGURE_COLUMNS[1:]:  # the first one is always there
         if remaining_width() - APP_COLUMNS[column].width < name_width + _MIN_INTERVAL_WIDTH:
             break
         columns.append(column)
-    if order != "place":  # verdicts get a column, as no headings show them
+    if order != "place":  # verdicts get a column, because there are no headings that show them
         if width < _MIN_WIDTH_FOR_INTERVALS:
             columns = ["place", "family"]
         order_column = order if order in _FIGURE_COLUMNS else "log loss"
@@ -348,7 +355,7 @@ def _compute_column_widths(width: int, name_width: int, order: str) -> dict[str,
     has_room_for_intervals = remaining_width() >= _MIN_NAME_WIDTH + _MIN_INTERVAL_WIDTH
     if width >= _MIN_WIDTH_FOR_INTERVALS and has_room_for_intervals:
         widths["model"] = name_width
-        widths["drawn"] = remaining_width() - name_width
+        widths["interval plot"] = remaining_width() - name_width
     return {
         column: column_width
         for column, column_width in widths.items()
