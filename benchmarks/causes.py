@@ -5,7 +5,7 @@
 Each learner has one preset at desired retention 0.90 and answers 2,000 to 6,000 reviews. Cards
 differ, and recall on the logit scale is better or worse by the day (AR(1), standard deviation 0.4,
 phi 0.4). Memories are FSRS-6 with parameters near its defaults, or ACT-R with constants near the
-literature's. The situations:
+literature's. The scenarios:
 
 - on time: reviews are done when they are due, with the true parameters;
 - some days skipped: 5 % of the days;
@@ -14,11 +14,10 @@ literature's. The situations:
 - bold parameters: those in force expect too much after successes;
 - ACT-R, on time: another memory than FSRS, scheduled and judged by FSRS-6's defaults.
 
-For each situation the program prints how often each cause is named, and how often a cause that is
-named is true, with Wilson's 95 % interval. Lateness is true if the recall that the learner's memory
-really had is below that on the due days by what FSRS says; it is known from the log alone. "FSRS
-expects too much" is true if the known probability of recall, averaged over the reviews, is at least
-half a point below what the parameters in force expected.
+For each scenario the program prints how often each cause is named, with Wilson's 95 % interval, and
+how often "FSRS expected too much" is true where it is named: the known probability of recall,
+averaged over the reviews, is then at least half a point below what the parameters in force
+expected. Whether reviews were late is known from the log.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _MIN_TRUE_GAP = 0.005
 
 
 @dataclass(frozen=True)
-class Situation:
+class Scenario:
     """What a row of the table simulates."""
 
     name: str
@@ -58,47 +57,47 @@ class Situation:
     is_act_r: bool = False
 
 
-SITUATIONS = (
-    Situation("on time"),
-    Situation("some days skipped", skipped=0.05),
-    Situation("desire raised", scheduled=0.8),
-    Situation("late", skipped=0.5),
-    Situation("bold parameters", is_bold=True),
-    Situation("ACT-R, on time", is_act_r=True),
+SCENARIOS = (
+    Scenario("on time"),
+    Scenario("some days skipped", skipped=0.05),
+    Scenario("desire raised", scheduled=0.8),
+    Scenario("late", skipped=0.5),
+    Scenario("bold parameters", is_bold=True),
+    Scenario("ACT-R, on time", is_act_r=True),
 )
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Diagnosis:
     """One learner: the causes that are named, and the true size of a wrong expectation."""
 
-    situation: str
+    scenario: str
     causes: tuple[RetentionCause, ...]
     true_expectation_gap: float
 
 
-def draw_learner(situation: Situation, seed: int) -> SimulatedLearner:
-    random = np.random.default_rng((seed, SITUATIONS.index(situation)))
+def draw_learner(scenario: Scenario, seed: int) -> SimulatedLearner:
+    random = np.random.default_rng((seed, SCENARIOS.index(scenario)))
     w = np.array(DEFAULT)
     w[:4] *= np.exp(random.normal(0.5, 0.3, 4))
     w[8] += random.normal(0, 0.15)
     memory: Memory = Fsrs6(w[:, None])
     stored = w
-    if situation.is_act_r:
+    if scenario.is_act_r:
         memory = ActR.around_literature(random)
         stored = np.array(DEFAULT)
-    if situation.is_bold:
+    if scenario.is_bold:
         stored = w.copy()
         stored[8] += random.uniform(0.3, 0.8)
     decks, presets, shares = make_single_deck(
-        tuple(stored.tolist()), situation.scheduled, (60.0, 600.0), (600.0,)
+        tuple(stored.tolist()), scenario.scheduled, (60.0, 600.0), (600.0,)
     )
     habits = Habits(
         first=np.array([0.25, 0.1, 0.5, 0.15]),
         hard=float(random.uniform(0.03, 0.1)),
         easy=float(random.uniform(0.03, 0.1)),
         forgets=True,
-        skip=situation.skipped,
+        skip=scenario.skipped,
         stop=0.0,
         seconds=6.0,
         hour=8.0,
@@ -121,9 +120,9 @@ def draw_learner(situation: Situation, seed: int) -> SimulatedLearner:
     return simulate_learner(seed, reviews, incidents=False, character=character)
 
 
-def assess(situation: Situation, seed: int) -> Outcome:
+def assess(scenario: Scenario, seed: int) -> Diagnosis:
     """Return what pane 2 names for one learner, and the truth."""
-    simulated = draw_learner(situation, seed)
+    simulated = draw_learner(scenario, seed)
     log = simulated.log()
     presets = {key: replace(preset, desired_retention=0.9) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
@@ -134,7 +133,7 @@ def assess(situation: Situation, seed: int) -> Outcome:
     positions = np.arange(len(true_recall))
     expected = learner.predict_with_parameters(learner.active_parameters(group), positions)
     gap = float(np.nanmean(true_recall - expected))
-    return Outcome(situation.name, tuple(part.cause for part in retention.parts), gap)
+    return Diagnosis(scenario.name, tuple(part.cause for part in retention.parts), gap)
 
 
 def format_wilson(count: int, total: int) -> str:
@@ -151,20 +150,20 @@ def format_wilson(count: int, total: int) -> str:
     return f"{100 * share:.0f} % [{low:.0f}, {high:.0f}] of {total}"
 
 
-def print_report(outcomes: Sequence[Outcome]) -> None:
-    print("| situation | late | expected too much | scheduled for less | too much, and true |")
+def print_report(diagnoses: Sequence[Diagnosis]) -> None:
+    print("| scenario | late | expected too much | scheduled for less | too much, and true |")
     print("|---|---|---|---|---|")
     all_named = 0
     all_true = 0
-    for situation in SITUATIONS:
-        rows = [outcome for outcome in outcomes if outcome.situation == situation.name]
-        counts = Counter(cause for outcome in rows for cause in outcome.causes)
+    for scenario in SCENARIOS:
+        rows = [diagnosis for diagnosis in diagnoses if diagnosis.scenario == scenario.name]
+        counts = Counter(cause for diagnosis in rows for cause in diagnosis.causes)
         accused = [row for row in rows if RetentionCause.EXPECTED_TOO_MUCH in row.causes]
         true = sum(row.true_expectation_gap <= -_MIN_TRUE_GAP for row in accused)
         all_named += len(accused)
         all_true += true
         cells = [
-            situation.name,
+            scenario.name,
             format_wilson(counts[RetentionCause.LATE], len(rows)),
             format_wilson(counts[RetentionCause.EXPECTED_TOO_MUCH], len(rows)),
             format_wilson(counts[RetentionCause.SCHEDULED_FOR_LESS], len(rows)),
@@ -178,16 +177,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--learners", type=int, default=40, help="of each situation")
+    parser.add_argument("--learners", type=int, default=40, help="of each scenario")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="three learners of each situation")
+    parser.add_argument("--quick", action="store_true", help="three learners of each scenario")
     options = parser.parse_args()
     learners = 3 if options.quick else options.learners
-    tasks = [(situation, seed) for situation in SITUATIONS for seed in range(learners)]
+    tasks = [(scenario, seed) for scenario in SCENARIOS for seed in range(learners)]
     start = time.time()
     with ProcessPoolExecutor(options.jobs) as pool:
-        outcomes = list(pool.map(assess, *zip(*tasks, strict=True)))
-    print_report(outcomes)
+        diagnoses = list(pool.map(assess, *zip(*tasks, strict=True)))
+    print_report(diagnoses)
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 

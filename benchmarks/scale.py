@@ -263,7 +263,7 @@ def write_many(home: Path, learners: int = 3_000, results: int = 50_000) -> Writ
         adding = time.process_time()
         for user in range(1, results + 1):
             done = {**line, "user": user}
-            store.append(Unit("FSRS-6", user, "done", line=done, seconds=1.0, peak_mb=300.0))
+            store.append(Unit("FSRS-6", user, "done", result_line=done, seconds=1.0, peak_mb=300.0))
         added = time.process_time()
         store.publish(everything=True)
         published = time.process_time()

@@ -383,7 +383,7 @@ def _evaluate_unit(
                 configuration.name,
                 user,
                 "done",
-                line=line,
+                result_line=line,
                 seconds=time.perf_counter() - start,
                 cpu_seconds=time.process_time() - cpu_start,
                 peak_mb=_read_peak_mb(),
@@ -394,7 +394,7 @@ def _evaluate_unit(
                 },
             )
         case Skipped(reason=reason, missing_module=module):
-            return Unit(configuration.name, user, "skipped", reason=reason, lacked=module)
+            return Unit(configuration.name, user, "skipped", reason=reason, missing_module=module)
         case Failed(reason=reason, detail=detail):
             return Unit(configuration.name, user, "failed", reason=reason, detail=detail)
 

@@ -608,7 +608,7 @@ def test_one_preparation_at_a_time_is_in_memory(
         batch._evaluate_user(dataset, 5, [configuration], Context(), {})[0].line
         for configuration in configurations
     ]
-    by_name = {unit.configuration: unit.line for unit in units}
+    by_name = {unit.configuration: unit.result_line for unit in units}
     assert [by_name[configuration.name] for configuration in configurations] == alone
 
 
@@ -1093,7 +1093,7 @@ def test_tasks_run_on_any_executor(dataset: Path, undisturbed: Path) -> None:
     assert len(units) == len(data.users) * len(names)
     for unit in units:
         stored = done[unit.configuration].get(unit.user)
-        assert stored == (json.loads(json.dumps(unit.line)) if unit.line else None)
+        assert stored == (json.loads(json.dumps(unit.result_line)) if unit.result_line else None)
     failed = {unit.user for unit in units if unit.status == "failed"}
     assert failed == {POISONED}
 
@@ -1106,9 +1106,12 @@ def test_skipped_unit_names_the_missing_module(
     networks = resolve_configurations("LSTM")
     average = resolve_configurations("AVG")
     units = _evaluate_user(dataset, 1, [*networks, *average], Context(), {})
-    assert [(unit.status, unit.lacked) for unit in units] == [("skipped", "torch"), ("done", "")]
+    assert [(unit.status, unit.missing_module) for unit in units] == [
+        ("skipped", "torch"),
+        ("done", ""),
+    ]
     (tiny,) = _evaluate_user(dataset, TINY, average, Context(), {})
-    assert (tiny.status, tiny.lacked) == ("skipped", "")
+    assert (tiny.status, tiny.missing_module) == ("skipped", "")
 
 
 def test_closing_the_iterator_keeps_what_is_done(dataset: Path, tmp_path: Path) -> None:

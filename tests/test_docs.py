@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ import srs_eval
 from srs_eval import models
 from srs_eval.advice.questions import QUESTION_REGISTRY, findings_heading
 from srs_eval.engine.conformance import find_mistakes
+from srs_eval.models import TrainedModel
 from srs_eval.training.hyperparameters import Context
 from tests.conftest import REPOSITORY
 from tests.helpers.packages import ORDER
@@ -137,14 +139,17 @@ def test_example_models_work_as_files_of_ones_own(
 @pytest.mark.usefixtures("with_example_models")
 def test_example_models_are_found_and_learn(simulated_collection: Path, words: Path) -> None:
     log = srs_eval.load(simulated_collection)
-    untrained = {"GROWING": "GROWING-dry-run"}
-    names = [*EXAMPLES, *untrained.values(), "FIRST-GRADE-preset", "90%"]
+    names = [*EXAMPLES, "GROWING-dry-run", "FIRST-GRADE-preset"]
     results = srs_eval.evaluate(log, models=names, use_cache=False, features=words)
     assert not results.failed
     assert set(results) >= set(names)
     loss = {name: results[name].metrics.log_loss for name in names}
+    first_grade = models.all_models()["FIRST-GRADE"]
+    assert isinstance(first_grade, TrainedModel)
+    unfitted = replace(first_grade, name="UNFITTED", fit=lambda *_: [10.0] * 4 + [0.2])
+    unfitted_loss = srs_eval.evaluate(log, models=[unfitted])["UNFITTED"].metrics.log_loss
     for name in EXAMPLES:
-        assert loss[name] < loss[untrained.get(name, "90%")], name
+        assert loss[name] < loss.get(f"{name}-dry-run", unfitted_loss), name
     fitted = results["FIRST-GRADE-preset"].parameters
     assert fitted is not None
     assert len(fitted) >= 2

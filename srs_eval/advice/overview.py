@@ -50,9 +50,10 @@ class AnswerLine:
 class Overview:
     """Answers that have arrived so far, and the questions still waiting."""
 
-    rows: RowKind  # the rule that selected the reviews behind the answers
+    row_rule: RowKind  # which rule selected the reviews behind the answers
     excluded_note: str = ""  # sentence for a log whose reviewed cards are nearly all gone
-    is_from_earlier: bool = False  # answers of an earlier day are shown until new ones arrive
+    shows_saved_answers: bool = False
+    """Set once saved answers, about an earlier state of the file, were added."""
     waiting: list[str] = field(default_factory=list)  # questions not settled yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -66,8 +67,8 @@ class Overview:
         elif has_known_presets(log) and not by_preset:
             note = "Nearly all your cards are suspended or deleted."
         waiting: list[str] = []
-        for task_questions in tasks_for(log):
-            waiting += task_questions
+        for questions in tasks_for(log):
+            waiting += questions
         return Overview("anki" if by_preset else "benchmark", excluded_note=note, waiting=waiting)
 
     @staticmethod
@@ -80,7 +81,8 @@ class Overview:
     def add(self, new_answers: Sequence[Finding], settled_questions: Sequence[str] = ()) -> None:
         """Add answers; a new answer replaces the earlier one about the same thing.
 
-        A question is settled if no more answers to it will come: its earlier answers are dropped.
+        A question is settled if no more answers to it will come: `new_answers` then holds all its
+        answers, and earlier ones are dropped.
         """
         new_by_key = {_answer_key(answer): answer for answer in new_answers}
         remaining = []
@@ -94,7 +96,7 @@ class Overview:
         return tuple(answer for answer in self.answers if answer.question == question)
 
     @property
-    def has_failed(self) -> bool:
+    def has_unanswered(self) -> bool:
         """Return True if a question could not be answered; the answers are then not saved."""
         return any(isinstance(answer.evidence, f.Unanswered) for answer in self.answers)
 
@@ -102,29 +104,29 @@ class Overview:
     def first_screen(self) -> FirstScreen:
         """Answers as five panes."""
         waiting = tuple(self.waiting)
-        if self.is_from_earlier:
-            waiting = ()  # the earlier answers are shown as if they were complete
+        if self.shows_saved_answers:
+            waiting = ()  # the saved answers are shown as if they were complete
         checks = merge_checks(self.answers)
         return build_first_screen(
-            self.answers, waiting, checks, rows=self.rows, excluded_note=self.excluded_note
+            self.answers, waiting, checks, rows=self.row_rule, excluded_note=self.excluded_note
         )
 
     @property
     def lines(self) -> list[AnswerLine]:
         """Lines of the presets first, then of the other questions.
 
-        There is a single line if no question can be answered, all for the same reason.
+        There is a single line if no question but CHECKS can be answered, all for the same reason.
         """
         if not self.waiting and len(self.answers) > 1 and self._has_single_reason():
-            # All answers say the same: the first, filed under FIT, stands for all questions.
+            # All but CHECKS give the same reason: one line, filed under FIT, stands for all.
             return [AnswerLine(FIT, "All questions", (self.answers[0],))]
         return [*self._preset_lines(), *_merge_inconclusive(list(self._question_lines()))]
 
     def _has_single_reason(self) -> bool:
-        """Return True if no question could be answered, and all for the same reason."""
+        """Return True if no question but CHECKS could be answered, and all for the same reason."""
         reasons = set()
         for answer in self.answers:
-            if answer.question == CHECKS:  # which always has an answer
+            if answer.question == CHECKS:  # it always has an answer
                 continue
             if not isinstance(answer.evidence, f.Unanswered):
                 return False
@@ -132,15 +134,17 @@ class Overview:
         return len(reasons) == 1
 
     def _preset_lines(self) -> list[AnswerLine]:
-        only_evidence = [
+        evidence_answers = [
             answer for answer in self.answers if QUESTION_REGISTRY[answer.question].is_evidence_only
         ]
         lines = []
         for answer in self.find_answers(PARAMETERS):
             if isinstance(answer.evidence, f.Unanswered):
                 lines.append(AnswerLine(PARAMETERS, "Your presets", (answer,)))
-            elif answer.subject != ALL_PRESETS:  # that one sums up these lines
-                about_preset = [other for other in only_evidence if other.subject == answer.subject]
+            elif answer.subject != ALL_PRESETS:  # it sums up these lines and has none of its own
+                about_preset = [
+                    other for other in evidence_answers if other.subject == answer.subject
+                ]
                 lines.append(AnswerLine(PARAMETERS, answer.subject, (answer, *about_preset)))
         if PARAMETERS in self.waiting and not lines:
             return [AnswerLine(PARAMETERS, "Your presets", ())]
@@ -150,17 +154,20 @@ class Overview:
         for question, definition in QUESTION_REGISTRY.items():
             answers = self.find_answers(question)
             title = definition.line_title
-            if not title or not (answers or question in self.waiting):
+            is_shown = bool(answers) or question in self.waiting
+            if not title or not is_shown:
                 continue
             if answers and question in (HEALTH, MODELS):  # FIT, without its own line, belongs here
                 answers = (*self.find_answers(FIT), *answers)
-            elif (
-                answers and question == PREDICTABILITY and isinstance(answers[0].evidence, f.Months)
-            ):
+            elif question == PREDICTABILITY and _is_about_month(answers):
                 month = answers[0].subject  # a month's name: see `assess_predictability`
                 is_current = month == time.strftime("%Y-%m")
                 title = "This month" if is_current else format_month(month)
             yield AnswerLine(question, title, answers)
+
+
+def _is_about_month(answers: Sequence[Finding]) -> bool:
+    return bool(answers) and isinstance(answers[0].evidence, f.Months)
 
 
 def _answer_key(finding: Finding) -> tuple[str, str, str]:
@@ -178,7 +185,7 @@ def _merge_inconclusive(lines: Sequence[AnswerLine]) -> list[AnswerLine]:
     merged: list[AnswerLine] = []
     inconclusive: list[Finding] = []
     for line in lines:
-        # FIT is added to the lines of other questions, and does not decide on them.
+        # FIT is added to the lines of other questions, and does not count here.
         answers = [answer for answer in line.answers if answer.question == line.question]
         if not line.answers or any(answer.conclusion != f.CANT_TELL for answer in answers):
             merged.append(line)

@@ -1,7 +1,7 @@
 """Store the results of a batch on disk: whole units only, even if the run is killed.
 
-A unit is the outcome of one configuration on one user. Each is one line with a checksum in an
-append-only journal, OUT/.journal/CONFIGURATION.jsonl. The files that people read (result/,
+A unit is one configuration of one user. Its outcome is one line with a checksum in an append-only
+journal, OUT/.journal/CONFIGURATION.jsonl. The files that people read (result/,
 timing/, failed/, skipped/) are made from the journal, and each is replaced in one step. So a killed
 run loses the units that it was working on and nothing else.
 """
@@ -50,14 +50,14 @@ _AUDIT_FOLDERS = (PUBLISHED_FOLDER, TUNED_FOLDER)
 
 @dataclass(frozen=True)
 class Unit:
-    """The outcome of one configuration on one user."""
+    """One configuration of one user, with its outcome."""
 
     configuration: str
     user: int
     status: Status
-    line: Mapping[str, Any] | None = None  # result line in srs-benchmark's form, if done
+    result_line: Mapping[str, Any] | None = None  # in srs-benchmark's form, if done
     reason: str = ""  # one sentence, if failed or skipped
-    lacked: str = ""  # the module that was missing, if the unit was skipped for that
+    missing_module: str = ""  # if the unit was skipped because this module is not installed
     detail: str = ""  # traceback, if failed
     seconds: float = 0.0
     cpu_seconds: float | None = None  # processor time of this process only
@@ -68,7 +68,9 @@ class Unit:
     @property
     def log_loss(self) -> float:
         """The unit's log loss; nan if the unit is not done."""
-        return math.nan if self.line is None else float(self.line["metrics"]["LogLoss"])
+        if self.result_line is None:
+            return math.nan
+        return float(self.result_line["metrics"]["LogLoss"])
 
 
 def _foreign_file_error(path: Path) -> InputError:
@@ -87,10 +89,10 @@ def refuse_audit_folder(folder: Path) -> None:
 
 
 class ResultStore:
-    """A folder of results that only one process at a time can hold.
+    """A folder of results that only one process at a time can have open.
 
-    `statuses` returns the status of each unit, `append` writes a unit at once, and `publish` renews
-    the files that people read.
+    `statuses` returns the status of each user's unit of one configuration, `append` writes a unit
+    immediately, and `publish` renews the files that people read.
     """
 
     def __init__(
@@ -103,24 +105,31 @@ class ResultStore:
     ) -> None:
         """Open or create a folder for a run with this set-up.
 
-        `setup` is JSON: `srs_eval`, `data`, `options` and `configurations` (by name) must
-        agree with what is stored, except that configurations may be new. `names` says how the
-        readable files are spelled (`FileNaming`); if that has changed, they are written under
-        their new names. Other keys are kept for information. `fresh` deletes all earlier results
-        of a batch, `redo` those of these configurations; either is None if the user has no such
-        option, and messages then do not suggest it. Raises InputError if the set-ups disagree, if
-        a file of another origin would be replaced, or if another process is at work.
+        `setup` is JSON: `srs_eval`, the fingerprint in `data`, `options` and `configurations` (by
+        name) must agree with what is stored, except that configurations may be new. `names` says
+        how the readable files are spelled (`FileNaming`); if that has changed, they are written
+        under their new names, and without it the stored spelling stays. Other keys are kept for
+        information.
+
+        If `fresh` is True, all earlier results of a batch are deleted; `redo` names configurations
+        whose results are deleted. None deletes nothing: it means that the user has no such option,
+        and that messages do not suggest it.
+
+        Raises InputError if the set-ups disagree, if a file of another origin would be replaced, or
+        if another process is at work.
         """
         self._fresh_hint = "" if fresh is None else ", or start over with --fresh"
         self.folder = folder
         self._naming = FileNaming.of(setup)
-        self.damaged_line_count = 0  # damaged or torn journal lines
+        self._damaged_line_counts: dict[Path, int] = {}  # of each journal when it was last read
         self._journal_handles: dict[str, int] = {}
         self._unpublished: set[str] = set()  # configurations with units that were just appended
         self._exit_stack = ExitStack()  # holds the lock on the folder and the open journals
         try:
-            with self._report_write_errors():
+            with self._report_system_errors():
                 stored = self._read_stored_setup(fresh)
+                if stored is not None and "names" not in setup and not fresh:
+                    self._naming = FileNaming.of(stored)
                 self._refuse_foreign_files(setup, stored)
                 (folder / JOURNAL).mkdir(parents=True, exist_ok=True)
                 refusal = f'Another batch is writing to "{folder}": wait for it.'
@@ -144,6 +153,11 @@ class ResultStore:
         self._exit_stack.close()
         self._journal_handles.clear()
 
+    @property
+    def damaged_line_count(self) -> int:
+        """Number of damaged or torn lines in the journals that have been read."""
+        return sum(self._damaged_line_counts.values())
+
     def statuses(self, configuration: str) -> dict[int, Status]:
         """Return the last recorded status of each user.
 
@@ -153,7 +167,7 @@ class ResultStore:
         return {
             user: unit.status
             for user, unit in self._load_units(configuration).items()
-            if not (unit.lacked and is_installed(unit.lacked))
+            if not (unit.missing_module and is_installed(unit.missing_module))
         }
 
     def append(self, unit: Unit) -> None:
@@ -162,7 +176,7 @@ class ResultStore:
         Raises InputError if the unit cannot be written, as on a full disk; earlier and later units
         stay whole.
         """
-        with self._report_write_errors():
+        with self._report_system_errors():
             # Create the journal first: it shows that the files are a batch's.
             handle = self._journal_handle(unit.configuration)
             for kind, content in unit.files.items():
@@ -178,21 +192,25 @@ class ResultStore:
     def merge_from(self, folder: Path) -> int:
         """Add the units of another folder with the same set-up that are missing here.
 
-        A unit also counts as missing if it failed here or lacked a package, and did not in the
-        other folder, or if it is done in both and the other folder has more of its files
-        (`_UNIT_FILES`). Returns the number of added units. Raises InputError if the set-ups differ.
+        A unit counts as missing here in three cases:
+
+        - It is not recorded here.
+        - It failed here or lacked a package, and did not in the other folder.
+        - It is done in both folders, and has a file (`_UNIT_FILES`) in the other that is missing
+          here.
+
+        Returns the number of added units. Raises InputError if the set-ups differ.
         """
         setup = read_setup(self.folder)
         assert setup is not None
         merged_setup = merge_setup_from(folder, setup)
-        with self._report_write_errors():
+        with self._report_system_errors():
             self._refuse_foreign_files(merged_setup, setup)
             self._save_setup(merged_setup)
         added = 0
         for configuration in _list_configurations(folder):
             stored_units = self._load_units(configuration)
-            other_units, damaged_line_count = _read_journal(_journal_path(folder, configuration))
-            self.damaged_line_count += damaged_line_count
+            other_units = self._load_journal(_journal_path(folder, configuration))
             for user, other in sorted(other_units.items()):
                 missing_files = self._read_missing_files(folder, configuration, user)
                 if _is_worth_adding(other, stored_units.get(user), missing_files):
@@ -215,7 +233,7 @@ class ResultStore:
 
     def publish(self, *, everything: bool = False) -> None:
         """Renew the readable files of configurations with new units, or of all configurations."""
-        with self._report_write_errors():
+        with self._report_system_errors():
             configurations = sorted(self._unpublished)
             if everything:
                 configurations = self.configuration_names()
@@ -226,8 +244,12 @@ class ResultStore:
     # --- internals ---
 
     def _load_units(self, configuration: str) -> dict[int, Unit]:
-        units, damaged_line_count = _read_journal(_journal_path(self.folder, configuration))
-        self.damaged_line_count += damaged_line_count
+        return self._load_journal(_journal_path(self.folder, configuration))
+
+    def _load_journal(self, path: Path) -> dict[int, Unit]:
+        """Return the units of a journal by user, and remember how many of its lines are damaged."""
+        units, damaged_line_count = _read_journal(path)
+        self._damaged_line_counts[path] = damaged_line_count
         return units
 
     def _journal_handle(self, configuration: str) -> int:
@@ -239,23 +261,23 @@ class ResultStore:
         return self._journal_handles[configuration]
 
     @contextmanager
-    def _report_write_errors(self) -> Iterator[None]:
-        """Report the operating system's write errors as an InputError of one sentence."""
+    def _report_system_errors(self) -> Iterator[None]:
+        """Report every error of the operating system as an InputError about writing."""
         try:
             yield
         except OSError as error:
             raise InputError(
-                f'Results cannot be written to "{self.folder}" ({error.strerror or error}): mend '
-                "that, or choose another --out; what was finished there is kept, and the same "
-                "command goes on from it."
+                f'Results cannot be written to "{self.folder}" ({error.strerror or error}): fix '
+                "that, or choose another --out. Finished results are kept; rerun the same command "
+                "to resume."
             ) from error
 
     def _publish(self, configuration: str) -> None:
         if configuration in self._journal_handles:
             os.fsync(self._journal_handles[configuration])  # readable files never get ahead of it
-        files = _format_readable_files(self._load_units(configuration), self._naming)
-        paths = self._readable_paths(configuration, self._naming)
-        for path, lines in zip(paths, files.values(), strict=True):
+        units = self._load_units(configuration)
+        for folder, lines in _format_readable_lines(units, self._naming).items():
+            path = self._readable_path(folder, configuration, self._naming)
             content = "".join(f"{line}\n" for line in lines).encode()
             if not lines:
                 path.unlink(missing_ok=True)
@@ -265,9 +287,10 @@ class ResultStore:
                 write_atomically(path, content)
 
     def _read_stored_setup(self, fresh: bool | None = False) -> dict[str, Any] | None:
-        """Return the stored set-up; None if there is none, or a damaged one that `fresh` deletes.
+        """Return the stored set-up; None if there is none.
 
-        Raises InputError for any other damaged one, and for one that no batch has written.
+        A damaged one counts as none if `fresh` is set and the folder has journals, which show that
+        a batch wrote it: it is deleted anyway. Raises InputError for any other damaged one.
         """
         try:
             return read_setup(self.folder)
@@ -284,28 +307,33 @@ class ResultStore:
     ) -> None:
         """Raise InputError for a file that no batch has written and that would be overwritten.
 
-        Files of a configuration belong to a batch if its journal is there.
+        A configuration's files belong to a batch if its journal is there.
         """
         journals = self.configuration_names()
         written_configurations = {*setup["configurations"], *journals}
-        foreign_paths: set[Path] = set()  # paths to be written that do not belong to a batch
+        planned_paths: set[Path] = set()
         for configuration in written_configurations:
-            foreign_paths.update(self._readable_paths(configuration, self._naming))
+            planned_paths.update(self._readable_paths(configuration, self._naming))
+        for configuration in written_configurations.difference(journals):
+            planned_paths.update(self._unit_file_paths(configuration))
+        owned_paths: set[Path] = set()  # readable files that belong to a batch
         stored_namings = FileNaming.possible(stored)
         for configuration in journals:
-            foreign_paths.difference_update(self._readable_paths(configuration, *stored_namings))
-        for configuration in written_configurations.difference(journals):
-            foreign_paths.update(self._unit_file_paths(configuration))
-        for path in sorted(foreign_paths):
+            owned_paths.update(self._readable_paths(configuration, *stored_namings))
+        for path in sorted(planned_paths - owned_paths):
             if os.path.lexists(path):
                 raise _foreign_file_error(path)
+
+    def _readable_path(self, folder: str, configuration: str, naming: FileNaming) -> Path:
+        """Return the path of a configuration's file in one of `_READABLE_FOLDERS`."""
+        return self.folder / folder / f"{naming.file_stem(configuration)}.jsonl"
 
     def _readable_paths(self, configuration: str, *namings: FileNaming) -> list[Path]:
         """Return the paths of a configuration's readable files under each of the namings."""
         paths = []
         for naming in namings:
-            name = naming.file_stem(configuration)
-            paths += [self.folder / folder / f"{name}.jsonl" for folder in _READABLE_FOLDERS]
+            for folder in _READABLE_FOLDERS:
+                paths.append(self._readable_path(folder, configuration, naming))
         return paths
 
     def _unit_file_paths(self, configuration: str) -> list[Path]:
@@ -319,7 +347,10 @@ class ResultStore:
     def _delete_results(
         self, stored: Mapping[str, Any] | None, configurations: Iterable[str]
     ) -> None:
-        """Delete all files of these configurations; `stored` is the set-up that names them."""
+        """Delete all files of these configurations.
+
+        The set-up `stored` decides how the files are spelled; None: try every spelling.
+        """
         for configuration in configurations:
             readable = self._readable_paths(configuration, *FileNaming.possible(stored))
             journal = _journal_path(self.folder, configuration)
@@ -346,7 +377,7 @@ class ResultStore:
         }
         difference = find_disagreement({**stored, "configurations": remaining}, setup)
         if difference:
-            # A difference of one configuration begins with "NAME had".
+            # If one configuration differs, `find_disagreement` begins with "NAME had".
             name, is_of_one_configuration, _ = difference.partition(" had ")
             redo_hint = ""
             if is_of_one_configuration and redo is not None:
@@ -378,11 +409,14 @@ def _delete(paths: Iterable[Path]) -> None:
 
 def _is_settled(unit: Unit) -> bool:
     """Return whether evaluating the unit again, here or elsewhere, would give the same."""
-    return unit.status != "failed" and not unit.lacked
+    return unit.status != "failed" and not unit.missing_module
 
 
 def _is_worth_adding(other: Unit, stored: Unit | None, missing_files: Mapping[str, bytes]) -> bool:
-    """Return whether `ResultStore.merge_from` adds a unit of another folder to the stored one."""
+    """Return whether a unit of another folder should replace the stored one, or fill a gap.
+
+    `missing_files` are those of its files that only the other folder has.
+    """
     if stored is None:
         return True
     if _is_settled(other) and not _is_settled(stored):
@@ -392,10 +426,13 @@ def _is_worth_adding(other: Unit, stored: Unit | None, missing_files: Mapping[st
 
 
 def _make_record(unit: Unit) -> dict[str, Any]:
-    """Return a unit as its journal stores it."""
+    """Return a unit as its journal stores it; `_parse_record` reads it.
+
+    Except for "line" and "lacked", keys are names of fields of `Unit`.
+    """
     record: dict[str, Any] = {"user": unit.user, "status": unit.status}
     if unit.status == "done":
-        record["line"] = unit.line
+        record["line"] = unit.result_line
         record["seconds"] = round(unit.seconds, 6)
         record["peak_mb"] = round(unit.peak_mb, 1)
         if unit.cpu_seconds is not None:
@@ -404,11 +441,20 @@ def _make_record(unit: Unit) -> dict[str, Any]:
             record["notes"] = list(unit.notes)
         return record
     record["reason"] = unit.reason
-    if unit.lacked:
-        record["lacked"] = unit.lacked
+    if unit.missing_module:
+        record["lacked"] = unit.missing_module
     if unit.detail:
         record["detail"] = unit.detail
     return record
+
+
+def _parse_record(configuration: str, record: Mapping[str, Any]) -> Unit:
+    """Return the unit that `_make_record` made a journal's record of."""
+    fields = dict(record)
+    fields["result_line"] = fields.pop("line", None)
+    fields["missing_module"] = fields.pop("lacked", "")
+    fields["notes"] = tuple(fields.pop("notes", ()))
+    return Unit(configuration, **fields)
 
 
 def _journal_path(folder: Path, configuration: str) -> Path:
@@ -420,31 +466,32 @@ def _unit_file_path(folder: Path, kind: str, configuration: str, user: int) -> P
     return folder / _UNIT_FILES[kind].format(configuration=configuration, user=user)
 
 
-def _format_readable_files(units: Mapping[int, Unit], naming: FileNaming) -> dict[str, list[str]]:
-    """Return the lines of the readable files, by folder."""
-    files: dict[str, list[str]] = {folder: [] for folder in _READABLE_FOLDERS}
+def _format_readable_lines(units: Mapping[int, Unit], naming: FileNaming) -> dict[str, list[str]]:
+    """Return the lines of a configuration's readable files, by folder (`_READABLE_FOLDERS`)."""
+    lines: dict[str, list[str]] = {folder: [] for folder in _READABLE_FOLDERS}
     for user, unit in sorted(units.items()):
         record = _make_record(unit)
-        if unit.line is not None:
+        if unit.result_line is not None:
             time_ms = round(1000 * unit.seconds, 3)
-            files["result"].append(json.dumps(naming.complete_result(unit.line, time_ms)))
-            timing = {"user": user, "size": unit.line["size"]}
+            result = naming.complete_result(unit.result_line, time_ms)
+            lines["result"].append(json.dumps(result))
+            timing = {"user": user, "size": unit.result_line["size"]}
             for key in ("seconds", "cpu_seconds", "peak_mb", "notes"):
                 if key in record:
                     timing[key] = record[key]
             timing["time_ms"] = time_ms
-            files["timing"].append(json.dumps(timing))
+            lines["timing"].append(json.dumps(timing))
         else:
             keys = ("user", "reason", "detail")
             explanation = {key: record[key] for key in keys if key in record}
-            files[unit.status].append(json.dumps(explanation))
-    return files
+            lines[unit.status].append(json.dumps(explanation))
+    return lines
 
 
 def format_result_file(folder: Path, configuration: str) -> str:
     """Return the text of a configuration's result file, made from its journal."""
     naming = FileNaming.of(read_setup(folder))
-    lines = _format_readable_files(read_units(folder, configuration), naming)["result"]
+    lines = _format_readable_lines(read_units(folder, configuration), naming)["result"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -480,7 +527,7 @@ def _read_journal(path: Path) -> tuple[dict[int, Unit], int]:
     names has a later unit.
     """
     units: dict[int, Unit] = {}
-    lost_users: list[set[int]] = []  # by damaged line, the users named there without a later unit
+    lost_users: list[set[int]] = []  # per damaged line: its users that no later line restores
     content = path.read_bytes() if path.exists() else b""
     for line in BytesIO(content):
         checksum, _, text = line.partition(b" ")
@@ -490,8 +537,7 @@ def _read_journal(path: Path) -> tuple[dict[int, Unit], int]:
             lost_users.append(named_users or {-1})  # -1: a user who never gets a later unit
             continue
         record = json.loads(text)
-        notes = tuple(record.pop("notes", ()))
-        units[record["user"]] = Unit(path.name.removesuffix(".jsonl"), **record, notes=notes)
+        units[record["user"]] = _parse_record(path.name.removesuffix(".jsonl"), record)
         for users in lost_users:
             users.discard(record["user"])
     damaged_line_count = sum(1 for users in lost_users if users)
@@ -516,7 +562,7 @@ def _append_line(handle: int, record: Mapping[str, Any]) -> None:
 
 def _open_journal(path: Path) -> int:
     """Open a journal for appending and return the handle; a torn last line is cut off first."""
-    binary = getattr(os, "O_BINARY", 0)  # on Windows only
+    binary = getattr(os, "O_BINARY", 0)  # on Windows only: newlines are written as they are
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | binary, 0o666)
     content = path.read_bytes()
     end_of_last_line = content.rfind(b"\n") + 1
@@ -533,6 +579,7 @@ def lock_folder(folder: Path, refusal: str) -> Callable[[], None]:
     """
     from filelock import FileLock, Timeout
 
+    # Other people who share the folder may lock it later, and any thread may unlock it.
     lock = FileLock(folder / "lock", mode=0o666, thread_local=False)
     try:
         lock.acquire(timeout=0)

@@ -75,10 +75,11 @@ def select_rows(
 ) -> Selection:
     """Select the rows of a log; if the log already holds rows, they are returned unchanged.
 
-    Each option defaults to what the rule's program does. "benchmark" keeps deleted and suspended
-    cards and ignores ignore-before dates. "anki" keeps what Anki's deck-options screen searches
-    for: existing cards that are not suspended. It also applies each preset's ignore-before date,
-    which drops every card whose last learning start is before that date.
+    For an option, None means: as the rule's program (the builder, or Anki) does it. "benchmark"
+    keeps deleted and suspended cards and ignores ignore-before dates. "anki" keeps what Anki's
+    deck-options screen searches for: existing cards that are not suspended. It also applies each
+    preset's ignore-before date, which drops every card whose last learning start is before that
+    date.
 
     Rows are in order of time; ties keep the log's order. Entries that a reader left out because the
     file holds them twice are counted as dropped, too, unless the log is a subset. Raises ValueError
@@ -92,10 +93,13 @@ def select_rows(
         return Selection(log.rows, dropped, np.arange(len(log.rows), dtype=np.int64))
     assert log.entries is not None
     assert log.day_grid is not None
-    as_builder = kind == "benchmark"
-    with_deleted = as_builder if include_deleted is None else include_deleted
-    with_suspended = as_builder if include_suspended is None else include_suspended
-    with_date = not as_builder if apply_ignore_before is None else apply_ignore_before
+    is_benchmark = kind == "benchmark"
+    if include_deleted is None:
+        include_deleted = is_benchmark
+    if include_suspended is None:
+        include_suspended = is_benchmark
+    if apply_ignore_before is None:
+        apply_ignore_before = not is_benchmark
 
     # From here on, entries are in order of card, then time.
     entries = log.entries
@@ -104,22 +108,23 @@ def select_rows(
     by_card = Entries(**columns)
     reasons = _DropReasons(len(order))
     exists, suspended = _look_up_card_state(log, by_card.card_id)
-    if not with_deleted:
+    if not include_deleted:
         reasons.drop(_DELETED, ~exists)
-    if not with_suspended:
+    if not include_suspended:
         reasons.drop(SUSPENDED, suspended)
-    apply_rule = _apply_builder_rule if as_builder else _apply_anki_rule
-    start_of = apply_rule(by_card, reasons)
-    if with_date:
-        start_ms = np.where(start_of >= 0, by_card.time_ms[np.maximum(start_of, 0)], 0)
+    apply_rule = _apply_builder_rule if is_benchmark else _apply_anki_rule
+    last_start = apply_rule(by_card, reasons)
+    if apply_ignore_before:
+        # Cards without a start are dropped already; for them, any position and time will do.
+        start_ms = np.where(last_start >= 0, by_card.time_ms[np.maximum(last_start, 0)], 0)
         reasons.drop(_IGNORED_DATE, start_ms < _look_up_ignore_before_ms(log, by_card.card_id))
 
     positions = reasons.kept_positions()
-    rows = _build_rows(by_card, positions, log.day_grid, as_builder=as_builder)
+    rows = _build_rows(by_card, positions, log.day_grid, is_benchmark=is_benchmark)
     entry_index = order[positions]
     time_order = np.argsort(entry_index, kind="stable")  # the log's entries are in order of time
     dropped |= reasons.counts()
-    return Selection(_take_rows(rows, time_order), dropped, entry_index[time_order])
+    return Selection(_take_lines(rows, time_order), dropped, entry_index[time_order])
 
 
 class _DropReasons:
@@ -130,7 +135,7 @@ class _DropReasons:
         self.names: list[str] = []
 
     def drop(self, name: str, mask: NDArray[np.bool_]) -> None:
-        """Drop the entries of `mask` (n,), unless they are dropped already; once for each name."""
+        """Drop the entries of `mask` (n,) that are not dropped yet. Call it once for each name."""
         self.names.append(name)
         self.code[mask & (self.code == 0)] = len(self.names)
 
@@ -152,12 +157,14 @@ def _drop_non_reviews(entries: Entries, reasons: _DropReasons) -> None:
 
 
 def _mark_previews(entries: Entries) -> NDArray[np.bool_]:
+    """Mark answers in a filtered deck that does not reschedule: Anki gives them the factor 0."""
     return (entries.kind == FILTERED) & (entries.factor == 0)
 
 
 def _apply_builder_rule(entries: Entries, reasons: _DropReasons) -> IntArray:
-    """Drop what the builder drops; return, for each entry, the position of its card's start or -1.
+    """Drop what the builder drops; return its card's last learning start for each entry.
 
+    The result is a position in the entries, or -1 without a start.
     A learning start is the first entry of a run of learning entries among the card's reviews. A
     card counts from its last learning start.
     """
@@ -165,34 +172,36 @@ def _apply_builder_rule(entries: Entries, reasons: _DropReasons) -> IntArray:
     positions = reasons.kept_positions()
     is_learning = entries.kind[positions] == LEARNING
     is_start = _mark_learning_starts(is_learning, entries.card_id[positions])
-    start_of = _find_last_of_card(entries.card_id, positions[is_start])
-    reasons.drop(_NO_START, start_of < 0)
-    reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
-    return start_of
+    last_start = _find_last_of_card(entries.card_id, positions[is_start])
+    reasons.drop(_NO_START, last_start < 0)
+    reasons.drop(_BEFORE_START, np.arange(len(last_start)) < last_start)
+    return last_start
 
 
 def _apply_anki_rule(entries: Entries, reasons: _DropReasons) -> IntArray:
-    """Drop what Anki drops; return, for each entry, the position of its card's start or -1.
+    """Drop what Anki drops; return its card's last learning start for each entry.
 
-    Going back from a card's last entry, previews are skipped; the start is the first of
-    the last run of learning answers. Anything else ends the run: a reset, a set due date, a
+    The result is a position in the entries, or -1 without a start. Anki walks backwards from a
+    card's last entry and ignores previews; the start is the first entry of the run of learning
+    answers that it meets first. Any other entry ends the run: a reset, a set due date, a
     reschedule, an early review. A reset after the last learning answer drops the card. From
     the start on every answer counts, whatever its kind: old programs gave ratings to manual
     entries too (rslib/src/revlog/mod.rs: has_rating_and_affects_scheduling).
     """
+    # Find starts before anything is dropped: dropped entries, such as resets, end a run, too.
     is_answer = (entries.rating >= 1) & (entries.rating <= 4)
     positions = np.flatnonzero(~_mark_previews(entries))
     is_learning = ((entries.kind == LEARNING) & is_answer)[positions]
     is_start = _mark_learning_starts(is_learning, entries.card_id[positions])
-    start_of = _find_last_of_card(entries.card_id, positions[is_start])
+    last_start = _find_last_of_card(entries.card_id, positions[is_start])
     last_learning = _find_last_of_card(entries.card_id, positions[is_learning])
     is_reset = (entries.kind == MANUAL) & (entries.factor == 0)
     last_reset = _find_last_of_card(entries.card_id, np.flatnonzero(is_reset))
     _drop_non_reviews(entries, reasons)
     reasons.drop(_AFTER_RESET, last_reset > last_learning)
-    reasons.drop(_NO_START, start_of < 0)
-    reasons.drop(_BEFORE_START, np.arange(len(start_of)) < start_of)
-    return start_of
+    reasons.drop(_NO_START, last_start < 0)
+    reasons.drop(_BEFORE_START, np.arange(len(last_start)) < last_start)
+    return last_start
 
 
 def _mark_learning_starts(is_learning: NDArray[np.bool_], card_id: IntArray) -> NDArray[np.bool_]:
@@ -241,16 +250,18 @@ def _look_up_ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
     return limits
 
 
-def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, *, as_builder: bool) -> Rows:
+def _build_rows(
+    entries: Entries, positions: IntArray, grid: DayGrid, *, is_benchmark: bool
+) -> Rows:
     """Build the rows of the entries at `positions`, in order of card, then time."""
     time_ms = entries.time_ms[positions]
     card_id = entries.card_id[positions]
     next_day_at_s = grid.next_day_at_s
-    study_day = to_study_days(time_ms, grid)
-    if as_builder:
+    study_day = to_study_days(time_ms, grid)  # None unless the user named a time zone
+    if is_benchmark:
         # Truncation toward zero puts tomorrow's entries on day 0 (today), as in the builder.
-        since_next_day = time_ms - next_day_at_s * 1000
-        day = np.sign(since_next_day) * (np.abs(since_next_day) // _DAY_MS)
+        since_next_day_ms = time_ms - next_day_at_s * 1000
+        day = np.sign(since_next_day_ms) * (np.abs(since_next_day_ms) // _DAY_MS)
     else:
         # As in Anki, whole seconds count, and entries in the future belong to today.
         day = -np.maximum((next_day_at_s - time_ms // 1000) // DAY_S, 0)
@@ -267,9 +278,10 @@ def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, *, as_buil
         interval = entries.interval[positions]
         # Anki stores intervals below a day as negative seconds.
         scheduled_interval = np.where(interval < 0, -interval / DAY_S, interval)
-    ease = None
+    ease = None  # where the source has none, all factors are 0
     if entries.factor.any():
-        # The ease before an answer is that of the card's previous entry, even if this is dropped.
+        # The ease (with FSRS: difficulty) before an answer is that of the card's previous entry,
+        # even if this is dropped.
         starts_card = mark_run_starts(entries.card_id)
         previous_factor = np.where(starts_card, MISSING, np.roll(entries.factor, 1))
         ease = previous_factor[positions]
@@ -278,6 +290,7 @@ def _build_rows(entries: Entries, positions: IntArray, grid: DayGrid, *, as_buil
         card_id=card_id,
         day_offset=day - first_day,
         rating=entries.rating[positions],
+        # As in data sets: 0 is new, and the others are the revlog's kinds plus 1.
         state=np.where(is_first, 0, entries.kind[positions] + 1),
         duration_ms=entries.duration_ms[positions],
         elapsed_days=elapsed_days,
@@ -303,12 +316,15 @@ def select_decks(log: ReviewLog, *names: str) -> ReviewLog:
     """
     decks: set[int] = set()
     for name in names:
-        decks |= _find_deck_ids(log, name)
+        decks |= _find_deck_tree(log, name)
     return _select_cards_in_decks(log, decks, "deck", names)
 
 
 def anonymize(log: ReviewLog) -> ReviewLog:
-    """Replace the names of decks and presets by numbers; remove the path, searches and notes."""
+    """Replace the names of decks and presets by numbers, and the path by "collection".
+
+    Searches of presets and notes of the import are removed.
+    """
     decks = {}
     for number, (key, deck) in enumerate(sorted(log.decks.items()), start=1):
         decks[key] = replace(deck, name=f"deck {number}")
@@ -319,7 +335,8 @@ def anonymize(log: ReviewLog) -> ReviewLog:
     return replace(log, decks=decks, presets=presets, import_summary=import_summary)
 
 
-def _find_deck_ids(log: ReviewLog, name: str) -> set[int]:
+def _find_deck_tree(log: ReviewLog, name: str) -> set[int]:
+    """Return the ids of the decks of this name (or id) and of all decks below them."""
     decks = {deck.id for deck in log.decks.values() if _has_name(deck, name)}
     homes = [deck for deck in log.decks.values() if not deck.filtered]
     if not decks:
@@ -331,7 +348,7 @@ def _find_deck_ids(log: ReviewLog, name: str) -> set[int]:
             "taken from; name one of those."
         )
     deck_count = 0
-    while deck_count != len(decks):  # as many rounds as decks are deep
+    while deck_count != len(decks):  # until no subdeck is added
         deck_count = len(decks)
         decks |= {deck.id for deck in log.decks.values() if deck.parent_id in decks}
     prefix = f"{_fold_case(name)}::"  # also finds subdecks whose parent deck is missing
@@ -360,8 +377,8 @@ def _unknown_preset_message(log: ReviewLog, name: str) -> str:
     if orphaned_decks and log.presets:
         deck_words = ", ".join(f'"{deck}"' for deck in orphaned_decks[:3])
         return (
-            f"The preset {name} is gone, though decks still name it, and Anki schedules these "
-            f"with its own defaults. Use --deck instead: {deck_words}."
+            f"Preset {name} was deleted but decks still refer to it; Anki uses its defaults there. "
+            f"Use --deck instead: {deck_words}."
         )
     choices = ((preset.name, preset.id) for preset in log.presets.values())
     return _unknown_name_message("preset", name, choices)
@@ -374,7 +391,7 @@ def _has_name(deck_or_preset: Deck | Preset, name: str) -> bool:
 
 
 def _fold_case(name: str) -> str:
-    """Case-fold a name after NFC normalization, in which Anki stores names."""
+    """Fold the case of a name after NFC normalization (Anki stores names in NFC)."""
     return unicodedata.normalize("NFC", name).casefold()
 
 
@@ -393,8 +410,9 @@ def _select_cards_in_decks(
     narrowed = _select_cards(log, lambda card_id: np.isin(card_id, cards))
     if not len(narrowed.reviews):
         choices: Mapping[int, Deck | Preset] = log.decks if kind == "deck" else log.presets
-        name_of = {str(choice.id): choice.name for choice in choices.values() if choice.name}
-        name_words = " and ".join(f'"{name_of.get(name, name)}"' for name in names)
+        # The user may have named decks or presets by their ids.
+        name_by_id = {str(choice.id): choice.name for choice in choices.values() if choice.name}
+        name_words = " and ".join(f'"{name_by_id.get(name, name)}"' for name in names)
         if len(names) == 1:
             raise InputError(f"The {kind} {name_words} has no reviews.")
         raise InputError(f"The {kind}s {name_words} have no reviews.")
@@ -405,14 +423,14 @@ def _select_cards(log: ReviewLog, is_selected: Callable[[IntArray], np.ndarray])
     """Keep the cards for which `is_selected(card_ids)` is True, with all their data."""
 
     def narrow(table: _CardTable | None) -> _CardTable | None:
-        return None if table is None else _take_rows(table, is_selected(table.card_id))
+        return None if table is None else _take_lines(table, is_selected(table.card_id))
 
     is_kept = is_selected(log.reviews.card_id)
     return replace(
         log,
         entries=narrow(log.entries),
         rows=narrow(log.rows),
-        cards=_take_rows(log.cards, is_selected(log.cards.card_id)),
+        cards=_take_lines(log.cards, is_selected(log.cards.card_id)),
         schedule=narrow(log.schedule),
         source_predictions={
             name: column[is_kept] for name, column in log.source_predictions.items()
@@ -425,8 +443,8 @@ def _select_cards(log: ReviewLog, is_selected: Callable[[IntArray], np.ndarray])
     )
 
 
-def _take_rows(table: _CardTable, selector: np.ndarray) -> _CardTable:
-    """Return some rows of a table: those of a mask, or those at positions, in their order."""
+def _take_lines(table: _CardTable, selector: np.ndarray) -> _CardTable:
+    """Return a table with some of its lines: those of a mask, or at positions, in their order."""
     selected = {}
     for column in fields(table):
         values = getattr(table, column.name)
@@ -437,13 +455,13 @@ def _take_rows(table: _CardTable, selector: np.ndarray) -> _CardTable:
 
 def _unknown_name_message(kind: str, name: str, choices: Iterable[tuple[str, int]]) -> str:
     """Return a message that proposes the nearest of the choices, which are pairs of name and id."""
-    names: dict[str, str] = {}
-    for label, key in choices:
-        choice = label or str(key)
-        names[choice.casefold()] = choice
+    names: dict[str, str] = {}  # names to show, by folded name
+    for choice_name, choice_id in choices:
+        choice = choice_name or str(choice_id)
+        names[_fold_case(choice)] = choice
     if not names:
-        return f"This file says nothing of {kind}s, so --{kind} cannot be used with it."
-    nearest = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.3)
+        return f"This file contains no {kind}s, so --{kind} cannot be used with it."
+    nearest = difflib.get_close_matches(_fold_case(name), names, n=3, cutoff=0.3)
     proposals = nearest or sorted(names)[:3]
     choice_words = ", ".join(f'"{names[folded_name]}"' for folded_name in proposals)
     if nearest:

@@ -1,15 +1,15 @@
 """Select the evaluated reviews, build the history before each, and split them into folds.
 
 The rules are those of srs-benchmark (features/base.py, script.py, other.py) with
-fsrs-optimizer's outlier filter; shared names keep figures comparable. The order
-of the steps matters and is the order of the functions below.
+fsrs-optimizer's outlier filter. Names are those of srs-benchmark where both have the thing. The
+order of the steps matters and is that of `_filter_columns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +35,10 @@ MIN_TRIALS = 6  # srs-benchmark refuses a user with fewer rows
 
 @dataclass(frozen=True, eq=False)
 class Fold(ReadOnly):
-    """Positions in the trials (int64): `train` before `test`, both in review order."""
+    """Positions in the trials (int64), in review order.
+
+    All of `train` comes before `test`, unless the protocol says `train_equals_test`.
+    """
 
     train: IntArray
     test: IntArray
@@ -56,9 +59,9 @@ class Trials(ReadOnly):
     day: IntArray  # day number of the review (Rows.day_offset)
     rating: IntArray
     y: FloatArray  # 1.0 recalled (rating > 1), 0.0 forgotten
-    i: IntArray  # number among the card's reviews on later days, the first review is 1
+    i: IntArray  # 1 for the card's first review, plus 1 for each review on a later day so far
     delta_t: FloatArray  # days since the previous review
-    elapsed_days: IntArray  # delta_t in whole days, even with `secs`
+    elapsed_days: IntArray  # day number less that of the previous review, even with `secs`
     first_rating: IntArray  # of the history
     partition: IntArray
     history_start: IntArray
@@ -111,12 +114,17 @@ class Trials(ReadOnly):
     def columns(self, *names: str) -> tuple[NDArray[Any], ...]:
         """Return more columns of the history rows, known before their answers: (m,) each.
 
-        MISSING stands for rows without a value in the source. The names are "note_id", "deck_id"
-        and "preset_id", the card's current ones; "state", the card's (`Rows.state`), and "kind",
-        the review's (LEARNING ... FILTERED); "scheduled_interval" in days, with fractions for
-        steps; "ease" x 1000, or FSRS's difficulty, as the card's previous entry left it; and the
-        columns of the --features table. Raises ValueError for another name, and InputError for a
-        column that the source does not have.
+        The names are:
+
+        - "note_id", "deck_id", "preset_id": those that the card has now
+        - "state": the card's state before the review (`Rows.state`)
+        - "kind": the kind of review (LEARNING ... FILTERED)
+        - "scheduled_interval": days, with fractions for steps
+        - "ease": ease x 1000, or FSRS's difficulty, as the card's previous entry left it
+        - the columns of the --features table
+
+        MISSING stands for rows without a value in the source, NaN in columns of the table. Raises
+        ValueError for another name, and InputError for a column that the source does not have.
         """
         return tuple(map(self._column, names))
 
@@ -126,6 +134,7 @@ class Trials(ReadOnly):
         feature_names = log.features.names if log.features else ()
         row_columns = {
             "state": rows.state,
+            # State 0, the start of learning, is of the kind LEARNING, too.
             "kind": np.maximum(rows.state - 1, LEARNING),
             "scheduled_interval": rows.scheduled_interval,
             "ease": rows.ease,
@@ -133,9 +142,10 @@ class Trials(ReadOnly):
         if name in row_columns:
             column = row_columns[name]
             if column is None:
-                source = printable(log.import_summary.format.partition(",")[0])
+                format_name, _, _ = log.import_summary.format.partition(",")
+                source = printable(format_name)
                 raise InputError(
-                    f"A model asks for the column {name}, which {source} does not tell."
+                    f"A model asks for the column {name}, which {source} does not contain."
                 )
             return column[self.history_review_th - 1]
         match name:
@@ -152,9 +162,9 @@ class Trials(ReadOnly):
 
     @property
     def features(self) -> FloatArray:
-        """Return the --features table at each trial's card (n, its columns of numbers).
+        """Return each trial's row of the --features table (n, its columns of numbers).
 
-        NaN if the table has no such card. Raises InputError if there is no table.
+        The row is NaN if the table lacks the trial's card. Raises InputError if there is no table.
         """
         return self.derived(_compute_features)
 
@@ -165,7 +175,10 @@ class Trials(ReadOnly):
 
     @property
     def test_index(self) -> IntArray:
-        """Return the positions of all evaluated trials, fold by fold: the order of predictions."""
+        """Return the positions of all evaluated trials, fold by fold: the order of predictions.
+
+        With `train_equals_test`, a trial is repeated in each fold that evaluates it.
+        """
         return np.concatenate([fold.test for fold in self.folds])
 
     def derived(self, compute: Callable[[Trials], T]) -> T:
@@ -188,6 +201,15 @@ def _compute_history_features(trials: Trials) -> FloatArray:
     return trials.source[0].features_of(trials.history_card_id)
 
 
+class _HistoryRows(NamedTuple):
+    """Rows that the filters keep, and for each row what the trials need."""
+
+    columns: _ReviewColumns
+    first_of_card: IntArray  # position of the card's first row
+    review_number: IntArray  # see `Trials.i`
+    is_evaluated: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, eq=False)
 class _ReviewColumns:
     """Columns that the filters pass on, sorted by card and review_th."""
@@ -199,7 +221,7 @@ class _ReviewColumns:
     pressed_button: IntArray  # the rating that was given
     elapsed_days: IntArray
     elapsed_seconds: IntArray
-    elapsed_fraction: FloatArray  # days since the previous row, by the protocol's clock
+    clock_days: FloatArray  # days since the previous row, by the protocol's clock
     duration_ms: IntArray
     time_of_day_s: IntArray  # since the day's beginning; MISSING where unknown
     is_in_source: NDArray[np.bool_]  # card and deck are in the source
@@ -213,13 +235,13 @@ def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """Prepare histories, evaluated rows and folds of one learner under one protocol.
 
     `rows` must come from `srs_eval.data.rows.select_rows` and `log`.
-    Raises NotEnoughData if fewer than 6 rows remain, or if decks matter but the source has none.
+    Raises NotEnoughData if fewer than 6 rows remain, if they cannot be split into folds or none of
+    them is of a later day, or if decks matter but the source has none.
     """
     if protocol.secs and protocol.equalize_test_with_non_secs:
         trials = _prepare_equalized_trials(log, rows, protocol)
     else:
-        columns, first_of_card, number, is_evaluated = _filter_columns(log, rows, protocol)
-        trials = _assemble_trials(columns, first_of_card, number, is_evaluated, protocol)
+        trials = _assemble_trials(_filter_columns(log, rows, protocol), protocol)
     return replace(trials, log=log, rows=rows)
 
 
@@ -241,14 +263,12 @@ def compute_recency_weights(n: int) -> FloatArray:
     return 0.25 + 0.75 * np.power(np.linspace(0, 1, n), 3)
 
 
-def _filter_columns(
-    log: ReviewLog, rows: Rows, protocol: Protocol
-) -> tuple[_ReviewColumns, IntArray, IntArray, NDArray[np.bool_]]:
-    """Return the history rows, and for each its card's first row, `i`, and if it is evaluated."""
+def _filter_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _HistoryRows:
+    """Return the history rows, and which of them are evaluated."""
     columns = _sort_columns(log, rows, protocol)
     columns = columns[(columns.pressed_button >= 1) & (columns.pressed_button <= 4)]
     if protocol.rows == "benchmark":
-        # srs-benchmark leaves out the later rows of a card.
+        # srs-benchmark keeps a card's first 2 x max_seq_len rows.
         position_in_card = np.arange(len(columns.card_id)) - _find_card_starts(columns.card_id)
         columns = columns[position_in_card < 2 * protocol.max_seq_len]
     if not protocol.short:
@@ -258,27 +278,30 @@ def _filter_columns(
 
     if protocol.secs and not protocol.later_days_only:
         later_days: IntArray = np.cumsum(columns.elapsed_days > 0, dtype=np.int64)
-        number = later_days - later_days[first_of_card] + 1
+        review_number = later_days - later_days[first_of_card] + 1
         is_evaluated = (columns.elapsed_seconds > 0) & (position > first_of_card)
-        return columns, first_of_card, number, is_evaluated
+        return _HistoryRows(columns, first_of_card, review_number, is_evaluated)
 
     # A card's first row and its rows on later days are numbered.
     is_numbered = (columns.elapsed_days != 0) | (position == first_of_card)
     numbered_so_far: IntArray = np.cumsum(is_numbered, dtype=np.int64)
-    number = numbered_so_far - numbered_so_far[first_of_card] + 1
+    review_number = numbered_so_far - numbered_so_far[first_of_card] + 1
     is_kept = is_numbered.copy()
+    # With `secs`, upstream keeps outliers and rows of unknown decks. Anki's optimizer drops
+    # outliers from training only (`models.fsrs6`).
     if not protocol.secs and protocol.rows == "benchmark":
-        second_rows = np.flatnonzero(is_numbered & (number == 2))
+        second_rows = np.flatnonzero(is_numbered & (review_number == 2))
         first_button = columns.pressed_button[first_of_card[second_rows]]
         is_outlier = find_first_interval_outliers(first_button, columns.elapsed_days[second_rows])
         is_kept[second_rows[is_outlier]] = False
         if protocol.known_decks_only:
             is_kept &= columns.is_in_source
-        is_kept &= _mark_before_first_gap(is_kept, number, first_of_card)
+        # Upstream drops a card's rows from the first removed one on.
+        is_kept &= _mark_before_first_gap(is_kept, review_number, first_of_card)
     is_evaluated = is_kept & (columns.elapsed_days > 0) & (position > first_of_card)
     if protocol.secs:
         is_evaluated &= columns.elapsed_seconds > 0
-    return columns, first_of_card, number, is_evaluated
+    return _HistoryRows(columns, first_of_card, review_number, is_evaluated)
 
 
 def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColumns:
@@ -293,7 +316,9 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
     partition = np.zeros(len(card_id), np.int64)
     if protocol.known_decks_only or protocol.partitions != "none":
         if not log.has_decks:
-            raise NotEnoughData("the source has no cards or no decks, and this rests on decks")
+            raise NotEnoughData(
+                "the source has no cards or no decks, and this evaluation needs decks"
+            )
         deck = log.deck_of(card_id)
         has_deck = np.isin(deck, np.fromiter(log.decks, np.int64, len(log.decks)))
         is_in_source = (deck != MISSING) & has_deck
@@ -302,11 +327,12 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
         elif protocol.partitions == "preset":
             partition = log.preset_of(deck)
     time_of_day = rows.time_of_day_s
-    elapsed_fraction = rows.elapsed_seconds / DAY_S
+    clock_days = rows.elapsed_seconds / DAY_S
     if protocol.clock == "days":
-        elapsed_fraction = rows.elapsed_days.astype(np.float64)
+        clock_days = rows.elapsed_days.astype(np.float64)
     elif protocol.clock == "study-days" and rows.elapsed_study_days is not None:
-        elapsed_fraction = rows.elapsed_study_days
+        # Without a known time zone there are no study days, and seconds count.
+        clock_days = rows.elapsed_study_days
     return _ReviewColumns(
         review_th=order + 1,
         card_id=card_id,
@@ -315,7 +341,7 @@ def _sort_columns(log: ReviewLog, rows: Rows, protocol: Protocol) -> _ReviewColu
         pressed_button=button,
         elapsed_days=rows.elapsed_days[order],
         elapsed_seconds=rows.elapsed_seconds[order],
-        elapsed_fraction=np.maximum(elapsed_fraction[order], 0.0),
+        clock_days=np.maximum(clock_days[order], 0.0),
         duration_ms=rows.duration_ms[order],
         time_of_day_s=np.full(len(order), MISSING) if time_of_day is None else time_of_day[order],
         is_in_source=is_in_source,
@@ -336,41 +362,49 @@ def find_first_interval_outliers(
 ) -> NDArray[np.bool_]:
     """Mark rows of rare first intervals, by fsrs-optimizer's `remove_outliers`.
 
-    For each first rating, groups of equal interval are removed, rarest first and longest
-    first among equals, while fewer than max(5 %, 20) rows are removed; from then on
-    only groups of fewer than 6 rows or with very long intervals. With `as_fsrs_rs`, the shortest
-    are removed first among equals, and 5 % are rounded down (fsrs-rs: src/dataset.rs).
+    For each first rating, the rows are grouped by interval. The groups are examined from the rarest
+    on, the longest interval first among groups of equal size. A group is removed if
+
+    - the removed rows, with it, are still fewer than max(5 % of the rows, 20), or
+    - it has fewer than 6 rows or a very long interval.
+
+    With `as_fsrs_rs`, the shortest interval is first among groups of equal size, and 5 % are
+    rounded down (fsrs-rs: src/dataset.rs).
     """
     is_outlier = np.zeros(len(first_rating), np.bool_)
     for rating in range(1, 5):
         rows = np.flatnonzero(first_rating == rating)
-        intervals, group, counts = np.unique(delta_t[rows], return_inverse=True, return_counts=True)
+        intervals, group, group_sizes = np.unique(
+            delta_t[rows], return_inverse=True, return_counts=True
+        )
         longest_usual = 365 if rating == 4 else 100
         five_percent = len(rows) // 20 if as_fsrs_rs else len(rows) * 0.05
         max_removed = max(five_percent, 20)
         tie_order = intervals if as_fsrs_rs else -intervals
         is_removed = np.zeros(len(intervals), np.bool_)
-        removed = 0
-        for index in np.lexsort((tie_order, counts)).tolist():
-            count = int(counts[index])
-            is_unusual = count < 6 or intervals[index] > longest_usual
-            if removed + count < max_removed or is_unusual:
+        removed_rows = 0
+        for index in np.lexsort((tie_order, group_sizes)).tolist():
+            size = int(group_sizes[index])
+            is_unusual = size < 6 or intervals[index] > longest_usual
+            if removed_rows + size < max_removed or is_unusual:
                 is_removed[index] = True
-                removed += count
+                removed_rows += size
         is_outlier[rows] = is_removed[group]
     return is_outlier
 
 
 def _mark_before_first_gap(
-    is_kept: NDArray[np.bool_], number: IntArray, first_of_card: IntArray
+    is_kept: NDArray[np.bool_], review_number: IntArray, first_of_card: IntArray
 ) -> NDArray[np.bool_]:
-    """Mark rows that come before the first missing number of their card."""
+    """Mark kept rows that come before the first missing number of their card."""
     position = np.flatnonzero(is_kept)
     if not len(position):
         return is_kept
     card = first_of_card[position]
     follows_gap = np.zeros(len(position), np.bool_)
-    follows_gap[1:] = (np.diff(number[position]) != 1) & ~mark_run_starts(card)[1:]
+    skips_number = np.diff(review_number[position]) != 1
+    continues_card = ~mark_run_starts(card)[1:]
+    follows_gap[1:] = skips_number & continues_card
     gaps_so_far = np.cumsum(follows_gap)
     starts = _find_card_starts(card)
     is_before_gap = np.zeros(len(is_kept), np.bool_)
@@ -378,14 +412,9 @@ def _mark_before_first_gap(
     return is_before_gap
 
 
-def _assemble_trials(
-    columns: _ReviewColumns,
-    first_of_card: IntArray,
-    number: IntArray,
-    is_evaluated: NDArray[np.bool_],
-    protocol: Protocol,
-) -> Trials:
-    """Build the trials from history rows and the results of `_filter_columns`."""
+def _assemble_trials(history_rows: _HistoryRows, protocol: Protocol) -> Trials:
+    """Build the trials and folds from the results of `_filter_columns`."""
+    columns, first_of_card, review_number, is_evaluated = history_rows
     position = np.flatnonzero(is_evaluated)
     position = position[np.argsort(columns.review_th[position], kind="stable")]
     n = len(position)
@@ -393,20 +422,21 @@ def _assemble_trials(
         if not n:
             raise NotEnoughData("no usable reviews")
         raise NotEnoughData(f"{format_count(n, 'usable review')}, at least {MIN_TRIALS} are needed")
-    if protocol.secs:
-        history_delta_t = columns.elapsed_fraction
-        # With `secs`, upstream's bins count every Again, the first and same-day ones too, and use
-        # whole days, with a separate bin for the same day.
-        may_lapse = np.ones(len(is_evaluated), np.bool_)
-        bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
-        if protocol.later_days_only:
-            may_lapse = columns.elapsed_seconds > 0
-            bin_delta_t = history_delta_t
-    else:
+    if not protocol.secs:
         history_delta_t = np.maximum(columns.elapsed_days, 0).astype(np.float64)
-        may_lapse = columns.elapsed_days > 0
         bin_delta_t = history_delta_t
-    is_lapse = ((columns.rating == 1) & may_lapse).astype(np.int64)
+        counts_as_lapse = columns.elapsed_days > 0
+    elif protocol.later_days_only:
+        history_delta_t = columns.clock_days
+        bin_delta_t = history_delta_t
+        counts_as_lapse = columns.elapsed_seconds > 0
+    else:
+        history_delta_t = columns.clock_days
+        # Upstream's bins use whole days here; 1e-6 puts the same day into a bin of its own.
+        bin_delta_t = np.maximum(columns.elapsed_days, 1e-6)
+        # Every Again counts, also a card's first and those of the same day.
+        counts_as_lapse = np.ones(len(is_evaluated), np.bool_)
+    is_lapse = ((columns.rating == 1) & counts_as_lapse).astype(np.int64)
     lapses_of_all_cards = np.cumsum(is_lapse) - is_lapse  # before each row
     lapses = lapses_of_all_cards - lapses_of_all_cards[first_of_card]
     elapsed_days = columns.elapsed_days[position]
@@ -441,7 +471,7 @@ def _assemble_trials(
         day=columns.day[position],
         rating=columns.rating[position],
         y=(columns.rating[position] > 1).astype(np.float64),
-        i=number[position],
+        i=review_number[position],
         delta_t=history_delta_t[position],
         elapsed_days=elapsed_days,
         first_rating=columns.rating[first_of_card[position]],
@@ -449,7 +479,7 @@ def _assemble_trials(
         history_start=first_of_card[position],
         history_end=position,
         bin_delta_t=bin_delta_t[position],
-        bin_i=number[position],
+        bin_i=review_number[position],
         bin_lapses=lapses[position],
         history_delta_t=history_delta_t,
         history_rating=columns.rating,
@@ -468,16 +498,18 @@ def _assemble_trials(
 def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """Prepare trials with fractional intervals, evaluated on the rows of a run without `secs`.
 
-    Each fold is trained on every row before its first evaluated one; bins are as without `secs`.
+    By default, a fold is trained on every row before its first evaluated one. Bins are as without
+    `secs`.
     """
     protocol_in_days = replace(protocol, secs=False, equalize_test_with_non_secs=False)
     trials_in_days = prepare_trials(log, rows, protocol_in_days)
-    columns, first_of_card, number, is_evaluated = _filter_columns(log, rows, protocol)
+    history_rows = _filter_columns(log, rows, protocol)
     # A row that is evaluated without `secs` stays evaluated, whatever its seconds say.
-    is_evaluated |= np.isin(columns.review_th, trials_in_days.review_th)
-    # These folds are replaced below, so they may hold same-day trials.
-    protocol_of_all = replace(protocol, no_test_same_day=False, no_train_same_day=False)
-    trials = _assemble_trials(columns, first_of_card, number, is_evaluated, protocol_of_all)
+    is_test_in_days = np.isin(history_rows.columns.review_th, trials_in_days.review_th)
+    history_rows = history_rows._replace(is_evaluated=history_rows.is_evaluated | is_test_in_days)
+    # These folds are replaced below. With same-day trials, none of them is refused as empty.
+    same_day_protocol = replace(protocol, no_test_same_day=False, no_train_same_day=False)
+    trials = _assemble_trials(history_rows, same_day_protocol)
     positions = np.searchsorted(trials.review_th, trials_in_days.review_th)
     bins = {}
     for name in ("bin_delta_t", "bin_i", "bin_lapses"):
@@ -499,7 +531,7 @@ def _prepare_equalized_trials(log: ReviewLog, rows: Rows, protocol: Protocol) ->
 
 _BIN_BASES = (3.62, 1.89, 1.73)  # of intervals, reviews and lapses: k = floor(log(x) / log(base))
 _MIN_INTERVAL_BIN = -5
-"""Lowest k of intervals: fsrs-optimizer rounds labels to 0.01 days, so shorter ones share a bin."""
+"""Lowest k of intervals: fsrs-optimizer's labels, in days, round to 0.00 from here on down."""
 _BINS_PER_COUNT = 64  # more than there are distinct k of review counts, or of lapses
 
 
@@ -507,8 +539,8 @@ def compute_rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) ->
     """Compute the bin of each review for RMSE(bins), shape (n,), int64, comparable between calls.
 
     delta_t: days since the previous review (fractions allowed, 0 too); i: number of the
-    review among the card's reviews on later days, the first review being 1; lapses:
-    earlier failures on later days. Bins are geometric: intervals by powers of 3.62,
+    review among the card's reviews on later days, the first review being 1; lapses: the card's
+    earlier failures, as the protocol counts them. Bins are geometric: intervals by powers of 3.62,
     reviews of 1.89, lapses of 1.73, 0 lapses alone (fsrs-optimizer, `rmse_matrix`).
     Raises ValueError for values that have no bin.
     """

@@ -23,7 +23,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_losses
 from srs_eval.models import TrainedModel
 from srs_eval.models.configurations import Configuration
-from srs_eval.models.held_out import listed
+from srs_eval.models.held_out import as_float_list
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.optimisers import minimise_by_lbfgs
 from srs_eval.training.recurrent import TrainingLoss, minimise_by_lbfgsb
@@ -56,7 +56,7 @@ def can_continue_training(
 
 
 def _is_short_list(fitted: object) -> bool:
-    if not isinstance(fitted, list) or listed(fitted) is None:
+    if not isinstance(fitted, list) or as_float_list(fitted) is None:
         return False
     return 0 < len(fitted) <= _MAX_PARAMETERS
 

@@ -34,7 +34,7 @@ from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.models import Ensemble, Model, TrainedModel
 from srs_eval.models.configurations import Configuration, list_names, resolve_configurations
-from srs_eval.models.held_out import check_predictions, listed
+from srs_eval.models.held_out import as_float_list, check_predictions
 from srs_eval.training.hyperparameters import Cancelled, Context, Hyperparameter, Value
 
 # With the rows that Anki's optimizer takes, outcomes have no effect on which reviews are evaluated.
@@ -161,7 +161,7 @@ def check_few_reviews(configuration: Configuration, reviews: int) -> Mistakes:
             continue
         try:
             fitted = fit(trials, train, np.ones(len(train)), CONTEXT)
-            if not np.isfinite(listed(fitted) or [0.0]).all():
+            if not np.isfinite(as_float_list(fitted) or [0.0]).all():
                 raise ArithmeticError("parameters that are not finite numbers")
             predicted = model.predict(trials, fitted, test, CONTEXT)
             p = check_predictions(f"{model.name}: predict", predicted, test)

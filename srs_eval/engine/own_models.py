@@ -28,7 +28,7 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.workers import WorkerDied, WorkerPool
 from srs_eval.models import IN_MEMORY, Model, TrainedModel, all_models
 from srs_eval.models.configurations import Configuration, resolve_configurations
-from srs_eval.models.held_out import without_today
+from srs_eval.models.held_out import without_current_state
 from srs_eval.training.compile import compute_program_digest
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.networks import Arrays
@@ -274,7 +274,7 @@ def pretrain_on_users(
         if model.file is None:
             return trials
         rows = trials.source[1]
-        return replace(trials, log=without_today(log, rows))
+        return replace(trials, log=without_current_state(log, rows))
 
     sketch_by_user: dict[int, str] = {}
     for user in users:

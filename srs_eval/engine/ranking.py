@@ -90,8 +90,8 @@ class RankedResult:
         return self.configuration.is_baseline
 
     @property
-    def parameters(self) -> int | None:
-        """Return the number of parameters; None if it is unknown."""
+    def parameter_count(self) -> int | None:
+        """Number of the model's parameters; None if it is unknown."""
         declared = self.configuration.parameters
         return self.result.counted_parameters if declared is None else declared
 

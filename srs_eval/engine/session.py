@@ -64,8 +64,8 @@ class LearnerSession:
 
     def preparation_key(self, protocol: Protocol) -> Protocol:
         """Return the part of a protocol that decides how trials are prepared."""
-        # Upstream loses deleted cards for some models, which is part of its figures on data
-        # sets. In a user's own collection, all models are evaluated on the same reviews.
+        # For some models, upstream drops the reviews of deleted cards. We do so only on data sets,
+        # to match its figures. In a user's own collection, all models get the same reviews.
         known_decks_only = protocol.known_decks_only and self.log.user is not None
         return replace(protocol.without_training_flags(), known_decks_only=known_decks_only)
 
@@ -83,14 +83,16 @@ class LearnerSession:
         """Fit and evaluate one configuration.
 
         `context.tick` is called with the fraction that is done. Raises NotEnoughData,
-        NotInstalled, Cancelled (from `context.tick`), or whatever a model raises.
+        NotInstalled, MemoryError, Cancelled (from `context.tick`), ArithmeticError if a prediction
+        is not a probability, or whatever a model raises.
         """
         context = context or Context()
         model = configuration.model
         require(model.needs, model.name)
         require_memory(model.needs)
         trials = self.trials(configuration.protocol)
-        # A stored result is the same whatever reports its progress.
+        # Progress does not change a result, and hyperparameters are compared as part of the
+        # configuration.
         comparable_context = replace(context, tick=Context().tick, hyperparameters={})
         for member, member_context, result in self._member_results:
             if member == configuration and member_context == comparable_context:
@@ -100,7 +102,9 @@ class LearnerSession:
         if use_cache:
             key = compute_cache_key(self._fingerprint, configuration, context)
             stored = load_cached(key)
+            # The key covers all that decides the length: the check of it is only a safeguard.
             if stored is not None and len(stored.p) == len(trials.test_index):
+                # The counts that are added below are 0 for every configuration that is cached.
                 return self._make_result(configuration, trials, stored, cached=True)
         start = time.perf_counter()
         task = self._make_task(configuration, trials, context, use_cache)
@@ -111,8 +115,8 @@ class LearnerSession:
             notes += (features.note,)
         seconds = time.perf_counter() - start
         counted = self._count_parameters(configuration, context, prediction)
-        stored = CachedResult(prediction.p, prediction.parameters, notes, seconds, counted)
-        result = self._make_result(configuration, trials, stored, prediction.tests)
+        outcome = CachedResult(prediction.p, prediction.parameters, notes, seconds, counted)
+        result = self._make_result(configuration, trials, outcome, prediction.tests)
         result = replace(
             result,
             in_sample_reviews=prediction.in_sample_reviews,
@@ -121,7 +125,7 @@ class LearnerSession:
         )
         self.remember_member_result(configuration, result, comparable_context)
         if use_cache:
-            save_cached(key, stored)
+            save_cached(key, outcome)
         return result
 
     def remember_member_result(
@@ -134,7 +138,7 @@ class LearnerSession:
     def _make_task(
         self, configuration: Configuration, trials: Trials, context: Context, use_cache: bool
     ) -> HeldOutTask:
-        """Return the task, with this session's functions for those kinds of models that need them.
+        """Return the task, with the callbacks that some kinds of models need.
 
         Ensembles run their members, external models read predictions, and configurations of the
         presets' parameters predict with these.
@@ -146,13 +150,14 @@ class LearnerSession:
             return Prediction(result.p, result.parameters, result.notes)
 
         def predict_own() -> Prediction:
-            entry = self.selection(configuration.protocol).entry_index
-            return predict_with_presets(task, self.log, entry, self.trials)
+            entry_index = self.selection(configuration.protocol).entry_index
+            # `task` is the one that is made below, before a model can call this.
+            return predict_with_presets(task, self.log, entry_index, self.trials)
 
         def read_external_predictions() -> Prediction:
-            entry = self.selection(configuration.protocol).entry_index
+            entry_index = self.selection(configuration.protocol).entry_index
             tests = trials.derived(make_test_set)
-            result = evaluate_external(self.log, configuration, tests, entry)
+            result = evaluate_external(self.log, configuration, tests, entry_index)
             return Prediction(
                 result.p,
                 notes=result.notes,
@@ -173,11 +178,12 @@ class LearnerSession:
     def _count_parameters(
         self, configuration: Configuration, context: Context, prediction: Prediction
     ) -> int | None:
-        """Return the number of parameters where it is not fixed; None if it is fixed or unknown."""
+        """Count the parameters if their number is not fixed; None if it is fixed or unknown."""
         if configuration.parameters is not None:
             return None
         counted = configuration.count_parameters(context, self.log)
         if counted is None and prediction.parameters:
+            # The fits of a model's partitions may differ in length.
             counted = max(map(len, prediction.parameters.values()))
         return counted
 
@@ -185,12 +191,12 @@ class LearnerSession:
         self,
         configuration: Configuration,
         trials: Trials,
-        stored: CachedResult,
+        outcome: CachedResult,
         tests: TestSet | None = None,
         cached: bool = False,
     ) -> Result:
         """Return the result on `tests`, by default all held-out reviews."""
-        p = stored.p
+        p = outcome.p
         if not ((p >= 0) & (p <= 1)).all():  # false for NaN
             raise ArithmeticError(
                 f"{configuration.name} predicted something that is not a probability"
@@ -201,13 +207,13 @@ class LearnerSession:
             configuration=configuration.name,
             metrics=metrics.compute_metrics(tests.y, p, tests.bin),
             tests=tests,
-            parameters=stored.parameters,
+            parameters=outcome.parameters,
             p=p,
-            seconds=stored.seconds,
+            seconds=outcome.seconds,
             cached=cached,
             user=self.log.user,
-            notes=stored.notes,
-            counted_parameters=stored.counted_parameters,
+            notes=outcome.notes,
+            counted_parameters=outcome.counted_parameters,
         )
 
     @cached_property
@@ -216,7 +222,7 @@ class LearnerSession:
 
 
 def _kernel_key(configuration: Configuration) -> str:
-    """Return a key that configurations with the same kernels share."""
+    """Return the key of a model and its fit, under which their kernels are recorded."""
     model = configuration.model
     fit = "default" if configuration.fit == "own" else configuration.fit  # neither is fitted
     file_digest = model.file.digest[:16] if model.file else ""
@@ -229,7 +235,10 @@ def must_compile(configuration: Configuration) -> bool:
 
 
 def estimate_compile_seconds(configurations: Iterable[Configuration]) -> float:
-    """Estimate the seconds to compile kernels that are not on disk yet, each kind once."""
+    """Estimate the seconds to compile kernels that are not on disk yet.
+
+    Models that share kernels count once.
+    """
     seconds_by_owner: dict[str, float] = {}
     for configuration in configurations:
         if must_compile(configuration):
@@ -239,7 +248,7 @@ def estimate_compile_seconds(configurations: Iterable[Configuration]) -> float:
 
 
 def mark_compiled(configuration: Configuration) -> None:
-    """Record that a configuration's kernels are on disk; call it after running all of them."""
+    """Record that a configuration's kernels are on disk; call it after all of them have run."""
     if configuration.compiles and configuration.model.has_known_code:
         mark_kernels(_kernel_key(configuration))
 

@@ -47,7 +47,8 @@ class Prediction:
     parameters: Mapping[int, Sequence[float]] | None = None
     """Fit of the last fold, by partition; None if it cannot be listed."""
     notes: tuple[str, ...] = ()
-    has_run_all_kernels: bool = True  # False if nothing was fitted in the last fold
+    has_run_all_kernels: bool = True
+    """False if the model is fitted, but all partitions of the last fold were too small."""
     in_sample_reviews: int = 0  # see `engine.result.Result`
     tests: TestSet | None = None
     """The k reviews that have a prediction; None if all held-out reviews have one."""
@@ -83,6 +84,9 @@ def fit_and_predict_folds(model: TrainedModel, task: HeldOutTask) -> Prediction:
     Raises:
         NotEnoughData: There is too little to train on, and the model has no default parameters.
         NotInstalled: All weights in --weights were trained on the learner.
+        InputError: Weights are damaged, or the model does not return an array of numbers.
+        ArithmeticError: A fitted parameter is NaN or infinite.
+        RuntimeError: The model has no function for this kind of fit.
     """
     return _FoldFitter(model, task).predict_all_folds()
 
@@ -101,52 +105,59 @@ class _FoldFitter:
         hyperparameters = task.configuration.hyperparameters
         context = replace(task.context, hyperparameters=hyperparameters)
         if model.pretrain is not None:
-            pretrained = find_pretrained(model.name, trials.source[0], context)
+            log, _ = trials.source
+            pretrained = find_pretrained(model.name, log, context)
             if pretrained is not None:
                 context = replace(context, pretrained=pretrained.read_arrays())
+                # The warning is for files that recognise learners only by their user numbers.
                 self.notes.append(f"starts from {pretrained}{pretrained.ids_only_warning}")
         self.trials = trials if model.file is None else for_own_model(trials)
         self.context = context
-        self.fit = self._choose_fit()
+        self.fit_function = self._choose_fit_function()
         # Progress is the fraction of training rows, summed over folds, that are fitted.
         self.rows_to_fit = max(sum(len(fold.train) for fold in trials.folds), 1)
         self.fitted_rows = 0
 
-    def _choose_fit(self) -> Callable[[Trials, IntArray, FloatArray, Context], Any] | None:
+    def _choose_fit_function(self) -> Callable[[Trials, IntArray, FloatArray, Context], Any] | None:
         """Return the function that fits this configuration; None if nothing is fitted."""
         if self.configuration.fit == "default":
             return None
-        fit = self.model.fit_s0 if self.configuration.fit == "S0" else self.model.fit
-        if fit is None and self.model.parameters:
+        fit_function = self.model.fit
+        if self.configuration.fit == "S0":
+            fit_function = self.model.fit_s0
+        if fit_function is None and self.model.parameters:
             raise RuntimeError(
                 f"{self.configuration.name} is not available: it cannot be trained yet"
             )
-        return fit
+        return fit_function
 
     def predict_all_folds(self) -> Prediction:
         """Fit and predict every fold."""
         predictions: list[FloatArray] = []
-        fitted: dict[int, Any] = {}
-        listable: ListedParameters = {}
+        parameters_by_partition: dict[int, Any] = {}
+        lists_by_partition: ListedParameters = {}
         too_small: dict[int, NotEnoughData] = {}
         for number, fold in enumerate(self.trials.folds, start=1):
             default = self._make_default(fold)
-            fitted, too_small = self._fit_fold(number, fold, default)
-            listable = _list_parameters(self.configuration, fitted)
-            predictions.append(self._predict_fold(fold, fitted, default))
+            parameters_by_partition, too_small = self._fit_fold(number, fold, default)
+            lists_by_partition = _list_parameters(self.configuration, parameters_by_partition)
+            predictions.append(self._predict_fold(fold, parameters_by_partition, default))
             self.context.tick(self.fitted_rows / self.rows_to_fit)
-        # `fitted`, `listable` and `too_small` are now those of the last fold.
+        # The parameters, their lists and `too_small` are now those of the last fold.
+        can_list = self._can_list(parameters_by_partition, lists_by_partition)
+        fitted_partitions = parameters_by_partition.keys() - too_small.keys()
         return Prediction(
             np.concatenate(predictions),
-            listable if self._can_list(fitted, listable) else None,
+            lists_by_partition if can_list else None,
             tuple(self.notes),
-            has_run_all_kernels=self.fit is None or bool(fitted.keys() - too_small.keys()),
+            has_run_all_kernels=self.fit_function is None or bool(fitted_partitions),
         )
 
     def _make_default(self, fold: Fold) -> Any:
         """Return the parameters for a partition that cannot be fitted, or None if there are none.
 
-        If the model has no default parameters, they are fitted to all partitions together.
+        If the model has no default parameters, they are fitted to all partitions together, unless
+        the reviews are not partitioned.
         """
         if self.model.has_default:
             return self.model.default_parameters(self.configuration.protocol, self.context)
@@ -158,86 +169,97 @@ class _FoldFitter:
         self, number: int, fold: Fold, default: Any
     ) -> tuple[dict[int, Any], dict[int, NotEnoughData]]:
         """Return the parameters of each partition, and why partitions were too small to fit."""
-        fitted: dict[int, Any] = {}
+        parameters_by_partition: dict[int, Any] = {}
         too_small: dict[int, NotEnoughData] = {}
         for partition, train in _split_by_partition(fold.train, self.trials.partition[fold.train]):
             try:
-                if self.fit is None:
-                    fitted[partition] = default
+                if self.fit_function is None:
+                    parameters = default
                 else:
-                    fitted[partition] = self._fit_rows(train, counted_rows=len(train))
+                    parameters = self._fit_rows(train, counted_rows=len(train))
             except NotEnoughData as reason:
+                # None is a valid default if the model itself returns it.
                 if default is None and not self.model.has_default:
                     raise
-                fitted[partition] = default
+                parameters = default
                 too_small[partition] = reason
+            parameters_by_partition[partition] = parameters
             self.fitted_rows += len(train)
         replacement = "default parameters" if self.model.has_default else _JOINT_FIT
+        # For a model without default parameters, `default` is already the joint fit.
         if too_small and self.configuration.protocol.fallback_user and self.model.has_default:
             with suppress(NotEnoughData):
-                fitted |= dict.fromkeys(too_small, self._fit_rows(fold.train, counted_rows=0))
+                joint_parameters = self._fit_rows(fold.train, counted_rows=0)
+                parameters_by_partition |= dict.fromkeys(too_small, joint_parameters)
                 replacement = _JOINT_FIT
         for error in too_small.values():
             self.notes.append(f"fold {number}: {replacement} ({error_message(error)})")
-        return fitted, too_small
+        return parameters_by_partition, too_small
 
     def _fit_rows(self, train: IntArray, *, counted_rows: int) -> Any:
         """Fit to the rows `train`, and report progress as for `counted_rows` rows.
 
-        These are 0 for a fit to all partitions, whose rows count when each partition is fitted.
+        Pass 0 for a joint fit: its rows are counted when each partition is fitted.
         """
 
         def tick(fraction: float) -> None:
-            fitted = self.fitted_rows + fraction * counted_rows
-            self.context.tick(fitted / self.rows_to_fit)
+            rows_done = self.fitted_rows + fraction * counted_rows
+            self.context.tick(rows_done / self.rows_to_fit)
 
         if self.configuration.protocol.recency:
             weights = compute_recency_weights(len(train))
         else:
             weights = np.ones(len(train))
-        assert self.fit is not None
+        assert self.fit_function is not None
         context = replace(self.context, tick=tick)
-        parameters = self.fit(self.trials, train, make_read_only(weights), context)
+        parameters = self.fit_function(self.trials, train, make_read_only(weights), context)
         # The model may keep writing to the object that it returned.
         return copy(parameters) if isinstance(parameters, list | np.ndarray) else parameters
 
-    def _predict_fold(self, fold: Fold, fitted: Mapping[int, Any], default: Any) -> FloatArray:
+    def _predict_fold(
+        self, fold: Fold, parameters_by_partition: Mapping[int, Any], default: Any
+    ) -> FloatArray:
         """Return the predictions of a fold's held-out reviews, in their order."""
         p_by_trial = np.empty(len(self.trials))  # only the held-out trials are set
         partitions = self.trials.partition[fold.test]
         for partition, test in _split_by_partition(fold.test, partitions):
-            parameters = fitted.get(partition, default)
+            parameters = parameters_by_partition.get(partition, default)
             predicted = self.model.predict(self.trials, parameters, test, self.context)
             p_by_trial[test] = check_predictions(f"{self.model.name}: predict", predicted, test)
         return p_by_trial[fold.test]
 
-    def _can_list(self, fitted: Mapping[int, Any], listable: ListedParameters) -> bool:
-        """Return whether all parameters of a fold can be listed.
-
-        An empty list says nothing about a model whose number of parameters is not fixed.
-        """
-        if self.model.parameters is None and (self.fit is None or not all(listable.values())):
+    def _can_list(
+        self, parameters_by_partition: Mapping[int, Any], lists_by_partition: ListedParameters
+    ) -> bool:
+        """Return whether there is something to list, and all parameters of a fold can be listed."""
+        if self.model.parameters == 0:
             return False
-        return self.model.parameters != 0 and len(listable) == len(fitted)
+        if len(lists_by_partition) < len(parameters_by_partition):
+            return False
+        if self.model.parameters is not None:
+            return True
+        # The lists of such a model also tell its number of parameters. A default or an empty list
+        # does not tell it.
+        return self.fit_function is not None and all(lists_by_partition.values())
 
 
 def for_own_model(trials: Trials) -> Trials:
     """Return a copy of the trials for a user's own model.
 
-    The model may write to the copy, also from torch or compiled code. The copy's log holds nothing
-    from after the reviews (`without_today`).
+    The copy is read-only, too. Torch and compiled code ignore that, but reach only the copy. Its
+    log holds nothing from after the reviews (`without_current_state`).
     """
     if trials.log is not None and trials.rows is not None:
-        trials = replace(trials, log=without_today(trials.log, trials.rows))
+        trials = replace(trials, log=without_current_state(trials.log, trials.rows))
     return deepcopy(trials)
 
 
-def without_today(log: ReviewLog, rows: Rows) -> ReviewLog:
+def without_current_state(log: ReviewLog, rows: Rows) -> ReviewLog:
     """Return a log of these rows without anything that the source recorded after its reviews.
 
     It leaves out raw entries, cards without reviews, the current schedules and suspensions of
-    cards, the settings of decks and presets, the day of the export, and all predictions. The notes,
-    decks and presets of reviewed cards stay, by number and name.
+    cards, the settings of decks and presets, the day of the export, and all predictions. All decks
+    and presets stay, by number and name, and so does each reviewed card's note number.
     """
     cards = log.cards
     is_reviewed = np.isin(cards.card_id, rows.card_id)
@@ -285,7 +307,7 @@ def check_predictions(function: str, predicted: object, index: IntArray) -> Floa
         elif predicted.dtype.kind in _REAL_KINDS:
             return predicted
     raise InputError(
-        f"{function} returns the wrong thing ({kind}): it must return an array of numpy of shape "
+        f"{function} returns the wrong thing ({kind}): it must return a NumPy array of shape "
         f"{index.shape}, a probability for each trial."
     )
 
@@ -294,32 +316,35 @@ _REAL_KINDS = "fiub"
 """NumPy's kinds of real numbers: floats, integers, unsigned integers and booleans."""
 
 
-def _list_parameters(configuration: Configuration, fitted: Mapping[int, Any]) -> ListedParameters:
+def _list_parameters(
+    configuration: Configuration, parameters_by_partition: Mapping[int, Any]
+) -> ListedParameters:
     """Return the parameters that can be listed, by partition.
 
     Raises:
         ArithmeticError: A parameter is NaN or infinite.
     """
-    listable: ListedParameters = {}
-    for partition, parameters in fitted.items():
-        values = listed(parameters)
+    lists_by_partition: ListedParameters = {}
+    for partition, parameters in parameters_by_partition.items():
+        values = as_float_list(parameters)
         if values is not None:
-            listable[partition] = values
-    for values in listable.values():
+            lists_by_partition[partition] = values
+    for values in lists_by_partition.values():
         if not all(map(math.isfinite, values)):
             raise ArithmeticError(
                 f"{configuration.name} was fitted to parameters that are not finite numbers"
             )
-    return listable
+    return lists_by_partition
 
 
-def listed(parameters: object) -> list[float] | None:
-    """Return fitted parameters as a list; None if they are not a list or row of numbers."""
+def as_float_list(parameters: object) -> list[float] | None:
+    """Return parameters as a list; None if they are not a list, tuple or 1-D array of numbers."""
     if isinstance(parameters, np.ndarray):
         is_row = parameters.ndim == 1 and parameters.dtype.kind in _REAL_KINDS
         return parameters.astype(np.float64).tolist() if is_row else None
     if not isinstance(parameters, list | tuple):
         return None
+    # `float` would also accept text such as "1.5", and an array that holds a single number.
     if any(isinstance(value, str) or _has_axes(value) for value in parameters):
         return None
     try:

@@ -5,8 +5,8 @@
     Ensemble       combines the predictions of other configurations
     ExternalModel  stands for predictions that were computed elsewhere
 
-Each kind has one method, `predict_held_out`, which the engine calls. A model file defines `MODELS`,
-a tuple of such models.
+Each kind implements `predict_held_out`, which the engine calls. A model file defines `MODELS`, a
+tuple of such models.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ANY_FLAG = frozenset((
     "short", "secs", "two_buttons", "recency", "partitions", "train_equals_test",
     "no_test_same_day", "no_train_same_day", "equalize_test_with_non_secs",
 ))  # fmt: skip
-"""Protocol flags that a trained model can usually take."""
+"""The flags that a trained model can usually take; the class `Protocol` has more flags."""
 
 UNTRAINED_FLAGS = ANY_FLAG - {"recency", "partitions", "train_equals_test", "no_train_same_day"}
 
@@ -69,7 +69,7 @@ class Cost:
     seconds_per_10k: float = 0.1
     """For 10,000 reviews, metrics included, once warmed up."""
     seconds_besides: float = 0.0
-    """In addition, whatever the number of reviews, as for importing packages."""
+    """Fixed time on top, such as for importing packages."""
     seconds_to_compile: float = 0.0
     """For compiling its kernels in the first run after an update; 0 if it has none."""
     compiles_only_to_train: bool = False
@@ -100,22 +100,23 @@ class Model:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names of configurations: alias -> configuration name."""
     configurations: tuple[str, ...] = ()
-    """Names of the configurations that the group `all` includes; () for the model's own name
+    """Names of the configurations that the group `all` includes; () for the standard configuration
     only."""
     standard: str = ""
-    """The configuration that the bare model name means, where it is not the name itself."""
+    """The configuration that the bare model name stands for; "" if it stands for itself."""
     extra: bool = False  # not part of the group `all`
     flags: frozenset[str] = ANY_FLAG  # protocol flags it can take
     always_short: bool = False  # same-day reviews are always in the histories
-    known_decks_only: bool = False  # see `Protocol.known_decks_only`
-    later_days_only: bool = False  # see `Protocol.later_days_only`
+    known_decks_only: bool = False  # has the flag `Protocol.known_decks_only` always
+    later_days_only: bool = False
+    """Has the flag `Protocol.later_days_only` with `secs` and `no_test_same_day`."""
     needs: str = ""
     """Module of `srs_eval.data.errors.EXTRAS` that the model requires; "" for none."""
     packages: tuple[str, ...] = ()
     """Packages whose versions affect the figures, by their pip names; `needs` covers torch."""
     weights: Callable[[Context], str] | None = None
-    """Returns a digest of the weight files that the user must provide, or "" where there are none.
-    In that case, the model belongs to no group."""
+    """Returns a digest of the weight files that the user must provide, or "" if they are absent. A
+    model whose weight files are absent is left out of all groups."""
     uses_device: bool = False  # whether it runs on `Context.device`
     cost: Cost = Cost()
     version: int = 1  # raise it when figures change: cached results become stale
@@ -147,7 +148,7 @@ class Model:
 
     @property
     def kernel_owner(self) -> str:
-        """Name shared by models whose kernels are compiled together."""
+        """Name shared by models that use the same kernels."""
         return self.cost.kernels_of or self.name
 
     @property
@@ -158,7 +159,8 @@ class Model:
     def isolate_settings(self) -> AbstractContextManager[None]:
         """Return a context in which to call the model's functions.
 
-        Settings of the process that the functions change in it do not affect other models.
+        Changes of the process's settings inside it are undone on exit, so they do not affect other
+        models.
         """
         if self.file is None:
             return nullcontext()
@@ -166,7 +168,7 @@ class Model:
 
 
 def no_parameters(context: Context) -> list[float]:
-    """Return an empty list, for which `predict` takes pretrained weights or its own defaults."""
+    """Return an empty list, which tells `predict` to use pretrained weights or its own defaults."""
     return []
 
 
@@ -194,7 +196,9 @@ class TrainedModel(Model):
     default_secs: Callable[[Context], Any] | None = None
     """Returns the default parameters with `--secs`, if they differ there."""
     parameters_with: Mapping[str, int] = field(default_factory=dict)
-    """Number of parameters under "pretrain", "two_buttons" or "disable_short_term"."""
+    """Number of parameters with "pretrain", "two_buttons" or "disable_short_term".
+
+    "pretrain" is the suffix of configurations that `fit_s0` fits, not the field `pretrain`."""
     hyperparameters: tuple[Hyperparameter, ...] = ()
     """Settings of `fit` that the context can change; includes SEED where `fit` draws random
     numbers."""
@@ -202,12 +206,12 @@ class TrainedModel(Model):
         Callable[[Trials, FloatArray, IntArray, FloatArray, Context], tuple[float, FloatArray]]
         | None
     ) = None
-    """`loss(trials, w, train, weights, context)` returns the loss that `fit` reduces, and its
-    gradient. Only `models check` uses it, for a user's training whose gradient is written by
+    """`loss(trials, parameters, train, weights, context)` returns the loss that `fit` reduces, and
+    its gradient. Only `models check` uses it, for a user's training whose gradient is written by
     hand."""
     pretrain: Callable[[Sequence[Trials], Context], Mapping[str, NDArray[Any]]] | None = None
-    """Trains on many users (`srs-eval models pretrain`). Each element of the first argument is one
-    user, who is read only when the element is accessed. With --weights, `fit` and `predict` find
+    """Trains on many users (`srs-eval models pretrain`). The first argument is a lazy sequence: its
+    element i loads the trials of user i. With --weights, `fit` and `predict` find
     the returned weights in `context.pretrained`."""
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
     """Returns remarks to show next to a learner's figures."""
@@ -233,7 +237,7 @@ class TrainedModel(Model):
             return task.predict_with_presets()
         with self.isolate_settings():
             prediction = fit_and_predict_folds(self, task)
-            return _add_remarks(prediction, self.remarks, task)
+            return _add_remarks(prediction, self, task)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +251,7 @@ class OnlineModel(Model):
     """Returns remarks to show next to a learner's figures."""
 
     def predict_held_out(self, task: HeldOutTask) -> Prediction:
-        """Let the model follow the reviews, and check what it predicts."""
+        """Run the model over the reviews in order, and check its predictions."""
         trials = task.trials if self.file is None else for_own_model(task.trials)
         hyperparameters = task.configuration.hyperparameters
         context = replace(task.context, hyperparameters=hyperparameters)
@@ -256,17 +260,17 @@ class OnlineModel(Model):
             p = check_predictions(f"{self.name}: online", predicted, trials.test_index)
             prediction = Prediction(p.astype(np.float64))
             context.tick(1.0)
-            return _add_remarks(prediction, self.remarks, task)
+            return _add_remarks(prediction, self, task)
 
 
 def _add_remarks(
-    prediction: Prediction,
-    make_remarks: Callable[[Trials, Context], tuple[str, ...]] | None,
-    task: HeldOutTask,
+    prediction: Prediction, model: TrainedModel | OnlineModel, task: HeldOutTask
 ) -> Prediction:
-    if make_remarks is None:
+    if model.remarks is None:
         return prediction
-    remarks = make_remarks(task.trials, task.context)
+    # A user's own model gets a fresh copy: it may have written to the one that it predicted on.
+    trials = task.trials if model.file is None else for_own_model(task.trials)
+    remarks = model.remarks(trials, task.context)
     return replace(prediction, notes=(*prediction.notes, *remarks))
 
 
@@ -306,7 +310,7 @@ class ExternalModel(Model):
 
     @property
     def is_cacheable(self) -> bool:
-        return False
+        return False  # the log holds the predictions: a cache would save no time
 
     def predict_held_out(self, task: HeldOutTask) -> Prediction:
         """Read the predictions that the log holds for the held-out reviews."""

@@ -168,7 +168,7 @@ def _make_result_entry(group_number: int, line: RankedResult) -> dict[str, Any]:
         "configuration": configuration.name,
         "words": configuration.words,
         "model": configuration.model.name,
-        "parameter_count": line.parameters,
+        "parameter_count": line.parameter_count,
         **(training if configuration.ledger else {}),
         **line.result.to_upstream(),
         "log_loss_half_width": _round_or_none(line.log_loss.half_width),

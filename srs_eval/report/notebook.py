@@ -160,7 +160,7 @@ class Results(Mapping[str, Result]):
                     "group": number,
                     "place": line.rank,
                     "standing": standing,
-                    "parameters": line.parameters,
+                    "parameters": line.parameter_count,
                     "size": line.result.size,
                     **line.result.metrics.to_upstream(),
                     "log_loss_half_width": line.log_loss.half_width,

@@ -24,7 +24,7 @@ _WIDTH_FOR_RELATIVE_LOSS = 80
 _WIDTH_FOR_METRICS = 70
 _WIDTH_FOR_PLACE = 52
 _WIDTH_FOR_VERDICT = 50
-_RELATIVE_LOSS_HEADING = "than average"  # over "13.6 % less"
+_RELATIVE_LOSS_HEADING = "than average"  # of the column "vs average"; over "13.6 % less"
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,11 @@ def _format_relative_loss(line: RankedResult) -> str:
 
 
 def _format_parameter_count(line: RankedResult) -> str:
-    return "–" if line.parameters is None else f"{line.parameters:,}"
+    return "–" if line.parameter_count is None else f"{line.parameter_count:,}"
 
 
 def _format_improvement_figure(figure: Figure) -> str:
+    """Format the cell that `make_figure` made of an interval."""
     return format_improvement(Interval(figure.value, figure.half_width))
 
 
@@ -75,7 +76,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
     "place": RankingColumn(
         AppColumn(3),
         ReportColumn(Column("place", min_width=_WIDTH_FOR_PLACE), make_cell=lambda line: line.rank),
-        sort_key=lambda line: line.log_loss.estimate,
+        sort_key=lambda line: line.log_loss.estimate,  # so "log loss" needs no sort key of its own
     ),
     "model": RankingColumn(
         AppColumn(0, "model"),
@@ -91,6 +92,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
     "log loss": RankingColumn(
         AppColumn(13, "log loss", format_cell=lambda line: format_loss(line.log_loss)),
         ReportColumn(
+            # All with the same digits, so that readers can compare them line by line.
             Column("log loss", round_by_interval=False, note="with its 95 % interval over days"),
             make_cell=lambda line: make_figure(line.log_loss, is_best=line.rank == 1),
         ),
@@ -130,7 +132,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
             aligns_right=True,
         ),
         ReportColumn(
-            Column("RMSE(bins)", 2, percent=True, minor=True, min_width=_WIDTH_FOR_METRICS),
+            Column("RMSE(bins)", digits=2, percent=True, minor=True, min_width=_WIDTH_FOR_METRICS),
             make_cell=lambda line: make_figure(line.result.metrics.rmse_bins),
         ),
         sort_key=lambda line: line.result.metrics.rmse_bins,
@@ -138,7 +140,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
     "AUC": RankingColumn(
         AppColumn(6, "AUC", format_cell=lambda line: format_metric(line.result.metrics, "auc")),
         ReportColumn(
-            Column("AUC", 3, minor=True, min_width=_WIDTH_FOR_METRICS),
+            Column("AUC", digits=3, minor=True, min_width=_WIDTH_FOR_METRICS),
             make_cell=lambda line: make_figure(line.result.metrics.auc),
         ),
         sort_key=lambda line: line.result.metrics.auc,
@@ -147,9 +149,9 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
         AppColumn(8, "params", format_cell=_format_parameter_count, aligns_right=True),
         ReportColumn(
             Column("parameters", minor=True, min_width=_WIDTH_FOR_DETAILS),
-            make_cell=lambda line: line.parameters,
+            make_cell=lambda line: line.parameter_count,
         ),
-        sort_key=lambda line: line.parameters,
+        sort_key=lambda line: line.parameter_count,
     ),
     "verdict": RankingColumn(
         AppColumn(15, "verdict", format_cell=describe_standing),
@@ -165,7 +167,9 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
         ),
     ),
 }
-"""Columns by key. The app stores the key that lines are sorted by, so keys do not change."""
+"""Columns by key, in the order in which the app cycles through those that it can sort by.
+
+The app stores the key that lines are sorted by: if it is renamed, the user's order is lost."""
 _ORDER_IN_APP = (
     "place",
     "family",
@@ -213,8 +217,10 @@ REPORT_COLUMNS: tuple[ReportColumn, ...] = tuple(_list_report_columns())
 SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
     key: column.sort_key for key, column in RANKING_COLUMNS.items() if column.sort_key is not None
 }
-"""Sort keys of lines by column. That of "place" is log loss alone: where the app orders lines by
-place, it shows the sections of the ranking instead, which puts verdicts first."""
+"""Sort keys of lines by column, in the order in which the app cycles through them.
+
+That of "place" is log loss. When sorted by "place", the app ignores it and shows the ranking in
+sections by verdict."""
 
 
 def sort_lines(group: RankingGroup, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:

@@ -141,7 +141,7 @@ class AppSession:
         """Return the answers so far; `ask_questions` assigns a new overview."""
         from srs_eval.advice.overview import Overview
 
-        return Overview(rows="anki")
+        return Overview(row_rule="anki")
 
     def cancel_all(self) -> tuple[Background, ...]:
         """Ask the work on answers, models and reports to stop, and return it."""
@@ -377,7 +377,7 @@ class AppSession:
         for answers, questions in answer_stream:
             new_overview.add(answers, questions)
             yield partial(self._add_answers, answers, questions)
-        if key is not None and not new_overview.waiting and not new_overview.has_failed:
+        if key is not None and not new_overview.waiting and not new_overview.has_unanswered:
             summary = self.import_summary
             answers_to_save = saved_answers.SavedAnswers(
                 findings=tuple(new_overview.answers),
@@ -403,7 +403,7 @@ class AppSession:
         """Show the saved answers about an earlier state of the file until new ones come."""
         self.saved_answers = saved
         self.overview.add(saved.findings)
-        self.overview.is_from_earlier = True
+        self.overview.shows_saved_answers = True
         self.view.show_changes()
 
     def _add_answers(self, answers: tuple[Finding, ...], questions: tuple[str, ...]) -> None:

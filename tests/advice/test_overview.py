@@ -114,7 +114,7 @@ def test_overview_prepares_its_learner_once(
 
 def test_overview_has_an_answer_and_a_line_for_every_question(log: ReviewLog) -> None:
     overview = build_overview(log)
-    assert overview.rows == "anki"
+    assert overview.row_rule == "anki"
     assert not overview.waiting
     questions = set(itertools.chain.from_iterable(TASKS_WITH_PRESETS)) - EVIDENCE_ONLY
     assert questions <= {finding.question for finding in overview.answers}
@@ -131,7 +131,7 @@ def test_overview_has_an_answer_and_a_line_for_every_question(log: ReviewLog) ->
 
 def test_overview_without_presets_answers_what_needs_none(log: ReviewLog) -> None:
     overview = build_overview(replace(log, decks={}, presets={}, cards=Cards.empty()))
-    assert overview.rows == "benchmark"
+    assert overview.row_rule == "benchmark"
     assert all(line.question != "split" for line in overview.lines)
     (line_of_all,) = (line for line in overview.lines if line.question == PARAMETERS)
     assert (line_of_all.title, line_of_all.answers[0].recommendation) == ("all reviews", "optimize")
@@ -321,7 +321,7 @@ def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -
     """Check that whether FSRS fits is told though Anki's optimizer takes none of the cards."""
     suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     overview = build_overview(replace(log, cards=suspended))
-    assert (overview.rows, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert (overview.row_rule, overview.excluded_note[:6]) == ("benchmark", "Nearly")
     assert first_sentence(overview).startswith("FSRS predicts you")
     assert {line.title for line in overview.lines} >= {"FSRS for you?", "all reviews"}
     assert not Overview.start(log).excluded_note
@@ -329,7 +329,7 @@ def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -
 
 def test_overview_of_a_collection_without_cards_says_so(log: ReviewLog) -> None:
     overview = Overview.start(replace(log, cards=Cards.empty()))
-    assert (overview.rows, overview.excluded_note) == (
+    assert (overview.row_rule, overview.excluded_note) == (
         "benchmark",
         "This collection has no cards left.",
     )
@@ -351,8 +351,8 @@ def test_inspection_counts_the_rows_that_the_overview_uses(log: ReviewLog) -> No
 
     few = Cards(*(column[:2] for column in vars(log.cards).values()))
     overview = Overview.start(replace(log, cards=few))
-    assert (overview.rows, overview.excluded_note[:6]) == ("benchmark", "Nearly")
-    assert inspect_log(replace(log, cards=few)).rows[overview.rows].kept > 1_000
+    assert (overview.row_rule, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert inspect_log(replace(log, cards=few)).rows[overview.row_rule].kept > 1_000
 
 
 @pytest.mark.parametrize(
@@ -739,9 +739,9 @@ async def test_chosen_preset_or_deck_is_evaluated_alone(tmp_path: Path) -> None:
         assert ticked.options[ticked.highlighted or 0].value == chosen
         await pilot.press("enter")
         await wait_until(
-            pilot, lambda: len(answers.asked) == 2 and is_on_screen(app, "AnswersScreen")()
+            pilot, lambda: len(answers.requests) == 2 and is_on_screen(app, "AnswersScreen")()
         )
-        of_default = answers.asked[1]
+        of_default = answers.requests[1]
         assert set(of_default.cards.deck_id.tolist()) == {10}
         assert app.session.file_name == "collection.anki2 · Default"
         # A row of the import summary does the same, and nothing chosen takes all back.
@@ -749,9 +749,9 @@ async def test_chosen_preset_or_deck_is_evaluated_alone(tmp_path: Path) -> None:
         await wait_until(pilot, is_on_screen(app, "ChooseScreen"))
         await pilot.press("home", "space", "enter")
         await wait_until(
-            pilot, lambda: len(answers.asked) == 3 and is_on_screen(app, "AnswersScreen")()
+            pilot, lambda: len(answers.requests) == 3 and is_on_screen(app, "AnswersScreen")()
         )
-        assert len(answers.asked[2].cards.deck_id) == len(answers.asked[0].cards.deck_id)
+        assert len(answers.requests[2].cards.deck_id) == len(answers.requests[0].cards.deck_id)
         await pilot.press("i")
         await wait_until(pilot, is_on_screen(app, "ImportSummaryScreen"))
         app.screen.query_one("TabbedContent").active = "per-deck"  # type: ignore[attr-defined]
@@ -760,9 +760,9 @@ async def test_chosen_preset_or_deck_is_evaluated_alone(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: decks.has_focus)
         await pilot.press("enter")
         await wait_until(
-            pilot, lambda: len(answers.asked) == 4 and is_on_screen(app, "AnswersScreen")()
+            pilot, lambda: len(answers.requests) == 4 and is_on_screen(app, "AnswersScreen")()
         )
-        assert len(set(answers.asked[3].cards.deck_id.tolist())) == 1
+        assert len(set(answers.requests[3].cards.deck_id.tolist())) == 1
 
 
 @pytest.mark.slow
@@ -777,8 +777,8 @@ async def test_known_file_shows_its_last_answers_at_once(tmp_path: Path) -> None
     second = FakeAnswers()
     await opened(first)
     await opened(second)
-    assert first.asked
-    assert not second.asked
+    assert first.requests
+    assert not second.requests
 
     def newer(path: Path, **_: Any) -> ReviewLog:
         log = make_log()

@@ -184,7 +184,7 @@ def test_deviating_size_is_found_and_evaluated_again(
     setup = read_setup(ours)
     assert setup is not None
     with ResultStore(ours, setup) as store:
-        store.append(Unit("90%", 2, "done", line={**line, "size": 17}))
+        store.append(Unit("90%", 2, "done", result_line={**line, "size": 17}))
         store.publish()
     assert main(["results", "check", str(ours)]) == 1
     assert "; run the same batch command with --redo 90%\n" in capsys.readouterr().out

@@ -44,7 +44,7 @@ SETUP: dict[str, Any] = {
 def unit(user: int, status: Any = "done", configuration: str = "AVG") -> Unit:
     if status == "done":
         line = {"metrics": {"LogLoss": user / 7}, "user": user, "size": 10 * user}
-        return Unit(configuration, user, "done", line=line, seconds=1.5, peak_mb=80.04)
+        return Unit(configuration, user, "done", result_line=line, seconds=1.5, peak_mb=80.04)
     return Unit(configuration, user, status, reason=f"because of {user}")
 
 
@@ -85,6 +85,22 @@ def test_files_are_renamed_to_another_years_spelling(tmp_path: Path) -> None:
         assert files(tmp_path) == {}
 
 
+def test_a_set_up_without_names_keeps_the_stored_spelling(tmp_path: Path) -> None:
+    entry = SETUP["configurations"]["AVG"]
+    unnamed = {**SETUP, "configurations": {"FSRS-6-dry-run": entry}}
+    with ResultStore(tmp_path, {**unnamed, "names": "2026"}) as store:
+        store.append(unit(1, configuration="FSRS-6-dry-run"))
+        store.publish()
+    before = files(tmp_path)
+    with ResultStore(tmp_path, unnamed) as store:
+        store.publish(everything=True)
+    assert files(tmp_path) == before
+    assert (read_setup(tmp_path) or {})["names"] == "2026"
+    with ResultStore(tmp_path, unnamed, fresh=True):
+        assert files(tmp_path) == {}
+        assert "names" not in (read_setup(tmp_path) or {})
+
+
 def test_files_of_2026_mean_the_same_outside_their_folder(tmp_path: Path) -> None:
     names = ["FSRS-6", "FSRS-6-preset", "FSRS-6-preset-fallback_user", "FSRS-5-disable_short_term"]
     entry = SETUP["configurations"]["AVG"]
@@ -121,7 +137,7 @@ def test_a_unit_survives_without_publishing_or_closing(tmp_path: Path) -> None:
     program = (
         "import os, sys, json; from pathlib import Path; from srs_eval.benchmark.store import *\n"
         "store = ResultStore(Path(sys.argv[1]), json.loads(sys.argv[2]))\n"
-        "store.append(Unit('AVG', 7, 'done', line={'user': 7, 'size': 1}))\n"
+        "store.append(Unit('AVG', 7, 'done', result_line={'user': 7, 'size': 1}))\n"
         "os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path), json.dumps(SETUP)], check=False)
@@ -373,8 +389,8 @@ def test_skipped_unit_is_missing_once_its_module_is_installed(tmp_path: Path) ->
     target = tmp_path / "here"
     source = tmp_path / "there"
     with ResultStore(target, SETUP) as store:
-        store.append(dataclasses.replace(unit(1, "skipped"), lacked="json"))  # is there
-        store.append(dataclasses.replace(unit(2, "skipped"), lacked="no_such_module"))
+        store.append(dataclasses.replace(unit(1, "skipped"), missing_module="json"))  # is there
+        store.append(dataclasses.replace(unit(2, "skipped"), missing_module="no_such_module"))
         store.append(unit(3, "skipped"))
     with ResultStore(source, SETUP) as store:
         for user in (1, 2, 3):
@@ -398,6 +414,18 @@ def test_damaged_line_counts_until_its_user_has_a_later_record(tmp_path: Path) -
         assert count_damaged_lines(tmp_path) == {journal: 1}
         store.append(unit(1))
     assert count_damaged_lines(tmp_path) == {}
+
+
+def test_damaged_line_counts_once_however_often_it_is_read(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        with ResultStore(tmp_path / name, SETUP) as store:
+            store.append(unit(1))
+    journal = tmp_path / "here" / ".journal" / "AVG.jsonl"
+    journal.write_bytes(journal.read_bytes() + b"damaged\n")
+    with ResultStore(tmp_path / "here", SETUP) as store:
+        store.merge_from(tmp_path / "there")
+        store.statuses("AVG")
+        assert store.damaged_line_count == 1
 
 
 def test_store_in_an_impossible_folder_is_refused(tmp_path: Path) -> None:

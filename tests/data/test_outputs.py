@@ -41,7 +41,7 @@ SETUP: dict[str, Any] = {
     },
     "environment": {"python": "3"},
 }
-UNIT = Unit("AVG", 1, "done", line={"metrics": {"LogLoss": 0.1}, "user": 1, "size": 10})
+UNIT = Unit("AVG", 1, "done", result_line={"metrics": {"LogLoss": 0.1}, "user": 1, "size": 10})
 posix = pytest.mark.skipif(os.name != "posix", reason="links")
 
 
@@ -413,7 +413,7 @@ def test_batch_refuses_a_folder_with_foreign_results(
     # The folder is refused if it holds other results of ours, too.
     other_setup = {**SETUP, "configurations": {"90%": SETUP["configurations"]["AVG"]}}
     with ResultStore(tmp_path, other_setup) as store:
-        store.append(Unit("90%", 1, "done", line={"metrics": {}, "user": 1, "size": 1}))
+        store.append(Unit("90%", 1, "done", result_line={"metrics": {}, "user": 1, "size": 1}))
         store.publish()
     with pytest.raises(InputError, match="not from a batch in this folder"):
         ResultStore(tmp_path, {**SETUP, "configurations": {**SETUP["configurations"]}}, fresh=fresh)

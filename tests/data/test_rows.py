@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import unicodedata
 from collections import Counter
 from dataclasses import replace
 from itertools import chain
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srs_eval.anki_import import load_log
+from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
     Cards,
     DayGrid,
@@ -25,7 +27,7 @@ from srs_eval.data.reviews import (
     ReviewLog,
     Rows,
 )
-from srs_eval.data.rows import select_rows
+from srs_eval.data.rows import select_decks, select_rows
 from tests.conftest import shared_or_skip
 
 DAY_S = 86_400
@@ -340,3 +342,14 @@ def test_study_days_are_as_long_as_the_zone_has_them() -> None:
     expected = [-1, 1 / 25, 23 / 25, 1 / 25 + 11 / 24, (13 * 3600 - 1) / DAY_S]
     assert rows.elapsed_study_days == pytest.approx(expected, abs=1e-9)
     assert select_rows(with_grid(log, end)).rows.elapsed_study_days is None
+
+
+def test_a_decomposed_name_gets_the_nearest_deck_proposed() -> None:
+    none = np.zeros(0, np.int64)
+    log = ReviewLog(
+        ImportSummary("x", "test", 0),
+        entries=Entries(none, none, none, none, none, none),
+        decks={1: Deck(1, "한국어", 1)},
+    )
+    with pytest.raises(InputError, match='Did you mean "한국어"'):
+        select_decks(log, unicodedata.normalize("NFD", "한국"))

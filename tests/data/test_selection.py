@@ -83,7 +83,7 @@ def test_empty_name_selects_nothing(choose: object) -> None:
 
 def test_deleted_preset_is_refused_with_its_decks() -> None:
     log = make_log([Deck(1, "Spanish", 1), Deck(2, "Old", 77)], [Preset(1, "Default")])
-    with pytest.raises(InputError, match=r'preset 77 is gone.*--deck instead: "Old"'):
+    with pytest.raises(InputError, match=r'Preset 77 was deleted.*--deck instead: "Old"'):
         select_presets(log, "77")
     with pytest.raises(InputError, match='There is no preset "78"'):
         select_presets(log, "78")

@@ -364,7 +364,7 @@ def test_predict_without_an_array_of_probabilities_is_refused(
     assert len(reasons) > 1
     for reason in reasons:
         assert message in reason
-        assert "it must return an array of numpy of shape" in reason
+        assert "it must return a NumPy array of shape" in reason
 
 
 @pytest.mark.slow

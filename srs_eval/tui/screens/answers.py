@@ -57,7 +57,7 @@ class _AnswerScreenBase(AppScreen):
         summary = self.session.import_summary
         if summary is None:
             return []
-        facts = [format_count(summary.rows[self.session.overview.rows].kept, "review")]
+        facts = [format_count(summary.rows[self.session.overview.row_rule].kept, "review")]
         if summary.last_review:
             facts.append(f"last on {summary.last_review[:10]}")
         if summary.fsrs_enabled is not None:
@@ -171,7 +171,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("costs", "choose"):
-            return self.overview.rows == "anki"  # else presets are unknown or hardly have reviews
+            # By another rule, presets are unknown or hardly have reviews.
+            return self.overview.row_rule == "anki"
         if action == "cancel":
             return self.session.answers_ended_at is None or super().check_action(action, parameters)
         if action == "again":
@@ -239,7 +240,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         if summary is None or not summary.presets:
             self.notify("This file says nothing of presets and decks.", timeout=3)
             return
-        screen = ChooseScreen(summary, self.overview.rows, session.chosen_ids)
+        screen = ChooseScreen(summary, self.overview.row_rule, session.chosen_ids)
         self.app.push_screen(screen, session.restrict_to)
 
     def action_import_summary(self) -> None:
