@@ -605,7 +605,7 @@ def test_one_preparation_at_a_time_is_in_memory(
         configuration.name for configuration in configurations
     }
     alone = [
-        batch._evaluate_user(dataset, 5, [configuration], Context(), {})[0].line
+        batch._evaluate_user(dataset, 5, [configuration], Context(), {})[0].result_line
         for configuration in configurations
     ]
     by_name = {unit.configuration: unit.result_line for unit in units}

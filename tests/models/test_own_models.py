@@ -788,7 +788,7 @@ def test_audit_goes_on_after_a_failed_model(
         assert words in failed.reason
         assert len(failed.reason) <= 500
         (alone,) = units(usual)
-        assert done.line == alone.line
+        assert done.result_line == alone.result_line
 
 
 @pytest.mark.slow
