@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
+from srs_eval.data.days import DAY_S
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FILTERED, MISSING, REVIEW, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
@@ -403,7 +404,8 @@ def _compute_true_retention(log: ReviewLog, group: int) -> float | None:
         return None
     is_cramming = (entries.kind == FILTERED) & (entries.factor == 0)
     is_counted = (entries.rating >= 1) & (entries.rating <= 4) & ~is_cramming
-    is_counted &= (entries.kind == REVIEW) | (entries.interval >= 1)
+    has_interval_of_days = (entries.interval >= 1) | (entries.interval <= -DAY_S)
+    is_counted &= (entries.kind == REVIEW) | has_interval_of_days
     is_counted &= log.preset_of(log.deck_of(entries.card_id)) == group
     if not is_counted.any():
         return None

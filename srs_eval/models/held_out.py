@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,10 +139,10 @@ class _FoldFitter:
         lists_by_partition: ListedParameters = {}
         too_small: dict[int, NotEnoughData] = {}
         for number, fold in enumerate(self.trials.folds, start=1):
-            default = self._make_default(fold)
-            parameters_by_partition, too_small = self._fit_fold(number, fold, default)
+            make_default = cache(partial(self._make_default, fold))  # perhaps a fit: once a fold
+            parameters_by_partition, too_small = self._fit_fold(number, fold, make_default)
             lists_by_partition = _list_parameters(self.configuration, parameters_by_partition)
-            predictions.append(self._predict_fold(fold, parameters_by_partition, default))
+            predictions.append(self._predict_fold(fold, parameters_by_partition, make_default))
             self.context.tick(self.fitted_rows / self.rows_to_fit)
         # The parameters, their lists and `too_small` are now those of the last fold.
         can_list = self._can_list(parameters_by_partition, lists_by_partition)
@@ -154,19 +155,16 @@ class _FoldFitter:
         )
 
     def _make_default(self, fold: Fold) -> Any:
-        """Return the parameters for a partition that cannot be fitted, or None if there are none.
+        """Return the parameters for a partition that cannot be fitted.
 
-        If the model has no default parameters, they are fitted to all partitions together, unless
-        the reviews are not partitioned.
+        If the model has no default parameters, they are fitted to all partitions together.
         """
         if self.model.has_default:
             return self.model.default_parameters(self.configuration.protocol, self.context)
-        if self.configuration.protocol.partitions == "none":
-            return None
         return self._fit_rows(fold.train, counted_rows=0)
 
     def _fit_fold(
-        self, number: int, fold: Fold, default: Any
+        self, number: int, fold: Fold, make_default: Callable[[], Any]
     ) -> tuple[dict[int, Any], dict[int, NotEnoughData]]:
         """Return the parameters of each partition, and why partitions were too small to fit."""
         parameters_by_partition: dict[int, Any] = {}
@@ -174,19 +172,18 @@ class _FoldFitter:
         for partition, train in _split_by_partition(fold.train, self.trials.partition[fold.train]):
             try:
                 if self.fit_function is None:
-                    parameters = default
+                    parameters = make_default()
                 else:
                     parameters = self._fit_rows(train, counted_rows=len(train))
             except NotEnoughData as reason:
-                # None is a valid default if the model itself returns it.
-                if default is None and not self.model.has_default:
+                if not self.model.has_default and self.configuration.protocol.partitions == "none":
                     raise
-                parameters = default
+                parameters = make_default()
                 too_small[partition] = reason
             parameters_by_partition[partition] = parameters
             self.fitted_rows += len(train)
         replacement = "default parameters" if self.model.has_default else _JOINT_FIT
-        # For a model without default parameters, `default` is already the joint fit.
+        # For a model without default parameters, `make_default` has already made the joint fit.
         if too_small and self.configuration.protocol.fallback_user and self.model.has_default:
             with suppress(NotEnoughData):
                 joint_parameters = self._fit_rows(fold.train, counted_rows=0)
@@ -217,13 +214,19 @@ class _FoldFitter:
         return copy(parameters) if isinstance(parameters, list | np.ndarray) else parameters
 
     def _predict_fold(
-        self, fold: Fold, parameters_by_partition: Mapping[int, Any], default: Any
+        self,
+        fold: Fold,
+        parameters_by_partition: Mapping[int, Any],
+        make_default: Callable[[], Any],
     ) -> FloatArray:
         """Return the predictions of a fold's held-out reviews, in their order."""
         p_by_trial = np.empty(len(self.trials))  # only the held-out trials are set
         partitions = self.trials.partition[fold.test]
         for partition, test in _split_by_partition(fold.test, partitions):
-            parameters = parameters_by_partition.get(partition, default)
+            if partition in parameters_by_partition:
+                parameters = parameters_by_partition[partition]
+            else:
+                parameters = make_default()
             predicted = self.model.predict(self.trials, parameters, test, self.context)
             p_by_trial[test] = check_predictions(f"{self.model.name}: predict", predicted, test)
         return p_by_trial[fold.test]

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
+    RecallGroup,
     Retention,
     RetentionCause,
     find_retention_parts,
     get_evidence,
 )
 from srs_eval.advice.over_time import assess_retention
+from srs_eval.advice.sentences import Bar
 from srs_eval.advice.shown.memory import render_retention
+from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models.fsrs6 import DEFAULT
 from srs_eval.stats.intervals import Interval
 from tools.simulated.character import Character, Habits, make_single_deck
+from tools.simulated.files import write_collection
 from tools.simulated.learner import simulate_learner
 from tools.simulated.memory import Fsrs6
 
@@ -158,3 +164,46 @@ def test_pane_begins_with_what_is_remembered_and_asked_for() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     assert pane[0].text == "You remember 87 of 100 (89 in your most recent 90 days) and ask for 90."
+
+
+def test_schedule_does_not_excuse_a_larger_shortfall() -> None:
+    recalled = Interval(0.84, 0.01, 2_000, 60)
+    retention = Retention(
+        "below",
+        (RecallGroup("all", recalled, 0.86),),
+        0.9,
+        False,
+        expectation_gap=Interval(-0.048, 0.06, 2_000, 60),
+        schedule_gap=Interval(-0.012, 0.004, 2_000, 60),
+        timing_gap=Interval(0.0, 0.001, 2_000, 60),
+    )
+    retention = replace(retention, parts=find_retention_parts([retention], "below"))
+    assert list_causes(retention) == [RetentionCause.SCHEDULED_FOR_LESS]
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    marks = [item.level for item in pane[1] if isinstance(item, Bar)]
+    assert marks == ["look"]
+
+
+@pytest.mark.parametrize("scheduler", ["fsrs", "sm2"])
+def test_true_retention_is_that_of_anki(scheduler: Literal["fsrs", "sm2"], tmp_path: Path) -> None:
+    anki = pytest.importorskip("anki.collection", reason="needs the anki wheel")
+    path = tmp_path / "collection.anki2"
+    write_collection(simulate_learner(5, 2_000, scheduler=scheduler), path)
+    log = load_log(path)
+    learner = Learner.of(log)
+    findings = list(assess_retention(learner, list(learner.groups)))
+    collection = anki.Collection(str(path))
+    try:
+        for group, finding in zip(learner.groups, findings, strict=True):
+            decks = [deck.id for deck in log.decks.values() if deck.preset_id == group]
+            search = " or ".join(f"did:{deck}" for deck in decks)
+            graphs = collection._backend.graphs(search=search, days=0)
+            counts = graphs.true_retention.all_time
+            passed = counts.young_passed + counts.mature_passed
+            reviews = passed + counts.young_failed + counts.mature_failed
+            assert reviews > 300
+            true_retention = get_evidence(finding, Retention).true_retention
+            assert true_retention == pytest.approx(passed / reviews, abs=1e-12)
+    finally:
+        collection.close()

@@ -28,17 +28,8 @@ from srs_eval.benchmark.setup import (
 from srs_eval.benchmark.store import ResultStore, Unit, count_damaged_lines
 from srs_eval.data.errors import InputError
 from srs_eval.data.file_contents import write_atomically
+from tests.helpers.batches import SETUP
 from tests.helpers.program import read_results
-
-SETUP: dict[str, Any] = {
-    "srs_eval": "1",
-    "data": {"folder": "here", "users": 3, "fingerprint": "f"},
-    "options": {"sm2_target": 0.9, "device": "cpu", "weights": None},
-    "configurations": {
-        "AVG": {"model": "AVG", "model_version": 1, "fit": "trained", "protocol": {"gamma": 1.0}}
-    },
-    "environment": {"python": "3"},
-}
 
 
 def unit(user: int, status: Any = "done", configuration: str = "AVG") -> Unit:

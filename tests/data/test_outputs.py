@@ -6,7 +6,6 @@ import json
 import os
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,20 +26,12 @@ from srs_eval.data.outputs import (
 )
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
+from tests.helpers.batches import SETUP
 from tests.helpers.tables import format_log
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 LOG = format_log()
 PRECIOUS = b"what somebody has written\n"
-SETUP: dict[str, Any] = {
-    "srs_eval": "1",
-    "data": {"folder": "here", "users": 3, "fingerprint": "f"},
-    "options": {"sm2_target": 0.9, "device": "cpu", "weights": None},
-    "configurations": {
-        "AVG": {"model": "AVG", "model_version": 1, "fit": "trained", "protocol": {"gamma": 1.0}}
-    },
-    "environment": {"python": "3"},
-}
 UNIT = Unit("AVG", 1, "done", result_line={"metrics": {"LogLoss": 0.1}, "user": 1, "size": 10})
 posix = pytest.mark.skipif(os.name != "posix", reason="links")
 

@@ -8,6 +8,16 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = Path(__file__).with_name("batch_with_test_models.py")
+SETUP: dict[str, Any] = {
+    "srs_eval": "1",
+    "data": {"folder": "here", "users": 3, "fingerprint": "f"},
+    "options": {"sm2_target": 0.9, "device": "cpu", "weights": None},
+    "configurations": {
+        "AVG": {"model": "AVG", "model_version": 1, "fit": "trained", "protocol": {"gamma": 1.0}}
+    },
+    "environment": {"python": "3"},
+}
+"""The set-up of a batch of one baseline."""
 MODELS = "AVG,90%,MOVING-AVG,SM2-short,Memrise,Anki-dry-run"
 
 

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.demo_learner import load_demo_learner
-from srs_eval.engine.session import LearnerSession
+from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.models import (
     IN_MEMORY,
     Context,
@@ -24,8 +26,9 @@ from srs_eval.models import (
     all_models,
     load_model_file,
 )
-from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from tests.helpers.program import run_in_process
+from tools.simulated import simulate_learner
 
 THREE_FIELDS = '''
 """The share recalled, one parameter."""
@@ -76,6 +79,33 @@ def test_a_model_of_three_fields_is_run_and_described(
     assert entry["family"] == "other"
     assert entry["parameters"] is None
     assert entry["trained"]
+
+
+def test_a_model_without_defaults_is_fitted_jointly_only_if_needed() -> None:
+    log = simulate_learner(5, 2_000).log()
+    fits: list[int] = []
+
+    def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+        fits.append(len(np.unique(trials.partition[train])))
+        return [float(trials.y[train].mean())]
+
+    model = TrainedModel(
+        "COUNTING",
+        fit=fit,
+        predict=lambda trials, parameters, index, context: np.full(len(index), parameters[0]),
+    )
+    protocol = Protocol(partitions="preset")
+    configuration = Configuration("COUNTING-preset", model, protocol)
+    session = LearnerSession(log)
+    trials = session.trials(protocol)
+    assert len(np.unique(trials.partition)) > 1
+    needs_joint_fit = 0
+    for fold in trials.folds:
+        unseen = np.setdiff1d(trials.partition[fold.test], trials.partition[fold.train])
+        needs_joint_fit += len(unseen) > 0
+    fit_and_predict(configuration, trials, Context())
+    assert fits.count(1) > 0
+    assert len(fits) - fits.count(1) == needs_joint_fit
 
 
 @pytest.mark.slow

@@ -383,10 +383,12 @@ def render_retention(
     explanation: PaneLine | None
     if marks["all"] == "look" and desired is not None:
         parts = f.find_retention_parts(list(requested.values()), "below")
-        if _is_only_scheduled(parts):
+        level: LineLevel = "look"
+        if _is_due_to_schedule(overall, desired, parts):
             # What is expected is then the yardstick, not what is asked for.
             marks = _mark_groups(groups, None, is_preset_short, checks)
-        explanation = _explain_shortfall(parts, desired)
+            level = ""
+        explanation = _explain_shortfall(parts, desired, level)
     else:
         explanation = _describe_short_preset(requested)
     if desired is None:
@@ -512,29 +514,42 @@ def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str
     )
 
 
-def _explain_shortfall(parts: Sequence[f.RetentionPart], desired: float) -> PaneLine | None:
+def _explain_shortfall(
+    parts: Sequence[f.RetentionPart], desired: float, level: LineLevel
+) -> PaneLine | None:
     """Return a line on the known causes of a shortfall over all presets; None if none is known."""
     if not parts:
         return None
     clauses = "; ".join(_describe_part(part, desired) for part in parts)
-    return PaneLine(f"{say.capitalize(clauses)}.", "" if _is_only_scheduled(parts) else "look")
+    return PaneLine(f"{say.capitalize(clauses)}.", level)
 
 
 def _describe_short_preset(requested: Mapping[str, f.Retention]) -> PaneLine | None:
     """Return a line on the first preset that falls short, but not by its schedule alone."""
     for name, retention in requested.items():
-        if retention.conclusion != "below" or _is_only_scheduled(retention.parts):
+        if retention.conclusion != "below" or retention.desired is None:
             continue
-        recalled = say.format_per_hundred(retention.groups[0].recalled.estimate)
-        desired = say.format_per_hundred(retention.desired or 0.0)
+        all_reviews = retention.groups[0]
+        if _is_due_to_schedule(all_reviews, retention.desired, retention.parts):
+            continue
+        recalled = say.format_per_hundred(all_reviews.recalled.estimate)
+        desired = say.format_per_hundred(retention.desired)
         text = f"{say.quote_name(name)} falls short: you remember {recalled} and ask for {desired}."
         return PaneLine(text, "look")
     return None
 
 
-def _is_only_scheduled(parts: Sequence[f.RetentionPart]) -> bool:
-    """Return whether the schedule is the only known cause; the learner has nothing to mend then."""
-    return bool(parts) and all(part.cause in _SCHEDULING for part in parts)
+def _is_due_to_schedule(
+    group: f.RecallGroup, desired: float, parts: Sequence[f.RetentionPart]
+) -> bool:
+    """Return whether the schedule alone explains a shortfall; the learner has nothing to mend then.
+
+    Less than a shortfall that matters is left if recall is compared with what was scheduled for.
+    """
+    if not parts or any(part.cause not in _SCHEDULING for part in parts):
+        return False
+    scheduled = desired + sum(part.gap.estimate for part in parts)
+    return _points_short(group, scheduled) < _NEGLIGIBLE_POINTS
 
 
 def _describe_part(part: f.RetentionPart, desired: float) -> str:
