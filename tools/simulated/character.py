@@ -19,6 +19,8 @@ _MAXIMUM_INTERVAL = 36_500
 # Limits of a preset.
 NEW_A_DAY = 20
 REVIEWS_A_DAY = 250
+LEECH_SHIFT = -2.3  # of the logit of recall
+LEECH_WEAKNESS = 3.0  # divisor of a leech's strength
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
 
@@ -53,6 +55,8 @@ class Habits:
     form: float = 0.0
     """Good and bad days: standard deviation of a day's shift of the logit of recall."""
     form_lasts: float = 0.0  # correlation with that of the last day with reviews
+    hard_for_lapses: float = 0.0  # share of forgotten cards that are answered with Hard
+    easy_for_lapses: float = 0.0  # the same with Easy
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,10 @@ class Character:
     """Like `spread`, for what the cards of a topic have in common."""
     strength: float = 1.0  # median of the cards' strengths
     strength_lasts: float = 0.0  # see `Traits.lasting`
+    card_shift: float = 0.0
+    """Standard deviation of a card's own shift of the logit of recall."""
+    leech_share: float = 0.0
+    """Share of cards whose recall is lower by `LEECH_SHIFT` and whose strength is a third."""
 
 
 def draw_character(

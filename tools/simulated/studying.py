@@ -34,6 +34,8 @@ from tools.simulated.character import (
     DAY_S,
     FACTS,
     FIRST_DAY_S,
+    LEECH_SHIFT,
+    LEECH_WEAKNESS,
     WORDS,
     Character,
 )
@@ -72,6 +74,8 @@ class Simulation:
         self.deck_shares = list(character.shares.values())
         self.spread = character.spread
         self.usual_strength = math.log(character.strength)
+        self.card_shift = character.card_shift
+        self.leech_share = character.leech_share
         self.topic = character.topic
         self.topic_spread = np.array(character.topic_spread)
         self.topic_shift = np.zeros(2)
@@ -108,10 +112,10 @@ class Simulation:
             name: np.full(size, np.nan)
             for name in (
                 "sched_stability", "sched_difficulty",  # as the scheduler estimates
-                "strength", "hardness", "retention", "time",
+                "strength", "hardness", "shift", "retention", "time",
             )
         }  # fmt: skip
-        self.suspended, self.deleted, self.filtered = np.zeros((3, size), np.bool_)
+        self.suspended, self.deleted, self.filtered, self.is_leech = np.zeros((4, size), np.bool_)
         self.memory.begin(
             Traits(
                 self.integer["preset"],
@@ -167,6 +171,13 @@ class Simulation:
             self.usual_strength + self.topic_shift[0] + strength * self.random.standard_normal()
         )
         number["hardness"][at] = self.topic_shift[1] + hardness * self.random.standard_normal()
+        number["shift"][at] = 0.0
+        if self.card_shift:
+            number["shift"][at] = self.card_shift * self.random.standard_normal()
+        if self.leech_share and self.random.random() < self.leech_share:
+            self.is_leech[at] = True
+            number["shift"][at] += LEECH_SHIFT
+            number["strength"][at] /= LEECH_WEAKNESS
         usual = math.exp(self.usual_strength)
         number["time"][at] = (number["strength"][at] / usual) ** -self.habits.weak_time
         if self.habits.card_time:
@@ -236,6 +247,7 @@ class Simulation:
 
         recall, rating = self._draw_answers(cards, at)
         self.memory.learn(cards, rating, self._make_moment(cards, at))
+        rating = self._hide_lapses(cards, rating)
         before = self.integer["phase"][cards]
         last = np.where(
             before == IN_REVIEW, self.integer["interval"][cards], -self.integer["delay_s"][cards]
@@ -282,9 +294,10 @@ class Simulation:
         recall_of_seen = self.memory.recall(
             cards[seen], Moment(*(column[seen] for column in moment))
         )
-        if self.form:
+        if self.form or self.card_shift or self.leech_share:
+            shift = self.form + self.number["shift"][cards[seen]]
             recall_of_seen = recall_of_seen / (
-                recall_of_seen + (1 - recall_of_seen) * math.exp(-self.form)
+                recall_of_seen + (1 - recall_of_seen) * np.exp(-shift)
             )
         recall[seen] = recall_of_seen * (1 - self.habits.slip)
         return recall, seen
@@ -317,6 +330,17 @@ class Simulation:
         passed = np.where(chance[1] < hard, 2, np.where(chance[1] > 1 - easy, 4, 3))
         later = np.where(chance[0] < recall, passed, 1)
         return recall, np.where(seen, later, first)
+
+    def _hide_lapses(self, cards: IntArray, rating: IntArray) -> IntArray:
+        """Return the buttons that are pressed; some learners press Hard or Easy after a lapse."""
+        hard = self.habits.hard_for_lapses
+        easy = self.habits.easy_for_lapses
+        if not hard and not easy:
+            return rating
+        is_lapse = (rating == 1) & (self.integer["phase"][cards] == IN_REVIEW)
+        draw = self.random.random(len(cards))
+        hidden = np.where(draw < hard, 2, np.where(draw < hard + easy, 4, 1))
+        return np.where(is_lapse, hidden, rating)
 
     def _draw_by_strength(self, cards: IntArray, chance: FloatArray) -> FloatArray:
         """Draw uniform values that correlate with the cards' strengths."""
