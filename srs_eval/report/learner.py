@@ -35,7 +35,8 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.shown.costs import DRAWS_NOTE
 from srs_eval.advice.shown.memory import days_table
 from srs_eval.advice.shown.parameters import preset_action
-from srs_eval.advice.workload.estimate import MINUTES, Workload
+from srs_eval.advice.workload.estimate import Workload
+from srs_eval.advice.workload.ranges import MINUTES
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol

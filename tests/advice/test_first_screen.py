@@ -168,15 +168,21 @@ def test_few_reviews_show_no_minutes_but_what_is_missing() -> None:
 def test_minutes_have_ranges_once_all_draws_are_done() -> None:
     def pane(done: int) -> str:
         costs = make_costs("Default", done=done)
-        costs = replace(costs, current_figures=(35.0, 7.0, 900.0, 0.85, 0.0), schedule="SM-2")
+        costs = replace(
+            costs,
+            current_figures=(35.0, 7.0, 900.0, 0.85, 0.0),
+            current_draws=((35.0, 7.0, 900.0, 0.85, 0.0),) * done,
+            schedule="SM-2",
+        )
         answers = [costs.glance_finding if e.question == "costs" else e for e in make_answers()]
         return render_text(build_first_screen(answers))
 
-    assert re.search(r"90 +2\.5 +█", pane(0))
-    assert re.search(r"90 +2\.5 \(2\.3-2\.7\) +█+.?▒", pane(2))
-    assert re.search(r"with SM-2 +7\.0", pane(2))
+    assert re.search(r"90 +90 +2\.5 +█", pane(0))
+    assert re.search(r"90 +90 +2\.5 \(\d\.\d-\d\.\d\) +█", pane(2))
+    assert re.search(r"95 +95 +5\.0 \(\d\.\d-\d\.\d\) +█+.?▒", pane(2))
+    assert re.search(r"with SM-2 +85 +7\.0 \(\d\.\d-\d\.\d\)", pane(2))
     assert re.search(r"last 90 days +3\.5 +│", pane(2))
-    assert "90 of 100: 2.5 minutes a day (with SM-2: 7.0)." in pane(2)
+    assert "To remember 85 of 100, as now: FSRS 1.7 minutes a day, SM-2 7.0." in pane(2)
 
 
 def test_reasons_for_less_recall_add_up_in_points() -> None:

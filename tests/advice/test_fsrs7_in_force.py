@@ -346,11 +346,11 @@ def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
 @pytest.mark.parametrize(
     ("presets", "is_off", "lead", "line"),
     [
-        (0, False, "(unchanged: ", ""),
-        (0, True, "(with SM-2: ", ""),
-        (1, False, "(unchanged, partly by FSRS-7: ", "“Unchanged” is FSRS-7's figure for 1 of"),
-        (2, False, "(unchanged, by FSRS-7: ", "“Unchanged” is FSRS-7's figure; the other"),
-        (2, True, "(with SM-2: ", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
+        (0, False, "unchanged", ""),
+        (0, True, "SM-2", ""),
+        (1, False, "unchanged, partly by FSRS-7", "“Unchanged” is FSRS-7's figure for 1 of"),
+        (2, False, "unchanged, by FSRS-7", "“Unchanged” is FSRS-7's figure; the other"),
+        (2, True, "SM-2", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
     ],
 )
 def test_pane_of_costs_names_the_model_of_its_figures(

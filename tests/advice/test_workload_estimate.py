@@ -20,18 +20,22 @@ from srs_eval.advice.shown.habits import _format_anki_interval
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     ALL_PRESETS,
-    FIGURES,
-    GLANCE_RETENTIONS,
-    KNOWN,
-    MINUTES,
-    OVER_BUDGET,
-    RECALLED,
-    REVIEWS,
+    COMPARED_RETENTIONS,
     Workload,
     WorkloadQuestion,
     estimate_at_a_glance,
     workload,
     workload_document,
+)
+from srs_eval.advice.workload.ranges import (
+    FIGURES,
+    KNOWN,
+    MINUTES,
+    OVER_BUDGET,
+    RECALLED,
+    REVIEWS,
+    compare_schedules,
+    find_ends,
 )
 from srs_eval.advice.workload.today import (
     MIN_MONTH_REVIEWS,
@@ -160,12 +164,13 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     known_cards = f"{current[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
     verb = "goes" if is_off else "go"
-    sentence = f"If {schedule} {verb} on, they take {current[MINUTES]:.0f} minutes and {stated}"
+    sentence = f"If {schedule} {verb} on, they take {current[MINUTES]:.0f}"
     assert sentence in join_sentences(result)
     assert ("on and optimized" in join_sentences(result)) == is_off
-    row = tables(result.finding)[0].rows[-1]
-    assert row[:3] == ("SM-2" if is_off else f"{result.desired:.2f}", "now", stated)
-    assert row[4:] == (known_cards, f"{100 * current[RECALLED]:.0f} %")
+    row = [str(cell).partition(" (")[0] for cell in tables(result.finding)[0].rows[-1]]
+    recalled = f"{100 * current[RECALLED]:.0f}"
+    assert row[:3] == ["SM-2" if is_off else f"{result.desired:.2f}", "now", recalled]
+    assert row[4:] == [stated, known_cards]
     document = workload_document(result)
     assert document["now"]["reviews"] == current[REVIEWS]
     assert document["schedule"] == schedule
@@ -176,14 +181,98 @@ def test_glance_has_the_figures_of_the_workload(log: ReviewLog, off: ReviewLog) 
     """Check the glance at once and with ranges, whatever retentions are asked about."""
     for source in (log, off):
         first, glance = estimate_at_a_glance(source)
-        *_, last = workload(source, question=WorkloadQuestion(retentions=(0.7, *GLANCE_RETENTIONS)))
+        *_, last = workload(
+            source, question=WorkloadQuestion(retentions=(0.75, *COMPARED_RETENTIONS))
+        )
         assert last.glance_finding == glance
         rows = {row[0]: row for row in tables(glance)[0].rows}
         begun = {row[0]: row for row in tables(first)[0].rows}
         assert {*rows} >= {"0.80", "0.85", "0.90", "0.95"}
         for row, early in zip(rows.values(), begun.values(), strict=True):
-            assert [str(cell).partition(" (")[0] for cell in row[2:5]] == [*early[2:5]]
+            assert [str(cell).partition(" (")[0] for cell in row[2:]] == [*early[2:]]
         assert "(" in str(rows["0.85"][3])
+
+
+def make_figures(minutes: float, recalled: float, known: float) -> list[float]:
+    return [10 * minutes, minutes, known, recalled, 0.0]
+
+
+def test_schedules_are_compared_at_equal_memory() -> None:
+    """Check that what is forgotten more is not taken for minutes that are saved."""
+    retentions = np.array([0.8, 0.9])
+    figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
+    current = np.array(make_figures(20.0, 0.9, 950.0))
+    comparison = compare_schedules(retentions, figures, current, None, None)
+    assert comparison.same_share is not None
+    assert comparison.same_share.minutes == pytest.approx(20.0)
+    assert comparison.same_share.retention == pytest.approx(0.9)
+    assert comparison.same_share.extra_minutes.estimate == pytest.approx(0.0)
+    assert comparison.same_known is not None
+    assert comparison.same_known.minutes == pytest.approx(200**0.5)
+    assert comparison.same_known.retention == pytest.approx(0.85)
+    assert comparison.same_minutes is not None
+    assert comparison.same_minutes.recalled == pytest.approx(0.9)
+    assert comparison.same_minutes.known == pytest.approx(1_000.0)
+
+
+def test_range_of_a_comparison_follows_memories_drawn_for_both_schedules() -> None:
+    retentions = np.array([0.8, 0.9])
+    figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
+    current = np.array(make_figures(25.0, 0.9, 950.0))
+    draws = np.array([figures, 2 * figures, 3 * figures])
+    draws[..., 2:] = figures[:, 2:]
+    current_draws = np.array([current, 2 * current, 3 * current])
+    current_draws[:, 2:] = current[2:]
+    comparison = compare_schedules(retentions, figures, current, draws, current_draws)
+    assert comparison.same_share is not None
+    extra = comparison.same_share.extra_minutes
+    assert extra.estimate == pytest.approx(-5.0)
+    assert extra.is_beyond_zero
+    # Memories that make both schedules take longer alike leave the range as it is.
+    same = compare_schedules(
+        retentions, figures, current, np.array([figures] * 3), np.array([current] * 3)
+    )
+    assert same.same_share is not None
+    assert extra.low == pytest.approx(same.same_share.extra_minutes.low)
+    # Memories that make only today's schedule take longer widen it.
+    one_sided = compare_schedules(
+        retentions, figures, current, np.array([figures] * 3), current_draws
+    )
+    assert one_sided.same_share is not None
+    assert one_sided.same_share.extra_minutes.low < extra.low
+
+
+def test_range_is_wider_far_from_what_the_learner_has_lived_with() -> None:
+    figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
+    draws = np.array([figures] * 5)
+    limits = (1e9, 1e9, 2_000.0, 1.0, 365.0)
+    low, high = find_ends(figures, draws, limits, recalled_now=0.9)
+    relative_width = high[:, MINUTES] / low[:, MINUTES]
+    assert relative_width[0] > relative_width[1] > 1.2
+    assert (low <= figures).all()
+    assert (figures <= high).all()
+    assert np.array_equal(low[:, OVER_BUDGET], figures[:, OVER_BUDGET])
+
+
+def test_memory_beyond_the_simulated_retentions_is_not_compared() -> None:
+    figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
+    current = np.array(make_figures(50.0, 0.97, 1_050.0))
+    comparison = compare_schedules(np.array([0.8, 0.9]), figures, current, None, None)
+    assert comparison.same_share is None
+    assert comparison.same_known is None
+    assert comparison.same_minutes is None
+
+
+def test_workload_says_what_today_costs_at_equal_memory(stages: list[Workload]) -> None:
+    last = stages[-1]
+    comparison = last.comparison
+    assert comparison is not None
+    assert comparison.same_share is not None
+    assert "To remember as many of 100 reviews as now" in join_sentences(last)
+    document = workload_document(last)
+    assert document["comparison"]["same_share"]["minutes"] == comparison.same_share.minutes
+    assert document["now_low"]["minutes"] <= document["now"]["minutes"]
+    assert replace(last, current_figures=None).comparison is None
 
 
 def test_saved_glance_is_loaded_unchanged(stages: list[Workload], tmp_path: Path) -> None:
@@ -250,7 +339,7 @@ def test_desired_retention_has_one_figure_everywhere(stages: list[Workload]) -> 
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
     row = rows[f"{last.desired:.2f}"]
     assert (
-        f"take {row[3]} minutes and {row[2]} reviews a day".replace("-", " to ")
+        f"take {row[3]} minutes and {row[4]} reviews a day".replace("-", " to ")
         in (sentences(stated)[0])
     )
     figures = {f"{stage.figures[last.at(0.9), MINUTES]:.1f}" for stage in stages}
@@ -356,7 +445,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     desired_index = last.at(last.desired)
     assert f"{last.figures[desired_index, REVIEWS]:.0f} " in join_sentences(last)
     assert f"{last.figures[desired_index, MINUTES]:.1f} " in join_sentences(last)
-    assert "95 % of 5 draws" in join_sentences(last)
+    assert "what 5 memories that your reviews allow would cost" in join_sentences(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{retention:.2f}" for retention in last.retentions]
@@ -507,7 +596,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "a day once FSRS is on and optimized and asked for 91 of 100." in out
+    assert "a day once FSRS is on and optimized and asked for 91 of 100; you would remember" in out
     assert "If SM-2 goes on, they take" in out
 
 

@@ -155,8 +155,12 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
     log = make_log()
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     costs = make_costs("Default")
+    current = make_costs("Default", scale=2.0).estimates[0]
     costs = replace(
-        costs, schedule="SM-2", current_figures=make_costs("Default", scale=2.0).estimates[0]
+        costs,
+        schedule="SM-2",
+        current_figures=current,
+        current_draws=(current,) * len(costs.draws),
     )
     monkeypatch.setattr("srs_eval.report.learner._answer_questions", lambda *_: make_answers()[:1])
     monkeypatch.setattr(
@@ -168,7 +172,7 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
         ),
         "md",
     )
-    assert "once FSRS is on and optimized and asked for 90 of 100." in report
+    assert "once FSRS is on and optimized and asked for 90 of 100; you would remember" in report
     assert "If SM-2 goes on, they take" in report
     assert "FSRS is off" not in report
 

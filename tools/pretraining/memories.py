@@ -243,8 +243,8 @@ class PowerLaw:
     """Recall that falls as a power of time, with a half-time that grows as a power of practice.
 
     p = 1 / (1 + t / h) and h = strength * a * x^b days, with practice x. A first review gives x by
-    its button. Later, a passed review adds sqrt((1 - p) / 0.1), so that spaced reviews add more than
-    massed ones, and a failed one multiplies x by `kept`. A harder card adds less.
+    its button. Later, a passed review adds sqrt((1 - p) / 0.1), so that spaced reviews add more
+    than massed ones, and a failed one multiplies x by `kept`. A harder card adds less.
     """
 
     name = "power law"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -123,19 +123,33 @@ def simulate_learner(
     if reviews < 1:
         raise ValueError("a learner has at least one review")
     random = np.random.default_rng(seed)
-    memory: Mapping[int, tuple[float, ...]] = {}
     if character is None:
         character = draw_character(random, scheduler, buttons, forgets)
-    if isinstance(character.memory, Fsrs6):
-        columns = character.memory.w.T.tolist()
-        memory = {preset: tuple(w) for preset, w in zip(character.presets, columns, strict=True)}
-    habits = character.habits
-    pace = new_per_day or habits.new_per_day or max(3, round(math.sqrt(reviews) / 20))
     sim = Simulation(random, reviews, character)
+    pace = new_per_day or character.habits.new_per_day or max(3, round(math.sqrt(reviews) / 20))
+    study_days(sim, pace, reviews=reviews, plan=_plan_incidents(reviews) if incidents else [])
+    return collect_learner(sim, seed)
 
-    plan = _plan_incidents(reviews) if incidents else []
+
+Incident = tuple[float, Callable[[Simulation], None]]
+"""An incident with the number of answers after which it happens."""
+
+
+def study_days(
+    sim: Simulation,
+    new_per_day: int,
+    *,
+    reviews: float = math.inf,
+    days: float = math.inf,
+    plan: Sequence[Incident] = (),
+) -> None:
+    """Go on studying until there are so many answers in all, or for so many days."""
+    random = sim.random
+    habits = sim.habits
+    to_come = list(plan)
+    last_day = sim.day + days
     pause = 0
-    while sim.answered < reviews:
+    while sim.answered < reviews and sim.day < last_day:
         sim.day += 1
         pause -= 1
         if pause > 0 or (random.random() < habits.skip and sim.day > 1):
@@ -143,22 +157,29 @@ def simulate_learner(
         if random.random() < habits.long_pause:
             pause = int(random.integers(4, habits.pause_days + 1))
         sim.begin_day()
-        while plan and sim.answered >= plan[0][0]:
-            plan.pop(0)[1](sim)
-        sim.study(pace if random.random() < habits.new_share else 0)
-    return _finish(sim, seed, memory)
+        while to_come and sim.answered >= to_come[0][0]:
+            to_come.pop(0)[1](sim)
+        sim.study(new_per_day if random.random() < habits.new_share else 0)
 
 
-def _finish(
-    sim: Simulation, seed: int, memory: Mapping[int, tuple[float, ...]]
+def collect_learner(
+    sim: Simulation, seed: int, *, unseen: int | None = None, set_aside: bool = True
 ) -> SimulatedLearner:
-    """Add unseen cards, put some into the filtered deck, and return everything as columns."""
+    """Add unseen cards and return everything as columns; the simulation cannot go on after this.
+
+    There is one unseen card for 15 others, or `unseen` of them. `set_aside` suspends some cards and
+    puts some into the filtered deck.
+    """
     days = sim.day + 1
-    sim.add_cards(sim.n // 15, new_notes=True)
+    memory: Mapping[int, tuple[float, ...]] = {}
+    if isinstance(sim.memory, Fsrs6):
+        columns = sim.memory.w.T.tolist()
+        memory = {preset: tuple(w) for preset, w in zip(sim.presets, columns, strict=True)}
+    sim.add_cards(sim.n // 15 if unseen is None else unseen, new_notes=True)
     for note, ordinal in sim.waiting:
         owner = int(np.flatnonzero(sim.integer["note_id"][: sim.n] == note)[0])
         sim.add_card(note, ordinal, int(sim.integer["deck_id"][owner]))
-    if days > 1:
+    if days > 1 and set_aside:
         sim.filtered[sim.draw_share(0.02, IN_REVIEW)] = True
         sim.suspended[sim.draw_share(0.01, IN_REVIEW)] = True
 
@@ -217,7 +238,7 @@ def _finish(
     )
 
 
-def _plan_incidents(reviews: int) -> list[tuple[float, Callable[[Simulation], None]]]:
+def _plan_incidents(reviews: int) -> list[Incident]:
     """List incidents in order, each with the number of answers after which it happens."""
     return [
         (0.30 * reviews, lambda sim: sim.set_by_hand(sim.draw_share(0.01, IN_REVIEW), None)),

@@ -63,7 +63,17 @@ ENTRY_COLUMNS = (
 class Simulation:
     """The running state: arrays with one element per card, in order of creation."""
 
-    def __init__(self, random: np.random.Generator, reviews: int, character: Character) -> None:
+    def __init__(
+        self,
+        random: np.random.Generator,
+        reviews: int,
+        character: Character,
+        card_room: int | None = None,
+    ) -> None:
+        """Start a learner of at most `reviews` answers and `card_room` cards.
+
+        Without `card_room` there is room for two cards for each answer.
+        """
         self.random = random
         self.habits = character.habits
         self.scheduler = character.scheduler
@@ -97,7 +107,7 @@ class Simulation:
         self.suspends_leeches = np.array([preset != FACTS for preset in presets])
 
         # Room for a card per answer, and for the unseen ones added at the end.
-        size = 2 * reviews + 400
+        size = 2 * reviews + 400 if card_room is None else card_room
         self.n = 0
         self.notes = 0
         self.waiting: list[tuple[int, int]] = []  # notes whose second card has not been shown

@@ -15,7 +15,7 @@ import numpy as np
 
 from srs_eval.data.reviews import FloatArray
 from tools.pretraining.memories import ActR, PowerLaw
-from tools.simulated.character import Character, Habits, make_single_deck
+from tools.simulated.character import REVIEWS_A_DAY, Character, Habits, make_single_deck
 from tools.simulated.learner import SimulatedLearner, simulate_learner
 from tools.simulated.memory import DEFAULT_PARAMETERS, Fsrs6, Memory
 
@@ -75,9 +75,10 @@ def draw_character(world: World, random: np.random.Generator) -> Character:
         forgets=True,
         skip=world.skipped,
         stop=0.0,
-        seconds=float(random.uniform(4.0, 9.0)),
+        seconds=float(random.uniform(6.0, 14.0)),
         hour=8.0,
-        daily_limit=9_999,
+        daily_limit=REVIEWS_A_DAY,
+        slowing=0.6,  # as in the averages of many learners, Again takes half as long again as Good
         long_pause=0.0,
         new_share=1.0,
         new_per_day=int(random.integers(world.new_per_day[0], world.new_per_day[1] + 1)),

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Evidence, Finding, get_evidence
 from srs_eval.advice.sentences import Bar, Cell, FindingTable, Heading, PaneItem, PaneLine, Renderer
-from srs_eval.advice.workload.estimate import (
-    GLANCE_RETENTIONS,
-    IN_FORCE,
+from srs_eval.advice.workload.estimate import GLANCE_RETENTIONS, IN_FORCE, Workload
+from srs_eval.advice.workload.ranges import (
     KNOWN,
     MINUTES,
     OVER_BUDGET,
     RECALLED,
     REVIEWS,
-    Workload,
+    EqualMemory,
+    RangedFigure,
 )
 from srs_eval.advice.workload.today import MIN_MONTH_REVIEWS
 from srs_eval.data.errors import format_count
@@ -25,6 +25,10 @@ from srs_eval.data.errors import format_count
 DRAWS_NOTE = (
     "Brackets: 95 % ranges. ?: no month of yours had this retention. Figures are a model's, "
     "for habits like those of so far."
+)
+_COVERAGE = (
+    "They held the truth of simulated learners, most of whom do not remember as FSRS says, in 94 to "
+    "97 of 100 cases (docs/workload.md)."
 )
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _MAX_NAMES = 5  # most names of presets in a sentence
@@ -36,6 +40,7 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
     describers = (
         _describe_optimized,
         _describe_current,
+        _describe_comparison,
         _describe_budget,
         _describe_recent_pace,
         _describe_cards,
@@ -56,28 +61,97 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
 def _describe_optimized(workload: Workload) -> Iterator[str]:
     reviews = _format_at_desired(workload, REVIEWS)
     minutes = _format_at_desired(workload, MINUTES)
+    recalled = _format_at_desired(workload, RECALLED)
     cards = "All your cards" if len(workload.presets) > 1 else f"The cards of {workload.preset}"
-    model = workload.question.model
-    if model == "FSRS-6" and not workload.by_fsrs7:
-        model = "FSRS"
+    model = _name_scheduler(workload)
     condition = "on and optimized" if workload.is_fsrs_off else "optimized"
     yield (
         f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
-        f"{condition} and asked for {100 * workload.desired:.0f} of 100."
+        f"{condition} and asked for {100 * workload.desired:.0f} of 100; you would remember "
+        f"{recalled}."
     )
 
 
 def _describe_current(workload: Workload) -> Iterator[str]:
     if workload.current_figures is None:
         return
-    reviews = _format_figure(REVIEWS, workload.current_figures[REVIEWS])
-    minutes = _format_figure(MINUTES, workload.current_figures[MINUTES])
-    recalled = 100 * workload.current_figures[RECALLED]
+    reviews = _format_current(workload, REVIEWS)
+    minutes = _format_current(workload, MINUTES)
+    recalled = _format_current(workload, RECALLED)
     verb = "goes" if workload.is_fsrs_off else "go"
     yield (
         f"If {workload.schedule} {verb} on, they take {minutes} minutes and {reviews} reviews a "
-        f"day; you pass {recalled:.0f} of 100 reviews."
+        f"day; you would remember {recalled} of 100 reviews."
     )
+
+
+def _describe_comparison(workload: Workload) -> Iterator[str]:
+    """Compare optimized FSRS with today's schedule where both remember, or take, the same."""
+    comparison = workload.comparison
+    if comparison is None:
+        return
+    model = _name_scheduler(workload)
+    now = f"{_format_figure(MINUTES, comparison.minutes)} with {workload.schedule}"
+    if comparison.same_share is None:
+        yield (
+            f"{model} at no simulated retention has you remember as much as {workload.schedule} "
+            f"({_format_figure(RECALLED, comparison.recalled)} of 100)."
+        )
+    else:
+        yield (
+            f"To remember as many of 100 reviews as now ({100 * comparison.recalled:.0f}): "
+            f"{_describe_equal_memory(comparison.same_share, model)}, {now}."
+        )
+    if comparison.same_known is not None:
+        yield (
+            f"To know as many cards at the end ({_format_figure(KNOWN, comparison.known)}): "
+            f"{_describe_equal_memory(comparison.same_known, model)}, {now}."
+        )
+    same_minutes = comparison.same_minutes
+    if same_minutes is not None:
+        known = _format_figure(KNOWN, same_minutes.known)
+        yield (
+            f"In the same time as now: {model} asked for {100 * same_minutes.retention:.0f} of "
+            f"100; you would remember {100 * same_minutes.recalled:.1f} of 100 reviews "
+            f"(now {100 * comparison.recalled:.1f}) and know {known} cards at the end (now "
+            f"{_format_figure(KNOWN, comparison.known)})."
+        )
+
+
+def _describe_equal_memory(equal: EqualMemory, model: str) -> str:
+    """Describe minutes at equal memory.
+
+    Example: "26 minutes a day with FSRS asked for 91 of 100 (0.8 more, 0.2 fewer to 1.9 more)".
+    """
+    return (
+        f"{_format_figure(MINUTES, equal.minutes)} minutes a day with {model} asked for "
+        f"{100 * equal.retention:.0f} of 100 ({_format_extra_minutes(equal.extra_minutes)})"
+    )
+
+
+def _name_scheduler(workload: Workload) -> str:
+    """Return the name of the model that is asked about; "FSRS" if there is only one."""
+    if workload.question.model == "FSRS-6" and not workload.by_fsrs7:
+        return "FSRS"
+    return workload.question.model
+
+
+def _format_extra_minutes(extra: RangedFigure) -> str:
+    """Format the extra minutes of FSRS: "2.1 fewer, 1.4 to 2.8"; "0.3 more, 0.2 fewer to 0.8 more".
+
+    Without a range only the first part.
+    """
+    text = _format_signed_minutes(extra.estimate)
+    if extra.low == extra.high:
+        return text
+    if extra.is_beyond_zero:
+        nearest, farthest = sorted((abs(extra.low), abs(extra.high)))
+        return f"{text}, {nearest:.1f} to {farthest:.1f}"
+    return f"{text}, {_format_signed_minutes(extra.low)} to {_format_signed_minutes(extra.high)}"
+
+
+def _format_signed_minutes(minutes: float) -> str:
+    return f"{abs(minutes):.1f} {'fewer' if minutes < 0 else 'more'}"
 
 
 def _describe_recent_pace(workload: Workload) -> Iterator[str]:
@@ -166,17 +240,17 @@ def _describe_review_limit(workload: Workload) -> Iterator[str]:
 
 
 def _describe_ranges(workload: Workload) -> Iterator[str]:
-    """Describe the ranges, citing `benchmarks/workload.py --band` (docs/workload.md)."""
+    """Describe the ranges, citing `benchmarks/ranges.py` (docs/workload.md)."""
     draws = workload.question.draws
     if not workload.has_all_draws:
         yield f"Ranges come with the last of {draws} sets of parameters that your reviews allow."
         return
     yield (
-        f"Ranges: as 95 % of {draws} draws of parameters lie around their median, each fitted to "
-        "days of yours drawn anew."
+        f"Ranges: what {draws} memories that your reviews allow would cost, each fitted to days of "
+        "yours drawn anew, and what no model knows."
     )
     if workload.question.model == "FSRS-6":
-        yield "For 100 simulated learners 84 held the truth; 15 were too high."
+        yield _COVERAGE
 
 
 def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
@@ -206,47 +280,63 @@ def _describe_fsrs_version(workload: Workload) -> Iterator[str]:
 def render_minutes(
     workload: Workload, *, is_one_of_several: bool
 ) -> tuple[PaneLine, tuple[PaneItem, ...]]:
-    """Return the third pane, minutes a day by desired retention, as a summary and its items."""
+    """Return the third pane, minutes a day by desired retention, as a summary and its items.
+
+    Beside all minutes stands the share that one would remember for them.
+    """
     minutes = workload.figures[:, MINUTES]
+    recalled = workload.figures[:, RECALLED]
     low, high = (bound[:, MINUTES] for bound in workload.band)
     current = workload.current_figures
+    shown = [
+        index
+        for index, retention in enumerate(workload.retentions)
+        if retention in GLANCE_RETENTIONS or _is_desired_now(workload, retention)
+    ]
     # Minutes of a full bar; never 0, as it divides.
-    longest = max(float(high.max()), current[MINUTES] if current else 0.0, 1e-9)
-    items: list[PaneItem] = [Heading("next year", ("minutes",), drop_order=3)]
-    for index, retention in enumerate(workload.retentions):
-        if workload.is_fsrs_off and retention not in GLANCE_RETENTIONS:  # the user never chose it
-            continue
-        is_current = retention == workload.desired and not workload.is_fsrs_off
+    longest = max(float(high[shown].max()), 1e-9)
+    if current is not None:
+        longest = max(longest, float(workload.current_band[1][MINUTES]))
+    columns = ("remembered", "minutes a day")
+    items: list[PaneItem] = [Heading("asked for", columns, drop_order=3)]
+    for index in shown:
+        retention = workload.retentions[index]
+        is_desired = _is_desired_now(workload, retention)
         figure = _format_figure(MINUTES, float(minutes[index]))
         low_text = _format_figure(MINUTES, float(low[index]))
         high_text = _format_figure(MINUTES, float(high[index]))
         if low_text != high_text:
             figure += f" ({low_text}-{high_text})"
         label = say.format_per_hundred(retention)
-        if index == 0:
+        if index == shown[0]:
             label += " of 100"
-        if is_current:
+        if is_desired:
             label += " (yours)"
         bar = Bar(
             label,
-            (figure,),
+            (say.format_per_hundred(float(recalled[index])), figure),
             share=float(minutes[index]) / longest,
             range_end=float(high[index]) / longest,
-            drop_order=1 if retention == GLANCE_RETENTIONS[1] and not is_current else 0,
+            drop_order=1 if retention == GLANCE_RETENTIONS[1] and not is_desired else 0,
         )
         items.append(bar)
-    minutes_at_desired = _format_figure(MINUTES, float(minutes[workload.at(workload.desired)]))
-    lead = f"{say.format_per_hundred(workload.desired)} of 100: {minutes_at_desired} minutes a day"
     if current is not None:
-        name = "with SM-2" if workload.is_fsrs_off else "unchanged"
-        figure = _format_figure(MINUTES, current[MINUTES])
-        share = current[MINUTES] / longest
-        items.append(Bar(name, (figure,), share, level="not yet", drop_order=1))
-        lead += f" ({name}{_version_note(workload)}: {figure})"
+        bar = Bar(
+            _name_current(workload),
+            (
+                say.format_per_hundred(current[RECALLED]),
+                _format_current(workload, MINUTES).replace(" to ", "-"),
+            ),
+            share=current[MINUTES] / longest,
+            range_end=float(workload.current_band[1][MINUTES]) / longest,
+            level="not yet",
+            drop_order=1,
+        )
+        items.append(bar)
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
-        items.append(Bar(name, (figure,), 0.0, level="not yet"))
+        items.append(Bar(name, ("", figure), 0.0, level="not yet"))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
@@ -255,7 +345,71 @@ def render_minutes(
     items.append(PaneLine(f"Mean of next year: {cards}{of_preset}.", drop_order=2))
     if workload.by_fsrs7:
         items.append(PaneLine(_figures_by_version_sentence(workload)))
-    return PaneLine(f"{lead}."), (PaneLine(f"{lead}."), *items)
+    summary = PaneLine(_summarize_minutes(workload))
+    return summary, (summary, *items)
+
+
+def _is_desired_now(workload: Workload, retention: float) -> bool:
+    """Return True if the learner asks for this retention now."""
+    return retention == workload.desired and not workload.is_fsrs_off
+
+
+def _name_current(workload: Workload) -> str:
+    """Return the name of today's schedule beside optimized FSRS."""
+    return "with SM-2" if workload.is_fsrs_off else "unchanged"
+
+
+def _summarize_minutes(workload: Workload) -> str:
+    """Say what is remembered in how many minutes, and what today's schedule takes for as much.
+
+    Examples: "To remember 92 of 100, as now: FSRS 21 minutes a day, SM-2 25. To know as many cards:
+    18."; "To remember 92 of 100, as now, FSRS takes about as long as SM-2: 26 and 25 minutes a
+    day."; "Optimized, you would remember 89 of 100 in 17 minutes a day."
+    """
+    comparison = workload.comparison
+    if comparison is None or comparison.same_share is None:
+        return _summarize_at_desired(workload)
+    same_share = comparison.same_share
+    optimized = "FSRS"
+    current = "SM-2"
+    if not workload.is_fsrs_off:
+        optimized = "optimized"
+        current = f"unchanged{_version_note(workload)}"
+    minutes = _format_figure(MINUTES, same_share.minutes)
+    now_minutes = _format_figure(MINUTES, comparison.minutes)
+    recalled = say.format_per_hundred(comparison.recalled)
+    is_settled = same_share.extra_minutes.is_beyond_zero
+    if workload.has_all_draws and not is_settled:
+        subject = "FSRS takes" if workload.is_fsrs_off else "optimized parameters take"
+        text = (
+            f"To remember {recalled} of 100, as now, {subject} about as long as {current}: "
+            f"{minutes} and {now_minutes} minutes a day."
+        )
+    else:
+        text = (
+            f"To remember {recalled} of 100, as now: {optimized} {minutes} minutes a day, "
+            f"{current} {now_minutes}."
+        )
+    same_known = comparison.same_known
+    if same_known is not None and same_known.extra_minutes.is_beyond_zero:
+        known_minutes = _format_figure(MINUTES, same_known.minutes)
+        if known_minutes != minutes:
+            text += f" To know as many cards: {known_minutes}."
+    return text
+
+
+def _summarize_at_desired(workload: Workload) -> str:
+    index = workload.at(workload.desired)
+    recalled = say.format_per_hundred(float(workload.figures[index, RECALLED]))
+    minutes = _format_figure(MINUTES, float(workload.figures[index, MINUTES]))
+    text = f"Optimized, you would remember {recalled} of 100 in {minutes} minutes a day"
+    current = workload.current_figures
+    if current is None:
+        return f"{text}."
+    now = say.format_per_hundred(current[RECALLED])
+    now_minutes = _format_figure(MINUTES, current[MINUTES])
+    name = f"{_name_current(workload)}{_version_note(workload)}"
+    return f"{text} ({name}: {now} in {now_minutes})."
 
 
 def _version_note(workload: Workload) -> str:
@@ -289,7 +443,6 @@ def _cost_tables(finding: Finding) -> tuple[FindingTable]:
     """Return a table of what each desired retention costs."""
     workload = get_evidence(finding, Workload)
     budget = workload.question.budget
-    figures = workload.figures
     rows: list[tuple[Cell, ...]] = []
     for k in _select_rows(workload):
         retention = workload.retentions[k]
@@ -298,26 +451,25 @@ def _cost_tables(finding: Finding) -> tuple[FindingTable]:
             note += "now"
         if not _is_observed(workload, retention):
             note += "?"
-        if budget is None:
-            passed_or_over = f"{100 * figures[k, RECALLED]:.0f} %"
-        else:
-            passed_or_over = _format_with_range(workload, k, OVER_BUDGET)
-        row = (
+        row = [
             f"{retention:.2f}",
             note,
-            _format_with_range(workload, k, REVIEWS),
+            _format_with_range(workload, k, RECALLED),
             _format_with_range(workload, k, MINUTES),
-            f"{figures[k, KNOWN]:,.0f}",
-            passed_or_over,
-        )
-        rows.append(row)
+            _format_with_range(workload, k, REVIEWS),
+            _format_with_range(workload, k, KNOWN),
+        ]
+        if budget is not None:
+            row.append(_format_with_range(workload, k, OVER_BUDGET))
+        rows.append(tuple(row))
     if workload.current_figures is not None:
-        rows.append(_current_row(workload, workload.current_figures))
-    last_column = "passed" if budget is None else f"days > {budget:g} min"
+        rows.append(_current_row(workload))
     days = format_count(workload.question.days, "day")
     title = f"{workload.preset}: {days}, by desired retention"
-    columns = ("desired", "", "reviews/day", "minutes/day", "known", last_column)
-    return (FindingTable(title, columns, tuple(rows)),)
+    columns = ["asked for", "", "remembered", "minutes/day", "reviews/day", "known"]
+    if budget is not None:
+        columns.append(f"days > {budget:g} min")
+    return (FindingTable(title, tuple(columns), tuple(rows)),)
 
 
 def _is_observed(workload: Workload, retention: float) -> bool:
@@ -328,20 +480,14 @@ def _is_observed(workload: Workload, retention: float) -> bool:
     return low <= retention <= high
 
 
-def _current_row(workload: Workload, current_figures: Sequence[float]) -> tuple[Cell, ...]:
+def _current_row(workload: Workload) -> tuple[Cell, ...]:
     """Return the table's row of the current schedule."""
-    if workload.question.budget is None:
-        passed_or_over = f"{100 * current_figures[RECALLED]:.0f} %"
-    else:
-        passed_or_over = f"{current_figures[OVER_BUDGET]:.0f}"
-    return (
-        "SM-2" if workload.is_fsrs_off else f"{workload.desired:.2f}",
-        "now",
-        _format_figure(REVIEWS, current_figures[REVIEWS]),
-        _format_figure(MINUTES, current_figures[MINUTES]),
-        _format_figure(KNOWN, current_figures[KNOWN]),
-        passed_or_over,
-    )
+    row: list[Cell] = ["SM-2" if workload.is_fsrs_off else f"{workload.desired:.2f}", "now"]
+    shown = [RECALLED, MINUTES, REVIEWS, KNOWN]
+    if workload.question.budget is not None:
+        shown.append(OVER_BUDGET)
+    row += [_format_current(workload, figure).replace(" to ", "-") for figure in shown]
+    return tuple(row)
 
 
 def _select_rows(workload: Workload) -> list[int]:
@@ -354,15 +500,27 @@ def _select_rows(workload: Workload) -> list[int]:
 
 
 def _format_with_range(workload: Workload, index: int, figure: int) -> str:
-    """Format the estimate and the range of 95 % of the draws.
+    """Format the estimate and its range at one of the retentions.
 
     Examples: "61 (55-70)"; "61" while draws are missing.
     """
-    estimate, low, high = (
-        _format_figure(figure, values[index, figure])
-        for values in (workload.figures, *workload.band)
+    low, high = workload.band
+    return _format_range(
+        figure, workload.figures[index, figure], low[index, figure], high[index, figure]
     )
-    return estimate if low == high else f"{estimate} ({low}-{high})"
+
+
+def _format_current(workload: Workload, figure: int) -> str:
+    """Format a figure of today's schedule with its range for a sentence: "61 (55 to 70)"."""
+    assert workload.current_figures is not None
+    low, high = workload.current_band
+    text = _format_range(figure, workload.current_figures[figure], low[figure], high[figure])
+    return text.replace("-", " to ")
+
+
+def _format_range(figure: int, estimate: float, low: float, high: float) -> str:
+    text, low_text, high_text = (_format_figure(figure, value) for value in (estimate, low, high))
+    return text if low_text == high_text else f"{text} ({low_text}-{high_text})"
 
 
 def _format_at_desired(workload: Workload, figure: int) -> str:
@@ -371,7 +529,9 @@ def _format_at_desired(workload: Workload, figure: int) -> str:
 
 
 def _format_figure(figure: int, value: float) -> str:
-    """Format a figure, with a decimal for fewer than ten reviews or minutes."""
+    """Format a figure: shares of 100, and a decimal for fewer than ten reviews or minutes."""
+    if figure == RECALLED:
+        return f"{100 * value:.0f}"
     has_decimal = figure in (REVIEWS, MINUTES) and value < 9.95
     return f"{value:,.1f}" if has_decimal else f"{value:,.0f}"
 

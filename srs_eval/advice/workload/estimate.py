@@ -8,10 +8,11 @@ other parameters that these reviews allow: the figures stay the same, and the la
 each. Closing the iterator ends the work. The cards of each preset are simulated by its own
 settings, and the costs of several presets are summed.
 
-A draw is a fit to days drawn with replacement (`simulator.draw_memories`). With its parameters the
-cards' states are computed from their histories, cards are scheduled, and answers are simulated: the
-result is the cost for a learner whose parameters were known to be these. Only existing cards are
-simulated: when all new ones have been learned, no others follow.
+A draw is a fit to days drawn with replacement (`simulator.draw_memories`). It is taken to be the
+learner's memory: cards are scheduled by the fit to all reviews, or by today's schedule, and answers
+follow the draw. So the draws differ in what may happen to this learner, while the schedule is the
+one that the learner would have. Only existing cards are simulated: when all new ones have been
+learned, no others follow.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ from srs_eval.advice.findings import (
     MissingData,
 )
 from srs_eval.advice.workload import presets as preset_simulation
+from srs_eval.advice.workload import ranges
 from srs_eval.advice.workload import today as habits
+from srs_eval.advice.workload.ranges import (
+    FIGURES,
+    RECALLED,
+    ScheduleComparison,
+    compare_schedules,
+)
 from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
 from srs_eval.data.arguments import check_numbers, check_type
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
@@ -56,14 +64,11 @@ from srs_eval.training.hyperparameters import Context
 
 RETENTIONS = tuple(round(percent / 100, 2) for percent in range(70, 100))
 GLANCE_RETENTIONS = (0.80, 0.85, 0.90, 0.95)  # desired retentions at a glance, besides today's
+COMPARED_RETENTIONS = (0.70, *GLANCE_RETENTIONS, 0.97)
+"""Desired retentions that are simulated at a glance. The outer ones are not shown: they serve the
+comparison with today's schedule, which may remember less or more than the others."""
 COSTS = "costs"  # name of the question at a glance
 IN_FORCE = "the parameters in force"  # name of today's schedule
-_RANGE_QUANTILES = (0.025, 0.5, 0.975)  # of the draws: lower end, middle and upper end of a range
-FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
-"""Reviews and minutes a day (mean over all days), cards known at the end, share of reviews passed,
-and number of days above the budget."""
-REVIEWS, MINUTES, KNOWN, RECALLED, OVER_BUDGET = range(len(FIGURES))
-
 _Figures = tuple[float, ...]  # (FIGURES,)
 _PendingSimulations = list[list[list[Future[SimulationResult]]]]  # like `presets.Simulations`
 _KERNEL_MARK = "workload"  # mark of the simulation's kernels
@@ -123,6 +128,8 @@ class Workload(Evidence):
     current_figures: _Figures | None = None
     """Cost of the same cards (FIGURES,) while today's schedule continues and recall follows the fit
     to all reviews. None if today's schedule has the parameters of that fit."""
+    current_draws: tuple[_Figures, ...] = ()
+    """The same (draws so far, FIGURES) with recall by each draw."""
     review_limit: tuple[float, int] | None = None
     """Lowest retention at which reviews come near a preset's daily limit, and the limit."""
     by_fsrs7: tuple[str, ...] = ()
@@ -158,19 +165,51 @@ class Workload(Evidence):
 
     @property
     def band(self) -> tuple[FloatArray, FloatArray]:
-        """Ends (r, FIGURES) of a range around the figures.
+        """Ends (r, FIGURES) of the 95 % ranges around the figures."""
+        if not self.has_all_draws:
+            return self.figures, self.figures
+        return ranges.find_ends(
+            self.figures, np.array(self.draws), self._limits, self._recalled_now
+        )
 
-        It lies around the figures as 95 % of the draws lie around their median.
-        """
-        figures = self.figures
+    @property
+    def current_band(self) -> tuple[FloatArray, FloatArray]:
+        """Ends (FIGURES,) of the ranges around `current_figures`."""
+        assert self.current_figures is not None
+        figures = np.array(self.current_figures)
         if not self.has_all_draws:
             return figures, figures
-        low, middle, high = np.quantile(np.array(self.draws), _RANGE_QUANTILES, axis=0)
+        return ranges.find_ends(
+            figures, np.array(self.current_draws), self._limits, self._recalled_now
+        )
+
+    @property
+    def _limits(self) -> tuple[float, ...]:
+        """Largest possible figures (FIGURES,)."""
         cards = self.learned_cards + self.unseen_cards
-        limits = (math.inf, math.inf, cards, 1.0, self.question.days)
-        lower_end = np.maximum(figures + low - middle, 0.0)
-        upper_end = np.minimum(figures + high - middle, limits)
-        return lower_end, upper_end
+        return (math.inf, math.inf, cards, 1.0, self.question.days)
+
+    @property
+    def _recalled_now(self) -> float:
+        """Share remembered under today's schedule."""
+        if self.current_figures is not None:
+            return self.current_figures[RECALLED]
+        return self.estimates[self.at(self.desired)][RECALLED]
+
+    @property
+    def comparison(self) -> ScheduleComparison | None:
+        """Today's schedule beside optimized FSRS; None if they are the same."""
+        if self.current_figures is None:
+            return None
+        draws = np.array(self.draws) if self.has_all_draws else None
+        current_draws = np.array(self.current_draws) if self.has_all_draws else None
+        return compare_schedules(
+            np.array(self.retentions),
+            self.figures,
+            np.array(self.current_figures),
+            draws,
+            current_draws,
+        )
 
     def at(self, retention: float) -> int:
         """Return the position in `retentions` of the nearest one."""
@@ -182,8 +221,8 @@ class Workload(Evidence):
 
     @property
     def glance_finding(self) -> Finding:
-        """Return the finding with a few retentions only: GLANCE_RETENTIONS and today's."""
-        retentions = (*GLANCE_RETENTIONS, self.desired)
+        """Return the finding with a few retentions only: COMPARED_RETENTIONS and today's."""
+        retentions = (*COMPARED_RETENTIONS, self.desired)
         positions = sorted({self.at(retention) for retention in retentions})
 
         def select(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -191,7 +230,7 @@ class Workload(Evidence):
 
         at_a_glance = replace(
             self,
-            question=replace(self.question, retentions=GLANCE_RETENTIONS),
+            question=replace(self.question, retentions=COMPARED_RETENTIONS),
             retentions=select(self.retentions),
             estimates=select(self.estimates),
             draws=tuple(map(select, self.draws)),
@@ -408,7 +447,7 @@ def estimate_at_a_glance(log: ReviewLog, context: Context | None = None) -> Iter
     Raises InputError and NotEnoughData like `workload`; but if there are reviews, only too few, a
     finding says so.
     """
-    question = WorkloadQuestion(retentions=GLANCE_RETENTIONS)
+    question = WorkloadQuestion(retentions=COMPARED_RETENTIONS)
     try:
         estimates = workload(log, question=question, context=context)
     except _TooFewReviews as error:
@@ -441,8 +480,12 @@ def workload_document(result: Workload) -> dict[str, Any]:
             }
         )
     current: Sequence[float] | FloatArray | None = result.current_figures
-    if not current:  # today's schedule is that of the estimate
+    current_low = None
+    current_high = None
+    if current is None:  # today's schedule is that of the estimate
         current = estimate[result.at(result.desired)]
+    else:
+        current_low, current_high = result.current_band
     return {
         "layout": 3,
         "srs_eval": VERSION,
@@ -461,6 +504,9 @@ def workload_document(result: Workload) -> dict[str, Any]:
         "draws": len(result.draws),
         "retentions": by_retention,
         "now": _figures_by_name(current),
+        "now_low": None if current_low is None else _figures_by_name(current_low),
+        "now_high": None if current_high is None else _figures_by_name(current_high),
+        "comparison": None if result.comparison is None else asdict(result.comparison),
         "months_recalled": result.observed_retentions,
     }
 
@@ -481,25 +527,34 @@ def _refine(
     question = latest.question
     pool = ThreadPoolExecutor(count_cores())
 
-    def start(memories: Sequence[Memory], seeds: Sequence[int]) -> _PendingSimulations:
-        """Start the simulations of all presets at each desired retention."""
-        decks = [
-            habits.make_deck(cards.today, memory, question.states)
-            for cards, memory in zip(presets, memories, strict=True)
-        ]
+    def start(seeds: Sequence[int], drawn: Sequence[Memory] | None = None) -> _PendingSimulations:
+        """Start the simulations of all presets at each desired retention.
+
+        Recall follows the drawn memories (one for each preset), or the best fits.
+        """
+        decks = preset_simulation.make_decks(presets, best, question.states, drawn)
         by_retention = []
         for retention in latest.retentions:
             by_seed = []
             for seed in seeds:
                 by_preset = []
-                for cards, memory, deck in zip(presets, memories, decks, strict=True):
+                for number, cards in enumerate(presets):
                     desired = retention
                     if retention == latest.desired:
                         desired = cards.desired_retention
-                    by_preset.append(pool.submit(cards.simulate_once, memory, deck, seed, desired))
+                    memory = None if drawn is None else drawn[number]
+                    by_preset.append(
+                        pool.submit(
+                            cards.simulate_once, best[number], decks[number], seed, desired, memory
+                        )
+                    )
                 by_seed.append(by_preset)
             by_retention.append(by_seed)
         return by_retention
+
+    def start_current(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
+        """Start simulations of today's schedule, where recall follows the memories."""
+        return [preset_simulation.start_current(pool, presets, memories, question.states, seeds)]
 
     def report(workload: Workload) -> Workload:
         learner.context.tick(workload.progress)
@@ -516,11 +571,12 @@ def _refine(
         # The fits of all presets, then draw by draw; `fit_and_draw` never ends.
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
-        simulations = _wait_for(start(best, range(preset_simulation.REPEATS)))
-        current_runs = preset_simulation.simulate_current(presets, best, question.states)
+        simulations = _wait_for(start(range(preset_simulation.REPEATS)))
         current_figures = None
-        if current_runs:
-            current_figures = _average_runs(current_runs, question.budget)
+        has_other_schedule = not preset_simulation.are_scheduled_by(presets, best)
+        if has_other_schedule:
+            seeds = range(preset_simulation.CURRENT_REPEATS)
+            (current_figures,) = average(_wait_for(start_current(seeds, best)))
         latest = replace(
             latest,
             estimates=average(simulations),
@@ -530,14 +586,21 @@ def _refine(
             ),
         )
         yield report(latest)
-        pending: list[_PendingSimulations] = []
+        pending: list[tuple[_PendingSimulations, _PendingSimulations]] = []
         for number in range(1, question.draws + 1):
-            pending.append(start(next(memories), (number,)))  # the draw's number is its seed
+            drawn = next(memories)
+            seeds = range(number, number + 1)  # the draw's number is its seed
+            current = start_current(seeds, drawn) if has_other_schedule else []
+            pending.append((start(seeds, drawn), current))
             most_pending = 3 if number < question.draws else 0  # enough to keep the threads busy
             while len(pending) > most_pending:
-                draw = average(_wait_for(pending.pop(0)))
-                latest = report(replace(latest, draws=(*latest.draws, draw)))
-                yield latest
+                by_retention, current = pending.pop(0)
+                latest = replace(
+                    latest,
+                    draws=(*latest.draws, average(_wait_for(by_retention))),
+                    current_draws=(*latest.current_draws, *average(_wait_for(current))),
+                )
+                yield report(latest)
         mark_kernels(_KERNEL_MARK)
     finally:
         pool.shutdown(cancel_futures=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -17,7 +18,7 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import model_name, normalize_parameters, preset_parameters
 
-_CURRENT_REPEATS = 12  # simulations of today's schedule, which is simulated at one retention only
+CURRENT_REPEATS = 12  # simulations of today's schedule, which is simulated at one retention only
 REPEATS = 4  # simulations at each desired retention by the fit to all reviews
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer hardly changes the defaults
 _NEAR_LIMIT_SHARE = 0.75
@@ -49,20 +50,6 @@ class PresetCards:
         """Run one simulation; the scheduler also determines recall unless `memory` is given."""
         settings = replace(self.settings, desired_retention=retention)
         return sim.simulate(scheduler, deck, self.costs, settings, seed, memory)
-
-    def simulate_current(
-        self, best: sim.Memory, states: habits.States
-    ) -> list[sim.SimulationResult]:
-        """Simulate the cards while today's scheduler continues and recall follows the best fit."""
-        deck = habits.make_deck(self.today, self.scheduler, states)
-        deck = replace(deck, memory_state=habits.compute_memory_state(self.today, best))
-        retention = self.desired_retention
-        if self.scheduler.model == sim.SM2:
-            retention = 0.9  # at which SM-2's intervals stay as they are
-        return [
-            self.simulate_once(self.scheduler, deck, seed, retention, best)
-            for seed in range(_CURRENT_REPEATS)
-        ]
 
 
 def prepare_preset(
@@ -121,18 +108,53 @@ def fit_and_draw(
     yield from repeat(best)
 
 
-def simulate_current(
-    presets: Sequence[PresetCards], best: Sequence[sim.Memory], states: habits.States
-) -> list[tuple[sim.SimulationResult, ...]]:
-    """Simulate all presets while today's schedulers continue; none if these equal the best fits.
+def make_decks(
+    presets: Sequence[PresetCards],
+    schedulers: Sequence[sim.Memory],
+    states: habits.States,
+    memories: Sequence[sim.Memory] | None = None,
+) -> list[sim.SimulatedDeck]:
+    """Make each preset's deck as its scheduler sees it, and as its memory does if one is given."""
+    decks = []
+    for number, (cards, scheduler) in enumerate(zip(presets, schedulers, strict=True)):
+        deck = habits.make_deck(cards.today, scheduler, states)
+        if memories is not None:
+            memory_state = habits.compute_memory_state(cards.today, memories[number])
+            deck = replace(deck, memory_state=memory_state)
+        decks.append(deck)
+    return decks
 
-    Each item holds one simulation of every preset.
+
+def start_current(
+    pool: ThreadPoolExecutor,
+    presets: Sequence[PresetCards],
+    memories: Sequence[sim.Memory],
+    states: habits.States,
+    seeds: Sequence[int],
+) -> list[list[Future[sim.SimulationResult]]]:
+    """Start simulations by seed and preset while today's schedulers go on.
+
+    Recall follows the memories, one for each preset.
     """
-    presets_with_fits = list(zip(presets, best, strict=True))
-    if all(_is_same_memory(preset.scheduler, memory) for preset, memory in presets_with_fits):
-        return []
-    runs = [preset.simulate_current(memory, states) for preset, memory in presets_with_fits]
-    return list(zip(*runs, strict=True))
+    schedulers = [cards.scheduler for cards in presets]
+    decks = make_decks(presets, schedulers, states, memories)
+    by_seed = []
+    for seed in seeds:
+        by_preset = []
+        for cards, deck, memory in zip(presets, decks, memories, strict=True):
+            retention = cards.desired_retention
+            if cards.scheduler.model == sim.SM2:
+                retention = 0.9  # at which SM-2's intervals stay as they are
+            by_preset.append(
+                pool.submit(cards.simulate_once, cards.scheduler, deck, seed, retention, memory)
+            )
+        by_seed.append(by_preset)
+    return by_seed
+
+
+def are_scheduled_by(presets: Sequence[PresetCards], memories: Sequence[sim.Memory]) -> bool:
+    """Return True if today's schedulers are these memories."""
+    return all(map(_is_same_memory, [cards.scheduler for cards in presets], memories))
 
 
 def _is_same_memory(scheduler: sim.Memory, memory: sim.Memory) -> bool:

@@ -20,7 +20,8 @@ from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY
 from srs_eval.advice.sentences import Pane, PaneLine
 from srs_eval.advice.shown import first_screen
-from srs_eval.advice.workload.estimate import REVIEWS, Workload, describe_beginning
+from srs_eval.advice.workload.estimate import Workload, describe_beginning
+from srs_eval.advice.workload.ranges import REVIEWS
 from srs_eval.data.errors import NotEnoughData, format_count
 from srs_eval.engine.failures import describe_failure
 from srs_eval.report import formats
