@@ -27,8 +27,8 @@ DRAWS_NOTE = (
     "for habits like those of so far."
 )
 _COVERAGE = (
-    "They held the truth of simulated learners, most of whom do not remember as FSRS says, in 94 to "
-    "97 of 100 cases (docs/workload.md)."
+    "They held the truth of simulated learners, most of whom do not remember as FSRS says, in 94 "
+    "to 97 of 100 cases (docs/workload.md)."
 )
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _MAX_NAMES = 5  # most names of presets in a sentence
