@@ -527,12 +527,12 @@ def _refine(
     question = latest.question
     pool = ThreadPoolExecutor(count_cores())
 
-    def start(seeds: Sequence[int], drawn: Sequence[Memory] | None = None) -> _PendingSimulations:
+    def start(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
         """Start the simulations of all presets at each desired retention.
 
-        Recall follows the drawn memories (one for each preset), or the best fits.
+        The best fits schedule, and recall follows the memories, one for each preset.
         """
-        decks = preset_simulation.make_decks(presets, best, question.states, drawn)
+        decks = preset_simulation.make_decks(presets, best, memories, question.states)
         by_retention = []
         for retention in latest.retentions:
             by_seed = []
@@ -542,10 +542,14 @@ def _refine(
                     desired = retention
                     if retention == latest.desired:
                         desired = cards.desired_retention
-                    memory = None if drawn is None else drawn[number]
                     by_preset.append(
                         pool.submit(
-                            cards.simulate_once, best[number], decks[number], seed, desired, memory
+                            cards.simulate_once,
+                            best[number],
+                            memories[number],
+                            decks[number],
+                            seed,
+                            desired,
                         )
                     )
                 by_seed.append(by_preset)
@@ -571,7 +575,7 @@ def _refine(
         # The fits of all presets, then draw by draw; `fit_and_draw` never ends.
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
-        simulations = _wait_for(start(range(preset_simulation.REPEATS)))
+        simulations = _wait_for(start(range(preset_simulation.REPEATS), best))
         current_figures = None
         has_other_schedule = not preset_simulation.are_scheduled_by(presets, best)
         if has_other_schedule:

@@ -42,12 +42,16 @@ class PresetCards:
     def simulate_once(
         self,
         scheduler: sim.Memory,
+        memory: sim.Memory,
         deck: sim.SimulatedDeck,
         seed: int,
         retention: float,
-        memory: sim.Memory | None = None,
     ) -> sim.SimulationResult:
-        """Run one simulation; the scheduler also determines recall unless `memory` is given."""
+        """Run one simulation; recall follows the memory.
+
+        Scheduler and memory are simulated apart even where they are the same, so that one kernel
+        serves estimates and draws.
+        """
         settings = replace(self.settings, desired_retention=retention)
         return sim.simulate(scheduler, deck, self.costs, settings, seed, memory)
 
@@ -111,17 +115,17 @@ def fit_and_draw(
 def make_decks(
     presets: Sequence[PresetCards],
     schedulers: Sequence[sim.Memory],
+    memories: Sequence[sim.Memory],
     states: habits.States,
-    memories: Sequence[sim.Memory] | None = None,
 ) -> list[sim.SimulatedDeck]:
-    """Make each preset's deck as its scheduler sees it, and as its memory does if one is given."""
+    """Make each preset's deck with its cards' states by the scheduler and by the memory."""
     decks = []
-    for number, (cards, scheduler) in enumerate(zip(presets, schedulers, strict=True)):
+    for cards, scheduler, memory in zip(presets, schedulers, memories, strict=True):
         deck = habits.make_deck(cards.today, scheduler, states)
-        if memories is not None:
-            memory_state = habits.compute_memory_state(cards.today, memories[number])
-            deck = replace(deck, memory_state=memory_state)
-        decks.append(deck)
+        memory_state = deck.state
+        if memory != scheduler:
+            memory_state = habits.compute_memory_state(cards.today, memory)
+        decks.append(replace(deck, memory_state=memory_state))
     return decks
 
 
@@ -137,7 +141,7 @@ def start_current(
     Recall follows the memories, one for each preset.
     """
     schedulers = [cards.scheduler for cards in presets]
-    decks = make_decks(presets, schedulers, states, memories)
+    decks = make_decks(presets, schedulers, memories, states)
     by_seed = []
     for seed in seeds:
         by_preset = []
@@ -146,7 +150,7 @@ def start_current(
             if cards.scheduler.model == sim.SM2:
                 retention = 0.9  # at which SM-2's intervals stay as they are
             by_preset.append(
-                pool.submit(cards.simulate_once, cards.scheduler, deck, seed, retention, memory)
+                pool.submit(cards.simulate_once, cards.scheduler, memory, deck, seed, retention)
             )
         by_seed.append(by_preset)
     return by_seed
