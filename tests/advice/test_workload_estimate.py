@@ -215,6 +215,22 @@ def test_schedules_are_compared_at_equal_memory() -> None:
     assert comparison.same_minutes.known == pytest.approx(1_000.0)
 
 
+def test_comparison_ignores_retentions_beyond_what_a_daily_limit_allows() -> None:
+    """Check that a retention whose reviews are not done is not taken for one that knows less."""
+    retentions = np.array([0.8, 0.9, 0.97])
+    figures = np.array(
+        [
+            make_figures(10.0, 0.8, 900.0),
+            make_figures(20.0, 0.9, 1_000.0),
+            make_figures(80.0, 0.96, 950.0),
+        ]
+    )
+    current = np.array(make_figures(20.0, 0.9, 950.0))
+    comparison = compare_schedules(retentions, figures, current, None, None)
+    assert comparison.same_known is not None
+    assert comparison.same_known.minutes == pytest.approx(200**0.5)
+
+
 def test_range_of_a_comparison_follows_memories_drawn_for_both_schedules() -> None:
     retentions = np.array([0.8, 0.9])
     figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])

@@ -211,7 +211,8 @@ def _compare_at_equal(
     pairs: Sequence[tuple[FloatArray, FloatArray]] | None,
 ) -> EqualMemory | None:
     """Compare minutes where FSRS and today's schedule are equal in RECALLED or KNOWN."""
-    values = figures[:, measure]
+    rising = _select_rising(measure, figures)
+    values = figures[rising, measure]
     margin = _TOLERANCE * float(values.max())
     is_within = values.min() - margin <= current[measure] <= values.max() + margin
     minutes = float(current[MINUTES])
@@ -226,7 +227,7 @@ def _compare_at_equal(
         ends = (float(low), float(high))
     return EqualMemory(
         retention=_interpolate(
-            _scale(measure, current[measure]), _scale(measure, values), retentions
+            _scale(measure, current[measure]), _scale(measure, values), retentions[rising]
         ),
         minutes=minutes * math.exp(extra),
         extra_minutes=RangedFigure(*(minutes * math.expm1(log) for log in (extra, *ends))),
@@ -252,10 +253,19 @@ def _compare_at_equal_minutes(
 
 def _find_extra_log_minutes(measure: int, figures: FloatArray, current: FloatArray) -> float:
     """Return the logarithm of FSRS's minutes at equal memory, as a multiple of today's."""
+    figures = figures[_select_rising(measure, figures)]
     log_minutes = np.log(np.maximum(figures[:, MINUTES], _TINY))
     at = _scale(measure, current[measure])
     at_equal_memory = _interpolate(at, _scale(measure, figures[:, measure]), log_minutes)
     return at_equal_memory - math.log(max(float(current[MINUTES]), _TINY))
+
+
+def _select_rising(measure: int, figures: FloatArray) -> slice:
+    """Return the retentions up to the one with the best memory.
+
+    Beyond it, daily limits leave more cards undone than a higher retention makes up for.
+    """
+    return slice(0, int(np.argmax(figures[:, measure])) + 1)
 
 
 def _scale(measure: int, values: float | FloatArray) -> FloatArray:
