@@ -23,7 +23,6 @@ expected. Whether reviews were late is known from the log.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections import Counter
@@ -32,6 +31,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
+from _tables import format_wilson
 
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Retention, RetentionCause, get_evidence
@@ -134,20 +134,6 @@ def assess(scenario: Scenario, seed: int) -> Diagnosis:
     expected = learner.predict_with_parameters(learner.active_parameters(group), positions)
     gap = float(np.nanmean(true_recall - expected))
     return Diagnosis(scenario.name, tuple(part.cause for part in retention.parts), gap)
-
-
-def format_wilson(count: int, total: int) -> str:
-    """Format a share with Wilson's 95 % interval: "95 % [84, 99] of 40"."""
-    if not total:
-        return "–"
-    z = 1.96
-    share = count / total
-    centre = (share + z**2 / (2 * total)) / (1 + z**2 / total)
-    spread = math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
-    half_width = z * spread / (1 + z**2 / total)
-    low = 100 * (centre - half_width)
-    high = 100 * (centre + half_width)
-    return f"{100 * share:.0f} % [{low:.0f}, {high:.0f}] of {total}"
 
 
 def print_report(diagnoses: Sequence[Diagnosis]) -> None:

@@ -1,8 +1,8 @@
 """Assess how the learner uses the Hard button, which learning steps fit, and what buttons show.
 
-FSRS counts Hard as remembered. If a learner presses it for forgotten cards, recall after it is
-lower than FSRS expects, and later reviews are predicted better if it counts as Again in their
-histories. The evaluated outcomes stay the same: Hard is remembered.
+FSRS counts Hard as remembered. If a learner presses it for forgotten cards, cards are weaker after
+it than before (`learning_from_hard`), and later reviews are predicted better if it counts as Again
+in their histories. The evaluated outcomes stay the same: Hard is remembered.
 
 For steps, answers are grouped by the answer before: a first Again, Hard or Good, Again and then
 Good, or a lapse; these are the situations that the steps of a preset decide on
@@ -16,7 +16,7 @@ Fifth Berkeley Symposium 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.learning_from_hard import measure_learning_from_hard
 from srs_eval.advice.workload.simulator import Memory
 from srs_eval.advice.workload.today import TodaysCards, collect_todays_cards, compute_memory_state
 from srs_eval.data.errors import InputError
@@ -33,6 +34,7 @@ from srs_eval.data.trials import prepare_trials
 from srs_eval.engine.session import fit_and_predict
 from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import find_fault, normalize_as_anki
+from srs_eval.stats import intervals
 from srs_eval.stats.intervals import MIN_DAYS, Interval, mean_interval
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
@@ -51,11 +53,16 @@ def assess_hard_button(learner: Learner) -> f.Finding:
         evidence = f.HardButton("seldom", share)
         return f.Finding("hard", f.ALL_PRESETS, reviews=len(ratings), evidence=evidence)
     difference = _compare_hard_as_again(learner)
-    evidence = f.HardButton(
-        _HARD_CONCLUSIONS.get(learner.verdict(difference), "no"),
-        share,
-        measure_recall_after_buttons(learner),
-    )
+    learning = measure_learning_from_hard(learner)
+    conclusion: Literal["yes", "no", "can't tell"] = f.CANT_TELL
+    if learning is not None and intervals.has_enough_data(difference):
+        if learning.is_misused:
+            conclusion = "yes"
+        elif learning.is_honest:
+            conclusion = "no"
+    if learner.verdict(difference) == "better":
+        conclusion = "yes"
+    evidence = f.HardButton(conclusion, share, measure_recall_after_buttons(learner), learning)
     missing = None
     if evidence.conclusion == f.CANT_TELL:
         missing = learner.missing_data(difference)
@@ -73,12 +80,6 @@ def select_review_ratings(learner: Learner) -> IntArray:
     """Return the ratings of reviews, without answers in learning and relearning steps."""
     rows = learner.session.rows(learner.trials.protocol)
     return rows.rating[np.isin(rows.state, _REVIEW_STATES)]
-
-
-_HARD_CONCLUSIONS: Mapping[str, Literal["yes", "can't tell"]] = {
-    "better": "yes",
-    "can't tell yet": f.CANT_TELL,
-}
 
 
 def _compare_hard_as_again(learner: Learner) -> Interval:

@@ -1,20 +1,11 @@
-"""Check what deserves attention besides parameters: overdue cards, buttons, leeches, gaps.
-
-Leeches are cards that are forgotten more often than the learner's other cards after similar
-intervals. The expected recall of a review is the mean of FSRS-6's held-out probabilities over all
-reviews after about the same interval: the review's own probability would not do, because FSRS
-learns from each lapse to expect the next one. All expected recalls are scaled to be right on
-average, because a bad month is not the fault of a card. The number of a card's lapses then has a
-Poisson binomial distribution, which is computed exactly, review by review. The cards with the
-smallest probabilities of so many lapses are reported, as many as keep the share of false leeches
-within 5 % (Benjamini & Hochberg, 1995, Journal of the Royal Statistical Society B 57).
-"""
+"""Check what deserves attention besides parameters: overdue cards, buttons, leeches, gaps."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -22,9 +13,11 @@ import numpy as np
 from srs_eval.advice import findings as f
 from srs_eval.advice.buttons import measure_recall_after_buttons, select_review_ratings
 from srs_eval.advice.candidates import Learner
+from srs_eval.advice.learning_from_hard import measure_learning_from_hard
+from srs_eval.advice.leeches import find_leeches
 from srs_eval.advice.over_time import RETENTION_TOLERANCE
 from srs_eval.advice.workload.today import count_overdue
-from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.stats.intervals import MIN_DAYS, Interval
 
 _CHECK_ORDER = (
@@ -51,10 +44,9 @@ _DAY_MS = 86_400_000
 _MIN_REVIEWS = 100  # reviews after a button, or of old cards
 _TOO_MANY_AGAIN_SHARE = 0.3
 """Share of Again among the answers above which recall is below any retention that Anki offers."""
+_NORMAL_95 = 1.959964
+_MIN_STANDARD_ERROR = 1e-6  # where all reviews are recalled
 _SELDOM_SHARE = 0.01  # of the answers; below it a button can do no harm
-_FALSE_DISCOVERY_RATE = 0.025
-"""Half of the accepted rate of false leeches, because lapses of normal cards come in groups, too.
-Of simulated learners without leeches, 5 % get a false one under SM-2, and 2.5 % under FSRS."""
 _MAX_LEECHES_SHOWN = 10  # the worst leeches
 
 
@@ -172,6 +164,8 @@ def _check_answers(learner: Learner | None) -> Iterator[f.Check]:
             recalled = replace(bias, estimate=recall_after[name].recalled)  # as uncertain as it
             expected = recalled.estimate + bias.estimate
             check = _classify_recall(check, recalled, expected, one_sided=True)
+        if name == "hard" and learner is not None and count >= f.MIN_HARD_SHARE * answers:
+            check = _check_learning_from_hard(check, measure_learning_from_hard(learner))
         if answers >= f.MIN_REVIEWS_SHOWN:
             if name == "again" and count > _TOO_MANY_AGAIN_SHARE * answers:
                 check = replace(check, level="look", problem="too many")
@@ -205,14 +199,45 @@ def _classify_recall(
     return replace(check, level=level, problem=problem, recalled=recalled, expected=expected)
 
 
+def _check_learning_from_hard(check: f.Check, learning: f.LearningFromHard | None) -> f.Check:
+    """Say "fine" only if cards are surely stronger after Hard; as FSRS expects is not enough.
+
+    FSRS adapts to lapses that are answered with Hard.
+    """
+    if learning is not None and learning.is_misused:
+        return replace(check, level="look", problem="like Again")
+    is_shown = learning is not None and learning.is_honest
+    if check.level == "fine" and not is_shown:
+        return replace(check, level="not yet")
+    return check
+
+
+def _check_old_cards(subject: str, group: f.RecallGroup) -> f.Check:
+    """Check a preset's old cards by the probability that too few of them are recalled."""
+    recalled = group.recalled
+    check = f.Check("old cards", "not yet", subject=subject)
+    check = replace(check, recalled=recalled, expected=group.expected)
+    if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
+        return replace(check, problem="few")
+    standard_error = max(recalled.half_width / _NORMAL_95, _MIN_STANDARD_ERROR)
+    shortfall = group.expected - recalled.estimate
+    belief = NormalDist(shortfall, standard_error)
+    probability = 1 - belief.cdf(RETENTION_TOLERANCE)
+    level: f.CheckLevel = "not yet"
+    if probability >= f.LIKELY:
+        level = "look"
+    elif probability <= 1 - f.SURE:
+        level = "fine"
+    return replace(check, level=level, probability=probability)
+
+
 def _checks_from_findings(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
     """Yield checks on old cards and learning steps for each preset, from its findings."""
     for finding in findings:
         if isinstance(finding.evidence, f.Retention):
             for group in finding.evidence.groups:
                 if group.name == "mature cards":
-                    check = f.Check("old cards", "not yet", subject=finding.subject)
-                    yield _classify_recall(check, group.recalled, group.expected, one_sided=True)
+                    yield _check_old_cards(finding.subject, group)
         elif isinstance(finding.evidence, f.StepTimings):
             yield _check_steps(finding.subject, finding.evidence.steps)
 
@@ -243,79 +268,14 @@ def _check_steps(subject: str, steps: Sequence[f.StepTiming]) -> f.Check:
 
 
 def _check_leeches(learner: Learner) -> f.Check:
-    index = learner.trials.test_index
-    if len(index) < f.MIN_REVIEWS_SHOWN:
+    trials = learner.trials
+    if len(trials.test_index) < f.MIN_REVIEWS_SHOWN:
         return f.Check("leeches", "not yet")
-    card = learner.trials.card_id[index]
-    p = learner.held_out_predictions(f.OPTIMIZED)
-    leeches = _find_leeches(card, p, learner.trials.y[index], learner.trials.elapsed_days[index])
+    leeches = find_leeches(trials.card_id, trials.y, trials.elapsed_days)
     return f.Check(
         name="leeches",
         level="look" if leeches else "fine",
         count=len(leeches),
-        total=len(np.unique(card)),
+        total=len(np.unique(trials.card_id)),
         leeches=leeches[:_MAX_LEECHES_SHOWN],
     )
-
-
-def _find_leeches(
-    card: IntArray, p: FloatArray, y: FloatArray, days: IntArray
-) -> tuple[f.Leech, ...]:
-    """Find leeches in reviews (n,), the least likely first.
-
-    `p` are the probabilities of recall, `y` the outcomes, `days` the days since the review before.
-    """
-    rounded = np.round(2 * np.log2(np.maximum(days, 1)))  # 1, 2, 3, 4, 5-6, 7-9 ... days
-    _, bin_index = np.unique(rounded, return_inverse=True)
-    q = (np.bincount(bin_index, 1.0 - p) / np.bincount(bin_index))[bin_index]  # of a lapse
-    ratio = (1.0 - y).sum() / max(q.sum(), 1e-9)  # observed over expected lapses
-    q = np.minimum(ratio * q, 1.0)
-    card_ids, card_index, reviews = np.unique(card, return_inverse=True, return_counts=True)
-    lapses = np.bincount(card_index, 1.0 - y).astype(np.int64)
-    expected = np.bincount(card_index, q)
-    chance = _lapse_tail_probabilities(q, card_index, reviews, lapses)
-    order = np.argsort(chance, kind="stable")
-    # Benjamini and Hochberg: up to the last card in this order whose chance is within its limit.
-    limits = _FALSE_DISCOVERY_RATE * np.arange(1, len(order) + 1) / len(order)
-    is_below = chance[order] <= limits
-    count = int(np.flatnonzero(is_below)[-1]) + 1 if is_below.any() else 0
-    leeches = []
-    for k in order[:count].tolist():
-        leech = f.Leech(
-            card_id=card_ids[k].item(),
-            reviews=reviews[k].item(),
-            lapses=lapses[k].item(),
-            usual=expected[k].item(),
-            chance=chance[k].item(),
-        )
-        leeches.append(leech)
-    return tuple(leeches)
-
-
-def _lapse_tail_probabilities(
-    q: FloatArray, card_index: IntArray, count: IntArray, lapses: IntArray
-) -> FloatArray:
-    """Return the chance (k,) that a card has at least its number of `lapses` (k,).
-
-    `q` (n,) are the reviews' probabilities of a lapse, `count` (k,) the cards' numbers of reviews.
-    """
-    tails = np.ones(len(count))
-    cards = np.flatnonzero(lapses > 0)
-    cards = cards[np.argsort(-count[cards], kind="stable")]  # most reviews first
-    if not len(cards):
-        return tails
-    by_card = q[np.argsort(card_index, kind="stable")]
-    begin = (np.cumsum(count) - count)[cards]
-    # Of 0, 1 ... lapses so far; larger numbers than the largest one's are not needed.
-    chances = np.zeros((len(cards), int(lapses.max())))
-    chances[:, 0] = 1.0
-    for number in range(int(count[cards[0]])):  # add one review of each card that has so many
-        reviewed = int((count[cards] > number).sum())
-        chances_so_far = chances[:reviewed]
-        q_of_review = by_card[begin[:reviewed] + number, None]
-        with_lapse = chances_so_far[:, :-1] * q_of_review
-        chances_so_far *= 1 - q_of_review
-        chances_so_far[:, 1:] += with_lapse
-    fewer = np.cumsum(chances, axis=1)[np.arange(len(cards)), lapses[cards] - 1]
-    tails[cards] = np.clip(1 - fewer, 0.0, 1.0)
-    return tails

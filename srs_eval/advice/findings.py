@@ -206,6 +206,9 @@ class Sharing(Evidence):
     """The code if nothing is recommended."""
 
 
+MIN_HARD_SHARE = 0.03
+"""Share of Hard among the answers from which recall can be well below what it seems: if half of
+these were lapses, by over a point."""
 LAST_90_DAYS = "last 90 days"
 """Name of the group of reviews of the 90 days before the last review."""
 
@@ -260,6 +263,8 @@ class Retention(Evidence):
     """Parts of the difference that are surely there and matter, the largest first."""
     true_retention: float | None = None
     """Share that Anki calls True Retention, over all time; None if intervals are unknown."""
+    hard_share: float = 0.0
+    """Share of Hard among the answers to reviews: it counts as recalled, and may hide lapses."""
 
 
 _CAUSES = {
@@ -487,6 +492,35 @@ class RecallAfterButton:
     bias: Interval  # expected minus recalled
 
 
+_MAX_HONEST_CHANCE = 0.04
+"""Chance of an honest learner from which on Hard counts as pressed for forgotten cards."""
+_SMALL_W15 = 0.056
+"""One published user in ten has a smaller growth after Hard, relative to Good's."""
+
+
+@dataclass(frozen=True)
+class LearningFromHard:
+    """Growth of memory at reviews answered with Hard, on held-out reviews after them."""
+
+    recalled: float  # share of the reviews after Hard
+    unchanged: float  # what it would be if Hard left memory as it was
+    hard: Interval  # logarithm of the factor on stability at a review answered with Hard
+    good: Interval  # the same with Good or Easy
+    chance: float  # that somebody who presses Hard for recalled cards shows so little growth
+
+    @property
+    def is_misused(self) -> bool:
+        """Return whether Hard is most likely pressed for forgotten cards."""
+        return self.hard.days >= intervals.MIN_DAYS and self.chance <= _MAX_HONEST_CHANCE
+
+    @property
+    def is_honest(self) -> bool:
+        """Return whether memory surely grows at Hard, and not only a little."""
+        growth = math.exp(max(self.good.estimate, 0.0)) - 1
+        small = math.log1p(_SMALL_W15 * growth)
+        return self.hard.days >= intervals.MIN_DAYS and self.hard.low > small
+
+
 @dataclass(frozen=True)
 class HardButton(Evidence):
     """Evidence on whether Hard behaves like Again.
@@ -497,6 +531,7 @@ class HardButton(Evidence):
     conclusion: Literal["yes", "no", "seldom", "can't tell"]
     share: float  # of the answers to reviews
     after: tuple[RecallAfterButton, ...] = ()
+    learning: LearningFromHard | None = None  # None without reviews after Hard
 
 
 @dataclass(frozen=True)
@@ -571,13 +606,13 @@ class Percentiles(Evidence):
 
 @dataclass(frozen=True)
 class Leech:
-    """Card forgotten unusually often; `chance` is that of so many lapses or more."""
+    """Card forgotten far more often than cards ordinarily differ."""
 
     card_id: int
     reviews: int
     lapses: int
-    usual: float
-    chance: float
+    usual: float  # lapses of the learner's other cards after such intervals
+    chance: float  # at most so likely is it that an ordinary card is forgotten like this
 
 
 CheckLevel = Literal["look", "fine", "not yet"]
@@ -601,6 +636,8 @@ class Check:
     subject: str = ""  # the preset, for old cards and steps
     problem: CheckProblem = ""
     situation: str = ""  # for steps: the one that the problem is about
+    probability: float | None = None
+    """For old cards: that they are recalled over three points less than the parameters expect."""
     leeches: tuple[Leech, ...] = ()  # the worst ones
 
 

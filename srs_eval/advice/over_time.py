@@ -43,6 +43,7 @@ from srs_eval.training.hyperparameters import Context
 from srs_eval.training.state_features import FeatureGroup
 
 _Side = Literal["below", "above", "no matter", "can't tell"]
+_HARD = 2  # the button
 _DAYS_OF_A_MONTH = 30  # if the source has no dates
 
 
@@ -380,6 +381,7 @@ def _assess_preset_retention(
         schedule_gap=schedule_gap,
         timing_gap=timing_gap,
         true_retention=_compute_true_retention(learner.log, group),
+        hard_share=_measure_hard_share(learner, index),
     )
     if conclusion in ("below", "above"):
         evidence = replace(evidence, parts=f.find_retention_parts([evidence], conclusion))
@@ -390,6 +392,12 @@ def _assess_preset_retention(
         missing=missing,
         evidence=evidence,
     )
+
+
+def _measure_hard_share(learner: Learner, index: IntArray) -> float:
+    """Return the share of Hard among the answers to the reviews at the positions."""
+    trials = learner.trials
+    return float((trials.history_rating[trials.history_end[index]] == _HARD).mean())
 
 
 def _compute_true_retention(log: ReviewLog, group: int) -> float | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import srs_eval
 from srs_eval.advice import checks, shown
@@ -20,6 +19,7 @@ from srs_eval.advice.findings import (
     Checks,
     Finding,
     HardButton,
+    LearningFromHard,
     Leech,
     RecallGroup,
     Retention,
@@ -182,6 +182,46 @@ def test_recall_three_points_off_is_worth_a_look(
     assert (few.level, few.problem) == ("not yet", "few")
 
 
+@pytest.mark.parametrize(
+    ("recalled", "half_width", "level", "least", "most"),
+    [
+        (0.84, 0.02, "look", 0.99, 1.0),
+        (0.86, 0.02, "look", 0.8, 0.95),
+        (0.86, 0.05, "not yet", 0.6, 0.8),
+        (0.89, 0.03, "not yet", 0.05, 0.2),
+        (0.89, 0.01, "fine", 0.0, 0.05),
+        (0.99, 0.01, "fine", 0.0, 0.05),
+    ],
+)
+def test_old_cards_are_judged_by_their_probability(
+    recalled: float, half_width: float, level: str, least: float, most: float
+) -> None:
+    group = RecallGroup("mature cards", Interval(recalled, half_width, 500, 60), 0.9)
+    check = checks._check_old_cards("A", group)
+    assert check.level == level
+    assert check.probability is not None
+    assert least <= check.probability <= most
+    few = replace(group, recalled=replace(group.recalled, reviews=99))
+    assert checks._check_old_cards("A", few).problem == "few"
+
+
+def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
+    fine = Check("hard", "fine", 90, 1_000)
+    good = Interval(1.0, 0.1, 4_000, 200)
+
+    def check(hard: float, half_width: float, chance: float) -> Check:
+        growth = Interval(hard, half_width, 500, 100)
+        return checks._check_learning_from_hard(
+            fine, LearningFromHard(0.9, 0.9, growth, good, chance)
+        )
+
+    assert check(0.6, 0.3, 0.6).level == "fine"
+    assert check(0.2, 0.3, 0.3).level == "not yet"
+    assert check(-0.3, 0.3, 0.01).problem == "like Again"
+    assert checks._check_learning_from_hard(fine, None).level == "not yet"
+    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard, 9 of 100 answers: may hide lapses"
+
+
 def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None:
     findings = tuple(ask(CHECKS, QuestionContext(log)))
     none = Interval(0.0, 0.01, 500, 60)
@@ -227,60 +267,6 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
 
 
 # Leeches
-
-
-def _simulate_reviews(
-    random: np.random.Generator, cards: int, bad: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return cards' 5 to 20 reviews each, where the first `bad` cards are mostly forgotten."""
-    card = np.repeat(np.arange(cards), random.integers(5, 21, cards))
-    days = np.round(2.0 ** random.uniform(0, 8, len(card))).astype(np.int64)
-    usual = 0.95 - 0.02 * np.log2(days)
-    p = np.clip(usual + random.normal(0, 0.03, len(card)), 0.5, 0.99)
-    y = (random.random(len(card)) < np.where(card < bad, 0.3, p)).astype(np.float64)
-    return card, p, y, days
-
-
-def test_most_leeches_and_few_other_cards_are_named() -> None:
-    leech_count = 0
-    other_count = 0
-    for seed in range(40):
-        named = checks._find_leeches(*_simulate_reviews(np.random.default_rng(seed), 300, 5))
-        leech_count += sum(leech.card_id < 5 for leech in named)
-        other_count += sum(leech.card_id >= 5 for leech in named)
-        assert [leech.chance for leech in named] == sorted(leech.chance for leech in named)
-    assert leech_count > 0.75 * 5 * 40
-    assert other_count <= 0.05 * leech_count
-
-
-def test_log_without_leeches_hardly_ever_names_one() -> None:
-    named = [
-        checks._find_leeches(*_simulate_reviews(np.random.default_rng(seed), 300, 0))
-        for seed in range(200)
-    ]
-    assert sum(map(bool, named)) <= 10
-    no_reviews = (column[:0] for column in _simulate_reviews(np.random.default_rng(1), 3, 0))
-    assert checks._find_leeches(*no_reviews) == ()
-
-
-def test_lapse_tail_probabilities_are_exact() -> None:
-    card = np.repeat(np.arange(4), (6, 9, 3, 1))
-    count = np.bincount(card)
-    lapses = np.array([2, 9, 0, 1])
-    tails = checks._lapse_tail_probabilities(np.full(len(card), 0.2), card, count, lapses)
-    assert tails == pytest.approx(binom.sf(lapses - 1, count, 0.2))
-    q = np.array([0.1, 0.4, 0.7])
-    at_least_two = 0.1 * 0.4 * 0.3 + 0.1 * 0.6 * 0.7 + 0.9 * 0.4 * 0.7 + 0.1 * 0.4 * 0.7
-    three = np.zeros(3, np.int64)
-    tails = checks._lapse_tail_probabilities(q, three, np.array([3]), np.array([2]))
-    assert tails == pytest.approx([at_least_two])
-
-
-def test_no_leech_is_named_for_too_hopeful_predictions() -> None:
-    card, p, y, days = _simulate_reviews(np.random.default_rng(3), 300, 0)
-    hopeful = 1 - (1 - p) / 4  # a quarter of the true chance of forgetting
-    assert checks._find_leeches(card, hopeful, y, days) == ()
-    assert checks._find_leeches(card, p, y, days) == ()
 
 
 def test_failing_cards_of_a_collection_are_its_leeches(log: ReviewLog) -> None:
@@ -362,8 +348,13 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
         Check("leeches", "not yet"),
         *(Check("steps", level) for level in ("fine", "not yet")),
         Check("steps", "look", 1, 5, problem="shorter", situation="Again, then Good", subject="B"),
-        *(Check("old cards", level, 900, recalled=half, expected=0.85) for level in MARKS),
-        Check("old cards", "look", 900, recalled=half, expected=0.92),
+        *(
+            Check("old cards", level, 900, recalled=half, expected=0.85, probability=chance)
+            for level, chance in (("look", 0.99), ("look", 0.83), ("fine", 0.01), ("not yet", 0.6))
+        ),
+        Check("old cards", "look", 900, recalled=half, expected=0.92, probability=1.0),
+        Check("old cards", "not yet", problem="few"),
+        Check("hard", "not yet", 490, 1_000, recalled=half, expected=0.85),
         *(Check("easy", level, 49, 100, recalled=half, expected=0.85) for level in MARKS),
         *(Check("again", level, 100, 100, recalled=half, expected=0.85) for level in MARKS),
         Check("hard", "look", 49, 100, problem="like Again"),

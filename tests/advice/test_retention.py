@@ -11,8 +11,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
+    Check,
+    Finding,
     RecallGroup,
     Retention,
     RetentionCause,
@@ -164,6 +167,40 @@ def test_pane_begins_with_what_is_remembered_and_asked_for() -> None:
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
     assert pane[0].text == "You remember 87 of 100 (89 in your most recent 90 days) and ask for 90."
+
+
+@pytest.mark.parametrize(
+    ("share", "level", "is_fine"),
+    [
+        (0.09, "not yet", False),
+        (0.09, "look", False),
+        (0.09, "fine", True),
+        (0.09, None, False),  # without the check of Hard
+        (0.02, "not yet", True),
+        (0.02, None, True),
+    ],
+)
+def test_as_asked_is_withheld_while_hard_may_hide_lapses(
+    share: float, level: Literal["look", "fine", "not yet"] | None, is_fine: bool
+) -> None:
+    recalled = Interval(0.91, 0.01, 2_000, 60)
+    retention = Retention(
+        "no matter",
+        (RecallGroup("all", recalled, 0.9),),
+        0.9,
+        False,
+        expectation_gap=Interval(0.01, 0.01, 2_000, 60),
+        hard_share=share,
+    )
+    checks = [] if level is None else [Check("hard", level, round(1_000 * share), 1_000)]
+    pane = render_retention({"Default": retention}, None, checks)
+    assert pane is not None
+    summary, items = pane
+    assert (summary.level == "fine") == is_fine
+    warnings = [item for item in items if hasattr(item, "text") and "may hide" in item.text]
+    assert bool(warnings) != is_fine
+    answer = Finding("retention", "Default", evidence=retention)
+    assert ("if Hard hides no lapses" in shown.line([answer])) == (share > 0.03)
 
 
 def test_schedule_does_not_excuse_a_larger_shortfall() -> None:

@@ -20,7 +20,7 @@ _MAXIMUM_INTERVAL = 36_500
 NEW_A_DAY = 20
 REVIEWS_A_DAY = 250
 LEECH_SHIFT = -2.3  # of the logit of recall
-LEECH_WEAKNESS = 3.0  # divisor of a leech's strength
+LEECH_SPEED = 3.0  # factor on the time over which a leech is forgotten
 SM2_SETTINGS = (1.0, 4.0, 2.5, 1.3, 1.2, 0.0, 1.0)  # a new preset's, see Preset.sm2_settings
 
 
@@ -79,7 +79,8 @@ class Character:
     card_shift: float = 0.0
     """Standard deviation of a card's own shift of the logit of recall."""
     leech_share: float = 0.0
-    """Share of cards whose recall is lower by `LEECH_SHIFT` and whose strength is a third."""
+    """Share of cards whose recall is lower by `LEECH_SHIFT` and that are forgotten faster."""
+    suspends_leeches: bool = True  # as Anki does after eight lapses
 
 
 def draw_character(

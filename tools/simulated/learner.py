@@ -53,6 +53,7 @@ class CardStates:
     suspended: _BoolArray
     filtered: _BoolArray  # in the filtered deck
     deleted: _BoolArray
+    leech: _BoolArray  # whether the card is forgotten far more often than others
 
     def __len__(self) -> int:
         return len(self.card_id)
@@ -186,8 +187,8 @@ def collect_learner(
     order = np.argsort(sim.integer["card_id"][: sim.n])
     integer = {name: column[order] for name, column in sim.integer.items()}
     number = {name: column[order] for name, column in sim.number.items()}
-    suspended, filtered, deleted = (
-        column[order] for column in (sim.suspended, sim.filtered, sim.deleted)
+    suspended, filtered, deleted, leech = (
+        column[order] for column in (sim.suspended, sim.filtered, sim.deleted, sim.is_leech)
     )
     column = {}
     for name in ENTRY_COLUMNS:
@@ -228,6 +229,7 @@ def collect_learner(
             suspended=suspended,
             filtered=filtered & ~suspended & ~deleted,
             deleted=deleted,
+            leech=leech,
         ),
         decks=sim.decks,
         presets=sim.presets,

@@ -35,7 +35,7 @@ from tools.simulated.character import (
     FACTS,
     FIRST_DAY_S,
     LEECH_SHIFT,
-    LEECH_WEAKNESS,
+    LEECH_SPEED,
     WORDS,
     Character,
 )
@@ -104,7 +104,9 @@ class Simulation:
         ).T
         self.steps, self.step_count = _make_step_tables(list(presets.values()))
         self.longest = np.array([preset.maximum_interval for preset in presets.values()])
-        self.suspends_leeches = np.array([preset != FACTS for preset in presets])
+        self.suspends_leeches = np.array(
+            [character.suspends_leeches and preset != FACTS for preset in presets]
+        )
 
         # Room for a card per answer, and for the unseen ones added at the end.
         size = 2 * reviews + 400 if card_room is None else card_room
@@ -187,7 +189,6 @@ class Simulation:
         if self.leech_share and self.random.random() < self.leech_share:
             self.is_leech[at] = True
             number["shift"][at] += LEECH_SHIFT
-            number["strength"][at] /= LEECH_WEAKNESS
         usual = math.exp(self.usual_strength)
         number["time"][at] = (number["strength"][at] / usual) ** -self.habits.weak_time
         if self.habits.card_time:
@@ -301,6 +302,8 @@ class Simulation:
         seen = self.memory.seen(cards)
         moment = self._make_moment(cards, at)
         recall = np.full(len(cards), np.nan)
+        speed = np.where(self.is_leech[cards], LEECH_SPEED, 1.0)
+        moment = Moment(moment.time, speed * moment.days, speed * moment.waited)
         recall_of_seen = self.memory.recall(
             cards[seen], Moment(*(column[seen] for column in moment))
         )

@@ -103,6 +103,14 @@ def _hard_sentences(finding: Finding) -> list[str]:
     """Return whether Hard behaves like Again, and how often it is pressed."""
     share = format_percent(get_evidence(finding, f.HardButton).share)
     sentences = [f"Hard, {share} of your answers to reviews: {_hard_line([finding])}."]
+    learning = get_evidence(finding, f.HardButton).learning
+    if learning is not None:
+        recalled = format_percent(learning.recalled)
+        unchanged = format_percent(learning.unchanged)
+        sentences.append(
+            f"At reviews after Hard you recalled {recalled}; had Hard taught you nothing, "
+            f"{unchanged} were to be expected."
+        )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
         interval = say.format_interval(finding.interval)
@@ -348,18 +356,20 @@ def describe_check(check: f.Check) -> str:
 
 
 def _check_details(check: f.Check) -> str:
-    """Explain overdue cards that are worth a look, or leeches; "" for all other checks."""
+    """Explain overdue cards that are worth a look, old cards or leeches; else return ""."""
     if check.level == "look" and check.name == "overdue":
         return (
             "Overdue are cards that were due before the day of your last review: one answer each "
             "at your usual pace, and one more after Again."
         )
+    if check.name == "old cards" and check.level != "fine" and check.probability is not None:
+        return _explain_old_cards(check)
     if check.leeches:
         worst = check.leeches[0]
         return (
             f"The worst card was forgotten {worst.lapses} of {worst.reviews} times, where "
-            f"{worst.usual:.1f} times are usual after such intervals; at most about 5 in 100 such "
-            "cards are named by chance. Rewrite them, or suspend them."
+            f"{worst.usual:.1f} times are usual after such intervals; about 2 in 100 such cards "
+            "are named by chance. Rewrite them, or suspend them."
         )
     return ""
 
@@ -380,13 +390,35 @@ def _format_day(iso: str) -> str:
     return f"{day.day} {calendar.month_abbr[day.month]} {day.year}"
 
 
-def _describe_old_cards(check: f.Check) -> str:
-    if check.level == "not yet":
-        return f"old cards: {_describe_inconclusive(check)}"
-    if check.level == "fine":
-        return f"old cards: {_describe_as_expected(check)}"
+def _explain_old_cards(check: f.Check) -> str:
+    """Say how likely it is that old cards are forgotten too often, and by how many points."""
     assert check.recalled is not None
     assert check.expected is not None
+    assert check.probability is not None
+    shortfall = 100 * (check.expected - check.recalled.estimate)
+    half_width = 100 * check.recalled.half_width
+    estimate, low, high = (
+        say.format_signed(-points, 0)
+        for points in (shortfall, shortfall - half_width, shortfall + half_width)
+    )
+    probability = format_percent(check.probability, 0)
+    return (
+        f"Old cards: recalled minus expected is {estimate} points ({low} to {high}). It is "
+        f"{probability} likely that they are recalled over 3 points less than expected."
+    )
+
+
+def _describe_old_cards(check: f.Check) -> str:
+    if check.level == "fine":
+        return f"old cards: {_describe_as_expected(check)}"
+    if check.recalled is None or check.expected is None or check.probability is None:
+        return f"old cards: {_describe_inconclusive(check)}"
+    if check.level == "not yet":
+        probability = format_percent(check.probability, 0)
+        return f"old cards: {probability} likely forgotten too often"
+    if check.probability < f.SURE:
+        points = format_count(round(100 * (check.expected - check.recalled.estimate)), "point")
+        return f"old cards: likely recalled {points} less"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         return "old cards forgotten twice as often as expected"
     return f"old cards: {_describe_recall(check)}"
@@ -397,6 +429,8 @@ def _describe_button(check: f.Check) -> str:
     share = f"{name}, {round(100 * check.count / max(check.total, 1))} of 100 answers"
     if check.problem == "like Again":
         return "Hard is pressed for what you have forgotten"
+    if check.name == "hard" and check.level == "not yet" and not check.problem:
+        return f"{share}: may hide lapses"
     if check.problem == "seldom":
         return f"{name}: hardly ever pressed"
     if check.problem == "too many":

@@ -35,6 +35,7 @@ _RETENTION_WORDS = {
     "not asked for": "recalled",
 }
 """Words for each conclusion, in the order of the line: what may call for action comes first."""
+_HARD_CONDITION = "if Hard hides no lapses"
 
 _CAUSE_CLAUSES = {
     f.RetentionCause.SCHEDULED_FOR_LESS: "as cards were scheduled for less",
@@ -52,12 +53,27 @@ _SCHEDULE_EXPLANATION = (
 )
 
 
+def _describe_conclusion(retention: f.Retention) -> str:
+    """Return the words for the conclusion, on a condition where Hard may hide lapses."""
+    words = _RETENTION_WORDS[retention.conclusion]
+    if retention.conclusion in ("no matter", "above") and _presses_hard_often(retention):
+        return f"{words}, {_HARD_CONDITION}"
+    return words
+
+
+def _presses_hard_often(retention: f.Retention) -> bool:
+    return retention.hard_share >= f.MIN_HARD_SHARE
+
+
 def _retention_line(findings: Sequence[f.Finding]) -> str:
     """Summarize retention, grouping presets with equal conclusions.
 
     Example: "less than desired: Words 84.7 % (desired 90 %); as desired: Maps 90 % (desired 91 %)".
     """
-    subjects: dict[str, list[tuple[str, str]]] = {words: [] for words in _RETENTION_WORDS.values()}
+    subjects: dict[str, list[tuple[str, str]]] = {}
+    for words in _RETENTION_WORDS.values():
+        subjects[words] = []
+        subjects[f"{words}, {_HARD_CONDITION}"] = []
     for finding in findings:
         retention = get_evidence(finding, f.Retention)
         recalled = retention.groups[0].recalled
@@ -81,7 +97,7 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
             figures = f"{format_percent(recalled.estimate)} "
         if notes:
             figures += f"({', '.join(notes)})"
-        words = _RETENTION_WORDS[retention.conclusion]
+        words = _describe_conclusion(retention)
         subjects[words].append((finding.subject, figures.strip()))
     return say.format_groups({words: names for words, names in subjects.items() if names})
 
@@ -106,7 +122,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.desired is None:
         reason = "FSRS is off, so none was asked for" if retention.fsrs_is_off else "not known"
         return [f"{figures}; desired: {reason}.", expectation]
-    conclusion = say.capitalize(_RETENTION_WORDS[retention.conclusion])
+    conclusion = say.capitalize(_describe_conclusion(retention))
     answer = f"{conclusion}: {figures}, {format_percent(retention.desired)} desired."
     if finding.missing is not None:
         return [answer, say.missing_data_sentence(finding.missing), expectation]
@@ -398,10 +414,13 @@ def render_retention(
         columns = ("you", "asked", "expected")
         comparison = f" and ask for {say.format_per_hundred(desired)}"
     summary = PaneLine(f"{_describe_recall(groups)}{comparison}.")
+    hard_line = None
     if requested and all(
         retention.conclusion in ("no matter", "above") for retention in requested.values()
     ):
-        summary = replace(summary, level="fine", symbol="✓")
+        hard_line = _warn_of_hard(list(requested.values()), checks)
+        if hard_line is None:
+            summary = replace(summary, level="fine", symbol="✓")
     if overall.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         summary = _too_few_line(
             overall.recalled.reviews,
@@ -413,6 +432,8 @@ def render_retention(
         items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
     if explanation is not None:
         items.append(explanation)
+    if hard_line is not None:
+        items.append(hard_line)
     recalled_by_month = {  # only names of months end in a digit: "2024-10", "days 31-60"
         name: round(100 * group.recalled.estimate)
         for name, group in groups.items()
@@ -421,6 +442,25 @@ def render_retention(
     if recalled_by_month:
         items.append(MonthBars(_label_months(recalled_by_month), drop_order=2))
     return summary, tuple(items)
+
+
+def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) -> PaneLine | None:
+    """Return a line if Hard, which counts as recalled, may hide lapses; None if it does not.
+
+    Without the check of Hard, its share of the answers decides.
+    """
+    hard = next((check for check in checks if check.name == "hard" and check.total), None)
+    if hard is None:
+        share = max(retention.hard_share for retention in retentions)
+    else:
+        share = hard.count / hard.total
+        if hard.level == "fine":
+            return None
+    if share < f.MIN_HARD_SHARE:
+        return None
+    return PaneLine(
+        f"Hard, {say.format_per_hundred(share)} of 100 answers, may hide lapses.", "not yet"
+    )
 
 
 def _describe_recall(groups: Mapping[str, f.RecallGroup]) -> str:
