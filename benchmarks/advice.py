@@ -13,9 +13,10 @@ benchmark's rows, and earlier fits are compared with later ones.
 Printed are, over all points: the log score of the probabilities (nats; less is better) next to
 that of the constant rate, how often one is 90 or 70 % sure and how often that is right, and the
 log loss saved by following the advice, next to that of always changing, of the plain verdict
-(change where the 95 % interval lies below zero) and of an oracle. --choose scores the shift of
-`srs_eval.advice.population` on learners that were left out when it was chosen. --points prints
-each point.
+(change where the 95 % interval lies below zero) and of an oracle; how often the gain lay within the
+95 % told, and how often a change that hardly matters gained more than that. --choose scores the
+shift of `srs_eval.advice.population` on learners that were left out when it was chosen. --points
+prints each point.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ import numpy as np
 
 from srs_eval.advice import population
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, PRESET_PROTOCOL, Learner
-from srs_eval.advice.findings import Finding, Recommendation
+from srs_eval.advice.findings import Belief, Finding, Recommendation
 from srs_eval.advice.parameters import assess_parameters
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import Interval, decide_verdict
+from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, Interval, decide_verdict
 
 PARTS = 6
 FEWEST_TO_EVALUATE = 50
@@ -65,6 +66,7 @@ class Point:
     follows: bool  # whether the candidate was recommended
     observed_difference: float  # the candidate's log loss minus the other's on the next part
     prior: population.GainPrior
+    belief: Belief  # about the gain by the candidate
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -158,18 +160,27 @@ def compare_refits(name: str, log: ReviewLog) -> Iterator[Point]:
             since = seen[len(once) :]
             coming = np.arange(bounds[period], bounds[period + 2])
 
+            def predict_after(train: IntArray, index: IntArray) -> FloatArray:
+                return learner.predict("recency", [Fold(train, index)])
+
             def compare_losses(
                 folds: Sequence[Fold], index: IntArray, once: IntArray = once
             ) -> FloatArray:
-                once_p = learner.predict("recency", [Fold(once, index)])
                 again_p = learner.predict("recency", folds)
-                return learner.losses(again_p, index) - learner.losses(once_p, index)
+                once_losses = learner.losses(predict_after(once, index), index)
+                return learner.losses(again_p, index) - once_losses
 
             interval = learner.interval(compare_losses(learner.rolling_folds(since), since), since)
-            prior = population.refit_prior(len(since) / len(once))
+            divergence = population.compute_divergence(
+                predict_after(seen, seen), predict_after(once, seen)
+            )
+            stored = population.StoredParameters(divergence, len(seen), len(since))
+            prior = population.refit_prior(stored)
             belief = population.compute_belief(interval, prior)
             came = float(compare_losses([Fold(seen, coming)], coming).mean())
-            yield Point(name, period, interval, belief.probability, belief.gain > 0, came, prior)
+            yield Point(
+                name, period, interval, belief.probability, belief.gain > 0, came, prior, belief
+            )
 
 
 def cut_log(log: ReviewLog, learner: Learner, count: int) -> ReviewLog:
@@ -211,7 +222,7 @@ def make_point(
         assert finding.probabilities is not None
         probability = finding.probabilities[candidate]
         follows = finding.recommendation != Recommendation.KEEP
-    return Point(name, period, interval, probability, follows, observed_difference, prior)
+    return Point(name, period, interval, probability, follows, observed_difference, prior, belief)
 
 
 def print_report(points: Sequence[Point], with_points: bool) -> None:
@@ -235,6 +246,17 @@ def print_report(points: Sequence[Point], with_points: bool) -> None:
     }
     realised = (f"{name} {-(came * chosen).mean():.4f}" for name, chosen in gains.items())
     print(f"  log loss saved: {', '.join(realised)}")
+    held = [point.belief.low <= -point.observed_difference <= point.belief.high for point in points]
+    hardly = [-point.observed_difference for point in points if hardly_matters(point)]
+    gained_more = sum(gain > EQUIVALENCE_MARGIN for gain in hardly)
+    print(
+        f"  gain within the 95 % told in {np.mean(held):.0%}; {len(hardly)} times it hardly "
+        f"matters, and {gained_more} times more came"
+    )
+
+
+def hardly_matters(point: Point) -> bool:
+    return point.belief.lies_within(EQUIVALENCE_MARGIN)
 
 
 def format_scores(p: FloatArray, came: FloatArray) -> str:

@@ -1,6 +1,7 @@
 """Check the verdicts on presets with simulated pairs of presets whose truth is known.
 
-    python benchmarks/verdicts.py [--quick] [--jobs 2] [--pairs 200] [--seed 1] [--results FILE]
+    python benchmarks/verdicts.py [--quick] [--jobs 2] [--pairs 200] [--pairs-only] [--seed 1]
+        [--results FILE]
 
 Memories are FSRS-6 with parameters drawn from the published population (success 0.75 to 0.97).
 The memories of the two presets lie apart along a random direction, so far that separate parameters
@@ -20,7 +21,8 @@ with its standard error over pairs:
   often splitting is recommended;
 - the expected log loss of the 6,000 reviews that follow, with parameters fitted on all before:
   split and pooled minus shared, and how much more the recommendation loses than the best of these;
-  "trained" are the fits of FSRS-6's own training.
+  "trained" are the fits of FSRS-6's own training. What came of those told to split, and of those
+  told to take pooled parameters beside the probability told.
 
 With `--results` each pair's outcome is appended to FILE as it is done; a later call with the
 same file only does what is missing. `--quick` uses few pairs: enough to see that everything works,
@@ -47,7 +49,13 @@ import numpy as np
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import SEPARATE, SHARED
 from srs_eval.advice.pooling import fit_one_group, fit_pooled
-from srs_eval.advice.split import choose_sharing, compare_over_all_presets
+from srs_eval.advice.split import (
+    NEGLIGIBLE_LOSS,
+    SharingComparison,
+    choose_sharing,
+    compare_over_all_presets,
+    compute_sharing_belief,
+)
 from srs_eval.data.reviews import (
     Cards,
     Deck,
@@ -87,6 +95,7 @@ NEAR_ENOUGH = 0.1
 NEAR = 3.0
 FARTHEST = 6.0
 FUTURE = 6_000  # number of reviews that follow
+SPLIT_FROM_POOLED = "split from pooled"  # name of that difference in an outcome
 CELL = ("first preset's cards", "own save", "reviews a preset", "pairs")
 TRAINED = {
     "shared, trained": "one for all presets",
@@ -317,7 +326,8 @@ def _simulate_repetitions(
 
 def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
     """Return the decisions at this many reviews a preset, and the later expected loss."""
-    intervals, decisions = compare_over_all_presets(simulated.take_first(2 * size))
+    comparison = compare_over_all_presets(simulated.take_first(2 * size))
+    intervals = {**comparison.from_shared, SPLIT_FROM_POOLED: comparison.split_from_pooled}
     trials = simulated.learner.trials
     train = np.arange(2 * size)
     after = np.arange(2 * size, 2 * size + FUTURE)
@@ -334,9 +344,9 @@ def _evaluate_at_size(simulated: Simulated, size: int) -> dict[str, Any]:
     for way, candidate in TRAINED.items():
         later[way] = simulated.learner.predict(candidate, [Fold(train, after)])
     return {
-        "decisions": decisions,
+        "decisions": comparison.decisions,
         "intervals": {
-            way: [interval.estimate, interval.half_width, interval.standard_error]
+            way: [interval.estimate, interval.half_width, interval.standard_error, interval.reviews]
             for way, interval in intervals.items()
         },
         "later": {way: simulated.compute_expected_loss(p, after) for way, p in later.items()},
@@ -406,6 +416,37 @@ def print_report(records: Iterable[dict[str, Any]]) -> None:
     print_table((*CELL, "split", "pooled", *TRAINED, "recommended - best"), loss_rows)
     if regrets:
         print(f"\nRecommended minus the best over all these: {format_mean(regrets, 1e-4, 1)}")
+        outcomes = []
+        for by_size in pairs.values():
+            for of_size in by_size.values():
+                outcomes += of_size
+        for line in describe_recommendations(outcomes):
+            print(line)
+
+
+def describe_recommendations(outcomes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield what came of the pairs told to split, and of those told to take pooled parameters."""
+    split = [outcome["later"] for outcome in outcomes if recommend(outcome) == "split"]
+    if split:
+        fits = [later["split"] - later["pooled"] for later in split]
+        trained = [later["split, trained"] - later["pooled"] for later in split]
+        yield (
+            f"Split in {len(split)}: separate minus pooled {format_mean(fits, 1e-4, 0)}, by Anki's "
+            f"button minus pooled {format_mean(trained, 1e-4, 0)}"
+        )
+    told = []
+    harmless = []
+    for outcome in outcomes:
+        if recommend(outcome) == "pooled":
+            difference = load_intervals(outcome)["pooled"]
+            told.append(compute_sharing_belief(difference).probability)
+            later = outcome["later"]
+            harmless.append(later["pooled"] - later["shared"] < NEGLIGIBLE_LOSS)
+    if told:
+        yield (
+            f"Pooled in {len(told)}: told {np.mean(told):.2f} that it is no worse than shared, "
+            f"true in {np.mean(harmless):.0%}"
+        )
 
 
 def format_situation(
@@ -455,11 +496,17 @@ def compute_losses(outcomes: Sequence[dict[str, Any]]) -> tuple[list[str], list[
 
 def recommend(outcome: dict[str, Any]) -> str:
     """Apply the current rule for recommendations to the differences of a pair."""
-    intervals = {
-        way: Interval(estimate, half_width, errors=((error, 1),))
-        for way, (estimate, half_width, error) in outcome["intervals"].items()
+    intervals = load_intervals(outcome)
+    split_from_pooled = intervals.pop(SPLIT_FROM_POOLED)
+    return choose_sharing(SharingComparison(intervals, outcome["decisions"], split_from_pooled))
+
+
+def load_intervals(outcome: dict[str, Any]) -> dict[str, Interval]:
+    """Return the differences of a pair, by name."""
+    return {
+        way: Interval(estimate, half_width, reviews, errors=((error, 1),))
+        for way, (estimate, half_width, error, reviews) in outcome["intervals"].items()
     }
-    return choose_sharing(intervals, outcome["decisions"])
 
 
 def format_rate(hits: Sequence[bool]) -> str:
@@ -496,7 +543,10 @@ def make_tasks(options: argparse.Namespace) -> list[tuple[int, int, Situation]]:
         if not options.quick:  # nearly certain cases
             plans.append((range(pairs // 4), Situation(advantage, 0.5, 0.4, (20_000,))))
     for day_effect in (0.4,) if options.quick else (0.4, 0.9):
-        for size in sizes[:1] if options.quick else (1_500, 6_000):
+        repeated_sizes: tuple[int, ...] = sizes[:1] if options.quick else (1_500, 6_000)
+        if options.pairs_only:
+            repeated_sizes = ()
+        for size in repeated_sizes:
             plans += [
                 (range(learners), Situation(advantage, 0.5, day_effect, (size,), repeats))
                 for advantage in advantages
@@ -526,6 +576,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few pairs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=200, help="in each situation")
+    parser.add_argument("--pairs-only", action="store_true", help="no intervals of repetitions")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="go on with this file (JSON lines)")
     return parser.parse_args(arguments)

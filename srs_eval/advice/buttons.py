@@ -257,6 +257,15 @@ def follows_curve(curve: _ForgettingCurve, answers: _NextAnswers) -> bool:
     return True
 
 
+def falls_with_delay(answers: _NextAnswers) -> bool:
+    """Return True if recall surely falls with the delay, by a regression on the log of minutes."""
+    log_minutes = np.log(answers.minutes)
+    deviation = log_minutes - log_minutes.mean()
+    bias = answers.recalled - answers.recalled.mean()
+    slopes = deviation * bias / np.square(deviation).mean()  # their mean is the slope
+    return mean_interval(slopes, answers.day).high < 0
+
+
 def _current_delays(preset: Preset | None) -> dict[str, float | None]:
     """Return the minutes of the preset's step after each situation; None if there is no step."""
     if preset is None:
@@ -345,6 +354,9 @@ def _assess_step(
             conclusion = "shorter"
         else:
             conclusion = "as it is"
+    # Where recall is the same at all delays, a shorter step would not be remembered better.
+    if conclusion == "shorter" and not falls_with_delay(answers):
+        return replace(timing, unknown_reason="flat")
     return replace(
         timing,
         conclusion=conclusion,

@@ -468,6 +468,13 @@ class Learner:
             return self.compute_once(
                 ("together",), lambda: fit_one_group(self.trials, all_positions)
             )
+        return self.compute_once(
+            ("fit", candidate, group), lambda: self._fit_configuration(candidate, group)
+        )
+
+    def _fit_configuration(self, candidate: str, group: int) -> list[float] | None:
+        """Fit an engine's configuration to a preset's reviews, or to all, as it says."""
+        all_positions = np.arange(len(self.trials))
         configuration = self.configuration(candidate)
         preset_positions = self.positions(group)
         train = all_positions
@@ -532,7 +539,7 @@ class Learner:
     def missing_data_if_open(self, difference: Interval) -> f.MissingData | None:
         """Return the data still needed; None if decided, or if more reviews would not help."""
         missing = self.missing_data(difference)
-        if self.verdict(difference) != "can't tell yet" or missing == f.MissingData():
+        if self.verdict(difference) != "can't tell yet" or missing.reviews is missing.days is None:
             return None
         return missing
 
@@ -540,21 +547,26 @@ class Learner:
         """Add the date when the preset `subject` will have enough reviews and days.
 
         If that is not the name of a preset, the reviews of all presets count. The date follows from
-        the pace of the last month; there is none if dates are unknown or reviews have stopped.
+        the pace of the last month. If dates are unknown or reviews have stopped, there is no date,
+        and the pace from the first review to the last tells whether the data are out of reach.
         """
-        if self.log.entries is None:
-            return missing
-        time_s = self.time_s
+        index = np.arange(len(self.trials))
         for group, name in self.groups.items():
             if name == subject:
-                time_s = self.time_s[self.trials.partition == group]
+                index = self.positions(group)
                 break
         now = time.time()
-        recent_reviews = int((time_s > now - _PACE_DAYS * 86_400).sum())
+        recent_reviews = 0
+        if self.log.entries is not None:
+            recent_reviews = int((self.time_s[index] > now - _PACE_DAYS * 86_400).sum())
         if not recent_reviews:
+            day = self.trials.day[index]
+            return missing.mark_reach(len(index) / (int(day.max()) - int(day.min()) + 1))
+        pace = recent_reviews / _PACE_DAYS
+        missing = missing.mark_reach(pace)
+        if missing.out_of_reach:
             return missing
-        days_for_reviews = math.ceil((missing.reviews or 0) * _PACE_DAYS / recent_reviews)
-        days_to_wait = max(days_for_reviews, missing.days or 0)
+        days_to_wait = math.ceil(missing.count_days_to_wait(pace))
         due_date = date.fromtimestamp(now) + timedelta(days_to_wait)
         return replace(missing, date=due_date.isoformat())
 

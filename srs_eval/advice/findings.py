@@ -69,6 +69,10 @@ MIN_REVIEWS_SHOWN = 300  # for showing a log loss by itself
 MIN_DAYS_SHOWN = 10  # likewise, and for the interval of a recall group
 
 
+MAX_WAIT_DAYS = 730
+"""Days within which missing data have to come: a learner waits no longer for an answer."""
+
+
 class Evidence:
     """Base class of the evidence for every question; saved findings name the subclass."""
 
@@ -84,6 +88,10 @@ class Belief:
     low: float  # 95 % of the belief lies between these gains
     high: float
 
+    def lies_within(self, margin: float) -> bool:
+        """Return True if neither a gain nor a loss as large as the margin (nats) is believed."""
+        return -margin < self.low and self.high < margin
+
 
 @dataclass(frozen=True)
 class MissingData:
@@ -92,6 +100,22 @@ class MissingData:
     reviews: int | None = None
     days: int | None = None
     date: str | None = None  # when it will be available, at the learner's pace
+    out_of_reach: bool = False  # whether it takes more than MAX_WAIT_DAYS at the learner's pace
+
+    @property
+    def can_come(self) -> bool:
+        """Return True if something is missing that the learner will have in time."""
+        is_missing = self.reviews is not None or self.days is not None
+        return is_missing and not self.out_of_reach
+
+    def count_days_to_wait(self, reviews_per_day: float) -> float:
+        """Return the days until nothing is missing, at a pace above 0."""
+        return max((self.reviews or 0) / reviews_per_day, self.days or 0)
+
+    def mark_reach(self, reviews_per_day: float) -> MissingData:
+        """Return this with `out_of_reach` set or not, for a learner with this pace above 0."""
+        out_of_reach = self.count_days_to_wait(reviews_per_day) > MAX_WAIT_DAYS
+        return replace(self, out_of_reach=out_of_reach)
 
 
 @dataclass(frozen=True)
@@ -111,6 +135,9 @@ class Finding:
     evidence: Evidence | None = None
     equivalence: float = intervals.EQUIVALENCE_MARGIN
     """Smaller differences in log loss count as none."""
+    belief: Belief | None = None  # about the recommended change, or the best one if none is
+    hardly_matters: bool = False
+    """Whether the best change surely neither gains nor loses more than `equivalence`."""
 
     def __repr__(self) -> str:
         return f"Finding({self.question!r}, {self.subject!r}, says={self.conclusion!r})"
@@ -550,8 +577,9 @@ class StepTiming:
     delay: tuple[float, float, float] | None = None
     """Minutes until recall falls to the desired retention, with their lower and upper bound."""
     observed_delays: tuple[float, float] | None = None  # minutes, the range of nearly all delays
-    unknown_reason: Literal["", "few", "alike", "no curve"] = ""
-    """Why there is no delay: few answers, delays too much alike, or no curve fits the answers."""
+    unknown_reason: Literal["", "few", "alike", "no curve", "flat"] = ""
+    """Why there is no delay: few answers, delays too much alike, no curve fits the answers, or
+    recall does not surely fall with the delay."""
 
 
 @dataclass(frozen=True)
@@ -669,11 +697,13 @@ def estimate_missing_data(
     """Return the data still needed for a verdict on an inconclusive difference.
 
     Differences within `margin` hardly matter. The result is empty if more reviews would not help,
-    or if over 20 times as many as now would be needed.
+    or if over 20 times as many as now would be needed. What cannot come in time even with reviews
+    on every day is marked as out of reach.
     """
     if not intervals.has_enough_data(difference):
         return count_missing_data(difference.reviews, difference.days)
-    return MissingData(intervals.estimate_more_reviews(difference, equivalence=margin))
+    missing = MissingData(intervals.estimate_more_reviews(difference, equivalence=margin))
+    return missing.mark_reach(difference.reviews / difference.days)
 
 
 def count_missing_data(

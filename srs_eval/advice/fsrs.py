@@ -40,7 +40,7 @@ from srs_eval.models import all_models, fsrs6
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.models.rwkv import find_weights
-from srs_eval.stats.intervals import Interval, Verdict, ratio_interval
+from srs_eval.stats.intervals import Interval, Verdict, has_enough_data, ratio_interval
 
 _Kind = Literal["older scheduler", "average", "brought along", "FSRS"]
 _GOOD_SAVING = 0.05  # share saved of the average's log loss from which FSRS predicts well
@@ -153,11 +153,14 @@ def _with_recommendation(
     if not belief.gain > 0:
         recommendation = Recommendation.STAY_WITH_SM2
         probability = 1 - probability
+    if not has_enough_data(minus_sm2):
+        probability = population.limit_without_evidence(probability)
     return replace(
         finding,
         recommendation=recommendation,
         probability=probability,
         gain=abs(belief.gain),
+        belief=belief,
         interval=minus_sm2,
     )
 

@@ -48,7 +48,6 @@ _MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said 
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer changes almost nothing
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
-_OWN_FIT_REVIEWS = 400  # reviews from which a fit reflects the learner
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,16 +258,11 @@ def _assess_preset(
 ) -> f.Finding:
     """Choose between the current parameters of a preset and the best change."""
     preset = learner.log.presets.get(group)
-    unseen = learner.since_optimized(group)
     comparison = _compare_since_optimized(learner, group)
     count = len(learner.positions(group))
-    has_stored = bool(learner.stored(group))
-    growth = None  # of the reviews since the stored parameters were fitted
-    if has_stored and unseen is not None:
-        # A fit to few reviews stays near its start: growth counts from _OWN_FIT_REVIEWS on.
-        growth = len(unseen) / max(count - len(unseen), _OWN_FIT_REVIEWS)
+    refit_prior = _make_refit_prior(learner, group)
     evaluated_count = max(count * 5 // 6, 1)  # five folds hold out five sixths
-    candidates = _collect_candidates(learner, group, comparison, growth, evaluated_count)
+    candidates = _collect_candidates(learner, group, comparison, refit_prior, evaluated_count)
     # A change has to gain this much, and one that takes pasting as much again.
     min_gain = learner.equivalence / 2
     best = _choose_best(candidates, can_share=can_share, min_gain=min_gain)
@@ -284,12 +278,16 @@ def _assess_preset(
         probability = belief.probability
     else:
         # The probability of "keep" is that the best change would not gain a noticeable amount.
-        prior = _choose_prior(best.name, growth, evaluated_count, has_stored=has_stored)
+        prior = _choose_prior(best.name, refit_prior, evaluated_count)
         if prior is None or count < _MIN_REVIEWS_TO_FIT:
-            prior = population.refit_prior(0.0)  # a fit would change almost nothing
+            prior = _make_no_change_prior()
         noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
         probability = min(1 - noticeable.probability, limit)
+    # If the change would predict the same, that is known without any experience.
+    hardly_matters = belief.lies_within(learner.equivalence)
+    if best.difference is None and not hardly_matters:
+        probability = population.limit_without_evidence(probability)
     # If nearly all cards are gone, this is about reviews of other rows: nothing is recommended.
     excluded_majority = ""
     if not can_evaluate_by_preset(learner.log):
@@ -309,7 +307,7 @@ def _assess_preset(
         elif candidate.name == f.DEFAULTS:  # which are active, and not better than themselves
             probabilities[candidate.name] = 0.0
     evidence = f.PresetParameters(
-        is_fitted=has_stored,
+        is_fitted=refit_prior is not None,
         is_known=preset is not None and preset.has_settings,
         fsrs_is_off=learner.is_fsrs_off,
         candidates=tuple(
@@ -328,6 +326,8 @@ def _assess_preset(
         f.RECOMMENDATIONS[best.name] if is_change else Recommendation.KEEP,
         probability=None if excluded_majority else probability,
         gain=belief.gain if is_change else 0.0,
+        belief=belief,
+        hardly_matters=hardly_matters,
         interval=best.difference,
         parameters=None if parameters is None else tuple(parameters),
         reviews=0 if comparison is None else len(comparison.index),
@@ -337,11 +337,34 @@ def _assess_preset(
     )
 
 
+def _make_refit_prior(learner: Learner, group: int) -> population.GainPrior | None:
+    """Return the prior for a refit of a preset's stored parameters; None if it has none."""
+    if not learner.stored(group):
+        return None
+    index = learner.positions(group)
+    if len(index) < _MIN_REVIEWS_TO_FIT:
+        return _make_no_change_prior()
+    refit = learner.fit_parameters(f.RECENCY, group)
+    assert refit is not None
+    divergence = population.compute_divergence(
+        learner.predict_with_parameters(refit, index),
+        learner.predict_with_parameters(learner.active_parameters(group), index),
+    )
+    unseen = learner.since_optimized(group)
+    unseen_count = None if unseen is None else len(unseen)
+    return population.refit_prior(population.StoredParameters(divergence, len(index), unseen_count))
+
+
+def _make_no_change_prior() -> population.GainPrior:
+    """Return the prior for a fit to so few reviews that it changes almost nothing."""
+    return population.refit_prior(population.StoredParameters(0.0, 0, 0))
+
+
 def _collect_candidates(
     learner: Learner,
     group: int,
     comparison: _CandidateComparison | None,
-    growth: float | None,
+    refit_prior: population.GainPrior | None,
     evaluated_count: int,
 ) -> list[f.Candidate]:
     """Return a preset's candidates: the current parameters, then the others with beliefs."""
@@ -353,10 +376,9 @@ def _collect_candidates(
     names = _select_candidates(
         (*f.RECOMMENDATIONS, f.OPTIMIZED, f.ONE_FOR_ALL, f.SM2), learner, group
     )
-    has_stored = bool(learner.stored(group))
     for name in names:
         candidate = compared.get(name, f.Candidate(name))
-        prior = _choose_prior(name, growth, evaluated_count, has_stored=has_stored)
+        prior = _choose_prior(name, refit_prior, evaluated_count)
         if prior is not None:
             belief = population.compute_belief(candidate.difference, prior)
             candidate = replace(candidate, belief=belief)
@@ -365,22 +387,22 @@ def _collect_candidates(
 
 
 def _choose_prior(
-    candidate: str, growth: float | None, reviews: int, *, has_stored: bool
+    candidate: str, refit_prior: population.GainPrior | None, reviews: int
 ) -> population.GainPrior | None:
     """Choose the prior from other people's gains by a candidate over the active parameters.
 
-    With stored parameters, these count as an earlier fit; otherwise the defaults are active. The
-    result is None for the defaults compared with themselves.
+    `refit_prior` is that of a fit if there are stored parameters, which count as an earlier fit;
+    otherwise the defaults are active. The result is None for the defaults compared with themselves.
     """
     if candidate == f.SM2:
-        active: population.Published = "optimized" if has_stored else "defaults"
+        active: population.Published = "defaults" if refit_prior is None else "optimized"
         return population.published_prior("sm2", active, reviews)
     if candidate == f.DEFAULTS:
-        if not has_stored:
+        if refit_prior is None:
             return None
         return population.published_prior("defaults", "optimized", reviews)
-    if has_stored:
-        return population.refit_prior(growth)
+    if refit_prior is not None:
+        return refit_prior
     if candidate == f.RECENCY:
         return population.published_prior("recency", "defaults", reviews)
     return population.published_prior("optimized", "defaults", reviews)

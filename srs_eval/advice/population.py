@@ -44,13 +44,14 @@ _MIN_REVIEWS = 50  # n in τ is at least this
 _SIZE_RANGE = 200, 500_000  # n in K is within these, where hundreds of users are near
 _QUANTILE_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the quantiles of a `Percentile`
 _MIN_UNCERTAINTY = 0.02  # no statement is surer than 98 %, because lives change
+_MAX_BY_OTHERS = 0.94  # highest probability from other people's experience alone: "likely"
 _OUTLIER_DIFFERENCES = np.linspace(-1.0, 1.0, 401)  # of people who are unlike published users
 _OUTLIER_SHARE = 0.01  # weight of all such people
-_REFIT_GAIN = 0.006  # nats, by a refit once reviews have doubled
-_REFIT_SCATTER = 0.0086  # nats, standard deviation of this gain over learners
-_UNKNOWN_GROWTH = 0.5  # assumed if the growth since the last fit is unknown
+_UNKNOWN_UNSEEN_SHARE = 1 / 3  # of the reviews, if the time of the last fit is unknown
 _MAX_GROWTH = 4.0
-_FULL_SCATTER_GROWTH = 0.1  # growth from which learners scatter by _REFIT_SCATTER
+_MIN_PROBABILITY = 1e-9  # predictions are within it and 1 minus it, so that their logs are finite
+_MIN_REVIEWS_OF_FIT = 64  # with fewer earlier reviews, stored parameters come from elsewhere
+_MIN_GROWTH_BASE = 400  # a fit to fewer reviews stays near its start
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,18 +75,67 @@ def published_prior(candidate: Published, reference: Published, reviews: int) ->
     return GainPrior(difference, _log_kernel_weights(users["reviews"], size), shift)
 
 
-def refit_prior(growth: float | None) -> GainPrior:
-    """Return the prior for the gain by a refit after the reviews have grown by a share.
+@dataclass(frozen=True)
+class StoredParameters:
+    """Facts about a preset's stored parameters on which the gain by a refit depends."""
 
-    From 13 people's histories, which grew up to fivefold, the gain is about 0.006 √growth; without
-    new reviews a fit stays the same. None means that the time of the last fit is unknown.
+    divergence: float
+    """Nats by which the predictions of a refit and of the stored parameters differ (the mean of
+    both Kullback-Leibler divergences). Little can be gained or lost where it is small."""
+    reviews: int  # of the preset, to which a refit is fitted
+    unseen: int | None
+    """Reviews that the stored parameters cannot have been fitted to; None if unknown."""
+
+    @property
+    def unseen_reviews(self) -> float:
+        """Return the number of unseen reviews, or an assumption if it is unknown."""
+        if self.unseen is None:
+            return _UNKNOWN_UNSEEN_SHARE * self.reviews
+        return self.unseen
+
+    @property
+    def growth(self) -> float:
+        """Return by what share the reviews have grown since the parameters were fitted to them.
+
+        It is 0 if the parameters were fitted to other reviews, such as those of another preset.
+        """
+        seen = self.reviews - self.unseen_reviews
+        if seen < _MIN_REVIEWS_OF_FIT:
+            return 0.0
+        return min(self.unseen_reviews / max(seen, _MIN_GROWTH_BASE), _MAX_GROWTH)
+
+
+def refit_prior(stored: StoredParameters) -> GainPrior:
+    """Return the prior for the gain by a refit over stored parameters.
+
+    With divergence D, growth g, n reviews and u of them unseen, the gain is
+
+        0.45 D + 0.06 √(g D) - 2 u / n²  ±  √((1.1 D)² + 0.085² D).
+
+    The first term is what a refit would gain if it was nearly right, the second what people gain
+    because they change, the third what a refit loses because it follows the chance in n reviews.
+    Good stored parameters differ from a refit by little but this chance, so that a refit loses. The
+    constants suit 12 people's histories and simulated learners (benchmarks/advice.py, acts.py).
     """
     from scipy.special import ndtri
 
-    root_growth = math.sqrt(_UNKNOWN_GROWTH if growth is None else min(growth, _MAX_GROWTH))
-    scatter = _REFIT_SCATTER * min(root_growth / math.sqrt(_FULL_SCATTER_GROWTH), 1.0)
+    divergence = stored.divergence
+    gain_by_change = 0.06 * math.sqrt(stored.growth * divergence)
+    loss_by_chance = 2.0 * stored.unseen_reviews / max(stored.reviews, 1) ** 2
+    gain = max(0.45 * divergence + gain_by_change - loss_by_chance, -divergence)
+    scatter = math.hypot(1.1 * divergence, 0.085 * math.sqrt(divergence))
     z = ndtri((np.arange(200) + 0.5) / 200)  # 200 equally likely values of a standard normal
-    return GainPrior(scatter * z - _REFIT_GAIN * root_growth, np.zeros(len(z)))
+    return GainPrior(scatter * z - gain, np.zeros(len(z)))
+
+
+def compute_divergence(first: FloatArray, second: FloatArray) -> float:
+    """Return the mean Kullback-Leibler divergence of two predictions (k,) of the same reviews.
+
+    It is averaged over both directions.
+    """
+    first, second = np.clip((first, second), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+    log_odds_ratio = np.log(first / second) - np.log((1 - first) / (1 - second))
+    return float(((first - second) * log_odds_ratio).mean()) / 2
 
 
 def sharing_prior() -> GainPrior:
@@ -130,6 +180,11 @@ def compute_belief(own: Interval | None, prior: GainPrior, margin: float = 0.0) 
         low=-float(high),
         high=-float(low),
     )
+
+
+def limit_without_evidence(probability: float) -> float:
+    """Limit a probability that rests on other people's experience alone."""
+    return min(probability, _MAX_BY_OTHERS)
 
 
 # Percentiles. All are FSRS-5 on the benchmark's reviews, as published, so that they compare.

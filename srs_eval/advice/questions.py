@@ -22,7 +22,7 @@ from srs_eval.advice.candidates import (
     require_presets,
 )
 from srs_eval.advice.checks import run_checks
-from srs_eval.advice.findings import Finding, MissingData, Month
+from srs_eval.advice.findings import Finding, Month
 from srs_eval.advice.model_evidence import model_evidence as model_evidence  # used by views
 from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
@@ -88,7 +88,7 @@ class QuestionContext:
     def with_due_date(self, finding: Finding) -> Finding:
         """Add the date when enough reviews will exist, at the learner's current pace."""
         missing = finding.missing
-        if missing is None or missing == MissingData():
+        if missing is None or not missing.can_come:
             return finding
         with contextlib.suppress(NotEnoughData):  # if Anki runs no preset's parameters, for example
             dated = self.default_learner.with_due_date(missing, finding.subject)

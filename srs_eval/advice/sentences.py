@@ -15,7 +15,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Finding, MissingData
 from srs_eval.data.errors import InputError, format_count, require
 from srs_eval.models.own_parameters import normalize_parameters
-from srs_eval.stats.intervals import MAX_MORE_FACTOR, Interval
+from srs_eval.stats.intervals import Interval
 
 if TYPE_CHECKING:
     import pandas
@@ -104,11 +104,11 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def format_due_date(missing: MissingData | None) -> str:
-    """Format the time when enough data will exist; "" if nothing is missing.
+    """Format the time when enough data will exist; "" if nothing is missing or it never will.
 
     Examples: "by about 15 December at your pace", "after about 1,200 more reviews".
     """
-    if missing is None:
+    if missing is None or not missing.can_come:
         return ""
     if missing.date is not None:
         return f"by {format_approximate_date(missing.date)} at your pace"
@@ -140,17 +140,31 @@ def explain_where_to_paste(answer: Finding) -> str:
     )
 
 
+_WILL_NOT_SETTLE = "will not settle"
+
+
 def format_missing_data(missing: MissingData | None, is_short: bool = False) -> str:
     """Format the data still needed: "needs 213 more reviews", "needs 3 more days".
 
-    With `is_short` it is "too few reviews", without numbers: this is for several presets, whose
-    numbers differ.
+    What will not come in time reads "your reviews will not settle this". With `is_short` it is "too
+    few reviews", without numbers: this is for several presets, whose numbers differ.
     """
-    if missing is None or missing == MissingData():
-        return "more won't tell soon"
+    if missing is None or not missing.can_come:
+        return f"your reviews {_WILL_NOT_SETTLE} this"
     if is_short:
         return "too few reviews" if missing.reviews else "too few days"
     return f"needs {_format_amounts(missing)}"
+
+
+def format_cant_tell(missing: MissingData | None, what: str = "") -> str:
+    """Format an open answer with the data still needed.
+
+    Examples with `what` " whether it matters": "can't tell yet whether it matters (needs 3 more
+    days)", "your reviews will not settle whether it matters".
+    """
+    if missing is None or not missing.can_come:
+        return f"your reviews {_WILL_NOT_SETTLE}{what or ' this'}"
+    return f"can't tell yet{what} ({format_missing_data(missing)})"
 
 
 def _format_amounts(missing: MissingData) -> str:
@@ -165,8 +179,8 @@ def _format_amounts(missing: MissingData) -> str:
 
 def missing_data_sentence(missing: MissingData | None) -> str:
     """Format the data still needed as a sentence."""
-    if missing is None or missing == MissingData():
-        return f"More reviews won't tell soon: over {MAX_MORE_FACTOR} times as many are needed."
+    if missing is None or not missing.can_come:
+        return f"{capitalize(format_missing_data(missing))}."
     return f"About {_format_amounts(missing)} like these would tell."
 
 
@@ -271,9 +285,24 @@ def round_down_percent(probability: float) -> int:
     return math.floor(100 * probability + 1e-9)  # 100 * 0.29 is 28.999…
 
 
-def format_certainty(probability: float) -> str:
-    """Format a probability in words and numbers: "likely, 88 of 100"."""
-    return f"{describe_certainty(probability)}, {round_down_percent(probability)} of 100"
+def format_certainty(probability: float, claim: str = "") -> str:
+    """Format a probability in words and numbers: "likely, 88 of 100".
+
+    With the claim "that it helps" it is "likely, 88 of 100 that it helps".
+    """
+    certainty = f"{describe_certainty(probability)}, {round_down_percent(probability)} of 100"
+    return f"{certainty} {claim}".rstrip()
+
+
+def format_gain_or_loss(belief: f.Belief) -> str:
+    """Format what may come of a change, in log loss: "gain 0.009 or lose 0.002"."""
+    gain = f"{belief.high:.3f}"
+    loss = f"{-belief.low:.3f}"
+    if belief.low >= 0:
+        return f"gain {-float(loss):.3f} to {gain} log loss"
+    if belief.high <= 0:
+        return f"lose {-float(gain):.3f} to {loss} log loss"
+    return f"gain {gain} or lose {loss} log loss"
 
 
 # Parameters in the form that users write

@@ -12,7 +12,7 @@ differences come from sharing only. Fits by FSRS-6's own training also differ by
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -27,7 +27,7 @@ from srs_eval.stats.intervals import Interval, Verdict
 
 _CANDIDATES = {"split": f.SEPARATE, "pooled": f.POOLED}  # compared with f.SHARED
 _MAX_PRESETS_IN_MATRIX = 6  # the presets with the most reviews
-_NEGLIGIBLE_LOSS = 0.0005  # nats: too small to count as a loss
+NEGLIGIBLE_LOSS = 0.0005  # nats: too small to count as a loss
 _UNMERGEABLE_DISTANCE = 1e6  # nats: distance of presets that cannot share, beyond any real one
 _KEEP_SHARED: f.Decision = "keep shared"
 
@@ -46,18 +46,29 @@ def _decide_sharing(learner: Learner, differences: Mapping[str, Interval]) -> di
     return {name: decide(difference, verdicts[name]) for name, difference in differences.items()}
 
 
-def compare_over_all_presets(learner: Learner) -> tuple[dict[str, Interval], dict[str, f.Decision]]:
-    """Compare separate ("split") and pooled parameters with shared ones, in log loss.
+@dataclass(frozen=True)
+class SharingComparison:
+    """Differences in log loss between kinds of parameters, over all presets."""
 
-    Returns the differences from shared parameters, and the decisions on them.
-    """
+    from_shared: Mapping[str, Interval]  # of "split" and "pooled"
+    decisions: Mapping[str, f.Decision]  # on these
+    split_from_pooled: Interval
+
+
+def compare_over_all_presets(learner: Learner) -> SharingComparison:
+    """Compare separate ("split"), pooled and shared parameters."""
     shared = learner.held_out_losses(f.SHARED)
     index = learner.trials.test_index
-    overall = {
+    from_shared = {
         name: learner.interval(learner.held_out_losses(candidate) - shared, index)
         for name, candidate in _CANDIDATES.items()
     }
-    return overall, _decide_sharing(learner, overall)
+    split_change = learner.held_out_losses(f.SEPARATE) - learner.held_out_losses(f.POOLED)
+    return SharingComparison(
+        from_shared=from_shared,
+        decisions=_decide_sharing(learner, from_shared),
+        split_from_pooled=learner.interval(split_change, index),
+    )
 
 
 def _compare_each_preset(
@@ -83,8 +94,8 @@ def find_shareable_presets(learner: Learner, groups: Sequence[int]) -> frozenset
     """
     if len(groups) < 2:
         return frozenset()
-    overall, decisions = compare_over_all_presets(learner)
-    if choose_sharing(overall, decisions) != Recommendation.KEEP_SHARED:
+    comparison = compare_over_all_presets(learner)
+    if choose_sharing(comparison) != Recommendation.KEEP_SHARED:
         return frozenset()
     by_preset = _compare_each_preset(learner, groups)
     return frozenset(
@@ -92,23 +103,34 @@ def find_shareable_presets(learner: Learner, groups: Sequence[int]) -> frozenset
     )
 
 
-def choose_sharing(
-    overall: Mapping[str, Interval], decisions: Mapping[str, f.Decision]
-) -> Recommendation:
+def choose_sharing(comparison: SharingComparison) -> Recommendation:
     """Choose "keep shared", "split" or, in doubt, "pooled".
 
     Pooled parameters save 0.0049 nats if presets differ, and cost 0.0003 if they do not. The choice
-    is "split" if separate parameters are ahead of pooled ones, and of shared ones by more than a
-    standard error; else "keep shared" if the decision on both is. In benchmarks/verdicts.py, this
-    loses 0.0004 nats to the best choice, and splits one pair in 300 that forgets alike.
+    is "split" if separate parameters are ahead of pooled and of shared ones, of each by more than a
+    standard error; else "keep shared" if the decision on both is. Anki's button fits separate
+    parameters less well than pooled ones are fitted, which the standard error makes up for
+    (benchmarks/verdicts.py).
     """
-    separate = overall["split"]
-    is_ahead = separate.estimate < overall["pooled"].estimate
-    if is_ahead and separate.estimate + separate.standard_error < 0:
+    separate = comparison.from_shared["split"]
+    if _is_ahead(separate) and _is_ahead(comparison.split_from_pooled):
         return Recommendation.SPLIT
-    if set(decisions.values()) == {_KEEP_SHARED}:
+    if set(comparison.decisions.values()) == {_KEEP_SHARED}:
         return Recommendation.KEEP_SHARED
     return Recommendation.POOLED
+
+
+def compute_sharing_belief(difference: Interval, margin: float = NEGLIGIBLE_LOSS) -> f.Belief:
+    """Compute the belief about separate or pooled parameters' difference from shared ones.
+
+    The probability is that of a difference below the margin, by default of no loss that counts.
+    """
+    return population.compute_belief(difference, population.sharing_prior(), margin)
+
+
+def _is_ahead(difference: Interval) -> bool:
+    """Return True if the difference is below zero by more than a standard error."""
+    return difference.estimate + difference.standard_error < 0
 
 
 def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
@@ -147,8 +169,10 @@ def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Find
             missing=f.count_missing_data(review_count, days=0),
             evidence=f.Sharing(unit, unit_count),
         )
-    overall, decisions = compare_over_all_presets(learner)
-    recommendation = choose_sharing(overall, decisions)
+    comparison = compare_over_all_presets(learner)
+    overall = comparison.from_shared
+    decisions = comparison.decisions
+    recommendation = choose_sharing(comparison)
     if unit == "deck" and decisions["split"] != "split":
         # A deck gets parameters only with a new preset, which has to be worth it.
         recommendation = Recommendation.KEEP_SHARED
@@ -165,8 +189,9 @@ def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Find
     # To keep shared parameters is right unless others gain more than the equivalence; to give them
     # up is right unless the others lose more than a negligible amount.
     is_shared = recommendation == Recommendation.KEEP_SHARED
-    margin = -learner.equivalence if is_shared else _NEGLIGIBLE_LOSS
-    belief = population.compute_belief(difference, population.sharing_prior(), margin)
+    margin = -learner.equivalence if is_shared else NEGLIGIBLE_LOSS
+    belief = compute_sharing_belief(difference, margin)
+    hardly_matters = belief.lies_within(learner.equivalence)
     if is_shared:
         probability = 1 - belief.probability
         gain = 0.0
@@ -179,6 +204,8 @@ def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Find
         recommendation,
         probability=probability,
         gain=gain,
+        belief=belief,
+        hardly_matters=hardly_matters,
         interval=difference,
         reviews=review_count,
         missing=learner.missing_data_if_open(difference),

@@ -13,8 +13,16 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import shown
-from srs_eval.advice.candidates import ACROSS_PRESETS
-from srs_eval.advice.findings import DEFAULTS, OPTIMIZED, RECENCY, estimate_missing_data
+from srs_eval.advice.candidates import ACROSS_PRESETS, Learner
+from srs_eval.advice.findings import (
+    DEFAULTS,
+    OPTIMIZED,
+    RECENCY,
+    Finding,
+    MissingData,
+    Sharing,
+    estimate_missing_data,
+)
 from srs_eval.advice.questions import (
     COMPARE_QUESTIONS,
     QuestionContext,
@@ -45,7 +53,8 @@ from tools.simulated import simulate_learner, write_dataset
         (-0.02, 0.004, 900, 19, "needs 100 more reviews on 1 more day"),
         (-0.02, 0.004, 5_000, 19, "needs 1 more day"),
         (-0.008, 0.0045, 5_000, 300, "needs 8,000 more reviews"),
-        (0.001, 0.05, 5_000, 300, "more won't tell soon"),
+        (0.001, 0.05, 5_000, 300, "your reviews will not settle this"),
+        (-0.008, 0.0045, 5_000, 500, "your reviews will not settle this"),  # 8,000 take 800 days
     ],
 )
 def test_missing_data_is_told_in_reviews_and_days(
@@ -109,6 +118,33 @@ def test_missing_reviews_have_a_date_at_the_learners_pace(
     (later,) = ask("hard", context)  # a learner who has stopped has no pace
     assert later.missing is not None
     assert later.missing.date is None
+    assert later.missing.can_come
+
+
+@pytest.mark.parametrize("has_stopped", [False, True])
+def test_data_that_take_over_two_years_are_out_of_reach(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch, has_stopped: bool
+) -> None:
+    assert log.entries is not None
+    now_s = int(log.entries.time_ms.max()) / 1000 + 10
+    if has_stopped:  # the pace of the whole history counts
+        now_s += 90 * 86_400
+    monkeypatch.setattr("srs_eval.advice.candidates.time.time", lambda: now_s)
+    learner = Learner.of(log)
+    span = int(learner.trials.day.max() - learner.trials.day.min()) + 1
+    pace = len(learner.trials) / span
+    if not has_stopped:
+        pace = (learner.time_s > now_s - 30 * 86_400).sum() / 30
+    missing = learner.with_due_date(MissingData(int(729 * pace)), "all presets")
+    assert missing.can_come
+    assert (missing.date is None) == has_stopped
+    never = learner.with_due_date(MissingData(int(732 * pace)), "all presets")
+    assert (never.can_come, never.out_of_reach, never.date) == (False, True, None)
+    evidence = Sharing("preset", 2)
+    finding = Finding("split", "all presets", "split", 0.6, missing=never, evidence=evidence)
+    assert shown.sentences(finding)[-1] == "Your reviews will not settle this."
+    certain = shown.sentences(replace(finding, probability=0.96))
+    assert "will not settle" not in " ".join(certain)
 
 
 def test_single_preset_has_no_candidates_across_presets(log: ReviewLog) -> None:

@@ -150,6 +150,22 @@ def test_steps_are_compared_with_the_desired_delay(learner: Learner) -> None:
     assert flat.answers == 2_000
 
 
+@pytest.mark.parametrize(("is_flat", "most_often"), [(True, "can't tell"), (False, "shorter")])
+def test_flat_recall_is_no_reason_for_a_shorter_step(is_flat: bool, most_often: str) -> None:
+    """Check a step of 15 minutes where recall is 87 % at all delays, or falls to 90 % at 5."""
+    conclusions = []
+    for seed in range(20):
+        answers = _draw_answers_after("lapse", 400, 5.0, seed)
+        if is_flat:
+            recalled = np.random.default_rng(seed).random(400) < 0.87
+            answers = replace(answers, recalled=recalled.astype(np.float64))
+        step = buttons._assess_step("lapse", answers, 0.1542, 0.9, 15.0)
+        conclusions.append(step.conclusion)
+        if is_flat:
+            assert step.unknown_reason in ("flat", "no curve")
+    assert conclusions.count(most_often) >= 18
+
+
 def test_steps_that_never_vary_cannot_be_told(log: ReviewLog) -> None:
     answers = compare(log, questions=["steps"])
     assert [answer.subject for answer in answers] == ["Preset 0", "Preset 1"]

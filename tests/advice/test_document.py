@@ -30,7 +30,7 @@ from tests.helpers.program import run_in_process
 SCHEMA = json.loads((REPOSITORY / "docs" / "findings.schema.json").read_text("utf-8"))
 KINDS: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float),
-    "null": type(None),
+    "boolean": bool, "null": type(None),
 }  # fmt: skip
 CHECKED = {
     "$ref", "type", "const", "enum", "anyOf", "minimum", "maximum", "pattern", "required",
@@ -50,7 +50,8 @@ def find_faults(value: Any, schema: dict[str, Any], where: str = "") -> list[str
     errors = []
     kinds = schema.get("type", list(KINDS))
     kinds = [kinds] if isinstance(kinds, str) else kinds
-    if not isinstance(value, tuple(KINDS[kind] for kind in kinds)) or isinstance(value, bool):
+    is_wrong_flag = isinstance(value, bool) and "boolean" not in kinds
+    if is_wrong_flag or not isinstance(value, tuple(KINDS[kind] for kind in kinds)):
         return [f"{where} is {value!r}, not {kinds}"]
     if "const" in schema and value != schema["const"]:
         errors.append(f"{where} is {value!r}")
@@ -98,7 +99,12 @@ def test_schema_accepts_a_right_document_and_refuses_wrong_ones() -> None:
     right = document([replace(finding, evidence=evidence)], "anki")
     assert find_faults(right, SCHEMA) == []
     assert right["findings"][0]["interval"]["low"] is None
-    assert right["findings"][0]["missing"] == {"reviews": 300, "days": None, "date": "2026-12-15"}
+    assert right["findings"][0]["missing"] == {
+        "reviews": 300,
+        "days": None,
+        "date": "2026-12-15",
+        "out_of_reach": False,
+    }
     for changes in (
         {"probability": 1.2},
         {"parameters": [1.0] * 17},

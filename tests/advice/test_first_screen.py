@@ -16,6 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from srs_eval.advice.findings import (
+    RECENCY,
+    Belief,
     Calibration,
     Check,
     Checks,
@@ -32,7 +34,14 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS
-from srs_eval.advice.sentences import Bar, FirstScreen, PaneLine, PresetRow, explain_where_to_paste
+from srs_eval.advice.sentences import (
+    Bar,
+    FirstScreen,
+    PaneLine,
+    PresetRow,
+    explain_where_to_paste,
+    format_gain_or_loss,
+)
 from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import TooFewForCosts
@@ -347,6 +356,7 @@ def test_footer_names_only_what_more_reviews_can_tell() -> None:
 
     assert below(MissingData(reviews=90)).endswith("whether FSRS is right about you")
     assert below(MissingData()) == below(None) == ""
+    assert below(MissingData(reviews=60_000, out_of_reach=True)) == ""
 
 
 def test_act_below_1000_reviews_claims_no_likelihood() -> None:
@@ -401,7 +411,70 @@ def test_rows_of_few_reviews_are_marked_too_few(desired: float | None) -> None:
     assert notes(2_000, 900)[1] == ""
 
 
-def test_line_of_a_preset_waits_while_fsrs_is_off() -> None:
+def make_doubtful_preset(
+    belief: Belief, *, recommendation: str = "optimize", hardly_matters: bool = False
+) -> Finding:
+    """Return a preset's finding whose best change, to optimize, could go either way."""
+    finding = next(
+        finding for finding in make_answers() if isinstance(finding.evidence, PresetParameters)
+    )
+    assert isinstance(finding.evidence, PresetParameters)
+    candidates = tuple(
+        replace(candidate, belief=belief) if candidate.name == RECENCY else candidate
+        for candidate in finding.evidence.candidates
+    )
+    return replace(
+        finding,
+        recommendation=recommendation,
+        probability=0.7,
+        parameters=None,
+        belief=belief,
+        hardly_matters=hardly_matters,
+        evidence=replace(finding.evidence, candidates=candidates),
+    )
+
+
+@pytest.mark.parametrize("recommendation", ["keep", "optimize"])
+def test_doubtful_act_says_how_likely_it_helps_and_how_much(recommendation: str) -> None:
+    belief = Belief(0.578, 0.003, low=-0.0024, high=0.0091)
+    finding = make_doubtful_preset(belief, recommendation=recommendation)
+    pane = build_first_screen([finding]).panes[0]
+    assert pane.summary.text == "Change nothing."
+    assert "Optimizing may help or do harm: 57 of 100 that it helps." in render_text(
+        FirstScreen((pane,), ())
+    )
+    first, *_ = sentences(finding)
+    assert "optimizing could gain 0.009 or lose 0.002 log loss (could go either way, 70" in first
+    assert "mistake" not in first
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (-0.002, 0.009, "gain 0.009 or lose 0.002 log loss"),
+        (0.001, 0.009, "gain 0.001 to 0.009 log loss"),
+        (-0.009, -0.001, "lose 0.001 to 0.009 log loss"),
+    ],
+)
+def test_gain_or_loss_names_only_what_is_possible(low: float, high: float, outcome: str) -> None:
+    assert format_gain_or_loss(Belief(0.5, 0.0, low, high)) == outcome
+
+
+@pytest.mark.parametrize("recommendation", ["keep", "optimize"])
+def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
+    belief = Belief(0.6, 0.0003, low=-0.0011, high=0.0017)
+    assert belief.lies_within(0.002)
+    assert not belief.lies_within(0.0015)
+    finding = make_doubtful_preset(belief, recommendation=recommendation, hardly_matters=True)
+    pane = build_first_screen([finding]).panes[0]
+    assert (pane.summary.text, pane.summary.right_text) == ("Change nothing.", "it hardly matters")
+    text = render_text(FirstScreen((pane,), ()))
+    assert "Optimizing would hardly change how well FSRS predicts you." in text
+    assert "optimizing would hardly matter (" in sentences(finding)[0]
+    assert line([finding]) == "it hardly matters"
+
+
+def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     finding = next(
         finding for finding in make_answers() if isinstance(finding.evidence, PresetParameters)
     )
@@ -409,8 +482,10 @@ def test_line_of_a_preset_waits_while_fsrs_is_off() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
-    assert line([is_off]) == "once FSRS is on"
-    assert "of 100" not in sentences(is_off)[0]
+    assert line([is_off]) == "once FSRS is on: could go either way, 60 of 100"
+    assert (
+        "that it predicts your coming reviews better than FSRS's defaults" in sentences(is_off)[0]
+    )
 
 
 def test_months_of_this_year_are_named_without_the_year() -> None:

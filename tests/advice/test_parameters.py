@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from srs_eval.advice import shown
+from srs_eval.advice import population, shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import (
     CURRENT,
@@ -26,11 +26,13 @@ from srs_eval.advice.findings import (
     PresetParameters,
     Recommendation,
 )
+from srs_eval.advice.fsrs import _with_recommendation
 from srs_eval.advice.parameters import _choose_best, assess_parameters
 from srs_eval.advice.questions import QuestionContext, ask, compare
 from srs_eval.advice.sentences import describe_certainty, format_dots
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.models import fsrs6
+from srs_eval.stats.intervals import Interval
 
 ALWAYS_ESTIMATED = {"optimized", "recency", "defaults", "sm2"}  # these always have a probability
 
@@ -192,13 +194,17 @@ def test_keeping_parameters_optimized_just_now_is_sure(
     monkeypatch: pytest.MonkeyPatch, learner: Learner
 ) -> None:
     nothing = np.array([], np.int64)
-    monkeypatch.setattr(Learner, "stored", lambda *_: fsrs6.DEFAULT)
+    fitted = learner.fit_parameters(RECENCY, 100)
+    assert fitted is not None
+    monkeypatch.setattr(Learner, "stored", lambda *_: tuple(fitted))
+    monkeypatch.setattr(Learner, "active_parameters", lambda *_: fitted)
     monkeypatch.setattr(Learner, "since_optimized", lambda *_: nothing)  # optimized just now
     (finding, *_) = assess_parameters(learner, [100], {}, {})
     assert finding.recommendation == Recommendation.KEEP
     assert finding.gain == 0.0
     assert finding.probability is not None
     assert finding.probability >= 0.95
+    assert finding.hardly_matters
     assert "next to nothing new" in shown.sentences(finding)[1]
 
 
@@ -220,6 +226,35 @@ def test_log_without_presets_has_one_act_for_all_reviews(
     assert f"({sure}" in first
     assert "optimizing again" not in basis  # whether it was ever optimized is unknown
     assert "does not say which parameters are in force" in remarks[0]
+
+
+def test_act_by_other_peoples_experience_alone_is_at_most_likely(
+    monkeypatch: pytest.MonkeyPatch, learner: Learner
+) -> None:
+    """Check a preset of which no review is unseen, with other people who all gained much."""
+    certain = population.GainPrior(np.full(200, -0.1), np.zeros(200))
+    monkeypatch.setattr(population, "refit_prior", lambda _: certain)
+    monkeypatch.setattr(Learner, "since_optimized", lambda *_: np.array([], np.int64))
+    (finding, *_) = assess_parameters(learner, [100], {}, {})
+    assert finding.recommendation == Recommendation.OPTIMIZE
+    assert finding.belief is not None
+    assert finding.belief.probability > 0.95
+    assert finding.probability == pytest.approx(0.94)
+    assert describe_certainty(finding.probability) == "likely"
+    assert (
+        "likely, 94 of 100 that it predicts your coming reviews better"
+        in (shown.sentences(finding)[0])
+    )
+
+
+@pytest.mark.parametrize(("reviews", "is_sure"), [(900, False), (1_100, True)])
+def test_turning_fsrs_on_is_sure_only_by_own_reviews(reviews: int, is_sure: bool) -> None:
+    minus_sm2 = Interval(-0.1, 0.01, reviews, 60, ((0.005, 59),))
+    finding = _with_recommendation(Finding("fit", "all"), minus_sm2, Recommendation.TURN_FSRS_ON)
+    assert finding.belief is not None
+    assert finding.belief.probability > 0.95
+    assert finding.probability is not None
+    assert (finding.probability >= 0.95) == is_sure
 
 
 @pytest.mark.parametrize("modified_s", [None, 1])

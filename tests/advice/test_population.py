@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from srs_eval.advice import population
 from srs_eval.advice.population import (
     Published,
+    StoredParameters,
     compute_belief,
+    compute_divergence,
     compute_percentiles,
     published_prior,
     refit_prior,
@@ -96,7 +98,7 @@ def test_prior_of_a_rare_size_rests_on_over_100_users(reviews: int) -> None:
 @pytest.mark.parametrize(("estimate", "surer"), [(-0.01, np.greater), (0.01, np.less)])
 def test_belief_is_surer_with_more_reviews(estimate: float, surer: np.ufunc) -> None:
     """Check that the error and what may differ in future shrink with the root of the reviews."""
-    prior = refit_prior(1.0)
+    prior = refit_prior(StoredParameters(0.005, 4_000, 2_000))
     probabilities = [
         compute_belief(
             make_difference(estimate, 0.3 / math.sqrt(reviews), reviews), prior
@@ -107,13 +109,39 @@ def test_belief_is_surer_with_more_reviews(estimate: float, surer: np.ufunc) -> 
 
 
 def test_refit_gains_more_with_more_new_reviews() -> None:
-    growths = (0.0, 0.1, 0.5, 1.0, 4.0)
-    beliefs = [compute_belief(None, refit_prior(growth)) for growth in growths]
+    beliefs = [
+        compute_belief(None, refit_prior(StoredParameters(0.004, 6_000, unseen)))
+        for unseen in (0, 600, 2_000, 3_000, 4_800)
+    ]
     probabilities = [belief.probability for belief in beliefs]
     assert probabilities == sorted(set(probabilities))
     assert [belief.gain for belief in beliefs] == sorted(belief.gain for belief in beliefs)
-    assert probabilities[0] < 0.03  # nothing new has come: it cannot be better
-    assert compute_belief(None, refit_prior(None)) == beliefs[2]
+    assert compute_belief(None, refit_prior(StoredParameters(0.004, 6_000, None))) == beliefs[2]
+
+
+def test_refit_that_predicts_the_same_cannot_gain() -> None:
+    belief = compute_belief(None, refit_prior(StoredParameters(0.0, 6_000, 300)))
+    assert belief.probability < 0.03
+
+
+def test_refit_over_good_parameters_from_elsewhere_is_unlikely_to_gain() -> None:
+    """Check parameters that differ from a refit by little more than the chance in its reviews."""
+    good = compute_belief(None, refit_prior(StoredParameters(0.002, 2_000, 2_000)))
+    assert good.probability < 0.5
+    bad = compute_belief(None, refit_prior(StoredParameters(0.05, 2_000, 2_000)))
+    assert bad.probability > good.probability
+    own = compute_belief(None, refit_prior(StoredParameters(0.002, 2_000, 1_000)))
+    assert own.probability > 0.6  # the learner's own, from earlier reviews
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.1])
+def test_divergence_is_what_the_better_prediction_gains(shift: float) -> None:
+    p = np.array([0.8, 0.9])
+    q = p - shift
+    gain = float(np.mean(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))))
+    assert compute_divergence(p, q) == pytest.approx(gain, rel=0.1, abs=1e-12)
+    assert compute_divergence(p, q) == pytest.approx(compute_divergence(q, p))
+    assert math.isfinite(compute_divergence(np.array([1.0]), np.array([0.5])))
 
 
 def test_percentiles_of_the_median_learner_are_in_the_middle() -> None:

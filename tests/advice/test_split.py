@@ -50,7 +50,7 @@ def test_presets_of_one_memory_are_not_split(log: ReviewLog) -> None:
     assert answer.recommendation in ("keep shared", "pooled")  # never: split
     assert answer.probability is not None
     assert 0.5 < answer.probability <= 0.98
-    assert f"({format_certainty(answer.probability)})" in shown.sentences(answer)[0]
+    assert f"({format_certainty(answer.probability)} that " in shown.sentences(answer)[0]
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all", "all"]
 
@@ -76,26 +76,32 @@ def test_pooled_against_shared_has_the_same_figure_in_both(
 
 
 @pytest.mark.parametrize(
-    ("separate", "error", "decisions", "act"),
+    ("separate", "error", "decisions", "beyond_pooled", "act"),
     [
-        (-0.001, 0.002, ("keep shared", "keep shared"), "keep shared"),
-        (-0.001, 0.002, ("can't tell", "keep shared"), "pooled"),
-        (-0.001, 0.002, ("keep shared", "split"), "pooled"),
-        (-0.001, 0.002, ("can't tell", "can't tell"), "pooled"),
-        (-0.010, 0.002, ("split", "split"), "pooled"),
-        (-0.020, 0.021, ("can't tell", "split"), "pooled"),
-        (-0.020, 0.019, ("can't tell", "can't tell"), "split"),
+        (-0.001, 0.002, ("keep shared", "keep shared"), 0.014, "keep shared"),
+        (-0.001, 0.002, ("can't tell", "keep shared"), 0.014, "pooled"),
+        (-0.001, 0.002, ("keep shared", "split"), 0.014, "pooled"),
+        (-0.001, 0.002, ("can't tell", "can't tell"), 0.014, "pooled"),
+        (-0.010, 0.002, ("split", "split"), 0.005, "pooled"),
+        (-0.020, 0.021, ("can't tell", "split"), -0.005, "pooled"),
+        (-0.020, 0.019, ("can't tell", "can't tell"), -0.005, "split"),
+        (-0.020, 0.002, ("split", "split"), -0.0009, "pooled"),  # less than a standard error
+        (-0.020, 0.002, ("split", "split"), -0.0011, "split"),
     ],
 )
 def test_choose_sharing_in_doubt_takes_pooled(
-    separate: float, error: float, decisions: tuple[str, str], act: str
+    separate: float, error: float, decisions: tuple[str, str], beyond_pooled: float, act: str
 ) -> None:
     """Check that doubt leads to pooling, which costs next to nothing where one set would do."""
-    overall = {
-        "split": Interval(separate, 2 * error, errors=((error, 60),)),
-        "pooled": Interval(-0.015, 0.004),
-    }
-    assert split.choose_sharing(overall, dict(zip(overall, decisions, strict=True))) == act
+    comparison = split.SharingComparison(
+        from_shared={
+            "split": Interval(separate, 2 * error, errors=((error, 60),)),
+            "pooled": Interval(-0.015, 0.004),
+        },
+        decisions=dict(zip(("split", "pooled"), decisions, strict=True)),
+        split_from_pooled=Interval(beyond_pooled, 0.002, errors=((0.001, 60),)),
+    )
+    assert split.choose_sharing(comparison) == act
 
 
 def test_separate_fit_of_a_single_group_equals_the_shared(learner: Learner) -> None:
@@ -105,10 +111,14 @@ def test_separate_fit_of_a_single_group_equals_the_shared(learner: Learner) -> N
     alone = single.held_out_losses(SEPARATE)
     together = single.held_out_losses(SHARED)
     np.testing.assert_array_equal(alone, together)
-    overall, decisions = split.compare_over_all_presets(learner)
+    comparison = split.compare_over_all_presets(learner)
     change = learner.held_out_losses(SEPARATE) - learner.held_out_losses(SHARED)
+    overall = comparison.from_shared
     assert overall["split"].estimate == pytest.approx(change.mean(), abs=1e-15)
-    assert decisions["split"] != "split"
+    assert comparison.split_from_pooled.estimate == pytest.approx(
+        overall["split"].estimate - overall["pooled"].estimate
+    )
+    assert comparison.decisions["split"] != "split"
 
 
 def test_parameters_are_evaluated_on_the_other_presets_reviews(learner: Learner) -> None:

@@ -7,8 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.findings import Evidence, Finding, MissingData
-from srs_eval.advice.sentences import FindingTable, Renderer, format_due_date
+from srs_eval.advice.findings import Evidence, Finding
+from srs_eval.advice.sentences import (
+    FindingTable,
+    Renderer,
+    format_due_date,
+    missing_data_sentence,
+)
 from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
 from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.data.arguments import argument_error, check_type
@@ -48,13 +53,13 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     answer = list(_find_renderer(finding).sentences(finding))
     missing = finding.missing
     is_sure = finding.probability is not None and finding.probability >= f.SURE
-    if (
-        missing is not None
-        and missing != MissingData()
-        and not is_sure
-        and (missing.date or finding.recommendation)
-    ):
-        answer.append(f"Ask again {format_due_date(missing)}.")
+    if missing is None or is_sure:
+        return tuple(answer)
+    if missing.can_come:
+        if missing.date or finding.recommendation:
+            answer.append(f"Ask again {format_due_date(missing)}.")
+    elif finding.recommendation:
+        answer.append(missing_data_sentence(missing))
     return tuple(answer)
 
 
@@ -88,6 +93,15 @@ def document(finding: Finding) -> dict[str, Any]:
         fields["probabilities"] = {
             candidate: _figure(probability)
             for candidate, probability in finding.probabilities.items()
+        }
+    if finding.belief is not None:
+        belief = finding.belief
+        fields["belief"] = {
+            "probability": _figure(belief.probability),
+            "gain": _figure(belief.gain),
+            "low": _figure(belief.low),
+            "high": _figure(belief.high),
+            "hardly_matters": finding.hardly_matters,
         }
     fields["conclusion"] = finding.conclusion
     fields["sentences"] = list(sentences(finding))

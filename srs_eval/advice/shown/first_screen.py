@@ -16,7 +16,13 @@ from srs_eval.advice.sentences import FirstScreen, LineLevel, Pane, PaneItem, Pa
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
 from srs_eval.advice.shown.memory import render_retention
-from srs_eval.advice.shown.parameters import INSTRUCTIONS, lacks_own_evidence, preset_action
+from srs_eval.advice.shown.parameters import (
+    HARDLY_MATTERS,
+    INSTRUCTIONS,
+    describe_doubt,
+    lacks_own_evidence,
+    preset_action,
+)
 from srs_eval.advice.shown.predicted import percentile_line
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
 from srs_eval.data.errors import format_count
@@ -179,21 +185,35 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
         ]
         main_preset = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
         reason = "Your parameters are as good as others would be."
-        if undecided:
-            reason = "Optimizing may help or not; neither is a mistake."
+        if (main_preset.probability or 0.0) < f.LIKELY or main_preset.hardly_matters:
+            reason = describe_doubt(main_preset)
         items = [
             _line_with_certainty("Change nothing.", main_preset.probability),
             PaneLine(f"  {reason}", drop_order=1),
         ]
+        if main_preset.hardly_matters:
+            items[0] = PaneLine("Change nothing.", "fine", "●", HARDLY_MATTERS)
     if chosen is not None:
         items.append(_location_line(chosen, len(presets)))
         items += _other_preset_lines(chosen, presets)
     elif fit is not None and fit.recommendation == Recommendation.TURN_FSRS_ON:
         items.append(PaneLine("  Deck options › FSRS"))
+    if chosen is not None or is_fsrs_off:
+        items.append(_claim_line(fit if is_fsrs_off else chosen))
     if is_fsrs_off:
         return _make_pane(1, items, *questions[1:]), chosen
     subject = main_preset.subject if chosen is None else chosen.subject
     return _make_pane(1, items, *questions, subject=subject), chosen
+
+
+def _claim_line(finding: f.Finding | None) -> PaneLine:
+    """Return the line on what the act's probability is about."""
+    claim = "Your coming reviews are then predicted better."
+    if finding is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
+        claim = "Your coming reviews are then predicted better than by SM-2."
+    elif finding is not None and finding.recommendation == Recommendation.STAY_WITH_SM2:
+        claim = "SM-2 predicts your coming reviews better."
+    return PaneLine(f"  {claim}", drop_order=2)
 
 
 def _other_scheduler_pane(
@@ -458,7 +478,7 @@ def _footer_lines(so_far: _AnswersSoFar) -> Iterator[PaneLine]:
 
 def _needs_reviews(finding: f.Finding) -> bool:
     """Return True if there is no answer, or none for certain before there are more reviews."""
-    is_lacking = finding.missing is not None and finding.missing != f.MissingData()
+    is_lacking = finding.missing is not None and finding.missing.can_come
     return isinstance(finding.evidence, f.Unanswered) or (
         finding.conclusion == f.CANT_TELL and is_lacking
     )

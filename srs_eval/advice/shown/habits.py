@@ -62,7 +62,7 @@ def _frequency_tables(finding: Finding) -> list[FindingTable]:
 def _noise_sentences(finding: Finding) -> list[str]:
     """Return how many parameters are noise and which, or that this cannot be told yet."""
     if finding.missing is not None:
-        return [f"Can't tell yet: {say.format_missing_data(finding.missing)}."]
+        return [f"{say.capitalize(say.format_cant_tell(finding.missing))}."]
     parameters = get_evidence(finding, f.ParameterNoise).parameters
     noisy = [f"w{k}" for k, parameter in enumerate(parameters) if parameter.is_noise]
     names = f" ({', '.join(noisy)})" if noisy else ""
@@ -90,12 +90,11 @@ def _noise_tables(finding: Finding) -> list[FindingTable]:
 
 def _hard_line(findings: Sequence[Finding]) -> str:
     """Summarize how the learner uses Hard, such as "used as it should be"."""
-    missing = say.format_missing_data(findings[0].missing)
     return {
         "yes": "behaves like Again: press Again for what you have forgotten",
         "no": "used as it should be",
         "seldom": "hardly ever pressed, too seldom to matter",
-        f.CANT_TELL: f"can't tell yet whether it behaves like Again ({missing})",
+        f.CANT_TELL: say.format_cant_tell(findings[0].missing, " whether it behaves like Again"),
     }[get_evidence(findings[0], f.HardButton).conclusion]
 
 
@@ -137,6 +136,7 @@ _UNKNOWN_REASONS = {
     "few": "too few answers",
     "alike": "the delays hardly vary",
     "no curve": "recall does not fall as on the curve",
+    "flat": "recall is about the same at all delays",
 }
 
 

@@ -183,7 +183,7 @@ def _calibration_line(findings: Sequence[f.Finding]) -> str:
     """
     calibration = get_evidence(findings[0], f.Calibration)
     if calibration.nearest_bin is None:
-        return f"can't tell yet ({say.format_missing_data(findings[0].missing)})"
+        return say.format_cant_tell(findings[0].missing)
     expected = format_percent(calibration.nearest_bin.expected, 0)
     if calibration.fsrs_is_off:
         expected += " (it is off, and would)"
@@ -200,8 +200,10 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
     """Return recall where FSRS says about 90 %, recall over all reviews, and a caveat."""
     calibration = get_evidence(finding, f.Calibration)
     if calibration.nearest_bin is None:
-        missing = say.format_missing_data(finding.missing)
-        answer = f"Can't tell yet: it {missing} with about the same prediction."
+        answer = f"{say.capitalize(say.format_missing_data(finding.missing))}."
+        if finding.missing is not None and finding.missing.can_come:
+            missing = say.format_missing_data(finding.missing)
+            answer = f"Can't tell yet: it {missing} with about the same prediction."
     else:
         answer = f"When it says {_calibration_line([finding])}."
     overall = calibration.overall
@@ -238,7 +240,7 @@ def _months_line(findings: Sequence[f.Finding]) -> str:
     """
     (finding,) = findings
     if finding.missing is not None:
-        return f"can't tell yet ({say.format_missing_data(finding.missing)})"
+        return say.format_cant_tell(finding.missing)
     months = get_evidence(finding, f.Months)
     last_month = months.months[-1]
     recalled = format_percent(last_month.recalled.estimate)
@@ -292,7 +294,7 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
     if effect.worth is None:
         return "is unknown, this source has no clock times"
     if finding.missing is not None:
-        return f"can't tell yet whether it matters ({say.format_missing_data(finding.missing)})"
+        return say.format_cant_tell(finding.missing, " whether it matters")
     estimate = f"{100 * effect.worth.estimate:.1f}".replace("-", "−")
     low = f"{100 * effect.worth.low:.1f}".replace("-", "−")
     high = format_percent(effect.worth.high).replace("-", "−")

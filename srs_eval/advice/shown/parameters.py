@@ -43,6 +43,47 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
 }
 
 
+HARDLY_MATTERS = "it hardly matters"
+_CHANGES: Mapping[str, str] = {
+    f.RECENCY: "optimizing",
+    f.POOLED: "copying a line",
+    f.SHARED: "copying a line",
+    f.DEFAULTS: "going back to the defaults",
+}
+"""Names of the changes, by candidate; each is the subject of a sentence."""
+_CLAIM = "that it predicts your coming reviews better"
+_CLAIM_OF_KEEPING = "that no change would predict your coming reviews noticeably better"
+
+
+def describe_doubt(finding: f.Finding) -> str:
+    """Return the sentence on a change that may help or not, without figures of log loss.
+
+    Example: "Optimizing may help or do harm: 57 of 100 that it helps."
+    """
+    change = say.capitalize(_CHANGES[_compared_candidate(finding).name])
+    if finding.hardly_matters:
+        return f"{change} would hardly change how well FSRS predicts you."
+    belief = _compared_belief(finding)
+    helped = say.round_down_percent(belief.probability)
+    return f"{change} may help or do harm: {helped} of 100 that it helps."
+
+
+def _compared_candidate(finding: f.Finding) -> f.Candidate:
+    """Return the best change of a preset's parameters."""
+    evidence = f.get_evidence(finding, f.PresetParameters)
+    return next(
+        candidate
+        for candidate in evidence.candidates
+        if candidate.name == evidence.compared_candidate
+    )
+
+
+def _compared_belief(finding: f.Finding) -> f.Belief:
+    belief = _compared_candidate(finding).belief
+    assert belief is not None
+    return belief
+
+
 def preset_action(finding: f.Finding) -> str:
     """Return what to do with a preset: "optimize", "copy a line", "leave"."""
     if isinstance(finding.evidence, f.UnsupportedParameters):
@@ -60,7 +101,7 @@ def candidate_name(candidate: str) -> str:
 def _parameter_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how sure the recommendation is: "●●●●○ likely, 88 of 100".
 
-    While FSRS is off, the probability belongs to turning it on.
+    While FSRS is off, it is compared with FSRS's defaults.
     """
     finding = findings[0]
     evidence = finding.evidence
@@ -69,7 +110,9 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if finding.probability is None:
         return "nothing to schedule"
     if evidence.fsrs_is_off:
-        return "once FSRS is on"
+        return f"once FSRS is on: {say.format_certainty(finding.probability)}"
+    if finding.hardly_matters and not finding.parameters:
+        return HARDLY_MATTERS
     if lacks_own_evidence(finding):
         return _population_certainty(finding.probability)
     return f"{say.format_dots(finding.probability)} {say.format_certainty(finding.probability)}"
@@ -89,18 +132,26 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     instruction = INSTRUCTIONS[finding.recommendation]
     if finding.recommendation == Recommendation.OPTIMIZE and not evidence.is_known:
         instruction = "let FSRS optimize its parameters"
-    if finding.recommendation != Recommendation.KEEP and not finding.parameters:
-        keep = INSTRUCTIONS[Recommendation.KEEP]
-        optimize = INSTRUCTIONS[Recommendation.OPTIMIZE]
-        instruction = f"{keep}, or {optimize}: neither is a mistake"
-    if evidence.fsrs_is_off:  # the probability belongs to turning it on
-        answer = f"Once FSRS is on: {instruction}."
-    elif lacks_own_evidence(finding):
-        certainty = _population_certainty(finding.probability)
-        answer = f"{say.capitalize(instruction)} ({certainty})."
+    is_keep = finding.recommendation == Recommendation.KEEP
+    change = _CHANGES[evidence.compared_candidate]
+    claim = _CLAIM_OF_KEEPING if is_keep else _CLAIM
+    if not is_keep and not finding.parameters:
+        claim = f"that {change} predicts your coming reviews better"
+        instruction = f"{INSTRUCTIONS[Recommendation.KEEP]}, or {instruction}"
+    if not finding.parameters and finding.hardly_matters:
+        instruction += f": {change} would hardly matter"
+    elif not finding.parameters and finding.probability < f.LIKELY:
+        outcome = say.format_gain_or_loss(_compared_belief(finding))
+        instruction += f": {change} could {outcome}"
+    if lacks_own_evidence(finding):
+        certainty = f"{_population_certainty(finding.probability)} {claim}"
     else:
-        certainty = say.format_certainty(finding.probability)
-        answer = f"{say.capitalize(instruction)} ({certainty})."
+        certainty = say.format_certainty(finding.probability, claim)
+    if evidence.fsrs_is_off:
+        if not is_keep:
+            certainty += " than FSRS's defaults"
+        instruction = f"once FSRS is on: {instruction}"
+    answer = f"{say.capitalize(instruction)} ({certainty})."
     return (answer, _basis_sentence(finding, evidence), *_caveats(evidence))
 
 
@@ -138,13 +189,8 @@ def _population_certainty(probability: float) -> str:
 
 
 def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
-    candidate = next(
-        candidate
-        for candidate in evidence.candidates
-        if candidate.name == evidence.compared_candidate
-    )
-    belief = candidate.belief
-    assert belief is not None
+    candidate = _compared_candidate(finding)
+    belief = _compared_belief(finding)
     gain = say.format_signed(belief.gain, 3)
     low = say.format_signed(belief.low, 3)
     high = say.format_signed(belief.high, 3)
@@ -291,7 +337,10 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (f"Let your {units} share parameters for now: {reviews}, too few to compare.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
-    sentences = [f"{answer} ({say.format_certainty(finding.probability)})."]
+    claim = "that these predict your coming reviews no worse than shared ones"
+    if finding.recommendation == Recommendation.KEEP_SHARED:
+        claim = "that others would not predict your coming reviews noticeably better"
+    sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]
     if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")
     if evidence.groups and len(evidence.groups) not in (1, evidence.unit_count):

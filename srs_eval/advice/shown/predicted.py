@@ -78,7 +78,7 @@ def _change_sentence(finding: f.Finding) -> str:
         "can't tell yet": f"Can't tell yet: so far {saving}.",
     }[scheduler.verdict]
     if finding.missing is not None and scheduler.verdict == "can't tell yet":
-        answer = f"Can't tell yet: {say.format_missing_data(finding.missing)}."
+        answer = f"{say.capitalize(say.format_cant_tell(finding.missing))}."
     return f"Change to FSRS? {answer}"
 
 
@@ -98,6 +98,8 @@ def _fit_sentence(finding: f.Finding) -> str:
             reason = saving
         else:
             reason = say.format_missing_data(finding.missing)
+            if finding.missing is None or not finding.missing.can_come:
+                return f"How well FSRS {verb} you: {reason}."
         return f"How well FSRS {verb} you can't be told yet: {reason}."
     if fit.conclusion == "well":
         quality = "well"
@@ -199,7 +201,10 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         comparison = f"as nearly everybody gained by it; your {reviews} say too little yet"
     if finding.probability is not None:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
-        certainty = say.format_certainty(finding.probability)
+        claim = "that FSRS predicts your coming reviews better"
+        if finding.recommendation == Recommendation.STAY_WITH_SM2:
+            claim = "that it predicts your coming reviews better"
+        certainty = say.format_certainty(finding.probability, claim)
         comparison = f"{advice} ({certainty}): {comparison}"
     return [f"{comparison}.", _health_check_sentence(health)]
 
