@@ -37,6 +37,7 @@ from srs_eval.models.own_parameters import (
 )
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
+from srs_eval.stats.persistence import Persistence, estimate_persistence
 from srs_eval.training.hyperparameters import Context
 
 # The engine's configuration of each candidate.
@@ -404,6 +405,17 @@ class Learner:
         rows = self.trials.protocol.rows
         return resolve_configurations(self.configurations[candidate], Protocol(rows=rows))[0]
 
+    @cached_property
+    def active_predictions(self) -> FloatArray:
+        """Probabilities of all reviews (n,) by the active parameters, which may have seen them."""
+        index = np.arange(len(self.trials))
+        return self.predict(f.CURRENT, [Fold(train=index[:0], test=index)])
+
+    @cached_property
+    def persistence(self) -> Persistence:
+        """Persistence of good and bad spells beside what the active parameters predict."""
+        return estimate_persistence(self.trials.y, self.active_predictions, self.trials.day)
+
     def predict_with_parameters(
         self, values: Sequence[float], index: IntArray, days_late: IntArray | None = None
     ) -> FloatArray:
@@ -519,7 +531,7 @@ class Learner:
 
         If there are fewer than `fewest_days` days, the interval has no bounds.
         """
-        interval = intervals.mean_interval(values, self.trials.day[index])
+        interval = intervals.mean_interval(values, self.trials.day[index], self.persistence)
         if interval.days < fewest_days:
             return replace(interval, half_width=math.nan)
         return interval

@@ -133,6 +133,9 @@ class Finding:
     missing: MissingData | None = None
     probabilities: Mapping[str, float] | None = None  # by candidate, for "parameters" only
     evidence: Evidence | None = None
+    phi: float | None = None
+    """Persistence of the learner's good and bad spells from one day to the next, if they clearly
+    last; the intervals behind the finding are then wider than usual."""
     equivalence: float = intervals.EQUIVALENCE_MARGIN
     """Smaller differences in log loss count as none."""
     belief: Belief | None = None  # about the recommended change, or the best one if none is
@@ -617,11 +620,19 @@ class Percentile:
     figure: float
     share_worse: float
     quantiles: tuple[tuple[float, float], ...]  # (share of learners, figure below which they lie)
+    share_worse_range: tuple[float, float] | None = None
+    """95 % interval of `share_worse`, from other days of the same learner; None if unknown."""
 
     @property
     def people_worse_of_100(self) -> int:
         """Number of people out of 100 with a worse figure."""
         return round(100 * self.share_worse)
+
+    @property
+    def people_worse_range(self) -> tuple[int, int]:
+        """Fewest and most people out of 100 with a worse figure; equal if unknown."""
+        low, high = self.share_worse_range or (self.share_worse, self.share_worse)
+        return round(100 * low), round(100 * high)
 
 
 @dataclass(frozen=True)

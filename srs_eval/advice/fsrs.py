@@ -83,7 +83,8 @@ def assess_fit(learner: Learner) -> f.Finding:
         """Return the share of the reference's log loss that a model saves."""
         both = is_predicted[name] & is_predicted[reference]
         saved = (losses[reference] - losses[name])[both]
-        return ratio_interval(saved, losses[reference][both], learner.trials.day[index[both]])
+        day = learner.trials.day[index[both]]
+        return ratio_interval(saved, losses[reference][both], day, learner.persistence)
 
     log_loss = {
         name: learner.interval(values[is_predicted[name]], index[is_predicted[name]])
@@ -276,7 +277,9 @@ def compare_with_sm2(learner: Learner, groups: Sequence[int]) -> Iterator[f.Find
                 log_loss=learner.interval(sm2_loss, index),
                 difference=difference,
                 verdict=learner.verdict(difference),
-                saved=ratio_interval(sm2_loss - fsrs_loss, sm2_loss, learner.trials.day[index]),
+                saved=ratio_interval(
+                    sm2_loss - fsrs_loss, sm2_loss, learner.trials.day[index], learner.persistence
+                ),
             )
         runs_fsrs7 = learner.runs_fsrs7(group)
         check = None

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -25,7 +26,7 @@ from srs_eval.data.days import DAY_S
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FILTERED, MISSING, REVIEW, FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import select_rows
-from srs_eval.data.trials import Fold, Trials
+from srs_eval.data.trials import Trials
 from srs_eval.engine.result import Result, review_losses
 from srs_eval.engine.session import LearnerSession, mark_compiled
 from srs_eval.metrics import log_losses
@@ -39,6 +40,7 @@ from srs_eval.models.state import (
 )
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
+from srs_eval.stats.persistence import Persistence, estimate_persistence
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.state_features import FeatureGroup
 
@@ -137,7 +139,7 @@ def assess_predictability(learner: Learner) -> f.Finding:
                 review_count, day_count, fewest=_MIN_MONTH_REVIEWS, fewest_days=f.MIN_DAYS_SHOWN
             )
     if missing is None:
-        earlier = intervals.mean_interval(loss[is_earlier], day[is_earlier])
+        earlier = intervals.mean_interval(loss[is_earlier], day[is_earlier], learner.persistence)
         # A month is at least as uncertain as the same number of earlier reviews.
         like_earlier = earlier.half_width * math.sqrt(earlier.reviews / latest.log_loss.reviews)
         half_width = math.hypot(max(latest.log_loss.half_width, like_earlier), earlier.half_width)
@@ -180,6 +182,11 @@ class _StateEvaluation:
     @property
     def y(self) -> FloatArray:
         return self.trials.y[self.index]
+
+    @cached_property
+    def persistence(self) -> Persistence:
+        """Persistence of good and bad spells beside what FSRS-6 predicts."""
+        return estimate_persistence(self.y, self.expected, self.day)
 
     def losses_without(self, *groups: FeatureGroup) -> FloatArray:
         """Return the losses of STATE-FSRS-6 without some groups of features."""
@@ -249,9 +256,11 @@ def _assess_features(
     if question == "hour" and (evaluated.trials.history_time_of_day_s == MISSING).all():
         return f.Finding(question, subject, evidence=f.DayEffect("unknown"))
     benefit = evaluated.losses_without(*groups) - evaluated.state_losses
-    difference = intervals.mean_interval(-benefit, evaluated.day)
+    difference = intervals.mean_interval(-benefit, evaluated.day, evaluated.persistence)
     conclusion = _EFFECTS[intervals.decide_verdict(difference, equivalence=equivalence)]
-    worth = intervals.ratio_interval(benefit, evaluated.fsrs_losses, evaluated.day)
+    worth = intervals.ratio_interval(
+        benefit, evaluated.fsrs_losses, evaluated.day, evaluated.persistence
+    )
     missing = None
     if conclusion == f.CANT_TELL:
         missing = f.estimate_missing_data(difference, equivalence)
@@ -320,15 +329,9 @@ _BIN_EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.88, 0.92, 0.96, 1.0)
 _MIN_BIN_REVIEWS = 100
 
 
-def _predict_with_active_parameters(learner: Learner) -> FloatArray:
-    """Predict all reviews of later days with the active parameters, which may have seen them."""
-    index = np.arange(len(learner.trials))
-    return learner.predict(f.CURRENT, [Fold(train=index[:0], test=index)])
-
-
 def assess_retention(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding on retention for each preset, over all its reviews of later days."""
-    p_done = _predict_with_active_parameters(learner)
+    p_done = learner.active_predictions
     p_due = learner.predict_on_due_days()
     for group in groups:
         yield _assess_preset_retention(learner, group, p_done, p_due)
@@ -463,7 +466,7 @@ def month_names(time_s: FloatArray) -> NDArray[np.str_]:
 
 def assess_calibration(learner: Learner) -> f.Finding:
     """Compare recall with the active parameters' predictions, over all reviews of later days."""
-    p = _predict_with_active_parameters(learner)
+    p = learner.active_predictions
     bins = []
     for low, high in pairwise(_BIN_EDGES):
         in_bin = (p >= low) & ((p < high) | (high == 1.0))  # the last bin includes 1

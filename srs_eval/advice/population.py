@@ -25,10 +25,15 @@ import numpy as np
 from srs_eval.advice.findings import ALL_REVIEWS, Belief, Finding, Percentile, Percentiles
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, ReviewLog
-from srs_eval.engine.result import log_loss_interval
+from srs_eval.engine.result import (
+    find_persistence,
+    have_same_reviews,
+    log_loss_interval,
+    review_losses,
+)
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import Interval, ratio_interval
 from srs_eval.training.hyperparameters import Context
 
 Published = Literal["optimized", "recency", "defaults", "sm2", "average"]
@@ -191,14 +196,22 @@ def limit_without_evidence(probability: float) -> float:
 
 
 def compute_percentiles(
-    figures: Mapping[str, float | None], average: float, reviews: int
+    figures: Mapping[str, float | None],
+    average: float,
+    reviews: int,
+    log_loss_bounds: tuple[float, float] | None = None,
 ) -> list[Percentile]:
     """Compute percentiles of FSRS-5's metrics among learners of similar size and recall.
 
     The metrics are log loss, RMSE(bins) and AUC. `average` is the log loss of the average baseline,
     which the share recalled determines. The log loss of published learners is scaled to this
     baseline, because people who recall more have lower log loss by any prediction. Metrics without
-    a figure are omitted.
+    a figure are omitted. `log_loss_bounds` is the 95 % interval of the log loss, while `average`
+    stays as it is.
+
+    Learners far smaller or larger, or with other recall, are moved to the learner's size and recall
+    along a local line. Otherwise a learner at the edge of the population, where neighbours lie on
+    one side only, would be compared with people who are easier or harder to predict.
     """
     users = _load_users()
     columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
@@ -216,20 +229,53 @@ def compute_percentiles(
         weight = np.exp(log_weight[index] - log_weight.max())
         if metric == "LogLoss":
             values = values * baseline_ratio[index]
+        distances = np.log([users["reviews"][index] / reviews, baseline_ratio[index]])
+        values = _move_along_line(values, distances, weight)
         order = np.argsort(values)
         values = values[order]
         weight = weight[order] / weight.sum()
-        is_worse = values < figure if metric == "AUC" else values > figure
+
+        higher_is_better = metric == "AUC"
+        share_worse = _share_worse(figure, values, weight, higher_is_better=higher_is_better)
+        share_worse_range = None
+        if metric == "LogLoss" and log_loss_bounds is not None:
+            low, high = log_loss_bounds
+            share_worse_range = (
+                _share_worse(high, values, weight, higher_is_better=higher_is_better),
+                _share_worse(low, values, weight, higher_is_better=higher_is_better),
+            )
         position = np.searchsorted(np.cumsum(weight), _QUANTILE_LEVELS)
         quantiles = values[np.minimum(position, len(order) - 1)].tolist()
         percentile = Percentile(
             metric=metric,
             figure=figure,
-            share_worse=float(weight[is_worse].sum()),
+            share_worse=share_worse,
             quantiles=tuple(zip(_QUANTILE_LEVELS, quantiles, strict=True)),
+            share_worse_range=share_worse_range,
         )
         percentiles.append(percentile)
     return percentiles
+
+
+def _share_worse(
+    figure: float, values: FloatArray, weight: FloatArray, *, higher_is_better: bool
+) -> float:
+    """Return the share by weight of the values (k,) that are worse than a figure."""
+    is_worse = values < figure if higher_is_better else values > figure
+    return float(weight[is_worse].sum())
+
+
+def _move_along_line(values: FloatArray, distances: FloatArray, weight: FloatArray) -> FloatArray:
+    """Move values (k,) to where they would lie at no distance from the learner.
+
+    `distances` are (2, k). Logarithms of the values are moved along the line that fits them best
+    with the weights (k,).
+    """
+    logarithm = np.log(np.maximum(values, 1 / _SCALE))
+    design = np.vstack([np.ones(len(values)), distances])
+    slopes = np.linalg.lstsq((design * weight) @ design.T, (design * weight) @ logarithm)[0]
+    moved: FloatArray = np.exp(logarithm - slopes[1:] @ distances)
+    return moved
 
 
 def _log_kernel_weights(sizes: FloatArray, size: float, width: float = _SIZE_WIDTH) -> FloatArray:
@@ -267,9 +313,15 @@ def assess_percentiles(log: ReviewLog, context: Context) -> Iterator[Finding]:
         return
     if model.size < MIN_EVALUATED_REVIEWS:
         return
-    percentiles = compute_percentiles(
-        model.metrics.to_upstream(), log_loss_interval(average).estimate, model.size
-    )
+    average_loss = log_loss_interval(average).estimate
+    bounds = None
+    if have_same_reviews(model, average) and average_loss > 0:
+        ratio = ratio_interval(
+            review_losses(model), review_losses(average), model.day, find_persistence(model)
+        )
+        if math.isfinite(ratio.half_width):
+            bounds = (ratio.low * average_loss, ratio.high * average_loss)
+    percentiles = compute_percentiles(model.metrics.to_upstream(), average_loss, model.size, bounds)
     conclusion = f"better than {percentiles[0].people_worse_of_100} of 100"
     evidence = Percentiles(conclusion, tuple(percentiles))
     yield Finding("standing", ALL_REVIEWS, reviews=model.size, evidence=evidence)

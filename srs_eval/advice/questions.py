@@ -22,7 +22,7 @@ from srs_eval.advice.candidates import (
     require_presets,
 )
 from srs_eval.advice.checks import run_checks
-from srs_eval.advice.findings import Finding, Month
+from srs_eval.advice.findings import Finding, Month, Unanswered
 from srs_eval.advice.model_evidence import model_evidence as model_evidence  # used by views
 from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
@@ -47,6 +47,8 @@ PERCENTILES = "standing"
 PREDICTABILITY = "time"
 CHECKS = "wrong"
 NEEDS_NO_PRESETS = {MODELS, PERCENTILES, CHECKS}  # of the questions that `compare` answers
+_OVER_DAYS = {FIT, PARAMETERS, "split", HEALTH, "retention", PREDICTABILITY}
+"""Questions whose answers rest on intervals over days, which lasting good and bad spells widen."""
 DAY_QUESTIONS = ("day", "today", "hour", "session")  # asking the first answers all four
 
 
@@ -93,6 +95,16 @@ class QuestionContext:
         with contextlib.suppress(NotEnoughData):  # if Anki runs no preset's parameters, for example
             dated = self.default_learner.with_due_date(missing, finding.subject)
             return replace(finding, missing=dated)
+        return finding
+
+    def with_phi(self, finding: Finding) -> Finding:
+        """Add the persistence of the learner's days if good and bad spells clearly last."""
+        if finding.question not in _OVER_DAYS or isinstance(finding.evidence, Unanswered):
+            return finding
+        with contextlib.suppress(NotEnoughData):
+            persistence = self.default_learner.persistence
+            if persistence.is_clear:
+                return replace(finding, phi=persistence.phi)
         return finding
 
     def check_coverage(self, learner: Learner) -> bool:
@@ -318,10 +330,9 @@ def ask(question: str, question_context: QuestionContext) -> Iterator[Finding]:
     """Yield the answers to one question of QUESTION_REGISTRY. Raises NotEnoughData."""
     answer = QUESTION_REGISTRY[question].answer
     findings = iter(()) if answer is None else answer(question_context)
-    return (
-        question_context.with_due_date(replace(finding, equivalence=question_context.equivalence))
-        for finding in findings
-    )
+    for finding in findings:
+        finding = replace(finding, equivalence=question_context.equivalence)
+        yield question_context.with_phi(question_context.with_due_date(finding))
 
 
 def tasks_for(log: ReviewLog) -> Sequence[tuple[str, ...]]:

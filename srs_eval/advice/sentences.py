@@ -117,6 +117,16 @@ def format_due_date(missing: MissingData | None) -> str:
     return f"after {format_count(missing.days or 0, 'more day')}"
 
 
+_WEEK_OF_PERSISTENCE = 0.85
+"""Persistence from which a spell fades by two thirds in a week or more."""
+
+
+def describe_spells(phi: float) -> str:
+    """Return the sentence for a learner whose good and bad spells last."""
+    duration = "weeks" if phi >= _WEEK_OF_PERSISTENCE else "days"
+    return f"Your good and bad spells last for {duration}: this is less sure than usual."
+
+
 def format_approximate_date(iso_date: str) -> str:
     """Format an estimated date: "about 15 December", with the year if it is not this year."""
     day = date.fromisoformat(iso_date)

@@ -20,7 +20,13 @@ from weakref import WeakKeyDictionary
 from srs_eval.data.errors import InputError
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
-from srs_eval.engine.result import Result, have_same_reviews, log_loss_difference, log_loss_interval
+from srs_eval.engine.result import (
+    Result,
+    find_persistence,
+    have_same_reviews,
+    log_loss_difference,
+    log_loss_interval,
+)
 from srs_eval.engine.shared_reviews import Competitor, restrict_to_shared_reviews
 from srs_eval.models.configurations import (
     BASELINE,
@@ -125,6 +131,14 @@ class RankingGroup:
         """Return whether there are too few reviews or days for any verdict."""
         basis = self.lines[0].log_loss
         return basis.reviews < MIN_REVIEWS or basis.days < MIN_DAYS
+
+    @property
+    def phi(self) -> float | None:
+        """Return the persistence of the learner's days if good and bad spells clearly last."""
+        if self.best is None:
+            return None
+        persistence = find_persistence(self.best.result)
+        return persistence.phi if persistence.is_clear else None
 
     @property
     def baseline(self) -> RankedResult | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from srs_eval.data.reviews import FloatArray, IntArray, ReadOnly
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids
 from srs_eval.metrics import Metrics, log_losses
 from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.stats.persistence import Persistence, estimate_persistence
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +122,7 @@ def log_loss_interval(result: Result) -> Interval:
 
     The interval says how certain the log loss itself is, not its difference from another one.
     """
-    return mean_interval(review_losses(result), result.day)
+    return mean_interval(review_losses(result), result.day, find_persistence(result))
 
 
 def log_loss_difference(result: Result, other: Result) -> Interval | None:
@@ -131,7 +133,19 @@ def log_loss_difference(result: Result, other: Result) -> Interval | None:
     """
     if not have_same_reviews(result, other):
         return None
-    return mean_interval(review_losses(result) - review_losses(other), result.day)
+    better = min(result, other, key=lambda one: one.metrics.log_loss)
+    difference = review_losses(result) - review_losses(other)
+    return mean_interval(difference, result.day, find_persistence(better))
+
+
+_persistence_cache: WeakKeyDictionary[Result, Persistence] = WeakKeyDictionary()
+
+
+def find_persistence(result: Result) -> Persistence:
+    """Return how long good and bad spells last beside what a result predicts."""
+    if result not in _persistence_cache:
+        _persistence_cache[result] = estimate_persistence(result.y, result.p, result.day)
+    return _persistence_cache[result]
 
 
 def have_same_reviews(result: Result, other: Result) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from srs_eval.advice.sentences import capitalize
+from srs_eval.advice.sentences import capitalize, describe_spells
 from srs_eval.data.errors import format_count
 from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.models.configurations import describe_review_count, describe_rows
@@ -102,7 +102,10 @@ def summarize_ranking(group: RankingGroup) -> str:
     if group.best is None:
         return ""
     if not group.has_too_few_reviews:
-        return describe_verdicts(group)
+        summary = describe_verdicts(group)
+        if group.phi is not None:
+            summary += f" {describe_spells(group.phi)}"
+        return summary
     log_loss = group.lines[0].log_loss  # all lines have the same reviews and days
     reviews = format_count(log_loss.reviews, "review")
     days = format_count(log_loss.days, "day")

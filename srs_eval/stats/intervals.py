@@ -5,14 +5,16 @@ forgotten more often, so the reviews of a day (and of a week) say less than thei
 suggests. Where days matter, intervals that take reviews as independent contain the truth in only
 about two cases of three.
 
-The half-width of a mean is the largest of up to four, each Student's t(0.975) times a standard
+The half-width of a mean is the largest of up to five, each Student's t(0.975) times a standard
 error:
 
 - clustered by day (Liang & Zeger, 1986, Biometrika 73);
 - of daily sums with the weights of Newey & West (1987, Econometrica 55);
 - clustered by blocks of seven review days;
 - of the slowest cosine waves of the daily sums, for good and bad times that last (Lazarus, Lewis,
-  Stock & Watson, 2018, Journal of Business & Economic Statistics 36).
+  Stock & Watson, 2018, Journal of Business & Economic Statistics 36);
+- of these waves with the learner's persistence, if good and bad spells probably last
+  (`srs_eval.stats.persistence`).
 
 docs/metrics.md has the formulas.
 """
@@ -31,6 +33,7 @@ from numpy.typing import ArrayLike
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import argsort_ascending, compute_lowess_knots, validate_pair
+from srs_eval.stats.persistence import Persistence, compute_lasting_half_width
 
 MIN_REVIEWS = 1_000  # with fewer, nothing is concluded
 MIN_DAYS = 20  # with fewer, nothing is concluded
@@ -38,6 +41,7 @@ MAX_MORE_FACTOR = 20  # a need for more than 20 times the present reviews is too
 
 BLOCK_DAYS = 7
 _MIN_BLOCKS = 9
+_LASTING_DEGREES = 4  # of Student's t that falls about as fast as the mixture over phi
 _CONFIDENCE = 0.95
 
 Verdict = Literal["better", "worse", "as good", "can't tell yet"]
@@ -88,9 +92,12 @@ class Interval:
 # Intervals
 
 
-def mean_interval(values: FloatArray, day: IntArray) -> Interval:
+def mean_interval(
+    values: FloatArray, day: IntArray, persistence: Persistence | None = None
+) -> Interval:
     """Compute the mean of values (k,) on the days (k,), with its interval.
 
+    `persistence` is the learner's; if good and bad spells probably last, the interval is wider.
     Raises ValueError if there are no values.
     """
     count = len(values)
@@ -113,18 +120,27 @@ def mean_interval(values: FloatArray, day: IntArray) -> Interval:
     if days >= MIN_DAYS:
         waves = int(0.41 * days ** (2 / 3))  # the number that Lazarus et al. recommend
         errors.append((_cosine_wave_error(daily, waves, count), waves))
+    if persistence is not None and persistence.widens and days >= MIN_DAYS:
+        counts = np.bincount(day_index)
+        lasting = compute_lasting_half_width(daily, review_days, counts, persistence)
+        errors.append((lasting / _t_quantile(_LASTING_DEGREES), _LASTING_DEGREES))
     half_width = max(error * _t_quantile(degrees) for error, degrees in errors)
     return Interval(mean, half_width, reviews=count, days=days, errors=tuple(errors))
 
 
-def ratio_interval(values: FloatArray, denominator: FloatArray, day: IntArray) -> Interval:
+def ratio_interval(
+    values: FloatArray,
+    denominator: FloatArray,
+    day: IntArray,
+    persistence: Persistence | None = None,
+) -> Interval:
     """Compute the mean of values (k,) as a share of the mean of `denominator` (k,), with interval.
 
     Both are means of the same reviews; their ratio is linearised (delta method).
     """
     denominator_mean = float(denominator.mean())
     share = float(values.mean()) / denominator_mean
-    interval = mean_interval((values - share * denominator) / denominator_mean, day)
+    interval = mean_interval((values - share * denominator) / denominator_mean, day, persistence)
     return replace(interval, estimate=share)
 
 

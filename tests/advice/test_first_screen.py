@@ -42,7 +42,7 @@ from srs_eval.advice.sentences import (
     explain_where_to_paste,
     format_gain_or_loss,
 )
-from srs_eval.advice.shown import line, sentences, tables
+from srs_eval.advice.shown import document, line, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.report.panes import render_first_screen, render_pane
@@ -245,6 +245,21 @@ def test_preset_below_its_desired_retention_is_named() -> None:
     assert "“Words” falls short: you remember 86 and ask for 91." in text
     assert "points" not in text
     assert "◀" not in text
+
+
+def test_lasting_spells_are_said_below_recall() -> None:
+    group = RecallGroup("all", Interval(0.9, 0.01, 2_000, 60), 0.9)
+    evidence = Retention("no matter", (group,), 0.9, False, Interval(0.0, 0.01))
+    finding = Finding("retention", "Words", reviews=2_000, evidence=evidence)
+    assert "less sure" not in render_text(build_first_screen([finding]))
+    lasting = replace(finding, phi=0.94)
+    text = " ".join(render_text(build_first_screen([lasting]), width=120).split())
+    sentence = "Your good and bad spells last for weeks: this is less sure than usual."
+    assert sentence in text
+    assert sentences(lasting)[-1] == sentence
+    assert document(lasting)["phi"] == 0.94
+    assert "phi" not in document(finding)
+    assert "for days:" in sentences(replace(finding, phi=0.8))[-1]
 
 
 def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:

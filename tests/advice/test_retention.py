@@ -23,12 +23,14 @@ from srs_eval.advice.findings import (
     get_evidence,
 )
 from srs_eval.advice.over_time import assess_retention
+from srs_eval.advice.questions import QuestionContext, ask
 from srs_eval.advice.sentences import Bar
 from srs_eval.advice.shown.memory import render_retention
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
 from srs_eval.models.fsrs6 import DEFAULT
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.persistence import PHIS, Persistence
 from tools.simulated.character import Character, Habits, make_single_deck
 from tools.simulated.files import write_collection
 from tools.simulated.learner import simulate_learner
@@ -68,6 +70,26 @@ def make_log(asked: float = 0.9, skipped: float = 0.0, reviews: int = 3_000) -> 
         spread=(0.0, 0.0),
     )
     return simulate_learner(5, reviews, incidents=False, character=character).log()
+
+
+def test_lasting_spells_widen_the_intervals_and_are_in_the_finding() -> None:
+    def ask_retention(phi: float) -> Finding:
+        context = QuestionContext(make_log())
+        probabilities = tuple((phi == PHIS).astype(float).tolist())
+        vars(context.learner)["persistence"] = Persistence(probabilities)
+        (finding,) = ask("retention", context)
+        return finding
+
+    usual = ask_retention(0.25)
+    lasting = ask_retention(0.97)
+    assert usual.phi is None
+    assert lasting.phi == pytest.approx(0.97)
+    retentions = [get_evidence(finding, Retention) for finding in (usual, lasting)]
+    recalled, wider = (retention.groups[0].recalled for retention in retentions)
+    assert wider.estimate == recalled.estimate
+    assert wider.half_width > recalled.half_width
+    gap, wider_gap = (retention.expectation_gap for retention in retentions)
+    assert wider_gap.half_width > gap.half_width
 
 
 def assess(

@@ -67,6 +67,38 @@ def test_half_of_the_published_learners_are_above_the_middle() -> None:
     assert abs(spearmanr(shares[:, 0], users["average"][user_index])[0]) < 0.1
 
 
+@pytest.mark.parametrize(
+    ("column", "low", "high"), [("reviews", 300, 1_500), ("average", 0.7, 1.0)]
+)
+def test_standing_is_in_the_middle_at_the_edges_of_the_population(
+    column: str, low: float, high: float
+) -> None:
+    """Without the local line the means are 0.44 and 0.60."""
+    users = population._load_users()
+    is_counted = np.isfinite(users["auc"]) & (users["reviews"] >= MIN_EVALUATED_REVIEWS)
+    is_at_edge = is_counted & (users[column] >= low) & (users[column] < high)
+    user_index = np.flatnonzero(is_at_edge)[::2]
+    shares = np.array([compute_shares_worse(users, k)[0] for k in user_index])
+    assert abs(shares.mean() - 0.5) < 0.05
+
+
+def test_wider_bounds_of_log_loss_give_a_wider_range() -> None:
+    users = population._load_users()
+    average = float(np.median(users["average"]))
+    figure = float(np.median(users["optimized"]))
+    ranges = []
+    for half_width in (0.005, 0.02):
+        bounds = (figure - half_width, figure + half_width)
+        (percentile,) = compute_percentiles({"LogLoss": figure}, average, 5_000, bounds)
+        assert percentile.share_worse_range is not None
+        low, high = percentile.share_worse_range
+        assert low < percentile.share_worse < high
+        ranges.append(high - low)
+    assert ranges[1] > 2 * ranges[0]
+    (percentile,) = compute_percentiles({"LogLoss": figure}, average, 5_000)
+    assert percentile.people_worse_range == (percentile.people_worse_of_100,) * 2
+
+
 def compute_shares_worse(users: Mapping[str, np.ndarray], k: int) -> list[float]:
     """Compute a published learner's share of worse learners, metric by metric."""
     columns = {"LogLoss": "optimized", "RMSE(bins)": "rmse_bins", "AUC": "auc"}
@@ -81,8 +113,12 @@ def compute_shares_worse(users: Mapping[str, np.ndarray], k: int) -> list[float]
 def test_percentiles_have_a_sentence_and_a_table(log: ReviewLog) -> None:
     (finding,) = compare(log, questions=(PERCENTILES,))
     assert isinstance(finding.evidence, Percentiles)
-    share = round(100 * finding.evidence.metrics[0].share_worse)
-    first = f"FSRS predicts you better than it does {share} of 100 people with as many reviews."
+    fewest, most = finding.evidence.metrics[0].people_worse_range
+    assert fewest < finding.evidence.metrics[0].people_worse_of_100 < most
+    first = (
+        f"FSRS predicts you better than it does {fewest} to {most} of 100 people with as many "
+        "reviews."
+    )
     assert shown.sentences(finding)[0] == first
     assert shown.line([finding]) == first.rstrip(".")
     (table,) = shown.tables(finding)

@@ -22,6 +22,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import Preset
 from srs_eval.data.rows import select_rows
 from srs_eval.data.trials import prepare_trials
+from srs_eval.engine import ranking
 from srs_eval.engine import result as engine
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.ranking import (
@@ -46,6 +47,7 @@ from srs_eval.report.ranking_words import (
     list_sections,
     summarize_ranking,
 )
+from srs_eval.stats.persistence import PHIS, Persistence
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.helpers.golden import golden_log, golden_users
 from tests.tui.app_world import (
@@ -239,6 +241,20 @@ def test_standings_and_summary_of_a_group() -> None:
         "worse than the average: DASH and SM2."
     )
     assert format_group_title(group) == "Evaluated on 2,000 reviews of later days"
+
+
+def test_summary_says_why_persistent_days_make_it_less_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lasting = Persistence(tuple((PHIS == 0.97).astype(float).tolist()))
+    (group,) = rank_results([make_constant_pair("HLR", 0.8), make_constant_pair("AVG", 0.6)])
+    assert group.phi is None
+    monkeypatch.setattr(ranking, "find_persistence", lambda result: lasting)
+    assert group.phi == pytest.approx(0.97)
+    assert summarize_ranking(group) == (
+        "HLR predicts better than the average. "
+        "Your good and bad spells last for weeks: this is less sure than usual."
+    )
 
 
 @pytest.mark.parametrize(

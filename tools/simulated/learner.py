@@ -77,6 +77,7 @@ class SimulatedLearner:
     recall: FloatArray
     """True probability of recall of each entry; NaN where there is none (first reviews)."""
     days: int  # from the first day to the last, inclusive
+    day_shifts: FloatArray  # (days,) shift of the logit of recall; 0 on days without reviews
 
     def log(self) -> ReviewLog:
         """Return the history as an importer would deliver it."""
@@ -237,6 +238,7 @@ def collect_learner(
         memory=memory,
         recall=column["recall"],
         days=days,
+        day_shifts=np.array([sim.form_of_day.get(day, 0.0) for day in range(days)]),
     )
 
 

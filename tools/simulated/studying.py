@@ -90,6 +90,7 @@ class Simulation:
         self.topic_spread = np.array(character.topic_spread)
         self.topic_shift = np.zeros(2)
         self.form = 0.0
+        self.form_of_day: dict[int, float] = {}
         presets = character.presets
         self.reviews = reviews
         self.answered = 0
@@ -207,9 +208,10 @@ class Simulation:
         hour = np.clip(self.habits.hour + 1.5 * self.random.standard_normal(), 0.5, 20.0)
         self.now_s = max(self.now_s + 1, FIRST_DAY_S + self.day * DAY_S + float(hour) * 3600)
         if self.habits.form:
-            lasts = self.habits.form_lasts
+            lasts = self.habits.form_lasts if self.form_of_day else 0.0  # the first day has no past
             news = self.habits.form * math.sqrt(1 - lasts**2) * self.random.standard_normal()
             self.form = lasts * self.form + news
+        self.form_of_day[self.day] = self.form
 
     def study(self, new: int) -> None:
         """Simulate a day's reviews: due and new cards, then learning steps until none is left."""

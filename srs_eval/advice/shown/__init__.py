@@ -11,6 +11,7 @@ from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.advice.sentences import (
     FindingTable,
     Renderer,
+    describe_spells,
     format_due_date,
     missing_data_sentence,
 )
@@ -53,13 +54,14 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     answer = list(_find_renderer(finding).sentences(finding))
     missing = finding.missing
     is_sure = finding.probability is not None and finding.probability >= f.SURE
-    if missing is None or is_sure:
-        return tuple(answer)
-    if missing.can_come:
-        if missing.date or finding.recommendation:
+    if missing is not None and not is_sure:
+        if not missing.can_come:
+            if finding.recommendation:
+                answer.append(missing_data_sentence(missing))
+        elif missing.date or finding.recommendation:
             answer.append(f"Ask again {format_due_date(missing)}.")
-    elif finding.recommendation:
-        answer.append(missing_data_sentence(missing))
+    if finding.phi is not None:
+        answer.append(describe_spells(finding.phi))
     return tuple(answer)
 
 
@@ -103,6 +105,8 @@ def document(finding: Finding) -> dict[str, Any]:
             "high": _figure(belief.high),
             "hardly_matters": finding.hardly_matters,
         }
+    if finding.phi is not None:
+        fields["phi"] = _figure(finding.phi)
     fields["conclusion"] = finding.conclusion
     fields["sentences"] = list(sentences(finding))
     fields["tables"] = [

@@ -334,6 +334,9 @@ def _retention_pane(so_far: _AnswersSoFar) -> Pane:
         line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
         return Pane(title, line, (line,), (question,))
     summary, items = summary_and_items
+    phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
+    if phi is not None:
+        items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
     return Pane(title, summary, items, (question,))
 
 

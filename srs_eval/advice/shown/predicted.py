@@ -290,7 +290,7 @@ def _models_tables(finding: f.Finding) -> list[FindingTable]:
 def percentile_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how the learner compares with other learners.
 
-    Example: "FSRS predicts you better than it does 61 of 100 people with as many reviews".
+    Example: "FSRS predicts you better than it does 40 to 60 of 100 people with as many reviews".
     """
     return _percentile_sentences(findings[0])[0].rstrip(".")
 
@@ -298,12 +298,15 @@ def percentile_line(findings: Sequence[f.Finding]) -> str:
 def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     """Return the percentile by log loss, and what the figures are based on."""
     log_loss = f.get_evidence(finding, f.Percentiles).metrics[0]
-    people = log_loss.people_worse_of_100
+    fewest, most = log_loss.people_worse_range
+    people = str(fewest)
+    if fewest != most:
+        people = f"{fewest} to {most}"
     return (
         f"FSRS predicts you better than it does {people} of 100 people with as many reviews.",
         f"By log loss, FSRS-5 on your {format_count(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
-        "recall about as much.",
+        "recall about as much. The range is what other days of yours would give, 95 times of 100.",
     )
 
 
