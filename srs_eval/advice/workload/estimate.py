@@ -97,7 +97,7 @@ class WorkloadQuestion:
     new_a_day: int | None = None  # None: the recent pace
     budget: float | None = None  # minutes a day
     states: habits.States = "history"
-    draws: int = 50
+    draws: int = 36
     after: int = 0  # days without a review, from the last one in the log to the first simulated
     model: str = "FSRS-6"  # of TRAINABLES: it is fitted, and determines recall and intervals
 
