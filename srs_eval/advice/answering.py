@@ -17,12 +17,12 @@ from srs_eval.advice.findings import Finding, make_unanswered
 from srs_eval.advice.over_time import STATE_MODEL
 from srs_eval.advice.questions import COSTS, QuestionContext, ask, tasks_for
 from srs_eval.data.errors import InputError, NotEnoughData
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.session import must_compile
 from srs_eval.engine.workers import DONE, TaskEvents, WorkerPool, send
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from srs_eval.training.hyperparameters import Cancelled, Context
 
 _MAX_EVIDENCE_PRESETS = 6  # the presets with the most reviews

@@ -19,7 +19,7 @@ import numpy as np
 from srs_eval.advice import findings as f
 from srs_eval.advice.pooling import PooledFits, fit_one_group, fit_pooled
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.rows import SUSPENDED, exclude_presets, select_presets, select_rows
 from srs_eval.data.trials import Fold, Trials
@@ -177,7 +177,7 @@ class Learner:
     """The n reviews of later days, which are on a later day than the card's review before; the
     partition is the preset."""
     context: Context
-    equivalence: float = intervals.EQUIVALENCE_MARGIN
+    equivalence: float = EQUIVALENCE_MARGIN
     """Differences in log loss within it count as none."""
     _memo: dict[tuple[Hashable, ...], Any] = field(default_factory=dict, repr=False)
     """Results that several questions need, by function and arguments; each is computed once."""
@@ -187,7 +187,7 @@ class Learner:
         log: ReviewLog,
         context: Context | None = None,
         protocol: Protocol = PRESET_PROTOCOL,
-        equivalence: float = intervals.EQUIVALENCE_MARGIN,
+        equivalence: float = EQUIVALENCE_MARGIN,
     ) -> Learner:
         """Create a learner; by preset, leave out presets whose parameters Anki does not run.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, TypeVar
 
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
 
@@ -136,7 +137,7 @@ class Finding:
     phi: float | None = None
     """Persistence of the learner's good and bad spells from one day to the next, if they clearly
     last; the intervals behind the finding are then wider than usual."""
-    equivalence: float = intervals.EQUIVALENCE_MARGIN
+    equivalence: float = EQUIVALENCE_MARGIN
     """Smaller differences in log loss count as none."""
     belief: Belief | None = None  # about the recommended change, or the best one if none is
     hardly_matters: bool = False
@@ -702,9 +703,7 @@ def make_unanswered(question: str, reason: str) -> Finding:
     return Finding(question, ALL_REVIEWS, evidence=Unanswered(reason))
 
 
-def estimate_missing_data(
-    difference: Interval, margin: float = intervals.EQUIVALENCE_MARGIN
-) -> MissingData:
+def estimate_missing_data(difference: Interval, margin: float = EQUIVALENCE_MARGIN) -> MissingData:
     """Return the data still needed for a verdict on an inconclusive difference.
 
     Differences within `margin` hardly matter. The result is empty if more reviews would not help,

@@ -119,7 +119,8 @@ def _bound_chances(counts: _CardCounts, rate: FloatArray) -> FloatArray:
         if fit > highest:
             highest = fit
             as_ordinary = candidate
-    return np.minimum(as_ordinary / as_leech, 1.0)
+    ratios: FloatArray = np.minimum(as_ordinary / as_leech, 1.0)
+    return ratios
 
 
 def _maximize_mixture(as_leech: FloatArray, as_ordinary: FloatArray) -> float:

@@ -27,11 +27,10 @@ from srs_eval.advice.model_evidence import model_evidence as model_evidence  # u
 from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.engine.shared_reviews import add_predictions_file, select_held_out
 from srs_eval.models.configurations import find_meaning
 from srs_eval.models.own_parameters import normalize_parameters
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import FloatArray
 from srs_eval.data.trials import Fold, Trials
-from srs_eval.engine.evaluate import LearnerSession
+from srs_eval.engine.session import LearnerSession
 from srs_eval.models.configurations import Configuration
 from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value
 

@@ -113,7 +113,7 @@ def download(
     from huggingface_hub import HfApi
     from huggingface_hub.utils import logging
 
-    logging.set_verbosity_error()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     api = HfApi()
     try:
         revision = str(api.dataset_info(repo).sha)

@@ -158,7 +158,8 @@ def _drop_non_reviews(entries: Entries, reasons: _DropReasons) -> None:
 
 def _mark_previews(entries: Entries) -> NDArray[np.bool_]:
     """Mark answers in a filtered deck that does not reschedule: Anki gives them the factor 0."""
-    return (entries.kind == FILTERED) & (entries.factor == 0)
+    is_preview: NDArray[np.bool_] = (entries.kind == FILTERED) & (entries.factor == 0)
+    return is_preview
 
 
 def _apply_builder_rule(entries: Entries, reasons: _DropReasons) -> IntArray:

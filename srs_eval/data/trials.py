@@ -554,4 +554,5 @@ def compute_rmse_bin_ids(delta_t: ArrayLike, i: ArrayLike, lapses: ArrayLike) ->
     ids = (interval_bin * _BINS_PER_COUNT + number_k) * _BINS_PER_COUNT + lapse_bin
     if not np.isfinite(ids).all():
         raise ValueError("bins need delta_t >= 0, i >= 1 and lapses >= 0")
-    return ids.astype(np.int64)
+    whole_ids: IntArray = ids.astype(np.int64)
+    return whole_ids

@@ -18,7 +18,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from srs_eval.data.errors import InputError
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.result import (
     Result,
@@ -37,7 +37,6 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.own_parameters import find_fsrs7_presets, find_preset_fault, find_preset_faults
 from srs_eval.stats.intervals import (
-    EQUIVALENCE_MARGIN,
     MIN_DAYS,
     MIN_REVIEWS,
     Interval,

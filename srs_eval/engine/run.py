@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from srs_eval.data.errors import install_hint, printable
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, rank_results
 from srs_eval.engine.result import Result
 from srs_eval.models.configurations import Configuration
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from srs_eval.data.arguments import (
     is_list_of_numbers,
 )
 from srs_eval.data.errors import InputError, format_count, require
-from srs_eval.data.protocol import Protocol
+from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
@@ -57,7 +57,7 @@ from srs_eval.report.console import describe_leak_check, say
 from srs_eval.report.dataset import find_name
 from srs_eval.report.export import DIFFERENCE_FIELDS, build_ranking_table
 from srs_eval.report.ranking_words import format_group_title, list_warnings, summarize_ranking
-from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, compute_calibration_graph
+from srs_eval.stats.intervals import compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
 if TYPE_CHECKING:

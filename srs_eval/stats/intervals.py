@@ -284,8 +284,8 @@ def estimate_more_reviews(
     missing_reviews = difference.reviews * (needed_factor - 1)
     if not 1 <= missing_reviews <= MAX_MORE_FACTOR * difference.reviews:
         return None
-    unit = 10 ** math.floor(math.log10(missing_reviews))
-    return math.ceil(missing_reviews / unit) * int(unit)
+    unit = int(10 ** math.floor(math.log10(missing_reviews)))
+    return math.ceil(missing_reviews / unit) * unit
 
 
 # The calibration graph

@@ -323,7 +323,8 @@ class Predictions:
         is_complete = []
         for user, size in zip(users, sizes, strict=True):
             is_complete.append(count_of.get(user) == size)
-        return users[np.array(is_complete, dtype=bool)]
+        complete_users: IntArray = users[np.array(is_complete, dtype=bool)]
+        return complete_users
 
     def select_users(self, users: IntArray) -> Predictions:
         """Return the predictions of some users."""

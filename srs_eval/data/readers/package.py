@@ -167,7 +167,8 @@ def _read_version(archive: zipfile.ZipFile, name: str) -> int:
         content = source.read(_MAX_META_BYTES + 1)
     if len(content) > _MAX_META_BYTES:
         raise InputError(f"{name} is damaged (its version note is too long).")
-    version = parse_message("PackageMetadata", content, f"{name} is damaged (version note)").version
+    version_note = parse_message("PackageMetadata", content, f"{name} is damaged (version note)")
+    version: int = version_note.version
     if version not in _MEMBERS:
         raise InputError(
             f"{name} was written by a newer version of Anki than srs-eval knows; "

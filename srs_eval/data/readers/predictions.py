@@ -456,7 +456,8 @@ def _values_of_reviews(log: ReviewLog, name: str) -> FloatArray:
 
 def _differ(stated: FloatArray, actual: FloatArray) -> NDArray[np.bool_]:
     """Mark where both have a value and the values differ (shape of both)."""
-    return np.isfinite(stated) & np.isfinite(actual) & (stated != actual)
+    differs: NDArray[np.bool_] = np.isfinite(stated) & np.isfinite(actual) & (stated != actual)
+    return differs
 
 
 def _read_columns(path: Path, user: int | None = None) -> Mapping[str, NDArray[Any]]:
