@@ -1,7 +1,7 @@
 """Measure how often intervals over days contain the truth: of plain means, and of learners.
 
     python benchmarks/intervals.py [--part means|learners] [--means 4000] [--learners 12]
-                                   [--repeats 8] [--jobs 2]
+                                   [--first 0] [--repeats 8] [--jobs 2]
 
 Means: reviews have a mean of 0, noise of their own (standard deviation 0.35, about that of a
 difference in log loss between two good models) and the effect of their day: AR(1) over days with
@@ -35,8 +35,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+from _tables import format_wilson
 
-from benchmarks.causes import format_wilson
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.engine.result import Result, review_losses
 from srs_eval.engine.session import LearnerSession
@@ -195,11 +195,11 @@ def estimate_ratio(
     return Estimate(interval.estimate, interval.half_width, before.half_width, now, usual)
 
 
-def print_learners(learners: int, repeats: int, jobs: int) -> None:
+def print_learners(first: int, learners: int, repeats: int, jobs: int) -> None:
     for answers in ANSWERS:
         for phi, sd in PERSISTENT_DAYS:
             tasks = []
-            for learner in range(learners):
+            for learner in range(first, first + learners):
                 for repeat in range(repeats):
                     tasks.append((learner, repeat, phi, sd, answers))
             with ProcessPoolExecutor(jobs) as pool:
@@ -245,6 +245,7 @@ def main() -> int:
     parser.add_argument("--part", choices=("means", "learners"), help="only this part")
     parser.add_argument("--means", type=int, default=4_000, help="means in each situation")
     parser.add_argument("--learners", type=int, default=12, help="learners in each situation")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first learner")
     parser.add_argument("--repeats", type=int, default=8, help="lives of each learner")
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
@@ -252,7 +253,7 @@ def main() -> int:
     if options.part != "learners":
         print_means(options.means)
     if options.part != "means":
-        print_learners(options.learners, options.repeats, options.jobs)
+        print_learners(options.first, options.learners, options.repeats, options.jobs)
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 
