@@ -14,6 +14,6 @@ def format_wilson(count: int, total: int) -> str:
     centre = (share + z**2 / (2 * total)) / (1 + z**2 / total)
     spread = math.sqrt(share * (1 - share) / total + z**2 / (4 * total**2))
     half_width = z * spread / (1 + z**2 / total)
-    low = 100 * (centre - half_width)
+    low = max(100 * (centre - half_width), 0.0)
     high = 100 * (centre + half_width)
     return f"{100 * share:.0f} % [{low:.0f}, {high:.0f}] of {total}"

@@ -155,12 +155,15 @@ def diagnose_buttons(world: World, seed: int) -> ButtonDiagnosis:
     )
 
 
-def diagnose_old_cards(world: World, seed: int) -> OldCardDiagnosis:
+def diagnose_old_cards(world: World, seed: int) -> OldCardDiagnosis | None:
+    """Return what is said of a learner's old cards; None if there is none with enough reviews."""
     simulated, _ = simulate(world, seed)
     learner = Learner.of(simulated.log())
     (group,) = learner.groups
     checks = merge_checks(list(assess_retention(learner, [group])))
-    old_cards = next(check for check in checks if check.name == "old cards")
+    old_cards = next((check for check in checks if check.name == "old cards"), None)
+    if old_cards is None:
+        return None
     assert learner.log.entries is not None
     assert learner.log.entries.interval is not None
     is_old = learner.log.entries.interval[learner.entry_index] >= _MATURE_DAYS
@@ -225,8 +228,8 @@ def _list_chances(
     return [row.chance for name in names for row in diagnoses[name] if row.size == size]
 
 
-def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis]]) -> None:
-    rows = [row for world_rows in diagnoses.values() for row in world_rows]
+def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis | None]]) -> None:
+    rows = [row for world_rows in diagnoses.values() for row in world_rows if row is not None]
     print("\n| old cards are truly recalled less by | look | fine | not yet |")
     print("|---|---|---|---|")
     limits = (-1.0, 0.01, _TRUE_GAP, _LARGE_GAP, 1.0)

@@ -55,12 +55,10 @@ def assess_hard_button(learner: Learner) -> f.Finding:
     difference = _compare_hard_as_again(learner)
     learning = measure_learning_from_hard(learner)
     conclusion: Literal["yes", "no", "can't tell"] = f.CANT_TELL
-    if learning is not None and intervals.has_enough_data(difference):
-        if learning.is_misused:
-            conclusion = "yes"
-        elif learning.is_honest:
-            conclusion = "no"
-    if learner.verdict(difference) == "better":
+    if learning is not None and learning.is_honest and intervals.has_enough_data(difference):
+        conclusion = "no"
+    is_misused = learning is not None and learning.is_misused  # as under "Anything wrong?"
+    if is_misused or learner.verdict(difference) == "better":
         conclusion = "yes"
     evidence = f.HardButton(conclusion, share, measure_recall_after_buttons(learner), learning)
     missing = None

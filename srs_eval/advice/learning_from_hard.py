@@ -10,7 +10,7 @@ forgetting curve. If the review multiplies stability by e^g, recall after t' mor
 
 g is fitted by maximum likelihood to the reviews after Hard, and to those after Good or Easy. Its
 interval is that of the mean influence of the reviews, over days (Huber, 1967, Proceedings of the
-Fifth Berkeley Symposium 1).
+Fifth Berkeley Symposium 1); where all are recalled, or all forgotten, that of the information.
 
 In FSRS, Hard makes stability grow by w15 times as much as Good does: e^g of Hard is
 1 + w15 (e^g of Good - 1). People differ in w15, which is 0 to 1. `chance` is the probability that
@@ -45,6 +45,7 @@ _PUBLISHED_W15 = (
 _MIN_REVIEWS = 20  # after Hard, to fit anything
 _MIN_P = 0.02  # keeps probabilities away from 0 and 1 where they give a stability
 _MAX_LOG_GROWTH = 5.0
+_BOUND_WIDTH = 0.01  # estimates so near to the largest or smallest growth are at it
 _EPSILON = 1e-6
 _STANDARD_NORMAL = NormalDist()
 _NORMAL_95 = 1.959964
@@ -133,7 +134,12 @@ def _fit_log_growth(pairs: _ReviewPairs) -> Interval:
     slope = fsrs6.DEFAULT[20] * r * odds / (1 + odds)  # dR/dg
     score = (pairs.recalled - r) / (r * (1 - r)) * slope
     information = float((np.square(slope) / (r * (1 - r))).mean())
-    return replace(mean_interval(score / information, pairs.day), estimate=estimate)
+    interval = replace(mean_interval(score / information, pairs.day), estimate=estimate)
+    if abs(estimate) < _MAX_LOG_GROWTH - _BOUND_WIDTH:
+        return interval
+    # All are recalled, or all forgotten: influences that are alike say nothing of the error.
+    of_model = _NORMAL_95 / math.sqrt(len(pairs.day) * information)
+    return replace(interval, half_width=max(interval.half_width, of_model))
 
 
 def _compute_chance(hard: Interval, good: Interval) -> float:

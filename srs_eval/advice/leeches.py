@@ -110,6 +110,7 @@ def _bound_chances(counts: _CardCounts, rate: FloatArray) -> FloatArray:
     log_likelihood = counts.lapses @ log_lapse + recalls @ log_recall  # (cards, effects)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     as_leech = likelihood[:, _EFFECTS >= _LEAST_LEECH_EFFECT].mean(axis=1)
+    as_leech = np.maximum(as_leech, np.finfo(np.float64).tiny)  # of thousands of reviews
     as_ordinary = as_leech
     highest = -np.inf
     for spread in _SPREADS:

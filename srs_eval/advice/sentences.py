@@ -124,7 +124,7 @@ _WEEK_OF_PERSISTENCE = 0.85
 def describe_spells(phi: float) -> str:
     """Return the sentence for a learner whose good and bad spells last."""
     duration = "weeks" if phi >= _WEEK_OF_PERSISTENCE else "days"
-    return f"Your good and bad spells last for {duration}: this is less sure than usual."
+    return f"Your good and bad spells last for {duration}, so this is less certain than usual."
 
 
 def format_approximate_date(iso_date: str) -> str:
@@ -298,21 +298,24 @@ def round_down_percent(probability: float) -> int:
 def format_certainty(probability: float, claim: str = "") -> str:
     """Format a probability in words and numbers: "likely, 88 of 100".
 
-    With the claim "that it helps" it is "likely, 88 of 100 that it helps".
+    With the claim "that it helps" it is "likely: the chance that it helps is 88 of 100".
     """
-    certainty = f"{describe_certainty(probability)}, {round_down_percent(probability)} of 100"
-    return f"{certainty} {claim}".rstrip()
+    certainty = describe_certainty(probability)
+    percent = round_down_percent(probability)
+    if claim:
+        return f"{certainty}: the chance {claim} is {percent} of 100"
+    return f"{certainty}, {percent} of 100"
 
 
 def format_gain_or_loss(belief: f.Belief) -> str:
-    """Format what may come of a change, in log loss: "gain 0.009 or lose 0.002"."""
+    """Format what may come of a change: "lower log loss by 0.009 or raise it by 0.002"."""
     gain = f"{belief.high:.3f}"
     loss = f"{-belief.low:.3f}"
     if belief.low >= 0:
-        return f"gain {-float(loss):.3f} to {gain} log loss"
+        return f"lower log loss by {-float(loss):.3f} to {gain}"
     if belief.high <= 0:
-        return f"lose {-float(gain):.3f} to {loss} log loss"
-    return f"gain {gain} or lose {loss} log loss"
+        return f"raise log loss by {-float(gain):.3f} to {loss}"
+    return f"lower log loss by {gain} or raise it by {loss}"
 
 
 # Parameters in the form that users write

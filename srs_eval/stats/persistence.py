@@ -33,6 +33,7 @@ _SHIFTS: FloatArray = np.array([0.1, 0.2, 0.4, 0.6, 0.9, 1.3])  # s, in logits
 _WIDENS = 0.5  # probability of lasting spells from which intervals are widened
 _IS_CLEAR = 0.9  # probability from which a person is told
 _MAX_WAVES = 40
+_MIN_WAVE_VARIANCE = 1e-6  # relative to the largest; below, a wave is a combination of others
 _SIZES: FloatArray = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128, 256]) / 1000
 """Variance of the day's effect on a review, relative to that of the review itself."""
 
@@ -121,10 +122,10 @@ def _compute_log_likelihood(surplus: FloatArray, weight: FloatArray, gaps: IntAr
 
 @dataclass(frozen=True, eq=False)
 class _Waves:
-    """Cosine waves (q, D) over the days, and their covariances for each phi.
+    """Cosine waves (w, D) over the days, and their covariances for each phi.
 
     Both parts of the covariance, of independent reviews and of the day's effect, are diagonal in
-    the coordinates of `rotations` (phis, q, q): 1 and `powers` (phis, q). The mean has the
+    the q coordinates of `rotations` (phis, q, w): 1 and `powers` (phis, q). The mean has the
     variances `review_variance` and `day_variances` (phis,).
     """
 
@@ -183,8 +184,10 @@ def _make_waves(days_bytes: bytes, counts_bytes: bytes) -> _Waves:
     waves -= (waves @ counts)[:, None] / total  # a constant has no part in them
     with_mean = np.vstack([np.full(len(days), 1 / total), waves])
     of_reviews = (with_mean * counts) @ with_mean.T
-    of_reviews[1:, 1:] += 1e-9 * np.trace(of_reviews) / degrees * np.eye(degrees)
-    whitening = np.linalg.inv(np.linalg.cholesky(of_reviews[1:, 1:]))
+    # After a long pause, slow waves are alike on days with reviews: what they share counts once.
+    variances, directions = np.linalg.eigh(of_reviews[1:, 1:])
+    is_distinct = variances > _MIN_WAVE_VARIANCE * variances.max()
+    whitening = (directions[:, is_distinct] / np.sqrt(variances[is_distinct])).T
     weighted = with_mean * counts
     # Σ over s <= t of phi^(t - s) times the weight of s, for each phi, wave and t
     past = np.empty((len(PHIS), degrees + 1, len(days)))

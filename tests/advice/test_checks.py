@@ -219,7 +219,7 @@ def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
     assert check(0.2, 0.3, 0.3).level == "not yet"
     assert check(-0.3, 0.3, 0.01).problem == "like Again"
     assert checks._check_learning_from_hard(fine, None).level == "not yet"
-    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard, 9 of 100 answers: may hide lapses"
+    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard, 9 of 100 answers: may hide forgetting"
 
 
 def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None:

@@ -191,7 +191,7 @@ def test_minutes_have_ranges_once_all_draws_are_done() -> None:
     assert re.search(r"95 +95 +5\.0 \(\d\.\d-\d\.\d\) +█+.?▒", pane(2))
     assert re.search(r"with SM-2 +85 +7\.0 \(\d\.\d-\d\.\d\)", pane(2))
     assert re.search(r"last 90 days +3\.5 +│", pane(2))
-    assert "To remember 85 of 100, as now: FSRS 1.7 minutes a day, SM-2 7.0." in pane(2)
+    assert "To remember as much as with SM-2 (85 of 100), FSRS takes 1.7" in pane(2)
 
 
 def test_reasons_for_less_recall_add_up_in_points() -> None:
@@ -251,15 +251,15 @@ def test_lasting_spells_are_said_below_recall() -> None:
     group = RecallGroup("all", Interval(0.9, 0.01, 2_000, 60), 0.9)
     evidence = Retention("no matter", (group,), 0.9, False, Interval(0.0, 0.01))
     finding = Finding("retention", "Words", reviews=2_000, evidence=evidence)
-    assert "less sure" not in render_text(build_first_screen([finding]))
+    assert "less certain" not in render_text(build_first_screen([finding]))
     lasting = replace(finding, phi=0.94)
     text = " ".join(render_text(build_first_screen([lasting]), width=120).split())
-    sentence = "Your good and bad spells last for weeks: this is less sure than usual."
+    sentence = "Your good and bad spells last for weeks, so this is less certain than usual."
     assert sentence in text
     assert sentences(lasting)[-1] == sentence
     assert document(lasting)["phi"] == 0.94
     assert "phi" not in document(finding)
-    assert "for days:" in sentences(replace(finding, phi=0.8))[-1]
+    assert "for days, so" in sentences(replace(finding, phi=0.8))[-1]
 
 
 def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:
@@ -455,20 +455,22 @@ def test_doubtful_act_says_how_likely_it_helps_and_how_much(recommendation: str)
     finding = make_doubtful_preset(belief, recommendation=recommendation)
     pane = build_first_screen([finding]).panes[0]
     assert pane.summary.text == "Change nothing."
-    assert "Optimizing may help or do harm: 57 of 100 that it helps." in render_text(
-        FirstScreen((pane,), ())
-    )
+    text = render_text(FirstScreen((pane,), ()), width=120)
+    assert "the chance that it helps at all is 57 of 100." in text
     first, *_ = sentences(finding)
-    assert "optimizing could gain 0.009 or lose 0.002 log loss (could go either way, 70" in first
+    assert (
+        "optimizing could lower log loss by 0.009 or raise it by 0.002 (could go either way"
+        in first
+    )
     assert "mistake" not in first
 
 
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
-        (-0.002, 0.009, "gain 0.009 or lose 0.002 log loss"),
-        (0.001, 0.009, "gain 0.001 to 0.009 log loss"),
-        (-0.009, -0.001, "lose 0.001 to 0.009 log loss"),
+        (-0.002, 0.009, "lower log loss by 0.009 or raise it by 0.002"),
+        (0.001, 0.009, "lower log loss by 0.001 to 0.009"),
+        (-0.009, -0.001, "raise log loss by 0.001 to 0.009"),
     ],
 )
 def test_gain_or_loss_names_only_what_is_possible(low: float, high: float, outcome: str) -> None:

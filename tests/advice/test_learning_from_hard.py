@@ -42,6 +42,16 @@ def test_fit_log_growth_recovers_the_growth_of_stability(log_growth: float) -> N
     assert hits >= 18
 
 
+@pytest.mark.parametrize("outcome", [0.0, 1.0])
+def test_fit_log_growth_of_few_equal_outcomes_is_uncertain(outcome: float) -> None:
+    pairs = _ReviewPairs(np.full(25, 2), np.full(25, 2.0), np.full(25, outcome), np.arange(25))
+    fitted = _fit_log_growth(pairs)
+    assert abs(fitted.estimate) == pytest.approx(5.0, abs=1e-3)
+    assert fitted.half_width > 1.0
+    if outcome == 1.0:
+        assert not LearningFromHard(1.0, 0.85, fitted, _GOOD, chance=1.0).is_honest
+
+
 def test_chance_of_little_growth_is_that_of_published_users() -> None:
     growth_of_good = np.expm1(1.0)
     median = _compute_chance(Interval(np.log1p(0.23 * growth_of_good), 0.01), Interval(1.0, 0.0))

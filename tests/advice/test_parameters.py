@@ -155,7 +155,7 @@ def test_presets_each_have_an_act_and_its_probability(log: ReviewLog) -> None:
         assert (evidence.is_fitted, evidence.is_known, evidence.fsrs_is_off) == (True, True, False)
         assert evidence.candidates[0].name == CURRENT
         first, basis, *_ = shown.sentences(finding)
-        assert f"({describe_certainty(finding.probability)}, " in first
+        assert f"({describe_certainty(finding.probability)}: " in first
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
@@ -242,7 +242,7 @@ def test_act_by_other_peoples_experience_alone_is_at_most_likely(
     assert finding.probability == pytest.approx(0.94)
     assert describe_certainty(finding.probability) == "likely"
     assert (
-        "likely, 94 of 100 that it predicts your coming reviews better"
+        "likely: the chance that it predicts your coming reviews better is 94 of 100"
         in (shown.sentences(finding)[0])
     )
 

@@ -222,7 +222,7 @@ def test_as_asked_is_withheld_while_hard_may_hide_lapses(
     warnings = [item for item in items if hasattr(item, "text") and "may hide" in item.text]
     assert bool(warnings) != is_fine
     answer = Finding("retention", "Default", evidence=retention)
-    assert ("if Hard hides no lapses" in shown.line([answer])) == (share > 0.03)
+    assert ("unless Hard hides forgetting" in shown.line([answer])) == (share > 0.03)
 
 
 def test_schedule_does_not_excuse_a_larger_shortfall() -> None:

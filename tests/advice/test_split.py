@@ -14,7 +14,7 @@ from srs_eval.advice import parameters, pooling, shown, split
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import POOLED, RECENCY, SEPARATE, SHARED
 from srs_eval.advice.questions import compare
-from srs_eval.advice.sentences import format_certainty
+from srs_eval.advice.sentences import describe_certainty
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.reviews import Deck, Entries, ReviewLog
 from srs_eval.data.rows import select_presets
@@ -50,7 +50,9 @@ def test_presets_of_one_memory_are_not_split(log: ReviewLog) -> None:
     assert answer.recommendation in ("keep shared", "pooled")  # never: split
     assert answer.probability is not None
     assert 0.5 < answer.probability <= 0.98
-    assert f"({format_certainty(answer.probability)} that " in shown.sentences(answer)[0]
+    assert (
+        f"({describe_certainty(answer.probability)}: the chance that " in shown.sentences(answer)[0]
+    )
     rows = shown.tables(answer)[0].records()
     assert [row["reviews of"] for row in rows[:2]] == ["all", "all"]
 

@@ -11,7 +11,7 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import population, shown
-from srs_eval.advice.findings import Percentiles
+from srs_eval.advice.findings import Finding, Percentile, Percentiles
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.population import MIN_EVALUATED_REVIEWS, compute_percentiles
 from srs_eval.advice.questions import PERCENTILES, compare
@@ -121,6 +121,9 @@ def test_percentiles_have_a_sentence_and_a_table(log: ReviewLog) -> None:
     )
     assert shown.sentences(finding)[0] == first
     assert shown.line([finding]) == first.rstrip(".")
+    wide = replace(finding.evidence.metrics[0], share_worse_range=(0.01, 0.99))
+    evidence = replace(finding.evidence, metrics=(wide, *finding.evidence.metrics[1:]))
+    assert shown.line([replace(finding, evidence=evidence)]).endswith(", which tells nothing yet")
     (table,) = shown.tables(finding)
     assert table.columns == (
         "metric", "yours", "10 %", "25 %", "50 %", "75 %", "90 %", "less well",
@@ -163,3 +166,19 @@ def test_report_has_the_percentiles(log: ReviewLog, presets: bool) -> None:
     (finding,) = compare(log, questions=(PERCENTILES,))
     assert "Where do I stand?" in text
     assert shown.sentences(finding)[0].rstrip(".") in text
+
+
+def test_standing_with_hardly_any_range_left_out_is_no_standing() -> None:
+    quantiles = ((0.5, 0.3),)
+    wide = Percentile("LogLoss", 0.3, 0.5, quantiles, share_worse_range=(0.01, 0.99))
+    narrow = replace(wide, share_worse_range=(0.4, 0.6))
+    unknown = replace(wide, share_worse_range=None)
+
+    def describe(percentile: Percentile) -> tuple[str, ...]:
+        return shown.sentences(Finding("standing", "all", evidence=Percentiles("", (percentile,))))
+
+    assert "better than it does 1 to 99 of 100 people" in describe(wide)[0]
+    assert describe(wide)[0].endswith("which tells nothing yet.")
+    assert "40 to 60 of 100 people" in describe(narrow)[0]
+    assert "would be in this range" in describe(narrow)[1]
+    assert "would be in this range" not in describe(unknown)[1]

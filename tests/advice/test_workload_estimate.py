@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +16,9 @@ import srs_eval
 from srs_eval.advice.buttons import preview_typical_cards
 from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, default_questions
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
+from srs_eval.advice.sentences import PaneLine
 from srs_eval.advice.shown import line, sentences, tables
+from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import _format_anki_interval
 from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
@@ -136,7 +139,7 @@ def test_new_cards_are_at_most_those_of_the_deck(log: ReviewLog, stages: list[Wo
         assert (few.figures[:, KNOWN] < known_cards).all()
         assert (known_cards <= result.learned_cards + result.unseen_cards).all()
         assert f"and {result.unseen_cards} new ones; " in join_sentences(result)
-    assert "and 3 new ones a day until the 179 there are have" in join_sentences(
+    assert "and 3 new ones a day until the 179 that are left have" in join_sentences(
         replace(stages[0], unseen_cards=179)
     )
     assert "and 3 new ones a day; " in join_sentences(replace(stages[0], unseen_cards=180))
@@ -163,10 +166,9 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     stated = f"{current[REVIEWS]:,.0f}"
     known_cards = f"{current[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
-    verb = "goes" if is_off else "go"
-    sentence = f"If {schedule} {verb} on, they take {current[MINUTES]:.0f}"
+    sentence = f"If you keep {schedule}, they take {current[MINUTES]:.0f}"
     assert sentence in join_sentences(result)
-    assert ("on and optimized" in join_sentences(result)) == is_off
+    assert ("on, optimized" in join_sentences(result)) == is_off
     row = [str(cell).partition(" (")[0] for cell in tables(result.finding)[0].rows[-1]]
     recalled = f"{100 * current[RECALLED]:.0f}"
     assert row[:3] == ["SM-2" if is_off else f"{result.desired:.2f}", "now", recalled]
@@ -279,16 +281,104 @@ def test_memory_beyond_the_simulated_retentions_is_not_compared() -> None:
     assert comparison.same_minutes is None
 
 
+def test_comparison_of_a_single_retention_has_no_equal_memory() -> None:
+    figures = np.array([make_figures(20.0, 0.9, 1_000.0)])
+    current = np.array(make_figures(25.0, 0.909, 1_005.0))
+    comparison = compare_schedules(np.array([0.9]), figures, current, None, None)
+    assert comparison.same_share is None
+    assert comparison.same_known is None
+    assert comparison.same_minutes is None
+
+
+def test_ranges_without_reviews_are_those_of_the_other_figures() -> None:
+    figures = np.array([make_figures(1.0, math.nan, 900.0)])
+    low, high = find_ends(figures, np.array([figures] * 5), (1e9, 1e9, 2e3, 1.0, 365.0), math.nan)
+    assert 0.0 < low[0, MINUTES] < 1.0 < high[0, MINUTES]
+    assert math.isnan(low[0, RECALLED])
+
+
+def test_comparison_leaves_out_the_mean_of_unlike_desired_retentions(
+    stages: list[Workload],
+) -> None:
+    last = replace(stages[-1], presets=(("One", 0.7), ("Two", 0.99)))
+    position = last.at(last.desired)
+    estimates = list(last.estimates)
+    estimates[position] = tuple(make_figures(1e6, 0.9, 1.0))
+    assert replace(last, estimates=tuple(estimates)).comparison == last.comparison
+
+
+def test_limit_of_reviews_is_named_where_minutes_are_shown(stages: list[Workload]) -> None:
+    limited = replace(stages[-1], presets=(("Words", 0.9),), review_limit=(0.85, 200))
+    _, items = render_minutes(limited, is_one_of_several=False)
+    text = "From 85 of 100 on, your limit of 200 reviews a day is often reached."
+    assert PaneLine(text, drop_order=2) in items
+    assert "your limit of 200 reviews a day is often reached" in join_sentences(limited)
+
+
+def test_comparison_is_the_same_at_a_glance_and_in_full(stages: list[Workload]) -> None:
+    last = stages[-1]
+    retentions = (*COMPARED_RETENTIONS, 0.88)
+    figures = [make_figures(4 / (1 - at), at, 1_000 * at) for at in retentions]
+    figures[-1][MINUTES] *= 1.1  # chance moves single rows
+    full = replace(
+        last,
+        presets=last.presets[:1],
+        retentions=retentions,
+        estimates=tuple(map(tuple, figures)),
+        draws=(),
+        current_figures=tuple(make_figures(30.0, 0.87, 900.0)),
+    )
+    glance = replace(full, retentions=retentions[:-1], estimates=full.estimates[:-1])
+    assert full.comparison == glance.comparison
+
+
+def test_comparison_is_none_where_nothing_is_due(stages: list[Workload]) -> None:
+    current_figures = tuple(make_figures(0.0, math.nan, 900.0))
+    result = replace(stages[-1], current_figures=current_figures)
+    assert result.comparison is None
+    json.dumps(workload_document(result), allow_nan=False)
+
+
+def test_comparison_with_given_parameters_does_not_say_now(stages: list[Workload]) -> None:
+    text = join_sentences(replace(stages[-1], schedule="the parameters given"))
+    assert "To remember as much as with the parameters given" in text
+    assert "as now" not in text
+
+
+@pytest.mark.parametrize(("recalled", "expected"), [(0.01, "more than"), (0.9999, "less than")])
+def test_workload_beyond_simulated_memory_says_on_which_side(
+    stages: list[Workload], recalled: float, expected: str
+) -> None:
+    last = stages[-1]
+    assert last.current_figures is not None
+    current_figures = list(last.current_figures)
+    current_figures[RECALLED] = recalled
+    text = join_sentences(replace(last, current_figures=tuple(current_figures)))
+    assert f"FSRS has you remember {expected} the parameters in force" in text
+
+
 def test_workload_says_what_today_costs_at_equal_memory(stages: list[Workload]) -> None:
     last = stages[-1]
     comparison = last.comparison
     assert comparison is not None
     assert comparison.same_share is not None
-    assert "To remember as many of 100 reviews as now" in join_sentences(last)
+    assert f"To remember as much as with {last.schedule} (" in join_sentences(last)
     document = workload_document(last)
     assert document["comparison"]["same_share"]["minutes"] == comparison.same_share.minutes
     assert document["now_low"]["minutes"] <= document["now"]["minutes"]
     assert replace(last, current_figures=None).comparison is None
+
+
+def test_estimate_of_an_older_version_is_shown_without_ranges(stages: list[Workload]) -> None:
+    older = replace(stages[-1], current_draws=())
+    assert older.current_figures is not None
+    assert not older.has_all_draws
+    comparison = older.comparison
+    assert comparison is not None
+    assert comparison.same_share is not None
+    assert comparison.same_share.extra_minutes.low == comparison.same_share.extra_minutes.high
+    assert workload_document(older)["now_low"] == workload_document(older)["now"]
+    render_minutes(older, is_one_of_several=False)
 
 
 def test_saved_glance_is_loaded_unchanged(stages: list[Workload], tmp_path: Path) -> None:
@@ -374,7 +464,7 @@ def test_optimized_schedule_in_force_is_now(stages: list[Workload]) -> None:
 def test_figures_have_no_ranges_while_draws_are_missing(stages: list[Workload]) -> None:
     for stage in stages[:5]:
         stated = stage.finding
-        assert sentences(stated)[-1].startswith("Ranges come with the last of 5 ")
+        assert sentences(stated)[-1].startswith("Ranges come when all 5 memories")
         assert stated.conclusion == "see figures"
         cells = itertools.chain.from_iterable(tables(stated)[0].rows)
         assert "(" not in "".join(map(str, cells))
@@ -451,7 +541,7 @@ def test_given_parameters_replace_those_in_force(
         assert by_given.current_figures is not None
         assert stages[0].current_figures is not None
         assert by_given.current_figures[REVIEWS] > stages[0].current_figures[REVIEWS]
-        assert "If the parameters given go on, they take" in join_sentences(by_given)
+        assert "If you keep the parameters given, they take" in join_sentences(by_given)
     with pytest.raises(InputError, match="17, 19 or 21"):
         next(workload(log, question=QUICK, parameters=forgetful[:5]))
 
@@ -461,7 +551,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     desired_index = last.at(last.desired)
     assert f"{last.figures[desired_index, REVIEWS]:.0f} " in join_sentences(last)
     assert f"{last.figures[desired_index, MINUTES]:.1f} " in join_sentences(last)
-    assert "what 5 memories that your reviews allow would cost" in join_sentences(last)
+    assert "come from 5 memories that would suit your reviews" in join_sentences(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
     assert [row[0] for row in curve] == [f"{retention:.2f}" for retention in last.retentions]
@@ -612,8 +702,8 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "a day once FSRS is on and optimized and asked for 91 of 100; you would remember" in out
-    assert "If SM-2 goes on, they take" in out
+    assert "a day once FSRS is on, optimized and asked for 91 of 100; you would remember" in out
+    assert "If you keep SM-2, they take" in out
 
 
 @pytest.mark.parametrize(

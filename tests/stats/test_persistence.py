@@ -111,6 +111,19 @@ def test_wider_interval_covers_the_truth_of_persistent_days(phi: float, share: f
     assert before / 60 < share  # the interval that it replaces
 
 
+def test_interval_after_a_long_pause_is_about_as_wide_as_without() -> None:
+    random = np.random.default_rng(0)
+    shift = draw_shifts(random, 240, 0.95, 0.6)
+    counts = np.full(240, 20)
+    days = np.arange(240)
+    with_pause = np.where(days < 120, days, days + 2_000)
+    half_widths = [
+        persistence.compute_lasting_half_width(shift - shift.mean(), grid, counts, certain(0.95))
+        for grid in (days, with_pause)
+    ]
+    assert half_widths[1] > 0.7 * half_widths[0]
+
+
 def test_interval_of_ordinary_days_stays_as_it_is() -> None:
     y, _, day = draw_outcomes(3, days=100, a_day=20, phi=0.4, sd=0.4)
     assert mean_interval(y, day, certain(0.5)) == mean_interval(y, day)

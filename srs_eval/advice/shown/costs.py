@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -23,12 +24,12 @@ from srs_eval.advice.workload.today import MIN_MONTH_REVIEWS
 from srs_eval.data.errors import format_count
 
 DRAWS_NOTE = (
-    "Brackets: 95 % ranges. ?: no month of yours had this retention. Figures are a model's, "
-    "for habits like those of so far."
+    "In brackets: 95 % ranges. ?: you have not had a month with this retention. A model computes "
+    "the figures; they assume that your habits stay as they are."
 )
 _COVERAGE = (
-    "They held the truth of simulated learners, most of whom do not remember as FSRS says, in 95 "
-    "to 97 of 100 cases (docs/workload.md)."
+    "For simulated learners, most of whom do not remember as FSRS says, such ranges held the true "
+    "figures of a year in 95 to 97 of 100 cases, and in 85 at worst (docs/workload.md)."
 )
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _MAX_NAMES = 5  # most names of presets in a sentence
@@ -64,11 +65,11 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     recalled = _format_at_desired(workload, RECALLED)
     cards = "All your cards" if len(workload.presets) > 1 else f"The cards of {workload.preset}"
     model = _name_scheduler(workload)
-    condition = "on and optimized" if workload.is_fsrs_off else "optimized"
+    condition = "on, optimized" if workload.is_fsrs_off else "optimized"
     yield (
         f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
-        f"{condition} and asked for {100 * workload.desired:.0f} of 100; you would remember "
-        f"{recalled}."
+        f"{condition} and asked for {100 * workload.desired:.0f} of 100; you would "
+        f"remember {recalled} of 100 reviews."
     )
 
 
@@ -78,9 +79,8 @@ def _describe_current(workload: Workload) -> Iterator[str]:
     reviews = _format_current(workload, REVIEWS)
     minutes = _format_current(workload, MINUTES)
     recalled = _format_current(workload, RECALLED)
-    verb = "goes" if workload.is_fsrs_off else "go"
     yield (
-        f"If {workload.schedule} {verb} on, they take {minutes} minutes and {reviews} reviews a "
+        f"If you keep {workload.schedule}, they take {minutes} minutes and {reviews} reviews a "
         f"day; you would remember {recalled} of 100 reviews."
     )
 
@@ -91,41 +91,67 @@ def _describe_comparison(workload: Workload) -> Iterator[str]:
     if comparison is None:
         return
     model = _name_scheduler(workload)
-    now = f"{_format_figure(MINUTES, comparison.minutes)} with {workload.schedule}"
+    current = workload.schedule
+    recalled = f"{100 * comparison.recalled:.0f} of 100"
+    known_now = _format_figure(KNOWN, comparison.known)
+    minutes_now = _format_figure(MINUTES, comparison.minutes)
     if comparison.same_share is None:
-        yield (
-            f"{model} at no simulated retention has you remember as much as {workload.schedule} "
-            f"({_format_figure(RECALLED, comparison.recalled)} of 100)."
-        )
+        yield _describe_incomparable(workload, comparison.recalled)
     else:
         yield (
-            f"To remember as many of 100 reviews as now ({100 * comparison.recalled:.0f}): "
-            f"{_describe_equal_memory(comparison.same_share, model)}, {now}."
+            f"To remember as much as with {current} ({recalled}), "
+            f"{_describe_equal_memory(comparison.same_share, model, minutes_now)}."
         )
     if comparison.same_known is not None:
         yield (
-            f"To know as many cards at the end ({_format_figure(KNOWN, comparison.known)}): "
-            f"{_describe_equal_memory(comparison.same_known, model)}, {now}."
+            f"To know as many cards at the end as with {current} ({known_now}), "
+            f"{_describe_equal_memory(comparison.same_known, model, minutes_now)}."
         )
     same_minutes = comparison.same_minutes
     if same_minutes is not None:
         known = _format_figure(KNOWN, same_minutes.known)
         yield (
-            f"In the same time as now: {model} asked for {100 * same_minutes.retention:.0f} of "
-            f"100; you would remember {100 * same_minutes.recalled:.1f} of 100 reviews "
-            f"(now {100 * comparison.recalled:.1f}) and know {known} cards at the end (now "
-            f"{_format_figure(KNOWN, comparison.known)})."
+            f"In the {minutes_now} minutes a day that {current} would take, {model} asked for "
+            f"{100 * same_minutes.retention:.0f} of 100 would have you remember "
+            f"{100 * same_minutes.recalled:.1f} of 100 reviews instead of "
+            f"{100 * comparison.recalled:.1f}, and know {known} cards at the end instead of "
+            f"{known_now}."
         )
 
 
-def _describe_equal_memory(equal: EqualMemory, model: str) -> str:
+def _describe_incomparable(workload: Workload, recalled_now: float) -> str:
+    """Say on which side of today's schedule all simulated retentions lie.
+
+    Example: "Asked for 90 of 100, FSRS has you remember more than SM-2 (89 of 100)."
+    """
+    recalled = workload.figures[:, RECALLED]
+    retention = workload.retentions[int(np.argmax(recalled))]
+    which = "the best of those simulated"
+    comparative = "less than"
+    if recalled.min() > recalled_now:
+        retention = workload.retentions[int(np.argmin(recalled))]
+        which = "the least of those simulated"
+        comparative = "more than"
+    elif recalled.max() >= recalled_now:
+        comparative = "about as much as"
+    position = f", {which}," if len(workload.retentions) > 1 else ","
+    return (
+        f"Asked for {100 * retention:.0f} of 100{position} {_name_scheduler(workload)} has you "
+        f"remember {comparative} {workload.schedule} "
+        f"({_format_figure(RECALLED, recalled_now)} of 100)."
+    )
+
+
+def _describe_equal_memory(equal: EqualMemory, model: str, minutes_now: str) -> str:
     """Describe minutes at equal memory.
 
-    Example: "26 minutes a day with FSRS asked for 91 of 100 (0.8 more, 0.2 fewer to 1.9 more)".
+    Example: "you would ask FSRS for 91 of 100: 26 minutes a day instead of 25 (0.8 more; the range
+    is 0.2 fewer to 1.9 more)".
     """
     return (
-        f"{_format_figure(MINUTES, equal.minutes)} minutes a day with {model} asked for "
-        f"{100 * equal.retention:.0f} of 100 ({_format_extra_minutes(equal.extra_minutes)})"
+        f"you would ask {model} for {100 * equal.retention:.0f} of 100: "
+        f"{_format_figure(MINUTES, equal.minutes)} minutes a day instead of {minutes_now} "
+        f"({_format_extra_minutes(equal.extra_minutes)})"
     )
 
 
@@ -137,17 +163,20 @@ def _name_scheduler(workload: Workload) -> str:
 
 
 def _format_extra_minutes(extra: RangedFigure) -> str:
-    """Format the extra minutes of FSRS: "2.1 fewer, 1.4 to 2.8"; "0.3 more, 0.2 fewer to 0.8 more".
+    """Format the extra minutes of FSRS.
 
-    Without a range only the first part.
+    Examples: "2.1 fewer; the range is 1.4 to 2.8 fewer"; "0.3 more; the range is 0.2 fewer to 0.8
+    more". Without a range only the first part.
     """
     text = _format_signed_minutes(extra.estimate)
     if extra.low == extra.high:
         return text
     if extra.is_beyond_zero:
         nearest, farthest = sorted((abs(extra.low), abs(extra.high)))
-        return f"{text}, {nearest:.1f} to {farthest:.1f}"
-    return f"{text}, {_format_signed_minutes(extra.low)} to {_format_signed_minutes(extra.high)}"
+        direction = "fewer" if extra.high < 0 else "more"
+        return f"{text}; the range is {nearest:.1f} to {farthest:.1f} {direction}"
+    low, high = _format_signed_minutes(extra.low), _format_signed_minutes(extra.high)
+    return f"{text}; the range is {low} to {high}"
 
 
 def _format_signed_minutes(minutes: float) -> str:
@@ -172,7 +201,7 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
     elif workload.unseen_cards <= workload.new_a_day:
         new_cards = format_count(workload.unseen_cards, "new one")
     elif workload.new_a_day * days > workload.unseen_cards:
-        new_cards = f"{new_cards} until the {workload.unseen_cards:,} there are have come"
+        new_cards = f"{new_cards} until the {workload.unseen_cards:,} that are left have come"
     known_cards = _format_at_desired(workload, KNOWN)
     learned_cards = format_count(workload.learned_cards, "card")
     yield (
@@ -232,22 +261,29 @@ def _describe_budget(workload: Workload) -> Iterator[str]:
 
 def _describe_review_limit(workload: Workload) -> Iterator[str]:
     if workload.review_limit is not None:
-        retention, limit = workload.review_limit
+        retention = workload.review_limit[0]
         yield (
-            f"From {retention:.2f} on the limit of {limit:,} reviews a day holds cards back: "
-            "there, more would be asked of you, and is not done."
+            f"From {retention:.2f} on, {_name_review_limit(workload)} is often reached: some cards "
+            "then wait, and are remembered less."
         )
+
+
+def _name_review_limit(workload: Workload) -> str:
+    """Return the name of the daily limit that is reached: "your limit of 200 reviews a day"."""
+    assert workload.review_limit is not None
+    owner = "your" if len(workload.presets) == 1 else "a preset's"
+    return f"{owner} limit of {workload.review_limit[1]:,} reviews a day"
 
 
 def _describe_ranges(workload: Workload) -> Iterator[str]:
     """Describe the ranges, citing `benchmarks/ranges.py` (docs/workload.md)."""
     draws = workload.question.draws
     if not workload.has_all_draws:
-        yield f"Ranges come with the last of {draws} sets of parameters that your reviews allow."
+        yield f"Ranges come when all {draws} memories that your reviews allow have been simulated."
         return
     yield (
-        f"Ranges: what {draws} memories that your reviews allow would cost, each fitted to days of "
-        "yours drawn anew, and what no model knows."
+        f"The ranges come from {draws} memories that would suit your reviews, and are widened for "
+        "what no model knows."
     )
     if workload.question.model == "FSRS-6":
         yield _COVERAGE
@@ -340,9 +376,13 @@ def render_minutes(
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
-        cards += f" and {new:,} new"
+        cards += f" and {format_count(new, 'new one')}"
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
-    items.append(PaneLine(f"Mean of next year: {cards}{of_preset}.", drop_order=2))
+    items.append(PaneLine(f"Average over the next year, with {cards}{of_preset}.", drop_order=2))
+    if workload.review_limit is not None and workload.review_limit[0] <= GLANCE_RETENTIONS[-1]:
+        limited_from = say.format_per_hundred(workload.review_limit[0])
+        text = f"From {limited_from} of 100 on, {_name_review_limit(workload)} is often reached."
+        items.append(PaneLine(text, drop_order=2))
     if workload.by_fsrs7:
         items.append(PaneLine(_figures_by_version_sentence(workload)))
     summary = PaneLine(_summarize_minutes(workload))
@@ -362,39 +402,38 @@ def _name_current(workload: Workload) -> str:
 def _summarize_minutes(workload: Workload) -> str:
     """Say what is remembered in how many minutes, and what today's schedule takes for as much.
 
-    Examples: "To remember 92 of 100, as now: FSRS 21 minutes a day, SM-2 25. To know as many cards:
-    18."; "To remember 92 of 100, as now, FSRS takes about as long as SM-2: 26 and 25 minutes a
-    day."; "Optimized, you would remember 89 of 100 in 17 minutes a day."
+    Examples: "To remember as much as with SM-2 (92 of 100), FSRS takes 21 minutes a day instead of
+    25. To know as many cards at the end, FSRS takes 18."; "To remember as much as with SM-2 (92 of
+    100), FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you would remember
+    89 of 100 in 17 minutes a day."
     """
     comparison = workload.comparison
     if comparison is None or comparison.same_share is None:
         return _summarize_at_desired(workload)
     same_share = comparison.same_share
-    optimized = "FSRS"
-    current = "SM-2"
+    optimized = "FSRS takes"
+    current = "with SM-2"
     if not workload.is_fsrs_off:
-        optimized = "optimized"
-        current = f"unchanged{_version_note(workload)}"
+        optimized = "optimized parameters take"
+        current = f"you would unchanged{_version_note(workload)}"
     minutes = _format_figure(MINUTES, same_share.minutes)
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_per_hundred(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
+    text = f"To remember as much as {current} ({recalled} of 100), {optimized}"
     if workload.has_all_draws and not is_settled:
-        subject = "FSRS takes" if workload.is_fsrs_off else "optimized parameters take"
-        text = (
-            f"To remember {recalled} of 100, as now, {subject} about as long as {current}: "
-            f"{minutes} and {now_minutes} minutes a day."
-        )
-    else:
-        text = (
-            f"To remember {recalled} of 100, as now: {optimized} {minutes} minutes a day, "
-            f"{current} {now_minutes}."
-        )
+        text += " about as long:"
+    text += f" {minutes} minutes a day"
+    if minutes != now_minutes:
+        text += f" instead of {now_minutes}"
+    text += "."
     same_known = comparison.same_known
+    if not workload.has_all_draws:  # it is told only if it surely differs
+        same_known = None
     if same_known is not None and same_known.extra_minutes.is_beyond_zero:
         known_minutes = _format_figure(MINUTES, same_known.minutes)
         if known_minutes != minutes:
-            text += f" To know as many cards: {known_minutes}."
+            text += f" To know as many cards at the end, {optimized} {known_minutes}."
     return text
 
 
@@ -529,7 +568,12 @@ def _format_at_desired(workload: Workload, figure: int) -> str:
 
 
 def _format_figure(figure: int, value: float) -> str:
-    """Format a figure: shares of 100, and a decimal for fewer than ten reviews or minutes."""
+    """Format a figure: shares of 100, and a decimal for fewer than ten reviews or minutes.
+
+    A share of no reviews, which is nan, is "?".
+    """
+    if math.isnan(value):
+        return "?"
     if figure == RECALLED:
         return f"{100 * value:.0f}"
     has_decimal = figure in (REVIEWS, MINUTES) and value < 9.95

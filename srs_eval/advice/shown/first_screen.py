@@ -187,6 +187,9 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
         reason = "Your parameters are as good as others would be."
         if (main_preset.probability or 0.0) < f.LIKELY or main_preset.hardly_matters:
             reason = describe_doubt(main_preset)
+            if len(presets) > 1:
+                subject = say.quote_name(main_preset.subject)
+                reason = f"In {subject}, {reason[0].lower()}{reason[1:]}"
         items = [
             _line_with_certainty("Change nothing.", main_preset.probability),
             PaneLine(f"  {reason}", drop_order=1),
@@ -208,11 +211,11 @@ def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
 
 def _claim_line(finding: f.Finding | None) -> PaneLine:
     """Return the line on what the act's probability is about."""
-    claim = "Your coming reviews are then predicted better."
+    claim = "FSRS should then predict your coming reviews better."
     if finding is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
-        claim = "Your coming reviews are then predicted better than by SM-2."
+        claim = "FSRS should predict your coming reviews better than SM-2."
     elif finding is not None and finding.recommendation == Recommendation.STAY_WITH_SM2:
-        claim = "SM-2 predicts your coming reviews better."
+        claim = "SM-2 should predict your coming reviews better than FSRS."
     return PaneLine(f"  {claim}", drop_order=2)
 
 

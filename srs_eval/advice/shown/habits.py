@@ -107,8 +107,8 @@ def _hard_sentences(finding: Finding) -> list[str]:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
         sentences.append(
-            f"At reviews after Hard you recalled {recalled}; had Hard taught you nothing, "
-            f"{unchanged} were to be expected."
+            f"In the reviews after a Hard you recalled {recalled}; if Hard left your memory as it "
+            f"was, it would be {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
@@ -367,9 +367,9 @@ def _check_details(check: f.Check) -> str:
     if check.leeches:
         worst = check.leeches[0]
         return (
-            f"The worst card was forgotten {worst.lapses} of {worst.reviews} times, where "
-            f"{worst.usual:.1f} times are usual after such intervals; about 2 in 100 such cards "
-            "are named by chance. Rewrite them, or suspend them."
+            f"You forgot the worst card {worst.lapses} of {worst.reviews} times; {worst.usual:.1f} "
+            "times would be usual after such intervals. About 2 of 100 cards named here are there "
+            "by chance. Rewrite your leeches, or suspend them."
         )
     return ""
 
@@ -397,15 +397,20 @@ def _explain_old_cards(check: f.Check) -> str:
     assert check.probability is not None
     shortfall = 100 * (check.expected - check.recalled.estimate)
     half_width = 100 * check.recalled.half_width
-    estimate, low, high = (
-        say.format_signed(-points, 0)
-        for points in (shortfall, shortfall - half_width, shortfall + half_width)
+    estimate, most, least = (
+        _format_shortfall(points)
+        for points in (shortfall, shortfall + half_width, shortfall - half_width)
     )
-    probability = format_percent(check.probability, 0)
+    probability = say.round_down_percent(check.probability)
     return (
-        f"Old cards: recalled minus expected is {estimate} points ({low} to {high}). It is "
-        f"{probability} likely that they are recalled over 3 points less than expected."
+        f"Of 100 old cards you recalled {estimate} than expected ({most} to {least}). The chance "
+        f"that you recall over 3 fewer is {probability} of 100."
     )
+
+
+def _format_shortfall(points: float) -> str:
+    """Format by how many of 100 cards recall falls short: "4 fewer", "1 more"."""
+    return f"{abs(points):.0f} {'more' if points < 0 else 'fewer'}"
 
 
 def _describe_old_cards(check: f.Check) -> str:
@@ -414,11 +419,11 @@ def _describe_old_cards(check: f.Check) -> str:
     if check.recalled is None or check.expected is None or check.probability is None:
         return f"old cards: {_describe_inconclusive(check)}"
     if check.level == "not yet":
-        probability = format_percent(check.probability, 0)
-        return f"old cards: {probability} likely forgotten too often"
+        probability = say.round_down_percent(check.probability)
+        return f"old cards: forgotten too often? {probability} of 100"
     if check.probability < f.SURE:
-        points = format_count(round(100 * (check.expected - check.recalled.estimate)), "point")
-        return f"old cards: likely recalled {points} less"
+        fewer = round(100 * (check.expected - check.recalled.estimate))
+        return f"old cards: likely {fewer} of 100 too few recalled"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         return "old cards forgotten twice as often as expected"
     return f"old cards: {_describe_recall(check)}"
@@ -430,7 +435,7 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "like Again":
         return "Hard is pressed for what you have forgotten"
     if check.name == "hard" and check.level == "not yet" and not check.problem:
-        return f"{share}: may hide lapses"
+        return f"{share}: may hide forgetting"
     if check.problem == "seldom":
         return f"{name}: hardly ever pressed"
     if check.problem == "too many":

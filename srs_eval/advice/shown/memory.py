@@ -35,7 +35,7 @@ _RETENTION_WORDS = {
     "not asked for": "recalled",
 }
 """Words for each conclusion, in the order of the line: what may call for action comes first."""
-_HARD_CONDITION = "if Hard hides no lapses"
+_HARD_CONDITION = "unless Hard hides forgetting"
 
 _CAUSE_CLAUSES = {
     f.RetentionCause.SCHEDULED_FOR_LESS: "as cards were scheduled for less",
@@ -461,7 +461,8 @@ def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) 
     if share < f.MIN_HARD_SHARE:
         return None
     return PaneLine(
-        f"Hard, {say.format_per_hundred(share)} of 100 answers, may hide lapses.", "not yet"
+        f"Hard, {say.format_per_hundred(share)} of 100 answers, may hide forgetting.",
+        "not yet",
     )
 
 

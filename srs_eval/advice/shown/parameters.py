@@ -58,14 +58,16 @@ _CLAIM_OF_KEEPING = "that no change would predict your coming reviews noticeably
 def describe_doubt(finding: f.Finding) -> str:
     """Return the sentence on a change that may help or not, without figures of log loss.
 
-    Example: "Optimizing may help or do harm: 57 of 100 that it helps."
+    Example: "Optimizing may help or do harm: the chance that it helps at all is 57 of 100."
+
+    The probability of an act to keep is another one: that no change helps noticeably.
     """
     change = say.capitalize(_CHANGES[_compared_candidate(finding).name])
     if finding.hardly_matters:
         return f"{change} would hardly change how well FSRS predicts you."
     belief = _compared_belief(finding)
     helped = say.round_down_percent(belief.probability)
-    return f"{change} may help or do harm: {helped} of 100 that it helps."
+    return f"{change} may help or do harm: the chance that it helps at all is {helped} of 100."
 
 
 def _compared_candidate(finding: f.Finding) -> f.Candidate:
@@ -143,14 +145,14 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     elif not finding.parameters and finding.probability < f.LIKELY:
         outcome = say.format_gain_or_loss(_compared_belief(finding))
         instruction += f": {change} could {outcome}"
+    if evidence.fsrs_is_off:
+        if not is_keep:
+            claim += " than FSRS's defaults"
+        instruction = f"once FSRS is on: {instruction}"
     if lacks_own_evidence(finding):
         certainty = f"{_population_certainty(finding.probability)} {claim}"
     else:
         certainty = say.format_certainty(finding.probability, claim)
-    if evidence.fsrs_is_off:
-        if not is_keep:
-            certainty += " than FSRS's defaults"
-        instruction = f"once FSRS is on: {instruction}"
     answer = f"{say.capitalize(instruction)} ({certainty})."
     return (answer, _basis_sentence(finding, evidence), *_caveats(evidence))
 
@@ -194,7 +196,7 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     gain = say.format_signed(belief.gain, 3)
     low = say.format_signed(belief.low, 3)
     high = say.format_signed(belief.high, 3)
-    expected = f"expect {gain} log loss gained ({low} to {high})"
+    expected = f"expect log loss to be better by {gain} ({low} to {high})"
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
         reference = "yours"
@@ -337,9 +339,9 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (f"Let your {units} share parameters for now: {reviews}, too few to compare.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
-    claim = "that these predict your coming reviews no worse than shared ones"
+    claim = "that they predict your coming reviews no worse than shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:
-        claim = "that others would not predict your coming reviews noticeably better"
+        claim = "that separate ones would not predict your coming reviews noticeably better"
     sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]
     if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")

@@ -97,9 +97,10 @@ def _fit_sentence(finding: f.Finding) -> str:
         if finding.interval is not None and has_enough_data(finding.interval):
             reason = saving
         else:
-            reason = say.format_missing_data(finding.missing)
             if finding.missing is None or not finding.missing.can_come:
-                return f"How well FSRS {verb} you: {reason}."
+                cant_tell = say.format_cant_tell(finding.missing, f" how well FSRS {verb} you")
+                return f"{say.capitalize(cant_tell)}."
+            reason = say.format_missing_data(finding.missing)
         return f"How well FSRS {verb} you can't be told yet: {reason}."
     if fit.conclusion == "well":
         quality = "well"
@@ -196,6 +197,9 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         saving = _format_saving(health.sm2.saved, "SM-2")
         difference = say.format_log_loss_difference(health.sm2.difference, "evaluated review")
         comparison = f"FSRS-6 is {saving} once optimized; {difference}"
+        is_fsrs_worse = health.sm2.difference.estimate > 0
+        if is_fsrs_worse and finding.recommendation != Recommendation.STAY_WITH_SM2:
+            comparison = f"nearly everybody gained by it, though on your own reviews {comparison}"
     else:
         reviews = format_count(finding.reviews, "evaluated review")
         comparison = f"as nearly everybody gained by it; your {reviews} say too little yet"
@@ -203,7 +207,7 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
         claim = "that FSRS predicts your coming reviews better"
         if finding.recommendation == Recommendation.STAY_WITH_SM2:
-            claim = "that it predicts your coming reviews better"
+            claim = "that SM-2 predicts your coming reviews better"
         certainty = say.format_certainty(finding.probability, claim)
         comparison = f"{advice} ({certainty}): {comparison}"
     return [f"{comparison}.", _health_check_sentence(health)]
@@ -287,6 +291,9 @@ def _models_tables(finding: f.Finding) -> list[FindingTable]:
 # Where do I stand?
 
 
+_MAX_TELLING_RANGE = 60  # widest range of people, of 100, that says anything
+
+
 def percentile_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how the learner compares with other learners.
 
@@ -302,11 +309,19 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     people = str(fewest)
     if fewest != most:
         people = f"{fewest} to {most}"
-    return (
-        f"FSRS predicts you better than it does {people} of 100 people with as many reviews.",
+    basis = (
         f"By log loss, FSRS-5 on your {format_count(finding.reviews, 'evaluated review')} against "
         "9,999 published learners, of whom those count most who have about as many reviews and "
-        "recall about as much. The range is what other days of yours would give, 95 times of 100.",
+        "recall about as much."
+    )
+    if fewest != most:
+        basis += " With other days of yours, the number would be in this range 95 times of 100."
+    answer = f"FSRS predicts you better than it does {people} of 100 people with as many reviews"
+    if most - fewest > _MAX_TELLING_RANGE:
+        answer += ", which tells nothing yet"
+    return (
+        f"{answer}.",
+        basis,
     )
 
 

@@ -144,7 +144,12 @@ class Workload(Evidence):
 
     @property
     def has_all_draws(self) -> bool:
-        """Return True if all draws are done; a range of fewer would look surer than it is."""
+        """Return True if all draws are done; a range of fewer would look surer than it is.
+
+        Estimates saved by older versions have no draws of today's schedule, and so no ranges.
+        """
+        if self.current_figures is not None and len(self.current_draws) != len(self.draws):
+            return False
         return len(self.draws) == self.question.draws
 
     @property
@@ -198,14 +203,28 @@ class Workload(Evidence):
 
     @property
     def comparison(self) -> ScheduleComparison | None:
-        """Today's schedule beside optimized FSRS; None if they are the same."""
-        if self.current_figures is None:
+        """Today's schedule beside optimized FSRS; None if they are the same, or nothing is due.
+
+        Of the simulated retentions it uses COMPARED_RETENTIONS, if all of these are there, so that
+        it is the same at a glance and in full.
+        """
+        if self.current_figures is None or math.isnan(self.current_figures[RECALLED]):
             return None
-        draws = np.array(self.draws) if self.has_all_draws else None
-        current_draws = np.array(self.current_draws) if self.has_all_draws else None
+        retentions = np.array(self.retentions)
+        is_compared = np.isin(retentions, COMPARED_RETENTIONS)
+        if is_compared.sum() < len(COMPARED_RETENTIONS):
+            is_compared[:] = True
+        if len({desired for _, desired in self.presets}) > 1:
+            # Where each preset has its own retention, figures are not those of their mean.
+            is_compared = retentions != self.desired
+        draws = None
+        current_draws = None
+        if self.has_all_draws:
+            draws = np.array(self.draws)[:, is_compared]
+            current_draws = np.array(self.current_draws)
         return compare_schedules(
-            np.array(self.retentions),
-            self.figures,
+            retentions[is_compared],
+            self.figures[is_compared],
             np.array(self.current_figures),
             draws,
             current_draws,

@@ -100,7 +100,7 @@ class ScheduleComparison:
 
     Memory has two measures: the share of reviews remembered, and the cards known at the end. They
     can disagree, because a schedule that shows well-known cards too often is passed more often. A
-    part is None if no simulated retention comes near.
+    part is None if fewer than two retentions are simulated, or if none comes near.
     """
 
     recalled: float  # share remembered under today's schedule
@@ -122,6 +122,7 @@ def find_ends(
     lower_end = figures.copy()
     upper_end = figures.copy()
     logits_away = np.abs(_logit(figures[..., RECALLED]) - _logit(recalled_now))
+    logits_away = np.nan_to_num(logits_away)  # shares are nan if there are no reviews
     for figure, misfit in _MISFIT.items():
         low, high = _find_ends_on_scale(
             _to_scale(figure, figures[..., figure]),
@@ -210,9 +211,14 @@ def _compare_at_equal(
     current: FloatArray,
     pairs: Sequence[tuple[FloatArray, FloatArray]] | None,
 ) -> EqualMemory | None:
-    """Compare minutes where FSRS and today's schedule are equal in RECALLED or KNOWN."""
+    """Compare minutes where FSRS and today's schedule are equal in RECALLED or KNOWN.
+
+    None for fewer than two retentions, or if none of them comes near.
+    """
     rising = _select_rising(measure, figures)
     values = figures[rising, measure]
+    if len(values) < 2:  # nothing to interpolate between
+        return None
     margin = _TOLERANCE * float(values.max())
     is_within = values.min() - margin <= current[measure] <= values.max() + margin
     minutes = float(current[MINUTES])
@@ -240,7 +246,7 @@ def _compare_at_equal_minutes(
     # Below some retention, forgetting costs more time than it saves: from there on minutes rise.
     rising = slice(int(np.argmin(figures[:, MINUTES])), None)
     minutes = figures[rising, MINUTES]
-    if not minutes[0] <= current[MINUTES] <= minutes[-1] or minutes[0] <= 0.0:
+    if len(minutes) < 2 or not minutes[0] <= current[MINUTES] <= minutes[-1] or minutes[0] <= 0.0:
         return None
     at = math.log(float(current[MINUTES]))
     log_forgotten = _interpolate(at, np.log(minutes), _scale(RECALLED, figures[rising, RECALLED]))
