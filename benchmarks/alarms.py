@@ -26,7 +26,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from _tables import format_wilson
@@ -46,45 +47,44 @@ _MATURE_DAYS = 21
 _TRUE_GAP = 0.03  # by which fewer old cards are recalled than expected, from which it matters
 _LARGE_GAP = 0.05
 _FALSE_ALARM_RATE = 0.025
+Diagnosis = TypeVar("Diagnosis")
 
 
-def _make_world(**traits: object) -> World:
-    return World(**{"stored": "true", "suspends_leeches": False, **traits})  # type: ignore[arg-type]
-
+_PLAIN = World(stored="true", suspends_leeches=False)
 
 LEECH_WORLDS = {
-    "no leeches": _make_world(),
-    "no leeches, SM-2": _make_world(scheduler="sm2"),
-    "no leeches, days differ by 0.6 (phi 0.9)": _make_world(day_sd=0.6, day_persistence=0.9),
-    "cards differ by 0.35": _make_world(card_shift=0.35),
-    "cards differ by 0.35, SM-2": _make_world(card_shift=0.35, scheduler="sm2"),
-    "power law, cards differ by 0.45": _make_world(truth="power law", card_shift=0.45),
-    "ACT-R, cards differ by 0.45": _make_world(truth="ACT-R", card_shift=0.45),
-    "leeches": _make_world(leeches=0.02),
-    "leeches, SM-2": _make_world(leeches=0.02, scheduler="sm2"),
-    "leeches, cards differ by 0.35": _make_world(leeches=0.02, card_shift=0.35),
+    "no leeches": _PLAIN,
+    "no leeches, SM-2": replace(_PLAIN, scheduler="sm2"),
+    "no leeches, days differ by 0.6 (phi 0.9)": replace(_PLAIN, day_sd=0.6, day_persistence=0.9),
+    "cards differ by 0.35": replace(_PLAIN, card_shift=0.35),
+    "cards differ by 0.35, SM-2": replace(_PLAIN, card_shift=0.35, scheduler="sm2"),
+    "power law, cards differ by 0.45": replace(_PLAIN, truth="power law", card_shift=0.45),
+    "ACT-R, cards differ by 0.45": replace(_PLAIN, truth="ACT-R", card_shift=0.45),
+    "leeches": replace(_PLAIN, leeches=0.02),
+    "leeches, SM-2": replace(_PLAIN, leeches=0.02, scheduler="sm2"),
+    "leeches, cards differ by 0.35": replace(_PLAIN, leeches=0.02, card_shift=0.35),
 }
 HONEST_WORLDS = {
-    "honest": _make_world(varies_hard=True),
-    "honest, Hard when unsure": _make_world(varies_hard=True, hard_when_unsure=1.0),
-    "honest, cards differ by 0.35, SM-2": _make_world(
-        varies_hard=True, hard_when_unsure=0.5, card_shift=0.35, scheduler="sm2"
+    "honest": replace(_PLAIN, varies_hard=True),
+    "honest, Hard when unsure": replace(_PLAIN, varies_hard=True, hard_when_unsure=1.0),
+    "honest, cards differ by 0.35, SM-2": replace(
+        _PLAIN, varies_hard=True, hard_when_unsure=0.5, card_shift=0.35, scheduler="sm2"
     ),
-    "honest, power law": _make_world(truth="power law", hard_when_unsure=0.5, card_shift=0.35),
-    "honest, ACT-R": _make_world(truth="ACT-R", hard_when_unsure=0.5, card_shift=0.35),
+    "honest, power law": replace(_PLAIN, truth="power law", hard_when_unsure=0.5, card_shift=0.35),
+    "honest, ACT-R": replace(_PLAIN, truth="ACT-R", hard_when_unsure=0.5, card_shift=0.35),
 }
 HIDDEN_WORLDS = {
-    "Hard in 30 % of lapses": _make_world(hard_for_lapses=0.3),
-    "Hard in 60 % of lapses": _make_world(hard_for_lapses=0.6),
-    "Hard in 60 % of lapses, SM-2": _make_world(hard_for_lapses=0.6, scheduler="sm2"),
-    "Hard in 60 % of lapses, power law": _make_world(hard_for_lapses=0.6, truth="power law"),
-    "Easy in 15 % of lapses": _make_world(easy_for_lapses=0.15),
+    "Hard in 30 % of lapses": replace(_PLAIN, hard_for_lapses=0.3),
+    "Hard in 60 % of lapses": replace(_PLAIN, hard_for_lapses=0.6),
+    "Hard in 60 % of lapses, SM-2": replace(_PLAIN, hard_for_lapses=0.6, scheduler="sm2"),
+    "Hard in 60 % of lapses, power law": replace(_PLAIN, hard_for_lapses=0.6, truth="power law"),
+    "Easy in 15 % of lapses": replace(_PLAIN, easy_for_lapses=0.15),
 }
 OLD_CARD_WORLDS = {
-    "true parameters": _make_world(),
-    "bold parameters": _make_world(stored="bold"),
-    "power law, defaults": _make_world(truth="power law", stored="defaults"),
-    "ACT-R, defaults": _make_world(truth="ACT-R", stored="defaults"),
+    "true parameters": _PLAIN,
+    "bold parameters": replace(_PLAIN, stored="bold"),
+    "power law, defaults": replace(_PLAIN, truth="power law", stored="defaults"),
+    "ACT-R, defaults": replace(_PLAIN, truth="ACT-R", stored="defaults"),
 }
 
 
@@ -243,14 +243,14 @@ def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis | None]]) -> None
 
 
 def diagnose_all(
-    diagnose: Callable[[World, int], object],
+    diagnose: Callable[[World, int], Diagnosis],
     worlds: dict[str, World],
     learners: int,
     pool: ProcessPoolExecutor,
-) -> dict[str, list]:  # type: ignore[type-arg]
+) -> dict[str, list[Diagnosis]]:
     names = [name for name in worlds for _ in range(learners)]
     seeds = [seed for _ in worlds for seed in range(learners)]
-    diagnoses: dict[str, list] = {name: [] for name in worlds}  # type: ignore[type-arg]
+    diagnoses: dict[str, list[Diagnosis]] = {name: [] for name in worlds}
     for name, row in zip(
         names, pool.map(diagnose, [worlds[name] for name in names], seeds), strict=True
     ):

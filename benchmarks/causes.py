@@ -2,10 +2,9 @@
 
     python benchmarks/causes.py [--learners 40] [--jobs 2] [--quick]
 
-Each learner has one preset at desired retention 0.90 and answers 2,000 to 6,000 reviews. Cards
-differ, and recall on the logit scale is better or worse by the day (AR(1), standard deviation 0.4,
-phi 0.4). Memories are FSRS-6 with parameters near its defaults, or ACT-R with constants near the
-literature's. The scenarios:
+Each learner has one preset at desired retention 0.90 and gives 2,000 to 6,000 answers. Cards differ
+by 0.3 on the logit scale, and recall is better or worse by the day (AR(1), standard deviation 0.4,
+phi 0.4). Memories are FSRS-6 or ACT-R (tools/simulated/worlds.py). The scenarios:
 
 - on time: reviews are done when they are due, with the true parameters;
 - some days skipped: 5 % of the days;
@@ -36,35 +35,22 @@ from _tables import format_wilson
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Retention, RetentionCause, get_evidence
 from srs_eval.advice.over_time import assess_retention
-from srs_eval.models.fsrs6 import DEFAULT
-from tools.pretraining.memories import ActR
-from tools.simulated.character import Character, Habits, make_single_deck
-from tools.simulated.learner import SimulatedLearner, simulate_learner
-from tools.simulated.memory import Fsrs6, Memory
+from tools.simulated.worlds import World, simulate_world
 
 _MIN_TRUE_GAP = 0.005
 """Share of reviews from which on a wrong expectation counts as true."""
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """What a row of the table simulates."""
-
-    name: str
-    skipped: float = 0.0  # share of the days without reviews
-    scheduled: float = 0.9  # desired retention during the reviews
-    is_bold: bool = False
-    is_act_r: bool = False
-
-
-SCENARIOS = (
-    Scenario("on time"),
-    Scenario("some days skipped", skipped=0.05),
-    Scenario("desire raised", scheduled=0.8),
-    Scenario("late", skipped=0.5),
-    Scenario("bold parameters", is_bold=True),
-    Scenario("ACT-R, on time", is_act_r=True),
-)
+_ON_TIME = World(stored="true", skipped=0.0, card_shift=0.3, new_per_day=(8, 24))
+SCENARIOS = {
+    "on time": _ON_TIME,
+    "some days skipped": replace(_ON_TIME, skipped=0.05),
+    "desire raised": replace(_ON_TIME, retention=0.8),
+    "late": replace(_ON_TIME, skipped=0.5),
+    "bold parameters": replace(_ON_TIME, stored="bold"),
+    "ACT-R, on time": replace(_ON_TIME, truth="ACT-R"),
+}
+_FEWEST_ANSWERS, _MOST_ANSWERS = 2_000, 6_000
 
 
 @dataclass(frozen=True)
@@ -76,53 +62,10 @@ class Diagnosis:
     true_expectation_gap: float
 
 
-def draw_learner(scenario: Scenario, seed: int) -> SimulatedLearner:
-    random = np.random.default_rng((seed, SCENARIOS.index(scenario)))
-    w = np.array(DEFAULT)
-    w[:4] *= np.exp(random.normal(0.5, 0.3, 4))
-    w[8] += random.normal(0, 0.15)
-    memory: Memory = Fsrs6(w[:, None])
-    stored = w
-    if scenario.is_act_r:
-        memory = ActR.around_literature(random)
-        stored = np.array(DEFAULT)
-    if scenario.is_bold:
-        stored = w.copy()
-        stored[8] += random.uniform(0.3, 0.8)
-    decks, presets, shares = make_single_deck(
-        tuple(stored.tolist()), scenario.scheduled, (60.0, 600.0), (600.0,)
-    )
-    habits = Habits(
-        first=np.array([0.25, 0.1, 0.5, 0.15]),
-        hard=float(random.uniform(0.03, 0.1)),
-        easy=float(random.uniform(0.03, 0.1)),
-        forgets=True,
-        skip=scenario.skipped,
-        stop=0.0,
-        seconds=6.0,
-        hour=8.0,
-        daily_limit=9_999,
-        long_pause=0.0,
-        new_per_day=int(random.integers(8, 25)),
-        form=0.4,
-        form_lasts=0.4,
-    )
-    character = Character(
-        memory=memory,
-        habits=habits,
-        scheduler="fsrs",
-        decks=decks,
-        presets=presets,
-        shares=shares,
-        spread=(0.3, 0.5),
-    )
-    reviews = int(random.integers(2_000, 6_000))
-    return simulate_learner(seed, reviews, incidents=False, character=character)
-
-
-def assess(scenario: Scenario, seed: int) -> Diagnosis:
+def assess(scenario: str, seed: int) -> Diagnosis:
     """Return what pane 2 names for one learner, and the truth."""
-    simulated = draw_learner(scenario, seed)
+    answers = int(np.random.default_rng(seed).integers(_FEWEST_ANSWERS, _MOST_ANSWERS))
+    simulated = simulate_world(SCENARIOS[scenario], seed, answers)
     log = simulated.log()
     presets = {key: replace(preset, desired_retention=0.9) for key, preset in log.presets.items()}
     learner = Learner.of(replace(log, presets=presets))
@@ -133,7 +76,7 @@ def assess(scenario: Scenario, seed: int) -> Diagnosis:
     positions = np.arange(len(true_recall))
     expected = learner.predict_with_parameters(learner.active_parameters(group), positions)
     gap = float(np.nanmean(true_recall - expected))
-    return Diagnosis(scenario.name, tuple(part.cause for part in retention.parts), gap)
+    return Diagnosis(scenario, tuple(part.cause for part in retention.parts), gap)
 
 
 def print_report(diagnoses: Sequence[Diagnosis]) -> None:
@@ -142,14 +85,14 @@ def print_report(diagnoses: Sequence[Diagnosis]) -> None:
     all_named = 0
     all_true = 0
     for scenario in SCENARIOS:
-        rows = [diagnosis for diagnosis in diagnoses if diagnosis.scenario == scenario.name]
+        rows = [diagnosis for diagnosis in diagnoses if diagnosis.scenario == scenario]
         counts = Counter(cause for diagnosis in rows for cause in diagnosis.causes)
         accused = [row for row in rows if RetentionCause.EXPECTED_TOO_MUCH in row.causes]
         true = sum(row.true_expectation_gap <= -_MIN_TRUE_GAP for row in accused)
         all_named += len(accused)
         all_true += true
         cells = [
-            scenario.name,
+            scenario,
             format_wilson(counts[RetentionCause.LATE], len(rows)),
             format_wilson(counts[RetentionCause.EXPECTED_TOO_MUCH], len(rows)),
             format_wilson(counts[RetentionCause.SCHEDULED_FOR_LESS], len(rows)),

@@ -36,6 +36,7 @@ from srs_eval.models import fsrs6
 from srs_eval.models.own_parameters import find_fault, normalize_as_anki
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import MIN_DAYS, Interval, mean_interval
+from srs_eval.stats.search import find_minimum
 
 _BUTTONS = {1: "Again", 2: "Hard", 3: "Good", 4: "Easy"}
 _AGAIN = 1
@@ -218,16 +219,8 @@ def _fit_forgetting_curve(answers: _NextAnswers, decay: float) -> _ForgettingCur
         r = np.clip(_recall(answers.minutes, math.exp(log_s), decay), _EPSILON, 1 - _EPSILON)
         return -float(np.log(np.where(answers.recalled == 1, r, 1 - r)).sum())
 
-    low = math.log(1 / 60)  # one second
-    high = math.log(_MAX_DELAY_MIN)
-    while high - low > 1e-9:  # ternary search
-        first_third = low + (high - low) / 3
-        second_third = high - (high - low) / 3
-        if loss(first_third) < loss(second_third):
-            high = second_third
-        else:
-            low = first_third
-    log_s = (low + high) / 2
+    one_second = math.log(1 / 60)
+    log_s = find_minimum(loss, one_second, math.log(_MAX_DELAY_MIN), tolerance=1e-9)
     s = math.exp(log_s)
     r = np.clip(_recall(answers.minutes, s, decay), _EPSILON, 1 - _EPSILON)
     ratio = _curve_factor(decay) * answers.minutes / s

@@ -31,6 +31,7 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.stats.search import find_minimum
 
 _HARD = 2
 _GOOD = 3
@@ -119,16 +120,7 @@ def _fit_log_growth(pairs: _ReviewPairs) -> Interval:
         r = _recall(pairs.odds, log_growth)
         return -float(np.log(np.where(pairs.recalled == 1, r, 1 - r)).sum())
 
-    low = -_MAX_LOG_GROWTH
-    high = _MAX_LOG_GROWTH
-    while high - low > 1e-6:  # ternary search
-        first_third = low + (high - low) / 3
-        second_third = high - (high - low) / 3
-        if loss(first_third) < loss(second_third):
-            high = second_third
-        else:
-            low = first_third
-    estimate = (low + high) / 2
+    estimate = find_minimum(loss, -_MAX_LOG_GROWTH, _MAX_LOG_GROWTH, tolerance=1e-6)
     r = _recall(pairs.odds, estimate)
     odds = pairs.odds * math.exp(-estimate)
     slope = fsrs6.DEFAULT[20] * r * odds / (1 + odds)  # dR/dg

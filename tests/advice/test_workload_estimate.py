@@ -461,6 +461,15 @@ def test_optimized_schedule_in_force_is_now(stages: list[Workload]) -> None:
     assert workload_document(stages[-1])["now"] != optimized
 
 
+def test_coverage_is_told_only_of_what_was_measured(stages: list[Workload]) -> None:
+    last = stages[-1]
+    year = replace(last, question=replace(last.question, days=365))
+    after_pause = replace(year, question=replace(year.question, after=30))
+    assert "For simulated learners" in join_sentences(year)
+    assert "For simulated learners" not in join_sentences(last)  # of 60 days
+    assert "For simulated learners" not in join_sentences(after_pause)
+
+
 def test_figures_have_no_ranges_while_draws_are_missing(stages: list[Workload]) -> None:
     for stage in stages[:5]:
         stated = stage.finding

@@ -31,6 +31,7 @@ _COVERAGE = (
     "For simulated learners, most of whom do not remember as FSRS says, such ranges held the true "
     "figures of a year in 95 to 97 of 100 cases, and in 85 where they held least."
 )
+_COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _MAX_NAMES = 5  # most names of presets in a sentence
 _MAX_TABLE_ROWS = 12  # for more retentions, the table has them in steps of 5 %
@@ -285,7 +286,8 @@ def _describe_ranges(workload: Workload) -> Iterator[str]:
         f"The ranges come from {draws} memories that would suit your reviews, and are widened for "
         "what no model knows."
     )
-    if workload.question.model == "FSRS-6":
+    question = workload.question
+    if question.model == "FSRS-6" and question.days == _COVERED_DAYS and not question.after:
         yield _COVERAGE
 
 
