@@ -8,6 +8,7 @@
 # make platforms   every system has wheels of all that is needed (asks the package index)
 # make dist   wheel, sdist and add-on, the first two built twice with the same bytes
 # make site   the documentation site, in build/website/html
+# make man    the man page of all commands, build/man/srs-eval.1
 # make licences   of what an installation brings, as a table
 # make weight  what an installation by pip weighs, package by package: 700 MB at most
 #
@@ -22,7 +23,7 @@ WORKERS ?= 3
 # PyTorch for the processor alone is a tenth of the size. Empty: whatever pip chooses.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo quick test test-all fuzz lint bench dist site platforms weight licences clean
+.PHONY: demo quick test test-all fuzz lint bench dist site man platforms weight licences clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -74,6 +75,10 @@ dist: $(VENV)/installed-dev
 site: $(VENV)/installed-dev
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
 	$(BIN)/python -m tools.website
+
+man: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m tools.man_page
 
 weight: $(PLAIN)/installed
 	$(BIN)/python tools/installed.py $(PLAIN)/bin/python --most 700

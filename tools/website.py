@@ -65,21 +65,29 @@ def format_toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(("\n\n```{toctree}", ":hidden:", f":caption: {caption}\n", *pages, "```\n"))
 
 
-def write_reference(folder: Path) -> None:
-    """Write the reference of the command line (by `typer utils docs`) and the Python interface."""
+def write_command_reference(folder: Path) -> None:
+    """Write cli.md, the reference of the command line (by `typer utils docs`)."""
     import typer
     from typer.cli import get_docs_for_click
 
-    from srs_eval import __all__ as names
     from srs_eval.cli.main import app
 
     group = typer.main.get_group(app)
+    for name in [name for name, command in group.commands.items() if command.hidden]:
+        del group.commands[name]
     for command in group.commands.values():
         command.short_help = (command.help or "").partition("\n")[0]  # whole, not cut at 45
     text = get_docs_for_click(
         obj=group, ctx=typer.Context(group), name="srs-eval", title="Command line"
     )
     (folder / "cli.md").write_text(text, "utf-8")
+
+
+def write_reference(folder: Path) -> None:
+    """Write the references of the command line and of the Python interface."""
+    from srs_eval import __all__ as names
+
+    write_command_reference(folder)
     public = [f".. autofunction:: srs_eval.{name}" for name in (*names[1:], "batch.run_batch")]
     public += [f".. autoclass:: srs_eval.{name}\n   :members:" for name in CLASSES.split()]
     text = "# Python\n\n```{eval-rst}\n" + "\n\n".join(public) + "\n```\n"

@@ -34,6 +34,8 @@ from srs_eval.data.errors import InputError, NotEnoughData, format_count, instal
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import (
     RunProgress,
+    get_width,
+    is_plain,
     make_console,
     print_answers,
     progress_line,
@@ -239,8 +241,8 @@ def demo(
 
 
 def _open_app_or_rank(ranking: RankingOptions) -> int:
-    """Open the app, or print the ranking without a terminal or with an option that needs `run`."""
-    is_terminal = sys.stdout.isatty() and sys.stdin.isatty()
+    """Open the app; print the ranking as plain text, or with an option that needs `run`."""
+    is_terminal = sys.stdin.isatty() and not is_plain(sys.stdout)
     options_of_run = (ranking.json, ranking.csv, ranking.setup)
     has_option_of_run = any(option is not None for option in options_of_run)
     if is_terminal and not has_option_of_run:
@@ -434,7 +436,7 @@ def inspect(
     inspection = inspect_log(source.read())
     console = write_json_and_pick_console(json, inspection.to_document())
     if console:
-        console.print(render_inspection(inspection, console.width))
+        console.print(render_inspection(inspection, get_width(console)))
     return SUCCESS
 
 
@@ -570,7 +572,7 @@ def _show_comparison(
         show_panes(context.log, _answer_first_screen(context, answers), console)
     preset_findings = select_preset_findings(answers)
     table = build_presets_table(preset_findings)
-    for renderable in render_table(table, console.width, full_table_hint=None):
+    for renderable in render_table(table, get_width(console), full_table_hint=None):
         console.print(renderable)
     names_by_parameters: dict[str, list[str]] = {}
     for finding in preset_findings:

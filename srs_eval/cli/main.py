@@ -7,6 +7,7 @@ needs them, so that `--help` and `--version` answer at once.
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -30,7 +31,15 @@ from srs_eval.cli.outputs import (
 from srs_eval.cli.settings import build_context, prepare_to_evaluate, prepare_to_read
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.memory import memory_errors, reserve_blas_memory
-from srs_eval.report.console import render_model_details, render_models_table, say, show
+from srs_eval.report.console import (
+    get_width,
+    is_plain,
+    render_model_details,
+    render_models_table,
+    request_plain_text,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -38,6 +47,14 @@ if TYPE_CHECKING:
     from srs_eval.engine.model_mistakes import Mistake
     from srs_eval.models import Model
 
+_PLAIN = "--plain"
+_OPTIONS_BEFORE_COMMANDS = (
+    "--help",
+    "-h",
+    "--version",
+    "--install-completion",
+    "--show-completion",
+)
 _OPTION_ALIASES = {
     "binary": "two_buttons",
     "dry": "default",
@@ -55,7 +72,6 @@ def _normalize_option_name(name: str) -> str:
 
 app = typer.Typer(
     name="srs-eval",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={
         "help_option_names": ["-h", "--help"],
@@ -63,8 +79,8 @@ app = typer.Typer(
         "token_normalize_func": _normalize_option_name,
     },
     help="Measure how well memory models predict your own forgetting.\n\n"
-    "`srs-eval [PATH]` opens the terminal app. Without a terminal it does the same as "
-    "`srs-eval run`. It takes the options of `run`.",
+    "`srs-eval [PATH]` opens the terminal app. Without a terminal, or with --plain, it does the "
+    "same as `srs-eval run`. It takes the options of `run`.",
 )
 
 
@@ -207,13 +223,26 @@ def _run_to_exit_code(arguments: list[str]) -> int:
 
 def _invoke(arguments: list[str]) -> Any:
     """Run the command of a command line and return its result."""
-    group = typer.main.get_group(app)
+    if _PLAIN in arguments:
+        arguments = [argument for argument in arguments if argument != _PLAIN]
+        request_plain_text()
+    group = _make_command_group(is_plain=is_plain(sys.stdout))
     words = _insert_command(arguments, group)
     if words[:2] == ["models", "check"] and {"-h", "--help"} & set(words):
         print(_CHECK_HELP, end="")
         return SUCCESS
     defaults = _config_defaults(words[0])
     return group(args=words, prog_name="srs-eval", standalone_mode=False, default_map=defaults)
+
+
+def _make_command_group(*, is_plain: bool) -> TyperGroup:
+    """Make the group of all commands; `is_plain` help has no boxes, and whole sentences."""
+    app.rich_markup_mode = None if is_plain else "rich"
+    group = cast("TyperGroup", typer.main.get_command(app))  # with the options of completion
+    if is_plain:
+        for command in group.commands.values():
+            command.short_help = (command.help or "").partition("\n")[0]
+    return group
 
 
 def _config_defaults(command: str) -> dict[str, dict[str, Any]]:
@@ -239,9 +268,22 @@ def _insert_command(raw_arguments: list[str], group: TyperGroup) -> list[str]:
     """Return the arguments with the command `open` in front, unless they name a command."""
     arguments = _insert_stdout(raw_arguments)
     first = arguments[0] if arguments else ""
-    if first in group.commands or first in ("--help", "-h", "--version"):
+    if first in group.commands or first in _OPTIONS_BEFORE_COMMANDS:
         return arguments
+    _refuse_misspelled_command(first, list(group.commands))
     return ["open", *arguments]
+
+
+def _refuse_misspelled_command(word: str, commands: Sequence[str]) -> None:
+    """Raise InputError if the first word is no file, but nearly the name of a command."""
+    if Path(word).suffix or Path(word).exists():
+        return
+    visible = [command for command in commands if command != "open"]
+    nearest = difflib.get_close_matches(word.lower(), visible, n=2, cutoff=0.6)
+    if nearest:
+        raise InputError(
+            f'There is no command and no file "{word}". Did you mean {" or ".join(nearest)}?'
+        )
 
 
 def _insert_stdout(arguments: Sequence[str]) -> list[str]:
@@ -276,6 +318,12 @@ def _show_version(is_requested: bool) -> None:
 def _about(
     version: bool = typer.Option(
         False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version
+    ),
+    plain: bool = typer.Option(  # taken off the command line before (`_invoke`)
+        False,
+        _PLAIN,
+        help="Print plain text, one fact a line, without boxes, bars or symbols. Works with every "
+        "command.",
     ),
 ) -> None:
     """Options before a command."""
@@ -433,9 +481,9 @@ def models(
     console = write_json_and_pick_console(json, document)
     if console:
         if names:
-            console.print(render_model_details(document["models"]))
+            console.print(render_model_details(document["models"], get_width(console)))
         else:
-            console.print(render_models_table(document["models"], console.width))
+            console.print(render_models_table(document["models"], get_width(console)))
             say(
                 f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
                 "SM2 is a model, sm2 is the group. Equalized: evaluated on reviews of later days "
@@ -445,11 +493,15 @@ def models(
 
 
 @app.command()
-def config() -> int:
+def config(init: options.ConfigInit = False) -> int:
     """Print where your settings are read from, and the values in force."""
-    from srs_eval.tui.config import config_path, load_config
+    from srs_eval.tui.config import config_path, load_config, write_commented_config
 
     path = config_path()
+    if init:
+        write_commented_config(path)
+        show(f'"{path}" was written. Remove the # before a setting to change it.')
+        return SUCCESS
     note = "" if path.exists() else ", which is not there: these are the defaults"
     settings = load_config(path)
     if settings.theme is not None:

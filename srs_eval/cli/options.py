@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from srs_eval.cli.completion import complete_model, complete_models
+
 _WHICH_REVIEWS = "Which reviews count"
 _PROTOCOL = "Protocol flags, named as in srs-benchmark"
 _HOW_IT_RUNS = "How it runs"
@@ -75,6 +77,7 @@ ModelNames = Annotated[
     typer.Argument(
         show_default=False,
         metavar="[check|pretrain|weights] NAME|FILE",
+        autocompletion=complete_model,
         help=(
             "Models to describe. Without a name, all are listed. `check` finds mistakes in "
             "models, or in a file of your own. `pretrain` trains the model of a file on many "
@@ -101,6 +104,11 @@ Dataset = Annotated[
             "a downloaded data set."
         ),
     ),
+]
+
+ConfigInit = Annotated[
+    bool,
+    typer.Option("--init", help="Write a file of settings in which each setting is explained."),
 ]
 
 # --- which reviews count ------------------------------------------------------------
@@ -348,6 +356,7 @@ _MODELS = typer.Option(
     "--models",
     rich_help_panel=_HOW_IT_RUNS,
     metavar="A,B|fast|all",
+    autocompletion=complete_models,
     help=(
         "Evaluate these models: names, aliases and groups, separated by commas. `srs-eval"
         " models` lists them."
@@ -467,6 +476,7 @@ Reference = Annotated[
         "--reference",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
+        autocompletion=complete_model,
         help="Compare models with this one, besides the best.",
     ),
 ]
@@ -581,6 +591,7 @@ ReportModels = Annotated[
         "--models",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="A,B",
+        autocompletion=complete_models,
         help="Include only these configurations: names as in tables or files, or groups.",
     ),
 ]
@@ -590,6 +601,7 @@ ReportReference = Annotated[
         "--reference",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="NAME",
+        autocompletion=complete_model,
         help="Compare configurations with this one instead of the best.",
     ),
 ]

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from srs_eval.data.errors import InputError, format_count, sanitize
-from srs_eval.report.console import make_console, open_in_browser, render_document, say
+from srs_eval.report.console import (
+    get_width,
+    make_console,
+    open_in_browser,
+    render_document,
+    say,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +113,7 @@ class Outputs:
             open_in_browser(Path(self.html))
         if self == Outputs():
             console = make_console(sys.stdout)
-            console.print(render_document(document, console.width))
+            console.print(render_document(document, get_width(console)))
 
 
 def check_targets(

@@ -34,6 +34,7 @@ from srs_eval.data.memory import reserve_blas_memory
 from srs_eval.data.protocol import Protocol
 from srs_eval.report.console import (
     BatchProgress,
+    get_width,
     make_console,
     progress_line,
     render_document,
@@ -285,7 +286,7 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
         console = make_console(sys.stdout)
         sections = tuple(build_leaderboards(out, configurations, users))
         document = Document(title="", lead=(), sections=sections)
-        console.print(render_document(document, console.width, f"`srs-eval report {out}`"))
+        console.print(render_document(document, get_width(console), f"`srs-eval report {out}`"))
 
 
 def audit(

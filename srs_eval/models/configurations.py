@@ -564,12 +564,18 @@ def _parse_name(name: str, shown_name: str) -> tuple[Model, dict[str, Any]]:
     raise InputError(f'There is no model "{shown_name}".{_suggest_names(shown_name)}')
 
 
+def list_configuration_names() -> list[str]:
+    """List the names of all models and of their configurations."""
+    names: list[str] = []
+    for model in all_models().values():
+        names.append(model.name)
+        names.extend(list_names(model))
+    return list(dict.fromkeys(names))
+
+
 def _suggest_names(name: str) -> str:
     """Return a sentence that names the configurations and groups spelled most like `name`."""
-    configuration_names: list[str] = []
-    for model in all_models().values():
-        configuration_names.append(model.name)
-        configuration_names.extend(list_names(model))
+    configuration_names = list_configuration_names()
     by_lower = {known_name.lower(): known_name for known_name in (*configuration_names, *GROUPS)}
     for configuration_name in configuration_names:
         by_lower[readable_name(configuration_name).lower()] = configuration_name

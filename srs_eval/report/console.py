@@ -1,11 +1,13 @@
 """Show results on the command line: rich tables on stdout, live progress on stderr.
 
-Without a terminal there are no control codes and no live progress, and widths are fixed. Functions
-that draw load rich themselves, so that a sentence on stderr does not wait for it.
+Where there is no terminal, or a dumb one, all is plain text (`srs_eval.report.plain`) without live
+progress. Functions that draw load rich themselves, so that a sentence on stderr does not wait for
+it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +22,6 @@ from srs_eval.report.formats import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table as RichTable
 
     from srs_eval.advice.findings import Finding
     from srs_eval.benchmark.plan import Planned
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from srs_eval.engine.run import Event, Run
     from srs_eval.report.inspection import Inspection
 
-_PLAIN_WIDTH = 80
+_UNWRAPPED_WIDTH = 1_000_000  # columns of plain text, whose lines are not wrapped
 _PLAIN_PROGRESS_SECONDS = 60.0  # between lines of progress without a terminal
 _FULL_TABLE_OPTIONS = "--html, --md and --csv"  # options that write the columns that do not fit
 _MAX_CELL_WIDTH = 40
@@ -45,8 +46,18 @@ INPUT_MEANINGS = {
 }
 
 
+def request_plain_text() -> None:
+    """Print plain text until the program ends, in its worker processes, too."""
+    os.environ["TERM"] = "dumb"
+
+
+def is_plain(stream: IO[str]) -> bool:
+    """Return True if a stream gets plain text: it is no terminal, or a dumb one."""
+    return not stream.isatty() or os.environ.get("TERM") == "dumb"
+
+
 def make_console(stream: IO[str]) -> Console:
-    """Return a console for stdout or stderr; plain text of fixed width if it is not a terminal.
+    """Return a console for stdout or stderr, which may be one of plain text (`is_plain`).
 
     All printed text is made harmless: only rich's own control codes reach a terminal.
     """
@@ -58,16 +69,21 @@ def make_console(stream: IO[str]) -> Console:
             for text, style, control in super().render(*arguments, **keywords):
                 yield Segment(text if control else sanitize(text), style, control)
 
-    if stream.isatty():
+    if not is_plain(stream):
         return Harmless(file=stream, highlight=False)
     return Harmless(
         file=stream,
         highlight=False,
-        width=_PLAIN_WIDTH,
+        width=_UNWRAPPED_WIDTH,
         force_terminal=False,
         legacy_windows=False,
         color_system=None,
     )
+
+
+def get_width(console: Console) -> int | None:
+    """Return the width of a terminal in columns; None for plain text, which has none."""
+    return console.width if console.is_terminal else None
 
 
 def say(text: str) -> None:
@@ -93,11 +109,12 @@ def open_in_browser(path: Path) -> None:
 
 
 def render_document(
-    document: Document, width: int, full_table_hint: str = _FULL_TABLE_OPTIONS
+    document: Document, width: int | None, full_table_hint: str = _FULL_TABLE_OPTIONS
 ) -> RenderableType:
     """Render a report's sentences and tables; sections that a page folds are left out.
 
     A table that is too wide loses its last columns, and a line below it says where they are.
+    Without a `width` the report is plain text.
     """
     from rich.console import Group
     from rich.text import Text
@@ -111,7 +128,9 @@ def render_document(
     return Group(*lines)
 
 
-def _render_section(section: Section, width: int, full_table_hint: str) -> list[RenderableType]:
+def _render_section(
+    section: Section, width: int | None, full_table_hint: str
+) -> list[RenderableType]:
     from rich.text import Text
 
     if section.folded:
@@ -129,17 +148,26 @@ def _render_section(section: Section, width: int, full_table_hint: str) -> list[
 
 
 def render_table(
-    table: Table, width: int, *, gap: int = 2, full_table_hint: str | None = _FULL_TABLE_OPTIONS
+    table: Table,
+    width: int | None,
+    *,
+    gap: int = 2,
+    full_table_hint: str | None = _FULL_TABLE_OPTIONS,
 ) -> list[RenderableType]:
     """Render a table below its title.
 
     Columns that overflow (`Column.overflow`) shrink to fit. If there are none, the last columns are
     left out, and a line says where they are. Without `full_table_hint` all columns shrink instead.
+    Without a `width` the table is plain text.
     """
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    if width is None:
+        from srs_eval.report.plain import write_plain_table
+
+        return list(map(Text, write_plain_table(table)))
     rich_table = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0)
     )
@@ -202,11 +230,14 @@ def _min_column_width(cells: Sequence[str], width: int) -> int:
     return min(max(longest, _MIN_FOLDED_WIDTH), width // 2)
 
 
-def render_facts(facts: Iterable[tuple[str, str]]) -> RichTable:
-    """Render facts, each a name and its value, one a line."""
+def render_facts(facts: Iterable[tuple[str, str]], width: int | None) -> RenderableType:
+    """Render facts, each a name and its value, one a line; plain text without a `width`."""
+    from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    if width is None:
+        return Group(*(Text(f"{name}: {fact}" if name else fact) for name, fact in facts))
     table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True, style="dim")
     table.add_column(overflow="fold")
@@ -399,7 +430,9 @@ def progress_line(description: str) -> Iterator[Callable[[str, float], None]]:
 # --- results -------------------------------------------------------------------
 
 
-def _render_ranking(group: RankingGroup, width: int, show_all: bool = True) -> RenderableType:
+def _render_ranking(
+    group: RankingGroup, width: int | None, show_all: bool = True
+) -> RenderableType:
     """Render the ranking on one set of reviews, or only its brief rows, and its verdicts."""
     from rich.console import Group
     from rich.text import Text
@@ -424,9 +457,14 @@ def show_panes(log: ReviewLog, findings: Sequence[Finding], console: Console) ->
     """Print the five questions with their answers, as on the app's first screen."""
     from srs_eval.advice.overview import Overview
     from srs_eval.report.panes import render_first_screen
+    from srs_eval.report.plain import write_plain_screen
 
     screen = Overview.from_answers(log, findings).first_screen
-    console.print(render_first_screen(screen, console.width))
+    if console.is_terminal:
+        console.print(render_first_screen(screen, console.width))
+    else:
+        for line in write_plain_screen(screen):
+            console.print(line, markup=False)
     console.print()
 
 
@@ -437,7 +475,7 @@ def show_run(run: Run, console: Console, show_all: bool = True) -> None:
     groups = run.groups()
     names_by_note: dict[str, list[str]] = {}
     for group in groups:
-        console.print(_render_ranking(group, console.width, show_all))
+        console.print(_render_ranking(group, get_width(console), show_all))
     for line in run.ranked_results():
         for note in line.result.notes:
             names_by_note.setdefault(note, []).append(line.configuration.words)
@@ -466,7 +504,7 @@ def show_missing(run: Run) -> None:
 def print_answers(answers: Iterable[Finding], console: Console, closing: str) -> list[Finding]:
     """Print the sentences of each answer as it comes, then the tables of all answers.
 
-    Lines have at most 80 columns. Returns the answers.
+    On a terminal, lines have at most 80 columns. Returns the answers.
     """
     from rich.padding import Padding
     from rich.text import Text
@@ -476,7 +514,9 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     from srs_eval.advice.shown import sentences, tables
     from srs_eval.report.learner import convert_table
 
-    width = min(console.width, _SENTENCE_WIDTH)
+    width = get_width(console)
+    if width is not None:
+        width = min(width, _SENTENCE_WIDTH)
     question = None
     printed = []
     for answer in answers:
@@ -504,8 +544,8 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
 # --- an import ----------------------------------------------------------------
 
 
-def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType:
-    """Render facts and tables for a terminal."""
+def render_inspection(inspection: Inspection, width: int | None = 80) -> RenderableType:
+    """Render facts and tables for a terminal; plain text without a `width`."""
     from rich.console import Group
     from rich.text import Text
 
@@ -528,7 +568,7 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
         "cards": cards if inspection.cards else "not told",
         "FSRS": {True: "on", False: "off", None: "not told"}[inspection.fsrs_enabled],
     }
-    lines: list[RenderableType] = [render_facts(facts.items())]
+    lines: list[RenderableType] = [render_facts(facts.items(), width)]
     entries, decks, presets = build_summary_tables(inspection)
     if entries.rows:
         lines += ["", *render_table(entries, width)]
@@ -553,8 +593,10 @@ def render_inspection(inspection: Inspection, width: int = 80) -> RenderableType
 # --- models --------------------------------------------------------------------
 
 
-def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> RenderableType:
+def render_models_table(models: Iterable[Mapping[str, Any]], width: int | None) -> RenderableType:
     """Render a table with one line for each model; its last column is cut off at the width."""
+    from rich.console import Group
+
     seconds = Column("s/10k", format_figure=lambda cell: f"{cell.value:g}")
     heads = ("model", "family", "inputs", "params", seconds, Column("also", overflow="cut"))
     rows = []
@@ -575,11 +617,11 @@ def render_models_table(models: Iterable[Mapping[str, Any]], width: int) -> Rend
             )
         )
     table = Table.from_rows("models", "", heads, rows)
-    return render_table(table, width, gap=1)[0]
+    return Group(*render_table(table, width, gap=1))
 
 
-def render_model_details(models: Iterable[Mapping[str, Any]]) -> RenderableType:
-    """Render all facts about models, one model after another."""
+def render_model_details(models: Iterable[Mapping[str, Any]], width: int | None) -> RenderableType:
+    """Render all facts about models, one model after another; plain text without a `width`."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -614,7 +656,11 @@ def render_model_details(models: Iterable[Mapping[str, Any]]) -> RenderableType:
             if aliases:
                 shown_facts.append(("", f"  also {', '.join(aliases)}"))
         lines.append(Text(model["model"], "bold"))
-        lines.append(Padding(render_facts(shown_facts), (0, 0, 1, 2)))
+        rendered_facts = render_facts(shown_facts, width)
+        if width is None:
+            lines += [rendered_facts, ""]
+        else:
+            lines.append(Padding(rendered_facts, (0, 0, 1, 2)))
     return Group(*lines)
 
 

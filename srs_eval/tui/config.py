@@ -55,6 +55,14 @@ _SETTING_DESCRIPTIONS = {
     "keys": "a table of actions and their keys in quotes",
 }
 
+_SETTING_COMMENTS = {
+    "theme": "The colours: srs-dark, srs-light or a theme of Textual's, such as nord.",
+    "rows": "Which reviews count: those of srs-benchmark, or those of Anki's optimizer (anki).",
+    "models": "The models that are evaluated unless --models names others.",
+    "equivalence": "Differences in log loss up to this size do not matter.",
+    "reduced_motion": "Nothing slides or fades if this is true.",
+}
+
 _KEY_LABELS = {
     "question_mark": "?",
     "slash": "/",
@@ -308,6 +316,30 @@ class Config:
         for action in self.with_keys(_collect_actions_by_id().values()):
             setting_line = f"{action.id} = {json.dumps(action.key)}"
             yield f"{setting_line:<40} # {action.help}"
+
+
+def write_commented_config(path: Path) -> None:
+    """Write a settings file in which every setting is explained and has its default.
+
+    Raises InputError if there is a file already, or if it cannot be written.
+    """
+    if path.exists():
+        raise InputError(f'"{path}" is there already; it was not changed.')
+    lines = ["# The settings of srs-eval. Remove the # before a setting to change it.", ""]
+    defaults = Config(theme=DARK)
+    for name, comment in _SETTING_COMMENTS.items():
+        value = json.dumps(getattr(defaults, name), ensure_ascii=False)
+        lines += [f"# {comment}", f"# {name} = {value}", ""]
+    lines += ["# Keys of the app, as Textual names them.", "[keys]"]
+    for action in _collect_actions_by_id().values():
+        setting_line = f"# {action.id} = {json.dumps(action.key)}"
+        lines.append(f"{setting_line:<42} # {action.help}")
+    text = "\n".join(lines) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode("utf-8"))
+    except OSError as error:
+        raise InputError(f'"{path}" cannot be written ({error.strerror}).') from None
 
 
 def config_path() -> Path:

@@ -670,6 +670,7 @@ def test_workload_command_prints_and_writes_the_figures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(estimate, "WorkloadQuestion", make_question_class(3))
+    monkeypatch.setattr("srs_eval.report.console.get_width", lambda _: 80)
     target = tmp_path / "workload.json"
     status = main(
         [

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 from srs_eval.cli import options
 from srs_eval.cli.learner import _choose_job_count
@@ -29,13 +30,14 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import GROUPS, resolve_configurations
-from srs_eval.report.console import make_console, show_run
+from srs_eval.report.console import show_run
 from tests.conftest import PATIENCE, write_simulated_collection
 from tests.helpers.batches import PROGRAM
 from tests.helpers.program import run_in_process, run_program
 from tools.simulated import simulate_learner, write_dataset
 
 MODELS = "AVG,90%,SM2-short"
+SYMBOLS = "─│╭╰━█▒●○✓!"  # of tables, bars and marks
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +281,20 @@ def test_documents_can_have_names_of_2026(
     assert "is not one of '2025', '2026'" in capsys.readouterr().err
 
 
-def test_table_without_a_terminal_is_plain_with_fixed_width(
+def test_misspelled_command_gets_a_suggestion_unless_it_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["comprae", "collection.anki2"]) == 2
+    message = capsys.readouterr().err
+    assert message == 'srs-eval: There is no command and no file "comprae". Did you mean compare?\n'
+    Path("comprae").write_text("not a collection")
+    for word in ("comprae", "collection.anki2", "zzz"):
+        assert main([word]) == 2
+        assert "Did you mean" not in capsys.readouterr().err
+
+
+def test_output_without_a_terminal_is_plain_whatever_the_window(
     collection: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -292,9 +307,34 @@ def test_table_without_a_terminal_is_plain_with_fixed_width(
         assert "\r" not in err
         outputs.add(out)
     (output,) = outputs
-    for word in ("SM2 short", "always 90 %", "log loss", "±", "RMSE(bins)", "AUC", "than average"):
-        assert word in output
-    assert max(map(len, output.splitlines())) <= 80
+    lines = output.splitlines()
+    for name in ("SM2 short", "always 90 %"):
+        (row,) = [line for line in lines if line.startswith(f"{name}: ")]
+        for word in ("log loss ", "±", "RMSE(bins) ", "AUC ", "than average "):
+            assert word in row
+    assert not set(output) & set(SYMBOLS)
+    assert "2 of 5: " in output
+
+
+def test_plain_option_works_with_every_command_and_in_a_terminal(
+    collection: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    for arguments in (
+        ["--plain", "compare", str(collection)],
+        ["inspect", str(collection), "--plain"],
+        [str(collection), "--models", "AVG", "--plain"],  # no app
+        ["models", "FSRS-6", "--plain"],
+        ["compare", "--help", "--plain"],
+    ):
+        assert main(arguments) == 0
+        out = capsys.readouterr().out
+        assert out
+        assert "\x1b" not in out
+        assert not set(out) & set(SYMBOLS)
+        monkeypatch.setenv("TERM", "xterm-256color")
 
 
 def test_run_compares_with_average_but_writes_requested_models(
@@ -503,7 +543,7 @@ def test_presets_without_usable_reviews_are_one_sentence(
         connection.execute("delete from revlog where id not in (select id from revlog limit 3)")
     assert main(["compare", str(path)]) == 2
     out, message = capsys.readouterr()
-    assert all(f"─ {number} " in out for number in range(1, 6))
+    assert all(f"{number} of 5: " in out for number in range(1, 6))
     assert message.splitlines()[-1] == (
         "srs-eval: Too little data: no usable reviews among those that Anki's optimizer takes; "
         "there are 3 so far, and most answers need 1,000 reviews on 20 days."
@@ -550,8 +590,7 @@ def test_models_lists_every_configuration(capsys: pytest.CaptureFixture[str]) ->
     assert "sm2 is the group" in printed.err
     assert len(resolve_configurations("SM2")) == 1 < len(resolve_configurations("sm2"))
     lines = printed.out.splitlines()
-    assert max(map(len, lines)) <= 80
-    named = [line.split()[0] for line in lines[2:]]
+    named = [line.partition(":")[0] for line in lines]
     assert named == list(dict.fromkeys(model["model"] for model in listed.values()))
 
 
@@ -640,7 +679,8 @@ def test_log_loss_and_verdict_are_readable_at_any_width(width: int, run: Run) ->
 
 
 def test_no_name_is_broken_in_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    show_run(run_of("AVG,RMSE-BINS-EXPLOIT"), make_console(sys.stdout))
+    terminal = Console(file=sys.stdout, width=80, force_terminal=True, color_system=None)
+    show_run(run_of("AVG,RMSE-BINS-EXPLOIT"), terminal)
     assert "RMSE-BINS-EXPLOIT 1 " in capsys.readouterr().out
 
 
@@ -757,7 +797,7 @@ def test_a_ranking_is_folded_below_the_five_questions(
         folded = capsys.readouterr().out
         assert main([*run, "--all-models"]) == 0
         unfolded = capsys.readouterr().out
-    for title in ("1 What to do", "5 Anything wrong?"):
+    for title in ("1 of 5: What to do", "5 of 5: Anything wrong?"):
         assert folded.index(title) < folded.index("Evaluated on")
     assert "1 more: --all-models" in folded
     assert "y copies" not in folded

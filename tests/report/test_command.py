@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.cli.main import main
@@ -157,8 +159,10 @@ def test_tex_tables_and_pictures_fit_a_paper(tmp_path: Path) -> None:
 
 
 def test_report_in_the_terminal_fits_80_columns(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    terminal = partial(Console, width=80, force_terminal=True, color_system=None)
+    monkeypatch.setattr("srs_eval.cli.outputs.make_console", lambda stream: terminal(file=stream))
     folder = write_results(
         tmp_path / "r",
         {"AVG": many_lines(0.4), "FSRS-6": many_lines(0.3), "DASH": many_lines(0.35)},

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,27 @@ def write(folder: Path, text: str) -> Path:
     path = folder / "config.toml"
     path.write_text(text, "utf-8")
     return path
+
+
+def test_config_init_writes_an_explained_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SRS_EVAL_CONFIG_DIR", str(tmp_path / "settings"))
+    assert main(["config", "--init"]) == 0
+    path = tmp_path / "settings" / "config.toml"
+    assert str(path) in capsys.readouterr().out
+    assert load_config() == Config()
+    text = path.read_text("utf-8")
+    setting_lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line]
+    position = setting_lines.index(next(line for line in setting_lines if "reduced" in line)) + 1
+    setting_lines.insert(position, "[keys]")
+    changed = write(tmp_path, "\n".join(setting_lines))
+    settings = tomllib.loads(changed.read_text("utf-8"))
+    assert set(settings) == {setting.name for setting in fields(Config)}
+    load_config(changed)  # all of them are valid
+    assert main(["config", "--init"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert path.read_text("utf-8") == text
 
 
 def test_config_prints_a_valid_file_with_current_values(

@@ -1,0 +1,87 @@
+"""Write screens and tables as plain text for screen readers, grep and dumb terminals.
+
+There are no boxes, bars or symbols, every fact has a line of its own, and lines are not wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from srs_eval.advice.sentences import (
+    Bar,
+    FirstScreen,
+    Heading,
+    LineLevel,
+    MonthBars,
+    Pane,
+    PaneLine,
+    PresetRow,
+)
+from srs_eval.report.document import Table
+
+_MISSING = ("", "–", "-")  # cells without a figure
+_MARKS = ("!", "?")
+_LEVEL_WORDS: Mapping[LineLevel, str] = {"look": "Look here: ", "not yet": "Not known yet: "}
+
+
+def write_plain_screen(screen: FirstScreen) -> Iterator[str]:
+    """Yield the lines of the first screen: each pane's question, and its answer a fact a line."""
+    for number, pane in enumerate(screen.panes, start=1):
+        yield f"{number} of {len(screen.panes)}: {pane.title}"
+        yield from _write_pane(pane)
+        yield ""
+    for note in screen.footer:
+        yield note.text.strip()
+
+
+def _write_pane(pane: Pane) -> Iterator[str]:
+    row_title = ""
+    column_titles: tuple[str, ...] = ()
+    for item in pane.items:
+        match item:
+            case PaneLine():
+                yield _write_line(item)
+            case Heading():
+                row_title = item.label
+                column_titles = item.figures
+            case Bar():
+                label = item.label.strip()
+                if label[:1].isdigit():  # "asked for 80 %"
+                    label = f"{row_title} {label}"
+                figures = _join_cells(column_titles, item.figures)
+                note = ", look here" if item.level == "look" else ""
+                yield f"{label}: {figures}{note}"
+            case PresetRow():
+                name, *cells = item.cells
+                yield f"{name}: {', '.join(filter(None, cells))}"
+            case MonthBars():
+                for month, figure in item.months:
+                    yield f"{month}: {figure}"
+
+
+def _write_line(line: PaneLine) -> str:
+    words = _LEVEL_WORDS.get(line.level, "") if line.symbol in _MARKS else ""
+    certainty = line.right_text.strip(" ●○")
+    if certainty:
+        return f"{words}{line.text.strip()} ({certainty})"
+    return f"{words}{line.text.strip()}"
+
+
+def write_plain_table(table: Table) -> Iterator[str]:
+    """Yield the title of a table, and a line for each row that repeats the columns' titles."""
+    if table.title:
+        yield f"{table.title}:"
+    first_title, *titles = [column.title for column in table.columns]
+    for name, *cells in table.format_rows():
+        label = name or first_title
+        yield f"{label}: {_join_cells(titles, cells)}"
+
+
+def _join_cells(titles: Sequence[str], cells: Sequence[str]) -> str:
+    """Join the cells of a row that hold something, each behind its column's title."""
+    facts = []
+    for title, cell in zip(titles, cells, strict=True):
+        text = cell.strip(" ●○").replace("✓", "yes")
+        if text not in _MISSING:
+            facts.append(f"{title} {text}".strip())
+    return "; ".join(facts)
