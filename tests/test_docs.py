@@ -19,10 +19,12 @@ import pytest
 import srs_eval
 from srs_eval import models
 from srs_eval.advice.questions import QUESTION_REGISTRY, findings_heading
+from srs_eval.data.paths import DEMO_FILE
 from srs_eval.engine.conformance import find_mistakes
 from srs_eval.models import TrainedModel
 from srs_eval.training.hyperparameters import Context
 from tests.conftest import REPOSITORY
+from tests.helpers.own_models import WORDS
 from tests.helpers.packages import ORDER
 from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
@@ -46,7 +48,12 @@ def test_notebook_example_runs(
 
 
 GUIDE = REPOSITORY / "docs" / "adding-a-model.md"
-EXAMPLES = ("FIRST-GRADE", "FOREST", "WORDS", "SMALL-GRU", "GROWING")
+EXAMPLES = ("LAST-REVIEW", "GROWING", "FOREST", "SMALL-GRU")
+
+
+def example(name: str) -> str:
+    """Return the guide's model of a name, as a file."""
+    return python_blocks(GUIDE)[EXAMPLES.index(name)]
 
 
 @pytest.fixture
@@ -60,8 +67,9 @@ def words(tmp_path: Path) -> Path:
 @pytest.fixture
 def with_example_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Add the guide's models as files to the package's models."""
-    for number, example in enumerate(python_blocks(GUIDE)):
-        (tmp_path / f"example_{number}.py").write_text(example, encoding="utf-8")
+    for number, block in enumerate(python_blocks(GUIDE)):
+        (tmp_path / f"example_{number}.py").write_text(block, encoding="utf-8")
+    (tmp_path / "example_words.py").write_text(WORDS, encoding="utf-8")
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     models.all_models.cache_clear()
     yield
@@ -74,32 +82,32 @@ def test_example_models_work_as_files_of_ones_own(
 ) -> None:
     """Check such files in workers too; a mistake in one is reported in a sentence."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    plain, *_, recurrent = python_blocks(GUIDE)
+    plain = example("LAST-REVIEW")
     model_file = tmp_path / "mine.py"
     model_file.write_text(plain, encoding="utf-8")
-    (tmp_path / "recurrent.py").write_text(recurrent, encoding="utf-8")
+    (tmp_path / "recurrent.py").write_text(example("GROWING"), encoding="utf-8")
 
     files = ("--model-file", str(model_file), "--model-file", str(tmp_path / "recurrent.py"))
-    models = ("--models", "FIRST-GRADE,FIRST-GRADE-preset,GROWING,AVG", "--jobs", "2")
+    models = ("--models", "LAST-REVIEW,LAST-REVIEW-preset,GROWING,AVG", "--jobs", "2")
     done = run_in_process("run", str(simulated_collection), *files, *models, "--json", "-")
     assert done.returncode == 0, done.stderr
     results = {result["configuration"]: result for result in json.loads(done.stdout)["results"]}
-    assert set(results) == {"FIRST-GRADE", "FIRST-GRADE-preset", "GROWING", "AVG"}
-    description = run_in_process("models", "FIRST-GRADE", "--model-file", str(model_file))
+    assert set(results) == {"LAST-REVIEW", "LAST-REVIEW-preset", "GROWING", "AVG"}
+    description = run_in_process("models", "LAST-REVIEW", "--model-file", str(model_file))
     assert str(model_file) in description.stdout.replace("\n", "").replace(" ", "")
 
     write_dataset({1: simulate_learner(1, 600)}, tmp_path / "data")
     out = tmp_path / "out"
     batch = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(out))
-    assert run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE").returncode == 0
+    assert run_in_process(*batch, *files[:2], "--models", "LAST-REVIEW").returncode == 0
     # Of the same size and time, as bytecode would not notice.
     before = model_file.stat()
     model_file.write_text(plain.replace("4650", "36501").replace("3650", "3651"), encoding="utf-8")
     os.utime(model_file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert model_file.stat().st_size == before.st_size
-    changed = run_in_process(*batch, *files[:2], "--models", "FIRST-GRADE")
+    changed = run_in_process(*batch, *files[:2], "--models", "LAST-REVIEW")
     assert changed.returncode == 2
-    assert "FIRST-GRADE had model file" in changed.stderr
+    assert "LAST-REVIEW had model file" in changed.stderr
 
     # What it imports from beside it is part of it.
     imported_file = tmp_path / "beside.py"
@@ -108,21 +116,21 @@ def test_example_models_work_as_files_of_ones_own(
         f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\nimport beside\n{plain}"
     )
     second = ("batch", "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "second"))
-    assert run_in_process(*second, *files[:2], "--models", "FIRST-GRADE").returncode == 0
+    assert run_in_process(*second, *files[:2], "--models", "LAST-REVIEW").returncode == 0
     del sys.modules["beside"]
     imported_file.write_text("HORIZON = 36501\n")
-    changed = run_in_process(*second, *files[:2], "--models", "FIRST-GRADE")
+    changed = run_in_process(*second, *files[:2], "--models", "LAST-REVIEW")
     del sys.modules["beside"]
     assert changed.returncode == 2
-    assert "FIRST-GRADE had model file" in changed.stderr
+    assert "LAST-REVIEW had model file" in changed.stderr
 
     for name, content, words in (
         ("a.py", "MODELS = 1 / 0", "ZeroDivisionError"),
         ("b.py", "x = 3", "has no models in MODELS"),
-        ("c.py", plain.replace("FIRST-GRADE", "FSRS-6"), "FSRS-6 means FSRS-6 already"),
-        ("e.py", plain.replace("FIRST-GRADE", "fast"), "fast means the group fast already"),
-        ("f.py", plain.replace("FIRST-GRADE", "../x"), "not a name for a model"),
-        ("g.py", plain + "MODELS += MODELS", "two models called FIRST-GRADE"),
+        ("c.py", plain.replace("LAST-REVIEW", "FSRS-6"), "FSRS-6 means FSRS-6 already"),
+        ("e.py", plain.replace("LAST-REVIEW", "fast"), "fast means the group fast already"),
+        ("f.py", plain.replace("LAST-REVIEW", "../x"), "not a name for a model"),
+        ("g.py", plain + "MODELS += MODELS", "two models called LAST-REVIEW"),
         ("h.py", "MODELS = ()", "no models"),
         ("i.py", "import sys; sys.exit(3)", "SystemExit"),
         ("d.py", None, "No such file"),
@@ -139,55 +147,72 @@ def test_example_models_work_as_files_of_ones_own(
 @pytest.mark.usefixtures("with_example_models")
 def test_example_models_are_found_and_learn(simulated_collection: Path, words: Path) -> None:
     log = srs_eval.load(simulated_collection)
-    names = [*EXAMPLES, "GROWING-dry-run", "FIRST-GRADE-preset"]
+    names = [*EXAMPLES, "WORDS", "GROWING-dry-run", "LAST-REVIEW-preset"]
     results = srs_eval.evaluate(log, models=names, use_cache=False, features=words)
     assert not results.failed
     assert set(results) >= set(names)
     loss = {name: results[name].metrics.log_loss for name in names}
-    first_grade = models.all_models()["FIRST-GRADE"]
-    assert isinstance(first_grade, TrainedModel)
-    unfitted = replace(first_grade, name="UNFITTED", fit=lambda *_: [10.0] * 4 + [0.2])
+    last_review = models.all_models()["LAST-REVIEW"]
+    assert isinstance(last_review, TrainedModel)
+    start = [10.0] * 4 + [1.0, 0.2]
+    unfitted = replace(last_review, name="UNFITTED", fit=lambda *_: start)
     unfitted_loss = srs_eval.evaluate(log, models=[unfitted])["UNFITTED"].metrics.log_loss
-    for name in EXAMPLES:
+    for name in (*EXAMPLES, "WORDS"):
         assert loss[name] < loss.get(f"{name}-dry-run", unfitted_loss), name
-    fitted = results["FIRST-GRADE-preset"].parameters
+    fitted = results["LAST-REVIEW-preset"].parameters
     assert fitted is not None
     assert len(fitted) >= 2
 
 
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(number, id=name, marks=pytest.mark.slow) for number, name in enumerate(EXAMPLES)],
-)
-def test_nothing_is_wrong_with_example_models(number: int, tmp_path: Path, words: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*EXAMPLES, "WORDS"])
+def test_nothing_is_wrong_with_example_models(name: str, tmp_path: Path, words: Path) -> None:
     file = tmp_path / "my_model.py"
-    file.write_text(python_blocks(GUIDE)[number], encoding="utf-8")
+    file.write_text(WORDS if name == "WORDS" else example(name), encoding="utf-8")
     (model,) = models.load_model_file(file)
     try:
-        assert model.name == EXAMPLES[number]
+        assert model.name == name
         assert list(find_mistakes([model], words)) == []
     finally:
         del models.all_models()[model.name]
 
 
+@pytest.mark.slow
+def test_recipes_reach_the_log_loss_that_the_guide_names(tmp_path: Path) -> None:
+    for name in ("LAST-REVIEW", "GROWING"):
+        (tmp_path / f"{name}.py").write_text(example(name), encoding="utf-8")
+    log = srs_eval.load(DEMO_FILE)
+    recipes = [models.load_model_file(path)[0] for path in sorted(tmp_path.iterdir())]
+    try:
+        results = srs_eval.evaluate(log, models=[*recipes, "AVG", "FSRS-6"], use_cache=False)
+    finally:
+        for model in recipes:
+            del models.all_models()[model.name]
+    loss = {name: f"{result.metrics.log_loss:.3f}" for name, result in results.items()}
+    assert loss == {"FSRS-6": "0.290", "LAST-REVIEW": "0.295", "GROWING": "0.296", "AVG": "0.303"}
+
+
 def test_recurrent_example_has_at_most_forty_lines() -> None:
-    assert len(python_blocks(GUIDE)[-1].splitlines()) <= 40
+    assert len(example("GROWING").splitlines()) <= 40
 
 
 def test_the_first_example_finds_its_curve_again() -> None:
     names: dict[str, Any] = {}
-    exec(compile(python_blocks(GUIDE)[0], GUIDE.name, "exec"), names)
+    exec(compile(example("LAST-REVIEW"), GUIDE.name, "exec"), names)
     random = np.random.default_rng(1)
-    truth = [1.0, 3.0, 10.0, 30.0, 0.4]
+    truth = [1.0, 3.0, 10.0, 30.0, 0.5, 0.4]
     n = 20_000
-    trials = SimpleNamespace(
-        first_rating=random.integers(1, 5, n), delta_t=random.uniform(0.5, 60, n), y=np.zeros(n)
-    )
     rows = np.arange(n)
-    recall = names["predict"](trials, truth, rows, Context())
-    np.testing.assert_allclose(
-        recall, (1 + trials.delta_t / np.array(truth)[trials.first_rating - 1]) ** -0.4
+    trials = SimpleNamespace(
+        history_end=rows + 1,
+        history_rating=random.integers(1, 5, n),
+        history_delta_t=random.uniform(0, 30, n),
+        delta_t=random.uniform(0.5, 60, n),
+        y=np.zeros(n),
     )
+    recall = names["predict"](trials, truth, rows, Context())
+    stability = np.array(truth)[trials.history_rating - 1] * (1 + trials.history_delta_t) ** 0.5
+    np.testing.assert_allclose(recall, (1 + trials.delta_t / stability) ** -0.4)
     trials.y = (random.random(n) < recall).astype(float)
     fitted = names["fit"](trials, rows, np.ones(n), Context())
     predicted = names["predict"](trials, fitted, rows, Context())

@@ -8,8 +8,10 @@ Python. A system that is listed in NONE has to fail, so that the list is correct
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -46,7 +48,11 @@ def resolve(system: str, python: str) -> tuple[bool, str]:
     return True, f"{len(lines)} packages, {', '.join(shown_lines)}"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    argparse.ArgumentParser(
+        description="Check that srs-eval installs from wheels alone on every supported system.",
+        epilog="Needs uv and a package index, and takes about a minute. Nothing is installed.",
+    ).parse_args(arguments)
     wrong = 0
     for system, python in product(SYSTEMS, PYTHONS):
         has_wheels, words = resolve(system, python)

@@ -7,6 +7,7 @@ error, and so is a broken link within the site.
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 import shutil
@@ -215,7 +216,12 @@ def find_broken_links(site: Path) -> list[str]:
     return broken
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    argparse.ArgumentParser(
+        prog="python -m tools.website",
+        description="Make the documentation site in build/website/html.",
+        epilog="The exit code is 1 if a link within the site leads nowhere.",
+    ).parse_args(arguments)
     from sphinx.application import Sphinx
 
     folder = ROOT / "build" / "website" / "source"

@@ -2,6 +2,11 @@
 
 Reviews are those that Anki's optimizer uses (`--rows anki`). The engine fits and evaluates
 candidates that are its configurations; this module adds the other candidates, and other folds.
+
+A candidate is named as in `findings`: parameters that a preset could get ("optimized", "current"),
+or a model beside them ("average"). Reviews are evaluated by group: by preset, by deck, or all
+together. A group is its id, which is the partition of its trials. Positions are indices of the
+learner's reviews (`Learner.trials`).
 """
 
 from __future__ import annotations
@@ -40,22 +45,23 @@ from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.stats.persistence import Persistence, estimate_persistence
 from srs_eval.training.hyperparameters import Context
 
-# The engine's configuration of each candidate.
+_ONE_PER_DECK = "one per deck"
 CONFIGURATIONS: Mapping[str, str] = {
     f.OPTIMIZED: "FSRS-6-preset",
     f.RECENCY: "FSRS-6-recency-preset",
     f.DEFAULTS: "FSRS-6-dry-run",
     "initial stability only": "FSRS-6-pretrain-preset",
     f.ONE_FOR_ALL: "FSRS-6",
-    "one per deck": "FSRS-6-deck",
+    _ONE_PER_DECK: "FSRS-6-deck",
     f.AVERAGE: "AVG",
 }
-# Without presets, there are no candidates "one for all presets" and "one per deck".
+"""The engine's configuration of each candidate that has one."""
 _CONFIGURATIONS_WITHOUT_PRESETS: Mapping[str, str] = {
-    name: configuration.removesuffix("-preset")
-    for name, configuration in CONFIGURATIONS.items()
-    if not name.startswith("one ")
+    candidate: configuration.removesuffix("-preset")
+    for candidate, configuration in CONFIGURATIONS.items()
+    if candidate not in (f.ONE_FOR_ALL, _ONE_PER_DECK)  # these need presets
 }
+"""The same where reviews are evaluated by deck or all together."""
 _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.OPTIMIZED: "FSRS-7-short-secs-equalize_test_with_non_secs-preset",
     f.RECENCY: "FSRS-7-short-secs-recency-equalize_test_with_non_secs-preset",
@@ -65,8 +71,11 @@ _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
 ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # candidates that need several presets
 _ACCEPTED_SOURCES = "give a collection, a package or a research export"
 PRESET_PROTOCOL = Protocol(rows="anki", short=True, partitions="preset")
+"""Evaluates reviews by preset."""
 _DECK_PROTOCOL = Protocol(rows="anki", short=True, partitions="deck")
-ALL_REVIEWS_PROTOCOL = Protocol(short=True)  # for unknown presets: the benchmark's rows
+"""Evaluates the reviews of one preset by deck."""
+ALL_REVIEWS_PROTOCOL = Protocol(short=True)
+"""Evaluates all reviews together if presets are unknown; its rows are the benchmark's."""
 _T = TypeVar("_T")
 _PACE_DAYS = 30  # days over which the pace of reviews is measured
 _ROLLING_BLOCKS = 5  # blocks of reviews before each of which a candidate is fitted again
@@ -326,7 +335,7 @@ class Learner:
         return index[self.time_s[index] > latest_fit_s]
 
     def rolling_folds(self, index: IntArray) -> tuple[Fold, ...]:
-        """Split positions into five blocks, each tested after training on all reviews before it."""
+        """Split positions into blocks, each tested after training on all reviews before it."""
         blocks = [block for block in np.array_split(index, _ROLLING_BLOCKS) if len(block)]
         return tuple(Fold(train=np.arange(block[0]), test=block) for block in blocks)
 
@@ -402,6 +411,7 @@ class Learner:
         return resolve_configurations(_FSRS_7_CONFIGURATIONS[candidate], Protocol(rows=rows))[0]
 
     def configuration(self, candidate: str) -> Configuration:
+        """Return the engine's configuration of a candidate."""
         rows = self.trials.protocol.rows
         return resolve_configurations(self.configurations[candidate], Protocol(rows=rows))[0]
 
@@ -500,11 +510,13 @@ class Learner:
         return list(next(iter(by_partition.values())))
 
     def _fit_fsrs7(self, candidate: str, group: int) -> list[float]:
+        """Fit FSRS-7 as a candidate to all reviews of a preset."""
         if candidate == f.DEFAULTS:
             return list(fsrs7.DEFAULT)
         trials = self.fractional_trials.trials
         index = np.flatnonzero(trials.partition == group)
-        trials = replace(trials, folds=(Fold(train=index, test=index[-1:]),))
+        fold = Fold(train=index, test=index[-1:])  # tests one review because it must
+        trials = replace(trials, folds=(fold,))
         configuration = self._fsrs7_configuration(candidate)
         by_partition = fit_and_predict(configuration, trials, self.context).parameters
         assert by_partition is not None
@@ -551,9 +563,10 @@ class Learner:
     def missing_data_if_open(self, difference: Interval) -> f.MissingData | None:
         """Return the data still needed; None if decided, or if more reviews would not help."""
         missing = self.missing_data(difference)
-        if self.verdict(difference) != "can't tell yet" or missing.reviews is missing.days is None:
-            return None
-        return missing
+        more_would_help = missing.reviews is not None or missing.days is not None
+        if self.verdict(difference) == "can't tell yet" and more_would_help:
+            return missing
+        return None
 
     def with_due_date(self, missing: f.MissingData, subject: str) -> f.MissingData:
         """Add the date when the preset `subject` will have enough reviews and days.
@@ -563,18 +576,18 @@ class Learner:
         and the pace from the first review to the last tells whether the data are out of reach.
         """
         index = np.arange(len(self.trials))
-        for group, name in self.groups.items():
-            if name == subject:
-                index = self.positions(group)
-                break
+        groups_by_name = {name: group for group, name in self.groups.items()}
+        if subject in groups_by_name:
+            index = self.positions(groups_by_name[subject])
         now = time.time()
         recent_reviews = 0
         if self.log.entries is not None:
             recent_reviews = int((self.time_s[index] > now - _PACE_DAYS * 86_400).sum())
         if not recent_reviews:
             day = self.trials.day[index]
-            return missing.mark_reach(len(index) / (int(day.max()) - int(day.min()) + 1))
-        pace = recent_reviews / _PACE_DAYS
+            days_covered = int(day.max()) - int(day.min()) + 1
+            return missing.mark_reach(len(index) / days_covered)
+        pace = recent_reviews / _PACE_DAYS  # reviews a day
         missing = missing.mark_reach(pace)
         if missing.out_of_reach:
             return missing
@@ -590,6 +603,7 @@ class Learner:
         return result
 
     def _trials_for(self, configuration: Configuration) -> Trials:
+        """Return the learner's reviews as trials of a configuration, at the same positions."""
         trials = self.session.trials(configuration.protocol)
         if not np.array_equal(trials.review_th, self.trials.review_th):
             raise RuntimeError(f"{configuration.name} is evaluated on other reviews")
@@ -603,6 +617,7 @@ class Learner:
     def _predict_by_preset(
         self, folds: Sequence[Fold], parameters: Mapping[int, Sequence[float]]
     ) -> FloatArray:
+        """Predict the folds' tested reviews by each preset's parameters, else by the defaults."""
         index = np.concatenate([fold.test for fold in folds])
         p = np.empty(len(self.trials))
         for group, positions in self._positions_by_preset(index).items():

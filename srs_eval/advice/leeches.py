@@ -39,6 +39,10 @@ _PRIOR_CARDS = 10.0  # cards with the overall rate that are added to those of an
 _EM_STEPS = 30
 
 
+_SMALLEST = np.finfo(np.float64).tiny
+"""Least likelihood: that of a card with thousands of reviews may be too small for a float."""
+
+
 @dataclass(frozen=True, eq=False)
 class _CardCounts:
     """Numbers of reviews and lapses by card (row) and interval (column)."""
@@ -56,15 +60,11 @@ def find_leeches(card: IntArray, y: FloatArray, days: IntArray) -> tuple[Leech, 
     if not len(card):
         return ()
     counts = _count_by_interval(card, y, days)
-    rate = _estimate_lapse_rates(counts)
-    chance = _bound_chances(counts, rate)
-    usual = counts.reviews @ rate
-    order = np.argsort(chance, kind="stable")
-    limits = _FALSE_DISCOVERY_RATE * np.arange(1, len(order) + 1) / len(order)
-    is_below = chance[order] <= limits
-    count = int(np.flatnonzero(is_below)[-1]) + 1 if is_below.any() else 0
+    rates = _estimate_lapse_rates(counts)
+    chance = _bound_chances(counts, rates)
+    usual = counts.reviews @ rates  # lapses that would be expected
     leeches = []
-    for k in order[:count].tolist():
+    for k in _select_unlikely(chance):
         leech = Leech(
             card_id=counts.card_ids[k].item(),
             reviews=int(counts.reviews[k].sum()),
@@ -76,10 +76,27 @@ def find_leeches(card: IntArray, y: FloatArray, days: IntArray) -> tuple[Leech, 
     return tuple(leeches)
 
 
+def _select_unlikely(chance: FloatArray) -> list[int]:
+    """Return the indices of the cards to name, the least chance first.
+
+    All cards up to the last one whose chance is within its limit are named; the limit grows with
+    the number of cards (Wang & Ramdas).
+    """
+    order = np.argsort(chance, kind="stable")
+    limits = _FALSE_DISCOVERY_RATE * np.arange(1, len(order) + 1) / len(order)
+    within_limit = np.flatnonzero(chance[order] <= limits)
+    if not len(within_limit):
+        return []
+    count = int(within_limit[-1]) + 1
+    selected: list[int] = order[:count].tolist()
+    return selected
+
+
 def _count_by_interval(card: IntArray, y: FloatArray, days: IntArray) -> _CardCounts:
+    """Count reviews and lapses by half octaves of the interval: 1, 2, 3, 4, 5-6, 7-9 ... days."""
     card_ids, card_index = np.unique(card, return_inverse=True)
-    rounded = np.round(2 * np.log2(np.maximum(days, 1)))  # 1, 2, 3, 4, 5-6, 7-9 ... days
-    intervals, interval_index = np.unique(rounded, return_inverse=True)
+    half_octaves = np.round(2 * np.log2(np.maximum(days, 1)))
+    intervals, interval_index = np.unique(half_octaves, return_inverse=True)
     shape = (len(card_ids), len(intervals))
     cell = card_index * len(intervals) + interval_index
     size = shape[0] * shape[1]
@@ -89,43 +106,51 @@ def _count_by_interval(card: IntArray, y: FloatArray, days: IntArray) -> _CardCo
 
 
 def _estimate_lapse_rates(counts: _CardCounts) -> FloatArray:
-    """Return the rate of forgetting after each interval; every card counts once.
+    """Return the rate of forgetting after each interval (columns of `counts`).
 
-    It is drawn to the overall rate where few cards had the interval.
+    It is the mean of the cards' own rates, so that every card counts once, drawn to the overall
+    rate where few cards had the interval.
     """
-    has_reviews = counts.reviews > 0
     rate_of_card = counts.lapses / np.maximum(counts.reviews, 1)
-    cards = has_reviews.sum(axis=0)
+    cards = (counts.reviews > 0).sum(axis=0)
     overall = rate_of_card.sum() / cards.sum()
     rates: FloatArray = (rate_of_card.sum(axis=0) + _PRIOR_CARDS * overall) / (cards + _PRIOR_CARDS)
     return np.clip(rates, 1e-6, 1 - 1e-6)
 
 
-def _bound_chances(counts: _CardCounts, rate: FloatArray) -> FloatArray:
-    """Return, by card, a bound of the chance that an ordinary card is forgotten so often."""
-    logit = np.log(rate / (1 - rate))[:, None] + _EFFECTS  # of forgetting
+def _bound_chances(counts: _CardCounts, rates: FloatArray) -> FloatArray:
+    """Return, by card, a bound of the chance that an ordinary card is forgotten so often.
+
+    It is the ratio of the card's likelihood as an ordinary card to that as a leech, at most 1.
+    """
+    logit = np.log(rates / (1 - rates))[:, None] + _EFFECTS  # of forgetting, (intervals, effects)
     log_lapse = -np.log1p(np.exp(-logit))
     log_recall = -np.log1p(np.exp(logit))
     recalls = counts.reviews - counts.lapses
     log_likelihood = counts.lapses @ log_lapse + recalls @ log_recall  # (cards, effects)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     as_leech = likelihood[:, _EFFECTS >= _LEAST_LEECH_EFFECT].mean(axis=1)
-    as_leech = np.maximum(as_leech, np.finfo(np.float64).tiny)  # of thousands of reviews
-    as_ordinary = as_leech
-    highest = -np.inf
-    for spread in _SPREADS:
-        weights = np.exp(-0.5 * np.square(_EFFECTS / spread))
-        candidate = likelihood @ (weights / weights.sum())
-        fit = _maximize_mixture(as_leech, candidate)
-        if fit > highest:
-            highest = fit
-            as_ordinary = candidate
+    as_leech = np.maximum(as_leech, _SMALLEST)
+    as_ordinary = max(
+        (_average_over_normal(likelihood, spread) for spread in _SPREADS),
+        key=lambda candidate: _maximize_mixture(as_leech, candidate),
+    )
     ratios: FloatArray = np.minimum(as_ordinary / as_leech, 1.0)
     return ratios
 
 
+def _average_over_normal(likelihood: FloatArray, spread: float) -> FloatArray:
+    """Return the cards' likelihoods (cards, effects) averaged over normally distributed effects."""
+    weights = np.exp(-0.5 * np.square(_EFFECTS / spread))
+    average: FloatArray = likelihood @ (weights / weights.sum())
+    return average
+
+
 def _maximize_mixture(as_leech: FloatArray, as_ordinary: FloatArray) -> float:
-    """Return the log likelihood of the cards with the best share of leeches (found by EM)."""
+    """Return the log likelihood of all cards with the likeliest share of leeches, found by EM.
+
+    `as_leech` and `as_ordinary` are the likelihoods of each card.
+    """
     share = 0.01
     for _ in range(_EM_STEPS):
         leech = share * as_leech

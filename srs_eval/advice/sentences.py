@@ -1,4 +1,4 @@
-"""Format parts of findings for all views: figures in words, tables, panes of the first screen."""
+"""Format parts of findings for all views: figures in words, panes of the first screen."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Finding, MissingData
-from srs_eval.data.errors import InputError, format_count, require
+from srs_eval.data.errors import InputError, format_count
 from srs_eval.models.own_parameters import normalize_parameters
 from srs_eval.stats.intervals import Interval
-
-if TYPE_CHECKING:
-    import pandas
+from srs_eval.stats.tables import Table
 
 # Figures in words
 
@@ -347,67 +345,7 @@ def format_month(month: str) -> str:
     return f"{calendar.month_name[int(number)]} {year}"
 
 
-# Tables of figures behind a finding
-
-SHARE_COLUMNS = {"recalled", "expected", "desired"}  # columns that hold shares, shown in percent
-Cell = str | int | float | Interval | None
-
-
-def is_difference_column(column: str) -> bool:
-    """Return True for a column of differences, which have a sign and are compared with zero."""
-    return column.startswith("minus")
-
-
-@dataclass(frozen=True)
-class FindingTable:
-    """Figures behind an answer; Intervals are log loss in nats unless the column says otherwise."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    @property
-    def heading(self) -> str:
-        """Return the title; for differences in log loss it says which sign is better."""
-        for column in self.columns:
-            if is_difference_column(column) and column not in ("minus expected", "minus recalled"):
-                return f"{self.title} ({column}: log loss, below zero is better)"
-        return self.title
-
-    def verdict(self, row: tuple[Cell, ...]) -> str | None:
-        """Return a row's verdict, "" if it has none; None if the table has no verdicts."""
-        for column, cell in zip(self.columns, row, strict=True):
-            if column in ("verdict", "decision"):
-                return "can't tell yet" if cell == "can't tell" else str(cell or "")
-        return None
-
-    def frame(self) -> pandas.DataFrame:
-        """Return the rows as a data frame; an Interval becomes estimate, low and high."""
-        require("pandas", "A frame")
-        import pandas as pd
-
-        return pd.DataFrame(self.records())
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows by column name, as in JSON; unknown values are None."""
-        records = []
-        for row in self.rows:
-            record: dict[str, Any] = {}
-            for column, cell in zip(self.columns, row, strict=True):
-                if isinstance(cell, Interval):
-                    record[column] = _finite_or_none(cell.estimate)
-                    record[f"{column} low"] = _finite_or_none(cell.low)
-                    record[f"{column} high"] = _finite_or_none(cell.high)
-                elif isinstance(cell, float):
-                    record[column] = _finite_or_none(cell)
-                else:
-                    record[column] = cell
-            records.append(record)
-        return records
-
-
-def _finite_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+# Renderers
 
 
 @dataclass(frozen=True)
@@ -419,7 +357,7 @@ class Renderer:
 
     sentences: Callable[[Finding], Sequence[str]]
     line: Callable[[Sequence[Finding]], str] | None = None
-    tables: Callable[[Finding], Sequence[FindingTable]] = lambda _: ()
+    tables: Callable[[Finding], Sequence[Table]] = lambda _: ()
     clauses: Callable[[Finding], Sequence[str]] = lambda _: ()  # see `shown.clauses`
 
 

@@ -9,16 +9,8 @@ from itertools import count
 from srs_eval.benchmark.audit import Audit, AuditedRanking, TunedConfiguration
 from srs_eval.benchmark.leaderboard import WEIGHTINGS
 from srs_eval.data.errors import format_count
-from srs_eval.report.document import (
-    Cell,
-    Column,
-    Document,
-    Figure,
-    Section,
-    Table,
-    make_figure,
-    make_figure_with_ends,
-)
+from srs_eval.report.document import Document, Section
+from srs_eval.stats.tables import Cell, Column, Figure, Table, make_figure, make_figure_with_ends
 from srs_eval.stats.users import CONFIDENCE, MIN_USERS
 from srs_eval.training.hyperparameters import describe_values
 

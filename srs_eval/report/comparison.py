@@ -23,21 +23,11 @@ from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import METRIC_BY_KEY, better_direction
 from srs_eval.report import pictures
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Column,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    format_cell,
-    format_p_value,
-    make_figure,
-    make_figure_with_ends,
-)
+from srs_eval.report.cells import format_cell, format_p_value
+from srs_eval.report.document import Block, Picture, Section
 from srs_eval.report.formats import join_names, with_sign
 from srs_eval.stats import users as stats
+from srs_eval.stats.tables import Cell, Column, Figure, Table, make_figure, make_figure_with_ends
 
 SECONDS_COLUMN = "seconds"
 DEFAULT_METRICS = ("LogLoss", "RMSE(bins)", "AUC")

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from srs_eval.data.errors import format_count, printable, sanitize
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table, is_best
+from srs_eval.report.cells import format_rows
+from srs_eval.report.document import Document, Picture, Section
 from srs_eval.report.formats import format_duration
+from srs_eval.stats.tables import Column, Figure, Table, is_best
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -171,7 +173,7 @@ def render_table(
     rich_table = RichTable(
         box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0)
     )
-    texts = table.format_rows()
+    texts = format_rows(table)
     right_aligned = table.right_aligned
     candidates = [k for k, column in enumerate(table.columns) if width >= column.min_width]
     can_shrink = full_table_hint is None or any(table.columns[k].overflow for k in candidates)
@@ -214,8 +216,8 @@ def render_table(
             row_cells.append(text)
         rich_table.add_row(*row_cells, style="dim" if number in table.faint_rows else None)
     lines: list[RenderableType] = []
-    if table.title:
-        lines.append(Text(table.title, "bold"))
+    if table.heading:
+        lines.append(Text(table.heading, "bold"))
     lines.append(rich_table)
     omitted = len(candidates) - len(shown)
     if omitted:
@@ -512,7 +514,6 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     from srs_eval.advice.questions import QUESTION_REGISTRY
     from srs_eval.advice.sentences import format_parameters
     from srs_eval.advice.shown import sentences, tables
-    from srs_eval.report.learner import convert_table
 
     width = get_width(console)
     if width is not None:
@@ -533,7 +534,7 @@ def print_answers(answers: Iterable[Finding], console: Console, closing: str) ->
     for answer in printed:
         for table in tables(answer):
             console.print()
-            rendered = render_table(convert_table(table, ""), width, full_table_hint=None)
+            rendered = render_table(table, width, full_table_hint=None)
             for renderable in rendered:
                 console.print(renderable, width=width)
     if printed:

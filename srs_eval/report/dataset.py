@@ -34,17 +34,9 @@ from srs_eval.report.comparison import (
     format_title,
     metric_heading,
 )
-from srs_eval.report.document import (
-    Block,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    make_figure,
-)
+from srs_eval.report.document import Block, Document, Picture, Section
 from srs_eval.report.formats import join_names
+from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.stats.users import AVERAGING_MODES, CONFIDENCE, MIN_USERS, RESAMPLES, SEED
 
 
@@ -283,7 +275,7 @@ def _set_digits(digits: int, table: Table) -> Table:
 
 def _add_caption(prefix: str, table: Table) -> Table:
     cells = [cell for row in table.rows for cell in row if isinstance(cell, Figure)]
-    if any(cell.ends or not math.isnan(cell.half_width) for cell in cells):
+    if any(cell.ends or not math.isnan(cell.known_half_width) for cell in cells):
         caption = (
             f"{prefix}{CONFIDENCE * 100:.0f} % confidence intervals (BCa bootstrap over users, "
             f"{RESAMPLES:,} resamples, seed {SEED})"

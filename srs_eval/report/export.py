@@ -25,11 +25,12 @@ from srs_eval.models.configurations import (
     resolve_configurations,
 )
 from srs_eval.models.published import NamingYear, to_upstream_name
-from srs_eval.report.document import Column, Document, Figure, Table
+from srs_eval.report.document import Document
 from srs_eval.report.formats import format_ranges
 from srs_eval.report.ranking_columns import REPORT_COLUMNS
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Column, Figure, Table
 
 _BRIEF_RANKING_LENGTH = 10  # best models that a brief ranking shows
 _HEADER = {"layout": 2, "srs_eval": VERSION}
@@ -327,7 +328,7 @@ def build_report_document(document: Document) -> dict[str, Any]:
     for table in document.tables():
         header, *rows = flatten_table(table, document.names)
         objects = [dict(zip(header, row, strict=True)) for row in rows]
-        tables[table.name] = {"title": table.title, "rows": objects}
+        tables[table.name] = {"title": table.heading, "rows": objects}
     return {
         "layout": 2 if document.names else 1,
         "srs_eval": VERSION,
@@ -374,8 +375,8 @@ def flatten_table(table: Table, names: Mapping[str, tuple[str, str]]) -> list[tu
             highs = [_round_figure(high) for _, high in ends]
             columns.append([heading(column, "low"), *lows])
             columns.append([heading(column, "high"), *highs])
-        elif not all(math.isnan(figure.half_width) for figure in figures):
-            half_widths = [_round_figure(figure.half_width) for figure in figures]
+        elif not all(math.isnan(figure.known_half_width) for figure in figures):
+            half_widths = [_round_figure(figure.known_half_width) for figure in figures]
             columns.append([heading(column, "half-width"), *half_widths])
     return list(zip(*columns, strict=True))
 

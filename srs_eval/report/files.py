@@ -30,19 +30,9 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.data.errors import format_csv, sanitize
 from srs_eval.data.outputs import HTML_GENERATOR, MARKDOWN_SIGNATURE, write_file, write_folder
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    format_cell,
-    is_best,
-)
+from srs_eval.report.cells import format_cell, format_rows
+from srs_eval.report.document import Block, Code, Document, Picture, Section
+from srs_eval.stats.tables import Cell, Column, Figure, Table, is_best
 
 _MAX_COLUMNS = 14  # most columns of a table in LaTeX, or in place of a picture in Markdown
 _FULL_WIDTH_POINTS = 900  # points from which a picture is readable at its full width only
@@ -255,7 +245,7 @@ def _render_table(table: Table) -> list[str]:
         [_escape_markdown(column.title) for column in table.columns],
         ["---:" if is_right else "---" for is_right in table.right_aligned],
     ]
-    texts = table.format_rows()
+    texts = format_rows(table)
     for row in shown_rows:
         cells = list(map(_escape_markdown, texts[row]))
         for k, cell in enumerate(table.rows[row]):
@@ -265,8 +255,8 @@ def _render_table(table: Table) -> list[str]:
             cells[0] = f"★ **{cells[0]}**"
         rows.append(cells)
     blocks = []
-    if table.title:
-        blocks.append(f"**{_escape_markdown(table.title)}**")
+    if table.heading:
+        blocks.append(f"**{_escape_markdown(table.heading)}**")
     blocks.append("\n".join(f"| {' | '.join(cells)} |" for cells in rows))
     omitted_rows = len(table.rows) - len(shown_rows)
     if omitted_rows:
@@ -446,7 +436,7 @@ def _render_html_table(table: Table) -> str:
         attributes = _format_class(column, is_right) + _format_attribute("title", column.note)
         heads += f'<th scope="col"{attributes}><button>{escape(column.title)}</button></th>'
     rows = ""
-    for index, (row, texts) in enumerate(zip(table.rows, table.format_rows(), strict=True)):
+    for index, (row, texts) in enumerate(zip(table.rows, format_rows(table), strict=True)):
         rows += f"<tr{_format_attribute('class', 'own' if index == table.own_row else '')}>"
         for cell, text, (column, is_right) in zip(row, texts, columns, strict=True):
             value = ""  # attribute by which a page sorts
@@ -459,7 +449,7 @@ def _render_html_table(table: Table) -> str:
             content = f"<b>{escape(text)}</b>" if is_best(cell) else escape(text)
             rows += f"<td{_format_class(column, is_right, text)}{value}>{content}</td>"
         rows += "</tr>\n"
-    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    caption = f"<caption>{escape(table.heading)}</caption>" if table.heading else ""
     return (
         f'<div class="scroll"><table>{caption}\n<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}</tbody></table></div>"
@@ -524,7 +514,7 @@ def _render_latex(table: Table) -> str:
         r"% needs \usepackage{adjustbox,booktabs,siunitx}",
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escape_latex(f'{table.title}. {table.caption}'.strip())}}}",
+        rf"\caption{{{_escape_latex(f'{table.heading}. {table.caption}'.strip())}}}",
         rf"\label{{tab:{table.name}}}",
         rf"\sisetup{{{settings}}}",
         r"\begin{adjustbox}{max width=\linewidth}",

@@ -25,8 +25,9 @@ from srs_eval.models.own_parameters import (
     version_name,
     why_replaced,
 )
-from srs_eval.report.document import Block, Column, Section, Table, make_figure
+from srs_eval.report.document import Block, Section
 from srs_eval.report.formats import shorten_middle
+from srs_eval.stats.tables import Column, Table, make_figure
 
 _MAX_ROWS_SHOWN = 100  # decks or presets that a terminal shows; JSON has all of them
 _MAX_CELL_WIDTH = 72  # most columns of a name in a terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,10 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.overview import Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, QuestionContext
 from srs_eval.advice.sentences import (
-    SHARE_COLUMNS,
-    FindingTable,
     capitalize,
     explain_where_to_paste,
     format_month,
     format_parameters,
-    is_difference_column,
 )
 from srs_eval.advice.shown.costs import DRAWS_NOTE
 from srs_eval.advice.shown.memory import days_table
@@ -48,23 +45,13 @@ from srs_eval.engine.run import Run
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
-from srs_eval.report.document import (
-    Block,
-    Cell,
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    make_figure,
-)
+from srs_eval.report.document import Block, Code, Document, Picture, Section
 from srs_eval.report.export import build_ranking_table
 from srs_eval.report.files import write_document
 from srs_eval.report.inspection import build_summary_section, inspect_log
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval, compute_calibration_graph
+from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
@@ -83,6 +70,7 @@ _PICTURES_NOTE = (
     "too much. Bars and bands are 95 % intervals."
 )
 _MONTHS_IN_BRIEF = 6  # latest months that a brief table shows
+_COSTS_SUMMARY_LENGTH = 2  # sentences: what optimized FSRS costs, and what today's schedule costs
 
 
 def build_learner_report(
@@ -109,68 +97,99 @@ def build_learner_report(
         log = anonymize(log)
         known = ()
         costs = None
-    available: set[str] = set()
-    for task in questions.tasks_for(log):
-        available.update(task)
-    without_presets = [
-        question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
-    ]
-    question_names = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
-    steps = [*question_names, "day", "workload"]
-
-    def announce(question: str) -> None:
-        on_question(steps.index(question) + 1, len(steps), question)
-
     question_context = QuestionContext(log, context, run.equivalence)
-    answers = _answer_questions(question_context, question_names, announce, known)
-    day_findings = _answer_questions(question_context, ["day"], announce, known)
-    announce("workload")
-    costs_or_reason = costs or _estimate_costs(question_context, at_once=bool(known))
-    cost_findings = [answer for answer in known if answer.question == questions.COSTS]
-    if not cost_findings and isinstance(costs_or_reason, Workload):
-        cost_findings = [costs_or_reason.glance_finding]
-    elif not cost_findings:
-        cost_findings = _answer_questions(
-            question_context, available & {questions.COSTS}, lambda _: None, known
-        )
-    screen = Overview.from_answers(log, [*answers, *day_findings, *cost_findings]).first_screen
-    groups = run.groups()
-    results = run.results_by_name()
+    answers = _ask_all(question_context, on_question, known, costs)
     scheduler = own_scheduler(log)
-    best = groups[0].best if groups else None
-    words_by_name = {
-        configuration.name: configuration.words for configuration in run.configurations
-    }
-    # Calibration is of the learner's scheduler, if it was evaluated, and of the best model.
-    names = [scheduler, best.configuration.name if best else None]
-    calibrated = {words_by_name[name]: results[name] for name in names if name in results}
+    groups = run.groups()
+    calibrated = _select_calibrated_results(run, scheduler)
+    predictor = next(iter(calibrated), "")  # model by which months are predicted
     months: Sequence[Month] = ()
-    predictor = next(iter(calibrated), "")  # by which months are predicted
     if calibrated:
         months = questions.result_months(log, protocol, calibrated[predictor])
     charts = (
         *_build_calibration_pictures(calibrated),
         *_build_recall_pictures(predictor, months),
-        *_build_costs_pictures(costs_or_reason),
+        *_build_costs_pictures(answers.workload),
     )
-    sections = _build_presets_section(answers)
+    sections = _build_presets_section(answers.on_settings)
     if charts:
         sections.append(Section("In pictures", charts, summary=_PICTURES_NOTE, side_by_side=True))
-    rows = questions.rows_behind(log, question_names)
-    sections += _build_answers_section(answers, rows, costs_or_reason)
+    sections += _build_answers_section(answers.on_settings, answers.rows, answers.workload)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
         sections.append(_build_ranking_section(group, prefix, run.progress_note, scheduler))
     sections += _build_months_section(predictor, months)
-    sections += _build_state_section(day_findings)
+    sections += _build_state_section(answers.on_days)
     sections.append(build_summary_section(inspect_log(log), with_notes=not anonymous))
     sections.append(_build_metric_card(run, protocol))
+    findings = [*answers.on_settings, *answers.on_days, *answers.on_costs]
+    screen = Overview.from_answers(log, findings).first_screen
     return Document(
         title=_build_title(log, narrowed_to or {}, anonymous),
         lead=tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes),
         sections=tuple(sections),
         panes=screen,
     )
+
+
+@dataclass(frozen=True)
+class _ReportAnswers:
+    """Answers that a report shows."""
+
+    on_settings: Sequence[Finding]  # and on models and memory: all questions but the next two
+    on_days: Sequence[Finding]
+    on_costs: Sequence[Finding]  # for the first screen
+    workload: Workload | str  # costs of retentions, or why they are unknown (`_estimate_costs`)
+    rows: str  # the reviews behind `on_settings`: "anki" or "benchmark"
+
+
+def _ask_all(
+    question_context: QuestionContext,
+    on_question: Callable[[int, int, str], object],
+    known: Sequence[Finding],
+    costs: Workload | None,
+) -> _ReportAnswers:
+    """Ask all questions of a report that have no answer in `known`."""
+    log = question_context.log
+    available: set[str] = set()
+    for task in questions.tasks_for(log):
+        available.update(task)
+    without_presets = [
+        question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
+    ]
+    names = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
+    steps = [*names, "day", "workload"]
+
+    def announce(question: str) -> None:
+        on_question(steps.index(question) + 1, len(steps), question)
+
+    on_settings = _answer_questions(question_context, names, announce, known)
+    on_days = _answer_questions(question_context, ["day"], announce, known)
+    announce("workload")
+    workload = costs or _estimate_costs(question_context, at_once=bool(known))
+    on_costs = [answer for answer in known if answer.question == questions.COSTS]
+    if not on_costs and isinstance(workload, Workload):
+        on_costs = [workload.glance_finding]
+    elif not on_costs:
+        unannounced = available & {questions.COSTS}
+        on_costs = _answer_questions(question_context, unannounced, lambda _: None, known)
+    rows = questions.rows_behind(log, names)
+    return _ReportAnswers(on_settings, on_days, on_costs, workload, rows)
+
+
+def _select_calibrated_results(run: Run, scheduler: str | None) -> dict[str, Result]:
+    """Return results of the learner's scheduler and of the best model, by the models' words.
+
+    The scheduler comes first; it is left out if it was not evaluated.
+    """
+    groups = run.groups()
+    best = groups[0].best if groups else None
+    results = run.results_by_name()
+    words_by_name = {
+        configuration.name: configuration.words for configuration in run.configurations
+    }
+    names = [scheduler, best.configuration.name if best else None]
+    return {words_by_name[name]: results[name] for name in names if name in results}
 
 
 def _answer_questions(
@@ -372,16 +391,17 @@ def _build_costs_pictures(workload: Workload | str) -> list[Picture]:
         title += "; the line is today's"
         mark = workload.at(workload.desired)
     chart = pictures.band_chart(minutes.tolist(), ticks, "minutes a day", mark=mark)
-    table = convert_table(shown.tables(workload.finding)[0], "workload-1")
+    table = replace(shown.tables(workload.finding)[0], name="workload-1")
     return [Picture("workload", title, chart, table)]
 
 
 def _build_state_section(day_findings: Sequence[Finding]) -> list[Section]:
     blocks: list[Block] = []
     for number, answer in enumerate(day_findings, start=1):
-        evidence = _build_evidence_section(answer, f"{answer.question}-{number}").blocks[1:]
+        summary, *evidence = _build_evidence_section(answer, f"{answer.question}-{number}").blocks
+        assert isinstance(summary, str)  # the first sentence
         title = QUESTION_REGISTRY[answer.question].title
-        blocks.append(Section(title, evidence, folded=True, summary=shown.sentences(answer)[0]))
+        blocks.append(Section(title, tuple(evidence), folded=True, summary=summary))
     for answer in day_findings:
         if not isinstance(answer.evidence, DayStates):
             continue
@@ -391,7 +411,7 @@ def _build_state_section(day_findings: Sequence[Finding]) -> list[Section]:
         bounds = [_interval_bounds(day.state) for day in days]
         names = [day.name for day in days]
         chart = pictures.band_chart(bounds, names, "state in logits", zero=True)
-        table = replace(convert_table(days_table(days), "days"), brief_rows=())
+        table = replace(days_table(days), name="days", brief_rows=())
         blocks.append(Picture("state", "Your state, day by day", chart, table))
     return [Section("Your days", (*blocks, STATE_CLOSING))]
 
@@ -515,30 +535,10 @@ def _build_evidence_section(answer: Finding, name: str) -> Section:
     """Return an answer's sentences and tables; `name` begins the names of the tables."""
     blocks: list[Block] = list(shown.sentences(answer))
     blocks += [
-        convert_table(table, f"{name}-{number}")
+        replace(table, name=f"{name}-{number}")
         for number, table in enumerate(shown.tables(answer), start=1)
     ]
     return Section(capitalize(answer.subject), tuple(blocks))
-
-
-def convert_table(table: FindingTable, name: str) -> Table:
-    """Convert the table of an answer into a table of a report."""
-
-    def column(title: str) -> Column:
-        is_share = title in SHARE_COLUMNS
-        return Column(
-            title,
-            1 if is_share else 4,
-            round_by_interval=False,
-            percent=is_share,
-            signed=is_difference_column(title),
-        )
-
-    def cell(value: Any) -> Cell:
-        return make_figure(value) if isinstance(value, float | Interval) else value
-
-    rows = (map(cell, row) for row in table.rows)
-    return Table.from_rows(name, table.heading, map(column, table.columns), rows)
 
 
 def _build_costs_section(workload: Workload | str) -> list[Section | str]:
@@ -547,7 +547,8 @@ def _build_costs_section(workload: Workload | str) -> list[Section | str]:
     if isinstance(workload, str):
         return [Section(title, (), folded=True, summary=workload)] if workload else []
     sentences = shown.sentences(workload.finding)
-    blocks = list(sentences[2:])
+    summary = " ".join(sentences[:_COSTS_SUMMARY_LENGTH])
+    blocks = list(sentences[_COSTS_SUMMARY_LENGTH:])
     if workload.has_all_draws:
         blocks.append(DRAWS_NOTE)
-    return [Section(title, tuple(blocks), folded=True, summary=" ".join(sentences[:2]))]
+    return [Section(title, tuple(blocks), folded=True, summary=summary)]

@@ -52,6 +52,7 @@ from srs_eval.engine.shared_reviews import add_external_configurations, add_pred
 from srs_eval.models import IN_MEMORY, Model, add_model
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report import pictures
+from srs_eval.report.cells import format_rows
 from srs_eval.report.comparison import DEFAULT_METRICS
 from srs_eval.report.console import describe_leak_check, say
 from srs_eval.report.dataset import find_name
@@ -128,7 +129,7 @@ class Results(Mapping[str, Result]):
             heads = [column.title for column in table.columns]
             summary = _summarize_group(group)
             blocks.append(f"<b>{escape(format_group_title(group))}</b><p>{escape(summary)}</p>")
-            blocks.append(_render_html_table([heads, *table.format_rows()]))
+            blocks.append(_render_html_table([heads, *format_rows(table)]))
         return "".join(blocks)
 
     @property

@@ -17,7 +17,8 @@ from srs_eval.advice.sentences import (
     PaneLine,
     PresetRow,
 )
-from srs_eval.report.document import Table
+from srs_eval.report.cells import format_rows
+from srs_eval.stats.tables import Table
 
 _MISSING = ("", "–", "-")  # cells without a figure
 _MARKS = ("!", "?")
@@ -68,11 +69,11 @@ def _write_line(line: PaneLine) -> str:
 
 
 def write_plain_table(table: Table) -> Iterator[str]:
-    """Yield the title of a table, and a line for each row that repeats the columns' titles."""
-    if table.title:
-        yield f"{table.title}:"
+    """Yield the heading of a table, and a line for each row that repeats the columns' titles."""
+    if table.heading:
+        yield f"{table.heading}:"
     first_title, *titles = [column.title for column in table.columns]
-    for name, *cells in table.format_rows():
+    for name, *cells in format_rows(table):
         label = name or first_title
         yield f"{label}: {_join_cells(titles, cells)}"
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.models.own_parameters import is_available_in_anki
-from srs_eval.report.document import Cell, Column, Figure, make_figure
 from srs_eval.report.formats import (
     format_improvement,
     format_loss,
@@ -17,6 +16,7 @@ from srs_eval.report.formats import (
 )
 from srs_eval.report.ranking_words import describe_standing
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Cell, Column, Figure, make_figure
 
 # Minimum terminal widths for optional columns.
 _WIDTH_FOR_DETAILS = 115
@@ -69,7 +69,7 @@ def _format_parameter_count(line: RankedResult) -> str:
 
 def _format_improvement_figure(figure: Figure) -> str:
     """Format the cell that `make_figure` made of an interval."""
-    return format_improvement(Interval(figure.value, figure.half_width))
+    return format_improvement(Interval(figure.value, figure.known_half_width))
 
 
 RANKING_COLUMNS: Mapping[str, RankingColumn] = {

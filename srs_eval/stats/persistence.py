@@ -26,16 +26,19 @@ import numpy as np
 from srs_eval.data.reviews import FloatArray, IntArray
 
 PHIS: FloatArray = np.array([0.0, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99])
-"""Persistences that are considered, of one day to the next."""
-_IS_LASTING = PHIS > 0.6
-_PRIOR_OF_LASTING = 1 / 3
-_SHIFTS: FloatArray = np.array([0.1, 0.2, 0.4, 0.6, 0.9, 1.3])  # s, in logits
-_WIDENS = 0.5  # probability of lasting spells from which intervals are widened
-_IS_CLEAR = 0.9  # probability from which a person is told
+"""Values of phi that are considered."""
+_IS_LASTING = PHIS > 0.6  # phis with which spells last for several days
+_PRIOR_OF_LASTING = 1 / 3  # probability of lasting spells before any review is seen
+_SHIFTS: FloatArray = np.array([0.1, 0.2, 0.4, 0.6, 0.9, 1.3])
+"""Values of s that are considered, in logits; each is equally probable."""
+_WIDENING_PROBABILITY = 0.5  # of lasting spells, above which intervals are widened
+_CLEAR_PROBABILITY = 0.9  # of lasting spells, from which a person is told
 _MAX_WAVES = 40
 _MIN_WAVE_VARIANCE = 1e-6  # relative to the largest; below, a wave is a combination of others
-_SIZES: FloatArray = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128, 256]) / 1000
-"""Variance of the day's effect on a review, relative to that of the review itself."""
+_EFFECT_SIZES: FloatArray = np.array([0, 1, 2, 4, 8, 16, 32, 64, 128, 256]) / 1000
+"""Values that are considered for the variance of the day's effect on a review, relative to that of
+the review itself."""
+_BISECTIONS = 30  # find a half-width to a billionth of its range
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,18 @@ class Persistence:
 
     @property
     def probability_of_lasting(self) -> float:
-        """Return the probability that good and bad spells last, that phi is above about 0.6."""
+        """Return the probability that good and bad spells last: that phi is above 0.6."""
         return float(np.array(self.probabilities)[_IS_LASTING].sum())
 
     @property
     def widens(self) -> bool:
         """Return whether spells last so probably that intervals have to be wider."""
-        return self.probability_of_lasting > _WIDENS
+        return self.probability_of_lasting > _WIDENING_PROBABILITY
 
     @property
     def is_clear(self) -> bool:
         """Return whether spells last beyond reasonable doubt."""
-        return self.probability_of_lasting >= _IS_CLEAR
+        return self.probability_of_lasting >= _CLEAR_PROBABILITY
 
 
 def estimate_persistence(y: FloatArray, p: FloatArray, day: IntArray) -> Persistence:
@@ -84,18 +87,22 @@ def estimate_persistence(y: FloatArray, p: FloatArray, day: IntArray) -> Persist
 
 
 def _compute_log_likelihood(surplus: FloatArray, weight: FloatArray, gaps: IntArray) -> FloatArray:
-    """Compute the log likelihood (phis, shifts), without the mean m, by a Kalman filter.
+    """Compute the log likelihood (phis, shifts) of each phi and s by a Kalman filter.
 
-    `surplus` (D,) is recalled minus expected by day, `weight` (D,) its variance, `gaps` (D - 1,)
-    the days between.
+    `surplus` (D,) is recalled minus expected by day, `weight` (D,) the w of each day, and `gaps`
+    (D - 1,) are the days between. The mean m is integrated out with a flat prior: the surplus is
+    m times `weight` plus an error, so with innovations a of the surplus and b of `weight`, each
+    over its standard deviation, -2 log likelihood is the log determinant of the innovations'
+    variances + Σ a² - (Σ ab)² / Σ b² + log Σ b².
     """
     phi = np.repeat(PHIS, len(_SHIFTS))
     variance = np.tile(_SHIFTS**2, len(PHIS))
-    # The filter runs for the surplus and, side by side, for what it would be if only m were 1.
-    state = np.zeros((2, len(phi)))
-    uncertainty = variance
+    # The filter runs for the surplus (row 0) and, side by side, for `weight` (row 1).
+    state = np.zeros((2, len(phi)))  # expected e_t
+    uncertainty = variance  # its variance
     log_determinant = np.zeros(len(phi))
-    products = np.zeros((3, len(phi)))  # of both innovations, over their variance
+    squares = np.zeros((2, len(phi)))  # Σ a² and Σ b²
+    cross_product = np.zeros(len(phi))  # Σ ab
     decays = {gap: phi**gap for gap in np.unique(gaps).tolist()}
     previous_gaps = [0, *gaps.tolist()]
     for gap, day_surplus, day_weight in zip(
@@ -112,28 +119,28 @@ def _compute_log_likelihood(surplus: FloatArray, weight: FloatArray, gaps: IntAr
         uncertainty = uncertainty * (1 - gain * day_weight)
         log_determinant += np.log(innovation_variance)
         scaled = innovation / innovation_variance
-        products[:2] += scaled * innovation
-        products[2] += scaled[0] * innovation[1]
-    of_surplus, of_mean, mixed = products
-    fit = of_surplus - mixed**2 / of_mean
-    result = -(log_determinant + fit + np.log(of_mean)) / 2
+        squares += scaled * innovation
+        cross_product += scaled[0] * innovation[1]
+    surplus_square, weight_square = squares
+    fit = surplus_square - cross_product**2 / weight_square
+    result = -(log_determinant + fit + np.log(weight_square)) / 2
     return result.reshape(len(PHIS), len(_SHIFTS))
 
 
 @dataclass(frozen=True, eq=False)
 class _Waves:
-    """Cosine waves (w, D) over the days, and their covariances for each phi.
+    """Cosine waves over D days with reviews, and what they and the mean vary by, for each phi.
 
-    Both parts of the covariance, of independent reviews and of the day's effect, are diagonal in
-    the q coordinates of `rotations` (phis, q, w): 1 and `powers` (phis, q). The mean has the
-    variances `review_variance` and `day_variances` (phis,).
+    `rotations` turn the sums of values times waves into q independent coefficients. Variances are
+    relative to that of a review. If the day's effect has the relative variance v, a coefficient
+    has the variance 1 + v `powers`, and the mean has `review_variance` + v `day_variances`.
     """
 
-    waves: FloatArray
-    rotations: FloatArray
-    powers: FloatArray
+    waves: FloatArray  # (w, D)
+    rotations: FloatArray  # (phis, q, w)
+    powers: FloatArray  # (phis, q)
     review_variance: float
-    day_variances: FloatArray
+    day_variances: FloatArray  # (phis,)
 
 
 def compute_lasting_half_width(
@@ -141,29 +148,33 @@ def compute_lasting_half_width(
 ) -> float:
     """Compute the half-width of a mean's 95 % interval if the day's effect may last.
 
-    `daily` (D,) are sums of deviations from the mean on the `days` (D,) with `counts` reviews.
+    `daily` (D,) are sums of deviations from the mean on the `days` (D,) with `counts` reviews. For
+    each phi and size of the day's effect, the error of the mean follows Student's t, because the
+    variance of a review is estimated from the waves. These distributions are averaged by how
+    probable phi and size are.
     """
     from scipy.special import stdtr
 
-    waves = _make_waves(days.tobytes(), counts.tobytes())
+    waves = _make_waves(days.tobytes(), counts.tobytes())  # bytes, because arrays are no keys
     coefficients = waves.rotations @ (waves.waves @ daily)  # (phis, q)
-    degrees = coefficients.shape[1]
-    spread = 1 + _SIZES[:, None] * waves.powers[:, None]  # (phis, sizes, q)
-    scale = (coefficients[:, None] ** 2 / spread).sum(2)
-    if not scale.min() > 0:
+    degrees = coefficients.shape[1]  # of freedom
+    spread = 1 + _EFFECT_SIZES[:, None] * waves.powers[:, None]  # (phis, sizes, q)
+    square_sum = (coefficients[:, None] ** 2 / spread).sum(2)  # (phis, sizes)
+    if not square_sum.min() > 0:
         return 0.0
     log_prior = np.log(np.maximum(persistence.probabilities, 1e-300))
-    log_weight = log_prior[:, None] - np.log(spread).sum(2) / 2 - degrees / 2 * np.log(scale)
+    log_weight = log_prior[:, None] - np.log(spread).sum(2) / 2 - degrees / 2 * np.log(square_sum)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    variance = waves.review_variance + _SIZES * waves.day_variances[:, None]
-    error = np.sqrt(scale / degrees * variance)
-    # The half-width beyond which 5 % lie, on average over phi and the size of the effect
+    variance = waves.review_variance + _EFFECT_SIZES * waves.day_variances[:, None]
+    error = np.sqrt(square_sum / degrees * variance)
+    # Find the half-width beyond which 5 % lie.
     low = 0.0
     high = 20 * float(error.max())
-    for _ in range(30):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        if 2 * float((weight * stdtr(degrees, -middle / error)).sum()) > 0.05:
+        outside = 2 * float((weight * stdtr(degrees, -middle / error)).sum())
+        if outside > 0.05:
             low = middle
         else:
             high = middle
@@ -177,32 +188,43 @@ def _make_waves(days_bytes: bytes, counts_bytes: bytes) -> _Waves:
     counts = np.frombuffer(counts_bytes, np.int64).astype(np.float64)
     time = days - days[0]
     length = int(time[-1]) + 1
-    total = counts.sum()
-    degrees = min(len(days) - 1, _MAX_WAVES)
-    number = np.arange(1, degrees + 1)[:, None]
+    review_count = counts.sum()
+    wave_count = min(len(days) - 1, _MAX_WAVES)
+    number = np.arange(1, wave_count + 1)[:, None]
     waves = np.cos(np.pi * number * (time + 0.5) / length)
-    waves -= (waves @ counts)[:, None] / total  # a constant has no part in them
-    with_mean = np.vstack([np.full(len(days), 1 / total), waves])
-    of_reviews = (with_mean * counts) @ with_mean.T
+    waves -= (waves @ counts)[:, None] / review_count  # a constant has no part in them
+    # Row 0 takes the mean of the reviews, the other rows are the waves.
+    with_mean = np.vstack([np.full(len(days), 1 / review_count), waves])
+    weighted = with_mean * counts
+    review_covariance = weighted @ with_mean.T
     # After a long pause, slow waves are alike on days with reviews: what they share counts once.
-    variances, directions = np.linalg.eigh(of_reviews[1:, 1:])
+    variances, directions = np.linalg.eigh(review_covariance[1:, 1:])
     is_distinct = variances > _MIN_WAVE_VARIANCE * variances.max()
     whitening = (directions[:, is_distinct] / np.sqrt(variances[is_distinct])).T
-    weighted = with_mean * counts
-    # Σ over s <= t of phi^(t - s) times the weight of s, for each phi, wave and t
-    past = np.empty((len(PHIS), degrees + 1, len(days)))
-    sums = np.zeros((len(PHIS), degrees + 1))
-    for position, gap in enumerate([0, *np.diff(days).tolist()]):
-        sums = (PHIS**gap)[:, None] * sums + weighted[:, position]
-        past[:, :, position] = sums
-    from_before = past @ weighted.T
-    of_days = from_before + from_before.transpose(0, 2, 1) - weighted @ weighted.T
-    whitened = whitening @ of_days[:, 1:, 1:] @ whitening.T
+    day_covariance = _compute_day_covariance(weighted, np.diff(days))
+    whitened = whitening @ day_covariance[:, 1:, 1:] @ whitening.T
     powers, rotations = np.linalg.eigh((whitened + whitened.transpose(0, 2, 1)) / 2)
     return _Waves(
         waves=waves,
         rotations=rotations.transpose(0, 2, 1) @ whitening,
         powers=np.maximum(powers, 0.0),
-        review_variance=float(of_reviews[0, 0]),
-        day_variances=of_days[:, 0, 0],
+        review_variance=float(review_covariance[0, 0]),
+        day_variances=day_covariance[:, 0, 0],
     )
+
+
+def _compute_day_covariance(weighted: FloatArray, gaps: IntArray) -> FloatArray:
+    """Compute the covariance (phis, r, r) that the day's effect gives to r weighted sums.
+
+    It is Σ phi^|t - s| times the weights (r, D) of days s and t, over all pairs of days.
+    """
+    rows, day_count = weighted.shape
+    # Σ over s <= t of phi^(t - s) times the weight of s, for each phi, row and t
+    past = np.empty((len(PHIS), rows, day_count))
+    sums = np.zeros((len(PHIS), rows))
+    for position, gap in enumerate([0, *gaps.tolist()]):
+        sums = (PHIS**gap)[:, None] * sums + weighted[:, position]
+        past[:, :, position] = sums
+    earlier_or_same = past @ weighted.T
+    # Both orders of two days count, and a day with itself once.
+    return earlier_or_same + earlier_or_same.transpose(0, 2, 1) - weighted @ weighted.T

@@ -14,7 +14,6 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
 
 if TYPE_CHECKING:
-    from srs_eval.advice.sentences import FindingTable
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.ranking import RankingGroup
     from srs_eval.engine.result import Result
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
+    from srs_eval.stats.tables import Table
     from srs_eval.tui.session import AppSession
 
 _Rows = Literal["benchmark", "anki"]
@@ -282,7 +282,7 @@ class ModelEvaluator:
 
     # --- one model
 
-    def errors_of(self, model: ModelRun) -> list[FindingTable]:
+    def errors_of(self, model: ModelRun) -> list[Table]:
         """Return tables of where a finished model errs; slow, so call it in a thread."""
         from srs_eval.advice.questions import model_evidence
         from srs_eval.advice.shown.predicted import error_tables

@@ -34,6 +34,7 @@ from srs_eval.advice.workload.today import count_overdue
 from srs_eval.data.reviews import Cards, ReviewLog
 from srs_eval.data.rows import exclude_presets
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Figure
 from tests.conftest import shared_or_skip
 from tests.helpers.advice import build_overview, keep_first_entries
 from tests.helpers.program import run_in_process
@@ -373,7 +374,7 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
     assert stated[-1] == "After Again: too few to say."
     all_checks, worst = shown.tables(finding)
     assert len(all_checks.rows) == len(of_all)
-    assert worst.rows == (("7", 20, 15, 3.0, 1e-9),)
+    assert worst.rows == (("7", 20, 15, Figure(3.0), Figure(1e-9)),)
 
 
 def test_compare_command_prints_the_checks_sentences(collection: Path) -> None:

@@ -10,14 +10,13 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.model_evidence import _stability_from_recall, model_evidence
-from srs_eval.advice.sentences import FindingTable
 from srs_eval.advice.shown.predicted import CurvesTable, error_tables
 from srs_eval.app import AppOptions
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Table
 from srs_eval.training.hyperparameters import Context
 from srs_eval.tui.widgets.calibration import CurvesChart
 from tests.conftest import write_simulated_collection
@@ -41,7 +40,7 @@ def result(session: LearnerSession) -> Result:
     return session.run(CONFIGURATION, Context(), use_cache=False)
 
 
-def build_tables(session: LearnerSession, result: Result) -> dict[str, FindingTable]:
+def build_tables(session: LearnerSession, result: Result) -> dict[str, Table]:
     trials = session.trials(CONFIGURATION.protocol)
     tables = error_tables(model_evidence(session.log, trials, CONFIGURATION, result))
     return {table.title.split(",")[0].split(":")[0]: table for table in tables}
@@ -93,7 +92,7 @@ def test_forgetting_curves_draw_the_rows_of_their_table(
                 (curve.name, interval.reviews, interval.estimate, expected)
                 for interval, expected in zip(curve.recalled, curve.expected, strict=True)
             ]
-        by = table.columns[0]
+        by = table.columns[0].title
         assert points == [
             (row[by], row["reviews"], row["recalled"], row["expected"]) for row in enough
         ]
@@ -117,12 +116,10 @@ def test_error_planted_at_long_intervals_is_shown_there(
     rate = float(result.y.mean())
     p = np.where(days >= 30, 0.02, rate)
     table = build_tables(session, replace(result, p=p))["By days since the review before"]
-    for row in table.rows:
-        difference = row[table.columns.index("minus expected")]
-        assert isinstance(difference, Interval)
-        long = str(row[0]).split("-")[0].split(" ")[0]
-        if int(long) >= 30:
-            assert difference.estimate > 0.2
+    for row in table.records():
+        fewest_days = row["days"].split("-")[0].split(" ")[0]
+        if int(fewest_days) >= 30:
+            assert row["minus expected"] > 0.2
 
 
 def test_evidence_of_another_results_trials_is_refused(

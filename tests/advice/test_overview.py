@@ -46,12 +46,12 @@ from srs_eval.advice.questions import (
 )
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.sentences import (
-    FindingTable,
     format_difference_with_range,
     format_month,
     format_parameters,
     parse_parameters,
 )
+from srs_eval.advice.shown.columns import log_loss_difference, make_evidence_table
 from srs_eval.advice.workload.estimate import estimate_at_a_glance
 from srs_eval.app import AppOptions
 from srs_eval.data.errors import NotEnoughData
@@ -498,10 +498,10 @@ def test_sm2_among_rivals_is_named_as_a_candidate() -> None:
 
 
 def test_row_without_a_verdict_has_its_own_dot() -> None:
-    columns = ("candidate", "log loss", "minus now", "verdict")
+    columns = ("candidate", "log loss", log_loss_difference("minus now"), "verdict")
     verdicts = (("pooled", "better"), ("one for all, as pooled", ""), ("deck", "the same"))
     rows = tuple((name, None, Interval(-0.01, 0.004), verdict) for name, verdict in verdicts)
-    drawn = render_table_with_intervals(FindingTable("", columns, rows)).draw(120)
+    drawn = render_table_with_intervals(make_evidence_table("", columns, rows)).draw(120)
     better, without_verdict, same = drawn.plain.strip().splitlines()[-3:]
     assert "●" in better
     assert "●" in same

@@ -214,9 +214,7 @@ def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: L
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
     assert "Held against optimizing at every +2 %" in shown.sentences(answers[0])[1]
-    (held,) = (
-        column for column in shown.tables(answers[0])[0].columns if column.startswith("minus")
-    )
+    (held,) = (column.title for column in shown.tables(answers[0])[0].columns if column.signed)
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)
     cost = parameters._estimate_staleness_costs(learner, 100)

@@ -25,7 +25,8 @@ from srs_eval.data.outputs import (
     write_folder,
 )
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.report.document import Column, Document, Figure, Picture, Section, Table
+from srs_eval.report.document import Document, Picture, Section
+from srs_eval.stats.tables import Column, Figure, Table
 from tests.helpers.batches import SETUP
 from tests.helpers.tables import format_log
 from tools.simulated import simulate_learner, write_collection, write_dataset

@@ -18,8 +18,8 @@ from srs_eval.cli.main import main
 from srs_eval.data.errors import format_csv, printable, sanitize
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.console import make_console
-from srs_eval.report.document import Column, Figure, Table
 from srs_eval.report.export import flatten_table, format_run_csv
+from srs_eval.stats.tables import Column, Figure, Table
 from tests.helpers.hostile_names import OBEYED, WICKED
 from tests.helpers.tables import format_log
 from tools.simulated import simulate_learner, write_collection

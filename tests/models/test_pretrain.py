@@ -19,6 +19,7 @@ from srs_eval.data.datasets import open_dataset, write_user
 from srs_eval.data.recognition import Sketches
 from srs_eval.data.reviews import LEARNING, REVIEW, DayGrid, Entries, IntArray, ReviewLog
 from tests.helpers.documents import GUIDE, python_blocks
+from tests.helpers.own_models import WORDS
 from tests.helpers.program import read_results, run_in_process, run_program
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
@@ -364,9 +365,9 @@ def read_result_files(folder: Path) -> dict[Path, bytes]:
 def test_workers_and_dask_write_the_same_files(engine: str, dataset: Path, tmp_path: Path) -> None:
     """Run a torch module with weights, a model with a table and trees in one batch."""
     files = {"SMALL-GRU": tmp_path / "gru.py", "WORDS": tmp_path / "words.py"}
-    for name, path in files.items():
-        (example,) = (block for block in python_blocks(GUIDE) if f'"{name}"' in block)
-        path.write_text(example, encoding="utf-8")
+    (example,) = (block for block in python_blocks(GUIDE) if "SMALL-GRU" in block)
+    files["SMALL-GRU"].write_text(example, encoding="utf-8")
+    files["WORDS"].write_text(WORDS, encoding="utf-8")
     weights = tmp_path / "half.safetensors"
     table = tmp_path / "words.csv"
     table.write_text("user_id,card_id,frequency\n4,1,2.5\n4,2,1\n5,1,3\n", encoding="utf-8")

@@ -13,10 +13,11 @@ import pytest
 from srs_eval.benchmark.leaderboard import compare_files, compare_runs
 from srs_eval.benchmark.result_files import read_folders
 from srs_eval.data.errors import InputError
+from srs_eval.report.cells import format_cell
 from srs_eval.report.dataset import build_results_report
-from srs_eval.report.document import Column, Figure, format_cell
 from srs_eval.report.export import build_report_document
 from srs_eval.report.files import render_as
+from srs_eval.stats.tables import Column, Figure
 from tests.helpers.marks import slow_except
 from tests.helpers.reports import many_lines, result_line, write_results
 

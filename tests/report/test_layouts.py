@@ -15,22 +15,14 @@ from hypothesis import strategies as st
 
 from srs_eval.data.errors import format_csv
 from srs_eval.report import pictures
+from srs_eval.report.cells import _format_with_interval, format_cell
 from srs_eval.report.comparison import _effect_cell
 from srs_eval.report.dataset import build_results_report
-from srs_eval.report.document import (
-    Code,
-    Column,
-    Document,
-    Figure,
-    Picture,
-    Section,
-    Table,
-    _format_with_interval,
-    format_cell,
-)
+from srs_eval.report.document import Code, Document, Picture, Section
 from srs_eval.report.export import build_report_document, flatten_table
 from srs_eval.report.files import render_as
 from srs_eval.report.pictures import render_svg
+from srs_eval.stats.tables import Column, Figure, Table
 from tests.helpers.marks import slow_except
 from tests.helpers.reports import check_page, many_lines, result_line, write_results
 

@@ -24,10 +24,11 @@ from srs_eval.advice.questions import PARAMETERS
 from srs_eval.advice.sentences import FirstScreen, PaneLine, PresetRow, round_down_percent
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.run import Run
-from srs_eval.report.document import Document, Section, Table
+from srs_eval.report.document import Document, Section
 from srs_eval.report.files import render_as as as_text_of
 from srs_eval.report.learner import build_learner_report
 from srs_eval.report.plain import write_plain_screen
+from srs_eval.stats.tables import Table
 from tests.conftest import shared_or_skip
 from tests.helpers.advice import build_overview
 from tests.helpers.program import run_in_process

@@ -10,9 +10,9 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets._toast import Toast
 
-from srs_eval.advice.sentences import FindingTable
 from srs_eval.data.errors import InputError
 from srs_eval.engine.run import ModelRun
+from srs_eval.stats.tables import Table
 from srs_eval.tui.config import RecentFile, State, save_state
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import ConfirmDialog
@@ -202,7 +202,7 @@ async def test_leaving_does_not_wait_for_tables_of_errors(tmp_path: Path) -> Non
     threads: list[threading.Thread] = []
     go = threading.Event()
 
-    def errors_of(model: ModelRun) -> list[FindingTable]:
+    def errors_of(model: ModelRun) -> list[Table]:
         threads.append(threading.current_thread())
         go.wait()
         return []
@@ -222,7 +222,7 @@ async def test_leaving_does_not_wait_for_tables_of_errors(tmp_path: Path) -> Non
 async def test_missing_error_tables_are_explained(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
 
-    def errors_of(model: ModelRun) -> list[FindingTable]:
+    def errors_of(model: ModelRun) -> list[Table]:
         raise InputError("There is nothing to compare.")
 
     app.session.models.errors_of = errors_of  # type: ignore[method-assign]

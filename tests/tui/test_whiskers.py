@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srs_eval.advice.sentences import FindingTable
+from srs_eval.advice.shown.columns import (
+    EXPECTED,
+    RECALLED,
+    log_loss_difference,
+    make_evidence_table,
+)
+from srs_eval.report.cells import format_rows
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.facts import render_table_with_intervals
 from srs_eval.tui.widgets.plot import fit_scale
@@ -90,7 +96,8 @@ def test_nothing_to_draw() -> None:
 
 def test_intervals_without_room_are_drawn_below_their_table() -> None:
     rows = (("now", Interval(0.0, math.nan), "–"), ("pooled", Interval(-0.02, 0.01), "better"))
-    table = FindingTable("held out", ("candidate", "minus now", "verdict"), rows)
+    columns = ("candidate", log_loss_difference("minus now"), "verdict")
+    table = make_evidence_table("held out", columns, rows)
     wide, narrow = (
         render_table_with_intervals(table).draw(width).plain.splitlines() for width in (80, 40)
     )
@@ -101,6 +108,15 @@ def test_intervals_without_room_are_drawn_below_their_table() -> None:
     assert narrow[-1].startswith("pooled  ")
     assert "●" in narrow[-1]
     assert max(map(len, narrow)) <= 40
+
+
+def test_cells_read_as_in_reports() -> None:
+    rows = (("all", 4398, Interval(0.884, 0.026), 0.879), ("old", 921, None, 0.89))
+    table = make_evidence_table("", ("reviews of", "reviews", RECALLED, EXPECTED), rows)
+    lines = render_table_with_intervals(table).draw(120).plain.splitlines()
+    for row, line in zip(format_rows(table), lines[1:], strict=True):
+        assert all(cell in line for cell in row)
+    assert "88.4 ±2.6 %" in lines[1]
 
 
 def test_one_value_has_one_label() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import zstandard
@@ -20,8 +22,16 @@ def write_demo(path: Path) -> None:
     write_collection(simulate_learner(_SEED, DEMO_REVIEWS), path)
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
+    argparse.ArgumentParser(
+        prog="python -m tools.simulated",
+        description="Simulate the demo's learner anew and write the file in the package.",
+    ).parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         collection = Path(folder) / "collection.anki2"
         write_demo(collection)
         DEMO_FILE.write_bytes(zstandard.ZstdCompressor(level=22).compress(collection.read_bytes()))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,6 @@ from typing import Any
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Evidence, Finding
 from srs_eval.advice.sentences import (
-    FindingTable,
     Renderer,
     describe_spells,
     format_due_date,
@@ -20,6 +19,7 @@ from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.data.arguments import argument_error, check_type
 from srs_eval.data.paths import VERSION
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Table
 
 
 def _unanswered_sentences(finding: Finding) -> tuple[str]:
@@ -70,7 +70,7 @@ def clauses(finding: Finding) -> tuple[str, ...]:
     return tuple(_find_renderer(finding).clauses(finding))
 
 
-def tables(finding: Finding) -> tuple[FindingTable, ...]:
+def tables(finding: Finding) -> tuple[Table, ...]:
     """Return the tables of figures behind a finding."""
     return tuple(_find_renderer(finding).tables(finding))
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Evidence, Finding, get_evidence
-from srs_eval.advice.sentences import Bar, Cell, FindingTable, Heading, PaneItem, PaneLine, Renderer
+from srs_eval.advice.sentences import Bar, Heading, PaneItem, PaneLine, Renderer
+from srs_eval.advice.shown.columns import make_evidence_table
 from srs_eval.advice.workload.estimate import GLANCE_RETENTIONS, IN_FORCE, Workload
 from srs_eval.advice.workload.ranges import (
     KNOWN,
@@ -22,6 +23,7 @@ from srs_eval.advice.workload.ranges import (
 )
 from srs_eval.advice.workload.today import MIN_MONTH_REVIEWS
 from srs_eval.data.errors import format_count
+from srs_eval.stats.tables import Table
 
 DRAWS_NOTE = (
     "In brackets: 95 % ranges. ?: you have not had a month with this retention. A model computes "
@@ -480,11 +482,11 @@ def _figures_by_version_sentence(workload: Workload) -> str:
 # As tables
 
 
-def _cost_tables(finding: Finding) -> tuple[FindingTable]:
+def _cost_tables(finding: Finding) -> tuple[Table]:
     """Return a table of what each desired retention costs."""
     workload = get_evidence(finding, Workload)
     budget = workload.question.budget
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[tuple[str, ...]] = []
     for k in _select_rows(workload):
         retention = workload.retentions[k]
         note = ""
@@ -510,7 +512,7 @@ def _cost_tables(finding: Finding) -> tuple[FindingTable]:
     columns = ["asked for", "", "remembered", "minutes/day", "reviews/day", "known"]
     if budget is not None:
         columns.append(f"days > {budget:g} min")
-    return (FindingTable(title, tuple(columns), tuple(rows)),)
+    return (make_evidence_table(title, columns, rows),)
 
 
 def _is_observed(workload: Workload, retention: float) -> bool:
@@ -521,9 +523,9 @@ def _is_observed(workload: Workload, retention: float) -> bool:
     return low <= retention <= high
 
 
-def _current_row(workload: Workload) -> tuple[Cell, ...]:
+def _current_row(workload: Workload) -> tuple[str, ...]:
     """Return the table's row of the current schedule."""
-    row: list[Cell] = ["SM-2" if workload.is_fsrs_off else f"{workload.desired:.2f}", "now"]
+    row = ["SM-2" if workload.is_fsrs_off else f"{workload.desired:.2f}", "now"]
     shown = [RECALLED, MINUTES, REVIEWS, KNOWN]
     if workload.question.budget is not None:
         shown.append(OVER_BUDGET)

@@ -10,8 +10,16 @@ from itertools import pairwise
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Finding, get_evidence
-from srs_eval.advice.sentences import FindingTable, Renderer, format_percent
+from srs_eval.advice.sentences import Renderer, format_percent
+from srs_eval.advice.shown.columns import (
+    EXPECTED,
+    MINUS_RECALLED,
+    RECALLED,
+    log_loss_difference,
+    make_evidence_table,
+)
 from srs_eval.data.errors import format_count
+from srs_eval.stats.tables import Column, Table
 
 # How often
 
@@ -43,7 +51,7 @@ def _frequency_sentences(finding: Finding) -> list[str]:
     return [advice, basis]
 
 
-def _frequency_tables(finding: Finding) -> list[FindingTable]:
+def _frequency_tables(finding: Finding) -> list[Table]:
     """Return a table of what each frequency costs."""
     rows = tuple(
         (frequency.name, frequency.difference, frequency.verdict)
@@ -52,8 +60,8 @@ def _frequency_tables(finding: Finding) -> list[FindingTable]:
     if not rows:
         return []
     title = f"{finding.subject}: optimizing less often"
-    columns = ("optimizing", "minus every +2 %", "verdict")
-    return [FindingTable(title, columns, rows)]
+    columns = ("optimizing", log_loss_difference("minus every +2 %"), "verdict")
+    return [make_evidence_table(title, columns, rows)]
 
 
 # Noise
@@ -72,7 +80,7 @@ def _noise_sentences(finding: Finding) -> list[str]:
     ]
 
 
-def _noise_tables(finding: Finding) -> list[FindingTable]:
+def _noise_tables(finding: Finding) -> list[Table]:
     """Return a table of the parameters and how far they move."""
     rows = []
     for k, parameter in enumerate(get_evidence(finding, f.ParameterNoise).parameters):
@@ -82,7 +90,7 @@ def _noise_tables(finding: Finding) -> list[FindingTable]:
         return []
     columns = ("parameter", "fitted", "over days", "learners", "")
     title = f"{finding.subject}: parameters and their standard deviations"
-    return [FindingTable(title, columns, tuple(rows))]
+    return [make_evidence_table(title, columns, rows)]
 
 
 # Hard
@@ -117,7 +125,7 @@ def _hard_sentences(finding: Finding) -> list[str]:
     return sentences
 
 
-def _hard_tables(finding: Finding) -> list[FindingTable]:
+def _hard_tables(finding: Finding) -> list[Table]:
     """Return a table of what is recalled after each button."""
     rows = tuple(
         (button.button, button.bias.reviews, button.recalled, button.bias)
@@ -125,9 +133,9 @@ def _hard_tables(finding: Finding) -> list[FindingTable]:
     )
     if not rows:
         return []
-    columns = ("last button", "reviews", "recalled", "minus recalled")
+    columns = ("last button", "reviews", RECALLED, MINUS_RECALLED)
     title = "The review after each button: recalled, and expected minus recalled"
-    return [FindingTable(title, columns, rows)]
+    return [make_evidence_table(title, columns, rows)]
 
 
 # Steps
@@ -177,7 +185,7 @@ def _format_delay(step: f.StepTiming) -> str:
     )
 
 
-def _steps_tables(finding: Finding) -> list[FindingTable]:
+def _steps_tables(finding: Finding) -> list[Table]:
     """Return a table with a row for each situation."""
     timings = get_evidence(finding, f.StepTimings)
     rows = []
@@ -197,7 +205,7 @@ def _steps_tables(finding: Finding) -> list[FindingTable]:
     desired = format_percent(timings.desired, 0)
     columns = ("after", "answers", "usual delay", "recalled", f"{desired} until", "step")
     title = f"{finding.subject}: when recall meets {desired} within the day"
-    return [FindingTable(title, columns, tuple(rows))]
+    return [make_evidence_table(title, columns, rows)]
 
 
 def _with_article(step: f.StepTiming) -> str:
@@ -235,7 +243,7 @@ def _preview_sentences(finding: Finding) -> tuple[str]:
     )
 
 
-def _preview_tables(finding: Finding) -> list[FindingTable]:
+def _preview_tables(finding: Finding) -> list[Table]:
     preview = get_evidence(finding, f.ButtonPreview)
     columns = ("card", "Again", "Hard", "Good", "Easy")
     tables = []
@@ -245,7 +253,7 @@ def _preview_tables(finding: Finding) -> list[FindingTable]:
             name = f"{card.kind}, {card.interval} d" if card.interval else card.kind
             rows.append((name, *map(_format_anki_interval, card.seconds)))
         title = f"Buttons by {candidate} at {preview.retention:.2f}; Anki fuzzes 3 days and more"
-        tables.append(FindingTable(title, columns, tuple(rows)))
+        tables.append(make_evidence_table(title, columns, rows))
     return tables
 
 
@@ -291,7 +299,7 @@ def _checks_sentences(finding: Finding) -> list[str]:
     return sentences
 
 
-def _checks_tables(finding: Finding) -> list[FindingTable]:
+def _checks_tables(finding: Finding) -> list[Table]:
     """Return tables of all checks and of the worst leeches."""
     checks = get_evidence(finding, f.Checks).checks
     rows = []
@@ -311,12 +319,12 @@ def _checks_tables(finding: Finding) -> list[FindingTable]:
             usual = round(leech.usual, 1)
             leech_row = (str(leech.card_id), leech.reviews, leech.lapses, usual, leech.chance)
             leech_rows.append(leech_row)
-    columns = ("check", "", "count", "of", "recalled", "expected", "minutes")
-    tables = [FindingTable("What was looked at", columns, tuple(rows))]
+    columns = ("check", "", "count", "of", RECALLED, EXPECTED, Column("minutes", digits=0))
+    tables = [make_evidence_table("What was looked at", columns, rows)]
     if leech_rows:
         title = "Cards forgotten far too often, the worst ones (search Anki for cid:NUMBER)"
         leech_columns = ("card", "reviews", "forgotten", "usual", "chance")
-        tables.append(FindingTable(title, leech_columns, tuple(leech_rows)))
+        tables.append(make_evidence_table(title, leech_columns, leech_rows))
     return tables
 
 

@@ -15,7 +15,6 @@ from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import get_evidence
 from srs_eval.advice.sentences import (
     Bar,
-    FindingTable,
     LineLevel,
     MonthBars,
     PaneItem,
@@ -23,9 +22,17 @@ from srs_eval.advice.sentences import (
     Renderer,
     format_percent,
 )
+from srs_eval.advice.shown.columns import (
+    EXPECTED,
+    LOG_LOSS,
+    RECALLED,
+    STATE,
+    make_evidence_table,
+)
 from srs_eval.advice.workload.estimate import format_held_out_count
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Table
 
 _RETENTION_WORDS = {
     "below": "less than desired",
@@ -152,18 +159,18 @@ def _format_points(difference: Interval) -> str:
     return f"{estimate} ({low} to {high})"
 
 
-def _retention_tables(finding: f.Finding) -> list[FindingTable]:
+def _retention_tables(finding: f.Finding) -> list[Table]:
     """Return a table of all reviews, young and old cards, and months."""
     groups = get_evidence(finding, f.Retention).groups
     return [_recall_table(f"{finding.subject}: retention", "reviews of", groups)]
 
 
-def _recall_table(title: str, column: str, groups: Sequence[f.RecallGroup]) -> FindingTable:
+def _recall_table(title: str, column: str, groups: Sequence[f.RecallGroup]) -> Table:
     rows = []
     for group in groups:
         name = _GROUP_NAMES.get(group.name, group.name)
         rows.append((name, group.recalled.reviews, group.recalled, group.expected))
-    return FindingTable(title, (column, "reviews", "recalled", "expected"), tuple(rows))
+    return make_evidence_table(title, (column, "reviews", RECALLED, EXPECTED), rows)
 
 
 # When FSRS says 90 %
@@ -217,7 +224,7 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
     ]
 
 
-def _calibration_tables(finding: f.Finding) -> list[FindingTable]:
+def _calibration_tables(finding: f.Finding) -> list[Table]:
     """Return a table of recall by what FSRS says."""
     bins = get_evidence(finding, f.Calibration).bins
     return [_recall_table("What Anki's FSRS says and what you recall", "when it says", bins)]
@@ -263,14 +270,14 @@ def _months_sentences(finding: f.Finding) -> list[str]:
     ]
 
 
-def _months_tables(finding: f.Finding) -> list[FindingTable]:
+def _months_tables(finding: f.Finding) -> list[Table]:
     """Return a table with a row for each month."""
     rows = [
         (month.name, month.reviews, month.recalled, month.predicted, month.log_loss)
         for month in get_evidence(finding, f.Months).months
     ]
-    columns = ("month", "reviews", "recalled", "expected", "log loss")
-    return [FindingTable("Month by month, FSRS-6", columns, tuple(rows))]
+    columns = ("month", "reviews", RECALLED, EXPECTED, LOG_LOSS)
+    return [make_evidence_table("Month by month, FSRS-6", columns, rows)]
 
 
 # The learner's day
@@ -320,11 +327,11 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
     ]
 
 
-def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> FindingTable:
+def days_table(days: Sequence[f.DayState], title: str = "Your state day by day") -> Table:
     """Return a table of recall and state by day; the state is what the day adds to logits."""
-    columns = ("day", "reviews", "recalled", "expected", "state (logits)")
+    columns = ("day", "reviews", RECALLED, EXPECTED, STATE)
     rows = [(day.name, day.state.reviews, day.recalled, day.expected, day.state) for day in days]
-    return FindingTable(title, columns, tuple(rows))
+    return make_evidence_table(title, columns, rows)
 
 
 def _today_line(findings: Sequence[f.Finding]) -> str:
@@ -349,7 +356,7 @@ def _today_sentences(finding: f.Finding) -> list[str]:
     return [f"On {last_day}, your last day, {_today_line([finding])}."]
 
 
-def _today_tables(finding: f.Finding) -> list[FindingTable]:
+def _today_tables(finding: f.Finding) -> list[Table]:
     """Return a table of the last days."""
     days = get_evidence(finding, f.DayStates).days
     return [days_table(days[-_DAYS_SHOWN:], "Your last days")]

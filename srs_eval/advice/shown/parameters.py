@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.sentences import Cell, FindingTable, Renderer
+from srs_eval.advice.sentences import Renderer
+from srs_eval.advice.shown.columns import LOG_LOSS, log_loss_difference, make_evidence_table
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import MIN_REVIEWS
+from srs_eval.stats.tables import Table
 
 _CANDIDATE_NAMES: Mapping[str, str] = {
     f.CURRENT: "current",
@@ -237,7 +239,7 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     return tuple(caveats)
 
 
-def _parameter_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
     """Return tables of candidates on reviews since the last change and on all held-out reviews.
 
     The second table omits candidates that the first shows on the same reviews.
@@ -250,7 +252,7 @@ def _parameter_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
         if not evidence.is_fitted and finding.reviews:  # the held-out reviews are the same
             omitted = {candidate.name for candidate in evidence.candidates} - {f.OPTIMIZED}
     if isinstance(evidence, f.PresetParameters | f.ParameterSummary) and evidence.held_out:
-        rows = tuple(
+        rows = (
             (
                 candidate_name(candidate.name),
                 candidate.log_loss,
@@ -263,12 +265,13 @@ def _parameter_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
         log_loss = evidence.held_out[0].log_loss
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {format_count(count, 'evaluated review')}"
-        columns = ("candidate", "log loss", f"minus {f.OPTIMIZED}", "verdict")
-        tables.append(FindingTable(say.capitalize(title), columns, rows))
+        difference = log_loss_difference(f"minus {f.OPTIMIZED}")
+        columns = ("candidate", LOG_LOSS, difference, "verdict")
+        tables.append(make_evidence_table(say.capitalize(title), columns, rows))
     return tuple(tables)
 
 
-def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> FindingTable:
+def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
     """Return the table of a preset's candidates on reviews since the last change."""
     if not evidence.is_known or evidence.fsrs_is_off:
         current_name = "FSRS's defaults"
@@ -276,7 +279,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Findin
         current_name = "current"
     else:
         current_name = "FSRS's defaults, in force"
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for candidate in evidence.candidates:
         if candidate.name == f.DEFAULTS and not evidence.is_fitted:
             continue  # the defaults are in force
@@ -292,8 +295,9 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Findin
         rows.append(row)
     since = " since these were set, which" if evidence.is_fitted else " that"
     reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
-    columns = ("candidate", "log loss", "minus current", "verdict", "better, of 100")
-    return FindingTable(f"{finding.subject}: {reviews}", columns, tuple(rows))
+    difference = log_loss_difference("minus current")
+    columns = ("candidate", LOG_LOSS, difference, "verdict", "better, of 100")
+    return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
 
 
 # One preset or several?
@@ -353,23 +357,25 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _sharing_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
     evidence = f.get_evidence(finding, f.Sharing)
     if not evidence.differences:
         return ()
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for unit in evidence.differences:
         reviews = unit.difference.reviews
         rows.append((unit.subject, unit.parameters, reviews, unit.difference, unit.decision))
-    columns = ("reviews of", "parameters", "reviews", "minus shared", "decision")
+    difference = log_loss_difference("minus shared")
+    columns = ("reviews of", "parameters", "reviews", difference, "decision")
     title = "Parameters of their own or one set for all"
     if finding.subject != f.ALL_PRESETS:
         title = f"{finding.subject}: {title}"
-    tables = [FindingTable(title, columns, tuple(rows))]
+    tables = [make_evidence_table(title, columns, rows)]
     if evidence.pairs:
         title = "Parameters of one preset on reviews of another"
-        pair_columns = ("parameters of", "reviews of", "minus its own", "verdict")
-        tables.append(FindingTable(title, pair_columns, evidence.pairs))
+        difference = log_loss_difference("minus its own")
+        pair_columns = ("parameters of", "reviews of", difference, "verdict")
+        tables.append(make_evidence_table(title, pair_columns, evidence.pairs))
     return tuple(tables)
 
 

@@ -10,10 +10,19 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.model_evidence import ErrorGroup, ModelErrors
-from srs_eval.advice.sentences import Cell, FindingTable, Renderer
+from srs_eval.advice.sentences import Renderer
+from srs_eval.advice.shown.columns import (
+    EXPECTED,
+    LOG_LOSS,
+    MINUS_EXPECTED,
+    RECALLED,
+    log_loss_difference,
+    make_evidence_table,
+)
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import Interval, has_enough_data
+from srs_eval.stats.tables import Table
 
 
 def _rival_name(rival: f.Rival) -> str:
@@ -145,15 +154,15 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     return sentences
 
 
-def _fit_tables(finding: f.Finding) -> list[FindingTable]:
+def _fit_tables(finding: f.Finding) -> list[Table]:
     """Return a table of the rivals' log losses, compared with FSRS-6."""
     fit = f.get_evidence(finding, f.Fit)
-    rows: list[tuple[Cell, ...]] = [("FSRS-6, optimized", fit.log_loss, None, "")]
+    rows: list[tuple[object, ...]] = [("FSRS-6, optimized", fit.log_loss, None, "")]
     for rival in fit.rivals:
         name = candidate_name(rival.name)
         rows.append((name, rival.log_loss, rival.difference, rival.verdict))
-    columns = ("predicted by", "log loss", "minus it", "verdict")
-    return [FindingTable("FSRS-6, fitted to earlier reviews, against", columns, tuple(rows))]
+    columns = ("predicted by", LOG_LOSS, log_loss_difference("minus it"), "verdict")
+    return [make_evidence_table("FSRS-6, fitted to earlier reviews, against", columns, rows)]
 
 
 # Is FSRS right for a preset?
@@ -270,9 +279,9 @@ def _models_sentences(finding: f.Finding) -> list[str]:
     return sentences
 
 
-def _models_tables(finding: f.Finding) -> list[FindingTable]:
+def _models_tables(finding: f.Finding) -> list[Table]:
     """Return a table of all models, the best first."""
-    rows = tuple(
+    rows = (
         (
             model.name,
             model.log_loss,
@@ -284,8 +293,9 @@ def _models_tables(finding: f.Finding) -> list[FindingTable]:
         for model in f.get_evidence(finding, f.ModelComparison).models
     )
     title = f"{format_count(finding.reviews, 'review')} that no fit had seen"
-    columns = ("model", "log loss", "RMSE(bins)", "AUC", "minus optimized", "verdict")
-    return [FindingTable(title, columns, rows)]
+    difference = log_loss_difference("minus optimized")
+    columns = ("model", LOG_LOSS, "RMSE(bins)", "AUC", difference, "verdict")
+    return [make_evidence_table(title, columns, rows)]
 
 
 # Where do I stand?
@@ -325,22 +335,22 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     )
 
 
-def _percentile_tables(finding: f.Finding) -> tuple[FindingTable, ...]:
+def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
     """Return a table of each metric among those of other learners."""
     metrics = f.get_evidence(finding, f.Percentiles).metrics
     levels = (f"{100 * level:.0f} %" for level, _ in metrics[0].quantiles)
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for metric in metrics:
         name = "log loss" if metric.metric == "LogLoss" else metric.metric
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
     title = "So many of theirs lie below; less well: how many of 100 are"
-    return (FindingTable(title, ("metric", "yours", *levels, "less well"), tuple(rows)),)
+    return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 
 
 # Where a model errs
 
-ERROR_COLUMNS = ("reviews", "recalled", "expected", "minus expected", "log loss")
+_ERROR_COLUMNS = ("reviews", RECALLED, EXPECTED, MINUS_EXPECTED, LOG_LOSS)
 _ERROR_TITLES = {
     "days": "By days since the review before",
     "reviews": "By reviews of the card before",
@@ -395,36 +405,37 @@ class RecallCurve:
 
 
 @dataclass(frozen=True)
-class CurvesTable(FindingTable):
+class CurvesTable(Table):
     """Table that can also be drawn as curves; a curve's reviews are in the rows with its name."""
 
     curves: tuple[RecallCurve, ...] = ()
 
 
-def error_tables(model_errors: ModelErrors) -> list[FindingTable]:
+def error_tables(model_errors: ModelErrors) -> list[Table]:
     """Return tables of errors by features of reviews, such as days or deck, and of the parameters.
 
     Forgetting curves are `CurvesTable`s. Parameters stand beside the defaults.
     """
-    tables: list[FindingTable] = []
+    tables: list[Table] = []
     for feature, groups in model_errors.by_feature.items():
         title = _ERROR_TITLES[feature]
         if feature == "deck" and model_errors.deck_count > len(groups):
             title += f", the {len(groups)} largest of {model_errors.deck_count}"
         if feature in _CURVE_FEATURES:
-            columns: tuple[str, ...] = (feature, "days", *ERROR_COLUMNS)
-            rows = tuple(
-                (group.label, _format_range(group), *_error_figures(group)) for group in groups
-            )
-            tables.append(CurvesTable(title, columns, rows, _recall_curves(groups)))
-        else:
-            columns = ("before" if feature == "reviews" else feature, *ERROR_COLUMNS)
-            rows = tuple(
-                (group.label or _format_range(group), *_error_figures(group)) for group in groups
-            )
-            tables.append(FindingTable(title, columns, rows))
+            tables.append(_make_curves_table(title, feature, groups))
+            continue
+        columns = ("before" if feature == "reviews" else feature, *_ERROR_COLUMNS)
+        rows = ((group.label or _format_range(group), *_error_figures(group)) for group in groups)
+        tables.append(make_evidence_table(title, columns, rows))
     tables += _parameter_tables(model_errors)
     return tables
+
+
+def _make_curves_table(title: str, feature: str, groups: Sequence[ErrorGroup]) -> CurvesTable:
+    columns = (feature, "days", *_ERROR_COLUMNS)
+    rows = [(group.label, _format_range(group), *_error_figures(group)) for group in groups]
+    table = CurvesTable.from_rows("", title, columns, rows)
+    return replace(table, curves=_recall_curves(groups))
 
 
 def _format_range(group: ErrorGroup) -> str:
@@ -436,8 +447,8 @@ def _format_range(group: ErrorGroup) -> str:
     return f"{group.first}-{group.last}"
 
 
-def _error_figures(group: ErrorGroup) -> tuple[Cell, ...]:
-    """Return a group's figures in the order of `ERROR_COLUMNS`."""
+def _error_figures(group: ErrorGroup) -> tuple[object, ...]:
+    """Return a group's figures in the order of `_ERROR_COLUMNS`."""
     return (
         group.recalled.reviews,
         group.recalled.estimate,
@@ -464,7 +475,7 @@ def _recall_curves(groups: Sequence[ErrorGroup]) -> tuple[RecallCurve, ...]:
     return tuple(curves)
 
 
-def _parameter_tables(model_errors: ModelErrors) -> list[FindingTable]:
+def _parameter_tables(model_errors: ModelErrors) -> list[Table]:
     """Return a table for each preset or deck that has its own parameters."""
     if model_errors.is_own:
         title = "Parameters stored in Anki"
@@ -479,13 +490,14 @@ def _parameter_tables(model_errors: ModelErrors) -> list[FindingTable]:
     for name, values in model_errors.parameters[:_MAX_PARAMETER_TABLES]:
         is_other_version = model_errors.is_own and len(values) != len(defaults)
         has_defaults = len(defaults) >= len(values) and not is_other_version
-        rows: list[tuple[Cell, ...]] = []
+        rows = []
         for k, value in enumerate(values):
             has_meaning = k < len(meanings) and not is_other_version
             meaning = meanings[k] if has_meaning else ""
             default = defaults[k] if has_defaults else None
             rows.append((f"w{k}", meaning, default, value))
-        tables.append(FindingTable(f"{title}: {name}" if name else title, columns, tuple(rows)))
+        full_title = f"{title}: {name}" if name else title
+        tables.append(make_evidence_table(full_title, columns, rows))
     count = len(model_errors.parameters)
     if count > _MAX_PARAMETER_TABLES:
         note = f"the first {_MAX_PARAMETER_TABLES} of {count} {model_errors.partitions}s"

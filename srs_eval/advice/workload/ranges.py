@@ -8,6 +8,8 @@ Schedules are compared at equal memory, because minutes can always be saved by f
 the desired retention at which optimized FSRS has the learner remember the same share of reviews, or
 know as many cards, as today's schedule. Between simulated retentions the logarithm of minutes is
 interpolated linearly in that of the share forgotten, or in the number of cards known.
+
+The last axis of an array of figures has the order of `FIGURES`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ FIGURES = ("reviews", "minutes", "known", "recalled", "over budget")
 """Reviews and minutes a day (mean over all days), cards known at the end, share of reviews passed,
 and number of days above the budget."""
 REVIEWS, MINUTES, KNOWN, RECALLED, OVER_BUDGET = range(len(FIGURES))
+"""Positions of the figures."""
 
 _RANGE_QUANTILES = (0.025, 0.5, 0.975)  # of the draws: lower end, middle and upper end of a range
 _QUANTILE = 1.96  # standard deviations on each side of a 95 % range
@@ -31,15 +34,19 @@ _QUANTILE = 1.96  # standard deviations on each side of a 95 % range
 
 @dataclass(frozen=True)
 class _Misfit:
-    """Errors of a figure that no draw shows, on the scale of `_to_scale`."""
+    """Errors of an estimate that no draw shows, on the scale of `_to_range_scale`.
 
-    bias: float  # mean of the true figure minus the told one
-    near: float  # standard deviation if as much is remembered as under today's schedule
-    per_logit: float = 0.0  # what is added, as an independent error, for each logit from there
+    The share remembered, as a logit, may lie away from that under today's schedule. The farther it
+    lies, the larger are the errors.
+    """
 
-    def find_deviation(self, logits_away: FloatArray | float) -> FloatArray:
-        """Return the standard deviation so many logits of the share remembered from today."""
-        return np.hypot(self.near, self.per_logit * np.asarray(logits_away))
+    bias: float  # mean of the true figure minus the estimate
+    near: float  # standard deviation if as much is remembered as today
+    per_logit: float = 0.0  # standard deviation of a further, independent error for each logit away
+
+    def compute_deviation(self, logits_away: FloatArray) -> FloatArray:
+        """Return the standard deviation of all errors."""
+        return np.hypot(self.near, self.per_logit * logits_away)
 
 
 _MISFIT = {
@@ -56,9 +63,11 @@ _COMPARISON_MISFIT = {
     RECALLED: _Misfit(bias=0.0, near=0.06),
     KNOWN: _Misfit(bias=0.04, near=0.06),
 }
-"""The same of the logarithm of FSRS's minutes as a multiple of today's, at equal memory."""
+"""Misfit of the logarithm of FSRS's minutes as a multiple of today's, by the measure of memory in
+which both are equal."""
 
 _TOLERANCE = 0.01  # share by which a comparison may lie beyond the simulated retentions
+_SHARE_LIMITS = (0.01, 0.999)  # keep logits of shares remembered finite
 _TINY = 1e-9  # keeps logarithms and divisions finite
 
 
@@ -114,10 +123,11 @@ class ScheduleComparison:
 def find_ends(
     figures: FloatArray, draws: FloatArray, limits: Sequence[float], recalled_now: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends (..., FIGURES) of 95 % ranges around figures, from draws (n, ..., FIGURES).
+    """Return the lower and upper ends of 95 % ranges around figures (..., 5) from n draws of them.
 
-    `limits` are the largest possible figures (FIGURES,), and `recalled_now` is the share remembered
-    under today's schedule. Days over budget have no range: their ends are the figure.
+    The draws are (n, ..., 5), and `limits` (5,) are the largest possible figures. `recalled_now` is
+    the share remembered under today's schedule. Days over budget have no range: both ends are the
+    figure.
     """
     lower_end = figures.copy()
     upper_end = figures.copy()
@@ -125,17 +135,17 @@ def find_ends(
     logits_away = np.nan_to_num(logits_away)  # shares are nan if there are no reviews
     for figure, misfit in _MISFIT.items():
         low, high = _find_ends_on_scale(
-            _to_scale(figure, figures[..., figure]),
-            _to_scale(figure, draws[..., figure]),
+            _to_range_scale(figure, figures[..., figure]),
+            _to_range_scale(figure, draws[..., figure]),
             misfit.bias,
-            misfit.find_deviation(logits_away),
+            misfit.compute_deviation(logits_away),
         )
-        lower_end[..., figure] = _from_scale(figure, low)
-        upper_end[..., figure] = _from_scale(figure, high)
+        lower_end[..., figure] = _from_range_scale(figure, low)
+        upper_end[..., figure] = _from_range_scale(figure, high)
+    lower_end = np.maximum(lower_end, 0.0)
+    upper_end = np.minimum(upper_end, limits)
     # A biased range may leave out its figure, which would look like a mistake.
-    lower_end = np.minimum(np.maximum(lower_end, 0.0), figures)
-    upper_end = np.maximum(np.minimum(upper_end, limits), figures)
-    return lower_end, upper_end
+    return np.minimum(lower_end, figures), np.maximum(upper_end, figures)
 
 
 def _find_ends_on_scale(
@@ -144,35 +154,35 @@ def _find_ends_on_scale(
     bias: float,
     deviation: float | FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of a 95 % range on the scale of `_to_scale`.
+    """Return the ends of a 95 % range around an estimate, all on a scale with symmetric errors.
 
-    The spread of the draws (n, ...) around their median and the misfit, with its bias and standard
-    deviation, add up as independent errors.
+    The spread of the draws (n, ...) around their median and the misfit, of which `bias` and
+    `deviation` are given, add up as independent errors.
     """
-    low, middle, high = np.quantile(draws, _RANGE_QUANTILES, axis=0)
-    of_misfit = _QUANTILE * np.asarray(deviation)
+    low, median, high = np.quantile(draws, _RANGE_QUANTILES, axis=0)
+    misfit_half_width = _QUANTILE * np.asarray(deviation)
     centre = np.asarray(estimate) + bias
-    lower_end: FloatArray = centre - np.hypot(middle - low, of_misfit)
-    upper_end: FloatArray = centre + np.hypot(high - middle, of_misfit)
+    lower_end: FloatArray = centre - np.hypot(median - low, misfit_half_width)
+    upper_end: FloatArray = centre + np.hypot(high - median, misfit_half_width)
     return lower_end, upper_end
 
 
 def _logit(share: float | FloatArray) -> FloatArray:
-    share = np.clip(share, 0.01, 0.999)
+    share = np.clip(share, *_SHARE_LIMITS)
     result: FloatArray = np.log(share / (1.0 - share))
     return result
 
 
-def _to_scale(figure: int, values: FloatArray) -> FloatArray:
-    """Return logarithms; of a share remembered minus the logarithm of the share forgotten."""
+def _to_range_scale(figure: int, values: FloatArray) -> FloatArray:
+    """Return logarithms of figures; for a share remembered, minus that of the share forgotten."""
     if figure == RECALLED:
         return -np.log(np.maximum(1.0 - values, _TINY))
     result: FloatArray = np.log(np.maximum(values, _TINY))
     return result
 
 
-def _from_scale(figure: int, scaled: FloatArray) -> FloatArray:
-    """Undo `_to_scale`."""
+def _from_range_scale(figure: int, scaled: FloatArray) -> FloatArray:
+    """Undo `_to_range_scale`."""
     if figure == RECALLED:
         return 1.0 - np.exp(-scaled)
     result: FloatArray = np.exp(scaled)
@@ -188,8 +198,8 @@ def compare_schedules(
 ) -> ScheduleComparison:
     """Compare FSRS at r desired retentions with today's schedule.
 
-    `figures` (r, FIGURES) and `current` (FIGURES,) are estimates; the draws (n, r, FIGURES) and
-    (n, FIGURES) belong together, memory by memory.
+    `figures` (r, 5) and `current` (5,) are estimates; the draws (n, r, 5) and (n, 5) are of the
+    same n memories. Without draws, the ends of ranges are the estimates.
     """
     pairs = None
     if draws is not None and current_draws is not None:
@@ -211,59 +221,68 @@ def _compare_at_equal(
     current: FloatArray,
     pairs: Sequence[tuple[FloatArray, FloatArray]] | None,
 ) -> EqualMemory | None:
-    """Compare minutes where FSRS and today's schedule are equal in RECALLED or KNOWN.
+    """Compare minutes where FSRS and today's schedule have the same memory.
 
-    None for fewer than two retentions, or if none of them comes near.
+    `measure` of memory is RECALLED or KNOWN; `pairs` are the draws of `figures` and `current`.
+    Return None for fewer than two retentions, or if none of them comes near.
     """
     rising = _select_rising(measure, figures)
-    values = figures[rising, measure]
-    if len(values) < 2:  # nothing to interpolate between
+    memory = figures[rising, measure]
+    if len(memory) < 2:  # nothing to interpolate between
         return None
-    margin = _TOLERANCE * float(values.max())
-    is_within = values.min() - margin <= current[measure] <= values.max() + margin
-    minutes = float(current[MINUTES])
-    if not is_within or minutes <= 0.0:
+    margin = _TOLERANCE * float(memory.max())
+    is_within = memory.min() - margin <= current[measure] <= memory.max() + margin
+    minutes_now = float(current[MINUTES])
+    if not is_within or minutes_now <= 0.0:
         return None
-    extra = _find_extra_log_minutes(measure, figures, current)
-    ends = (extra, extra)
+    log_ratio = _find_log_minutes_ratio(measure, figures, current)
+    low = log_ratio
+    high = log_ratio
     if pairs is not None:
-        by_draw = np.array([_find_extra_log_minutes(measure, *pair) for pair in pairs])
+        log_ratios = np.array([_find_log_minutes_ratio(measure, *pair) for pair in pairs])
         misfit = _COMPARISON_MISFIT[measure]
-        low, high = _find_ends_on_scale(extra, by_draw, misfit.bias, misfit.near)
-        ends = (float(low), float(high))
+        lower_end, upper_end = _find_ends_on_scale(log_ratio, log_ratios, misfit.bias, misfit.near)
+        low = float(lower_end)
+        high = float(upper_end)
+    memory_now = _to_memory_scale(measure, current[measure])
     return EqualMemory(
-        retention=_interpolate(
-            _scale(measure, current[measure]), _scale(measure, values), retentions[rising]
+        retention=_interpolate(memory_now, _to_memory_scale(measure, memory), retentions[rising]),
+        minutes=minutes_now * math.exp(log_ratio),
+        extra_minutes=RangedFigure(
+            estimate=minutes_now * math.expm1(log_ratio),
+            low=minutes_now * math.expm1(low),
+            high=minutes_now * math.expm1(high),
         ),
-        minutes=minutes * math.exp(extra),
-        extra_minutes=RangedFigure(*(minutes * math.expm1(log) for log in (extra, *ends))),
     )
 
 
 def _compare_at_equal_minutes(
     retentions: FloatArray, figures: FloatArray, current: FloatArray
 ) -> EqualMinutes | None:
+    """Return where FSRS takes today's minutes; None if it does so at no simulated retention."""
     # Below some retention, forgetting costs more time than it saves: from there on minutes rise.
     rising = slice(int(np.argmin(figures[:, MINUTES])), None)
     minutes = figures[rising, MINUTES]
     if len(minutes) < 2 or not minutes[0] <= current[MINUTES] <= minutes[-1] or minutes[0] <= 0.0:
         return None
-    at = math.log(float(current[MINUTES]))
-    log_forgotten = _interpolate(at, np.log(minutes), _scale(RECALLED, figures[rising, RECALLED]))
+    log_minutes = np.log(minutes)
+    log_minutes_now = math.log(float(current[MINUTES]))
+    log_forgotten = _to_memory_scale(RECALLED, figures[rising, RECALLED])
     return EqualMinutes(
-        retention=_interpolate(at, np.log(minutes), retentions[rising]),
-        recalled=1.0 - math.exp(log_forgotten),
-        known=_interpolate(at, np.log(minutes), figures[rising, KNOWN]),
+        retention=_interpolate(log_minutes_now, log_minutes, retentions[rising]),
+        recalled=1.0 - math.exp(_interpolate(log_minutes_now, log_minutes, log_forgotten)),
+        known=_interpolate(log_minutes_now, log_minutes, figures[rising, KNOWN]),
     )
 
 
-def _find_extra_log_minutes(measure: int, figures: FloatArray, current: FloatArray) -> float:
+def _find_log_minutes_ratio(measure: int, figures: FloatArray, current: FloatArray) -> float:
     """Return the logarithm of FSRS's minutes at equal memory, as a multiple of today's."""
     figures = figures[_select_rising(measure, figures)]
     log_minutes = np.log(np.maximum(figures[:, MINUTES], _TINY))
-    at = _scale(measure, current[measure])
-    at_equal_memory = _interpolate(at, _scale(measure, figures[:, measure]), log_minutes)
-    return at_equal_memory - math.log(max(float(current[MINUTES]), _TINY))
+    memory = _to_memory_scale(measure, figures[:, measure])
+    memory_now = _to_memory_scale(measure, current[measure])
+    log_minutes_now = math.log(max(float(current[MINUTES]), _TINY))
+    return _interpolate(memory_now, memory, log_minutes) - log_minutes_now
 
 
 def _select_rising(measure: int, figures: FloatArray) -> slice:
@@ -274,8 +293,11 @@ def _select_rising(measure: int, figures: FloatArray) -> slice:
     return slice(0, int(np.argmax(figures[:, measure])) + 1)
 
 
-def _scale(measure: int, values: float | FloatArray) -> FloatArray:
-    """Return the measure on a scale on which log minutes are nearly linear."""
+def _to_memory_scale(measure: int, values: float | FloatArray) -> FloatArray:
+    """Return a measure of memory on a scale in which log minutes are nearly linear.
+
+    That is the logarithm of the share forgotten, or the number of cards known.
+    """
     values = np.asarray(values, np.float64)
     if measure == RECALLED:
         values = np.log(np.maximum(1.0 - values, _TINY))
@@ -283,11 +305,15 @@ def _scale(measure: int, values: float | FloatArray) -> FloatArray:
 
 
 def _interpolate(x: float | FloatArray, xs: FloatArray, ys: FloatArray) -> float:
-    """Interpolate linearly at x; beyond the ends of xs, go on along the nearest two points."""
+    """Interpolate linearly at x; beyond the ends of xs, go on along the nearest two points.
+
+    The xs may be in any order.
+    """
     if len(xs) == 1:
         return float(ys[0])
     order = np.argsort(xs, kind="stable")
-    xs, ys = xs[order], ys[order]
+    xs = xs[order]
+    ys = ys[order]
     right = int(np.clip(np.searchsorted(xs, x), 1, len(xs) - 1))
     width = max(float(xs[right] - xs[right - 1]), _TINY)
     share = (float(x) - float(xs[right - 1])) / width

@@ -18,7 +18,6 @@ from textual.widgets import Select, Static
 
 from srs_eval.advice.findings import estimate_missing_data
 from srs_eval.advice.sentences import (
-    FindingTable,
     format_difference_with_range,
     format_missing_data,
     format_percent,
@@ -35,6 +34,7 @@ from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.ranking_words import describe_standing
 from srs_eval.stats.intervals import decide_verdict
+from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.widgets.calibration import OTHER_MARK, CalibrationChart, CurvesChart, axis_limits
@@ -187,7 +187,7 @@ class ErrorsScreen(AppScreen, actions="errors"):
         if error is not None and not self.is_missing("#looking"):
             self.query_one("#looking", Static).update(Text(describe_failure(error)[0]))
 
-    def _show_tables(self, tables: list[FindingTable]) -> None:
+    def _show_tables(self, tables: list[Table]) -> None:
         if self.is_missing("#looking"):
             return
         widgets: list[Widget] = []

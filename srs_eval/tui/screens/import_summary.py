@@ -17,8 +17,9 @@ from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import MISSING
 from srs_eval.models.configurations import GROUPS
 from srs_eval.report import formats
-from srs_eval.report.document import Table
+from srs_eval.report.cells import format_rows
 from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, build_summary_tables
+from srs_eval.stats.tables import Table
 from srs_eval.tui.screens.base import AppScreen
 
 _MIN_NAME_WIDTH = 14  # columns of a name, however little room there is
@@ -110,7 +111,7 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         scroll.
         """
         cursor_row = widget.cursor_row
-        rows = table.format_rows()
+        rows = format_rows(table)
         shown_columns = [
             index
             for index in range(len(table.columns))

@@ -5,7 +5,6 @@ A table of evidence has one column of intervals drawn as dots with whiskers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,17 +17,12 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.visual import RenderOptions, Visual
 
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import CANT_TELL, Finding
 from srs_eval.advice.questions import findings_heading
 from srs_eval.advice.sentences import (
-    SHARE_COLUMNS,
-    Cell,
-    FindingTable,
     Pane,
     explain_where_to_paste,
     format_parameters,
-    format_percent,
-    is_difference_column,
 )
 from srs_eval.advice.shown import clauses, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
@@ -36,15 +30,14 @@ from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.result import Result
 from srs_eval.metrics import METRIC_INFO
+from srs_eval.report.cells import format_rows
 from srs_eval.report.formats import (
-    format_loss,
     format_metric,
-    format_number,
-    format_signed_difference,
     truncate,
 )
 from srs_eval.report.panes import render_pane
 from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Cell, Figure, Table
 from srs_eval.tui.widgets.plot import VERDICT_DOTS, fit_scale
 
 _GAP = "  "  # between columns
@@ -56,6 +49,7 @@ _MIN_TEXT_WIDTH = 24  # a cell of this many columns is a sentence, not a figure 
 _MIN_COLUMNS = 3  # fewest columns of a table that are shown, whatever its width
 _PARAMETER_WIDTH = 13  # of a parameter with its number and a gap
 _LEADING_SENTENCES = 3  # sentences below a chart; the others follow under "More"
+_VERDICT_COLUMNS = {"verdict", "decision"}
 _MAX_ROWS_BELOW = 10  # most rows of a table whose intervals are drawn below it
 
 
@@ -269,7 +263,7 @@ def render_parameters_to_paste(answer: Finding) -> Text:
     )
 
 
-def render_table_with_intervals(table: FindingTable) -> WidthDependent:
+def render_table_with_intervals(table: Table) -> WidthDependent:
     """Render a table as text, and draw one of its columns of intervals beside it.
 
     Where there is too little room beside it, the intervals are drawn below.
@@ -277,25 +271,22 @@ def render_table_with_intervals(table: FindingTable) -> WidthDependent:
 
     def draw(width: int) -> Text:
         drawn_column = _find_drawn_column(table)
-        text_rows = [_format_row(row, table.columns) for row in table.rows]
+        text_rows = format_rows(table)
         # With a gap after each column; the last one is needed only before drawn intervals.
         full_width = sum(_measure_columns(table, text_rows)) + len(_GAP) * len(table.columns)
         if full_width - len(_GAP) > width:
             # Only the drawn column keeps its intervals, so that no name is cut.
-            for row, text_row in zip(table.rows, text_rows, strict=True):
-                for column, cell in enumerate(row):
-                    if isinstance(cell, Interval) and column != drawn_column:
-                        estimate = replace(cell, half_width=math.nan)
-                        text_row[column] = _format_cell(estimate, table.columns[column])
+            text_rows = format_rows(_remove_intervals(table, drawn_column))
         widths = _measure_columns(table, text_rows)
         column_count = len(widths)
         if drawn_column is None:
             column_count = _count_fitting_columns(widths, width)
-        word_columns = _find_word_columns(table, column_count)
-        number_columns = set(range(column_count)) - set(word_columns)
+        right_aligned = table.right_aligned
+        number_columns = [column for column in range(column_count) if right_aligned[column]]
+        word_columns = [column for column in range(column_count) if not right_aligned[column]]
         widest_column = max(word_columns or [0], key=lambda column: widths[column])
 
-        rows = [[Text(name, "bold dim") for name in table.columns[:column_count]]]
+        rows = [[Text(column.title, "bold dim") for column in table.columns[:column_count]]]
         for text_row in text_rows:
             rows.append([Text(cell) for cell in text_row[:column_count]])
         intervals_below: list[Text] = []
@@ -311,47 +302,53 @@ def render_table_with_intervals(table: FindingTable) -> WidthDependent:
     return WidthDependent(draw)
 
 
-def _format_row(row: Sequence[Cell], column_names: Sequence[str]) -> list[str]:
-    return [_format_cell(cell, name) for cell, name in zip(row, column_names, strict=True)]
+def _remove_intervals(table: Table, drawn_column: int | None) -> Table:
+    """Return the table with intervals in the drawn column only."""
+
+    def remove(cell: Cell, column: int) -> Cell:
+        if isinstance(cell, Figure) and column != drawn_column:
+            return Figure(cell.value)
+        return cell
+
+    rows = (tuple(remove(cell, column) for column, cell in enumerate(row)) for row in table.rows)
+    return replace(table, rows=tuple(rows))
 
 
-def _find_word_columns(table: FindingTable, column_count: int) -> list[int]:
-    """Return which of the first `column_count` columns hold only words."""
-    return [
-        column
-        for column in range(column_count)
-        if all(isinstance(row[column], str) for row in table.rows)
-    ]
+def _get_interval(cell: Cell) -> Interval | None:
+    """Return the interval of a cell, which may be unknown; None if it has none."""
+    if not isinstance(cell, Figure) or not cell.has_interval:
+        return None
+    return Interval(cell.value, cell.known_half_width)
 
 
-def _draw_intervals(table: FindingTable, column_index: int, width: int) -> list[Text]:
+def _draw_intervals(table: Table, column_index: int, width: int) -> list[Text]:
     """Draw an axis, then the interval of each row on it; return [] where there is no scale."""
-    cells = [row[column_index] for row in table.rows]
-    intervals = [cell for cell in cells if isinstance(cell, Interval)]
-    has_differences = is_difference_column(table.columns[column_index])
-    if has_differences and intervals:
-        intervals.append(Interval(0.0, 0.0))  # so that zero lies on the scale
-    scale = fit_scale(intervals, min(width, _MAX_DRAWN_WIDTH))
+    intervals = [_get_interval(row[column_index]) for row in table.rows]
+    known_intervals = [interval for interval in intervals if interval is not None]
+    has_differences = table.columns[column_index].signed
+    if has_differences and known_intervals:
+        known_intervals.append(Interval(0.0, 0.0))  # so that zero lies on the scale
+    scale = fit_scale(known_intervals, min(width, _MAX_DRAWN_WIDTH))
     if scale is None:
         return []
     line = 0.0 if has_differences else None
     heading = scale.draw_labels(line, "dim")
     heading.stylize_before("bold")
     texts = [heading]
-    for row, cell in zip(table.rows, cells, strict=True):
-        if isinstance(cell, Interval):
-            texts.append(scale.draw_interval(cell, _choose_dot(table, row), "", line, "dim"))
-        else:
+    for row, interval in zip(table.rows, intervals, strict=True):
+        if interval is None:
             texts.append(Text(""))
+        else:
+            texts.append(scale.draw_interval(interval, _choose_dot(table, row), "", line, "dim"))
     return texts
 
 
-def _draw_intervals_below(table: FindingTable, column_index: int, width: int) -> list[Text]:
+def _draw_intervals_below(table: Table, column_index: int, width: int) -> list[Text]:
     """Draw the intervals, by name, below a table that leaves no room beside it.
 
     Return [] for a long table, for names that would look alike, and without room below.
     """
-    rows = tuple(row for row in table.rows if isinstance(row[column_index], Interval))
+    rows = tuple(row for row in table.rows if _get_interval(row[column_index]) is not None)
     if len(rows) > _MAX_ROWS_BELOW:
         return []
     names = [truncate(str(row[0]), _MAX_NAME_WIDTH) for row in rows]
@@ -366,20 +363,21 @@ def _draw_intervals_below(table: FindingTable, column_index: int, width: int) ->
     return lines
 
 
-def _choose_dot(table: FindingTable, row: tuple[Cell, ...]) -> str:
+def _choose_dot(table: Table, row: tuple[Cell, ...]) -> str:
     """Return the dot of a row's verdict; "·" if it has none, "●" if no row of the table has one."""
-    verdict = table.verdict(row)
-    if verdict is None:
-        return "●"
-    if not verdict:
-        return "·"
-    return VERDICT_DOTS.get(verdict, "●")
+    for column, cell in zip(table.columns, row, strict=True):
+        if column.title not in _VERDICT_COLUMNS:
+            continue
+        if cell == CANT_TELL:
+            cell = "can't tell yet"
+        return VERDICT_DOTS.get(str(cell), "●") if cell else "·"
+    return "●"
 
 
-def _measure_columns(table: FindingTable, text_rows: list[list[str]]) -> list[int]:
+def _measure_columns(table: Table, text_rows: list[list[str]]) -> list[int]:
     """Return the width of each column; a Chinese or Japanese character is two cells wide."""
-    columns = zip(table.columns, *text_rows, strict=True)
-    return [max(map(cell_len, column)) for column in columns]
+    titles = [column.title for column in table.columns]
+    return [max(map(cell_len, cells)) for cells in zip(titles, *text_rows, strict=True)]
 
 
 def _count_fitting_columns(widths: list[int], width: int) -> int:
@@ -391,38 +389,16 @@ def _count_fitting_columns(widths: list[int], width: int) -> int:
     return count
 
 
-def _find_drawn_column(table: FindingTable) -> int | None:
+def _find_drawn_column(table: Table) -> int | None:
     """Return the first column of intervals that are differences, else the first of any intervals.
 
     Return None if the table has no intervals.
     """
     interval_columns = []
-    for column, cells in enumerate(zip(*table.rows, strict=True)):
-        if any(isinstance(cell, Interval) for cell in cells):
-            interval_columns.append(column)
-    for column in interval_columns:
-        if is_difference_column(table.columns[column]):
-            return column
+    for k in range(len(table.columns)):
+        if any(_get_interval(row[k]) is not None for row in table.rows):
+            interval_columns.append(k)
+    for k in interval_columns:
+        if table.columns[k].signed:
+            return k
     return interval_columns[0] if interval_columns else None
-
-
-def _format_cell(cell: Cell, column: str) -> str:
-    match cell:
-        case None:
-            return "–"
-        case Interval() if column in SHARE_COLUMNS:
-            text = f"{100 * cell.estimate:.1f} %"
-            if math.isnan(cell.half_width):
-                return text
-            return f"{text} ±{100 * cell.half_width:.0f}"
-        case Interval() if is_difference_column(column) or column in ("your day", "cards"):
-            return format_signed_difference(cell)
-        case Interval():
-            return format_loss(cell, 4)
-        case float():
-            if column in SHARE_COLUMNS:
-                return format_percent(cell)
-            return f"{cell:,.0f}" if column == "minutes" else f"{cell:.4f}"
-        case int():
-            return format_number(cell)
-    return cell
