@@ -44,7 +44,6 @@ from srs_eval.metrics import _EPSILON, log_losses
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.stats.intervals import mean_interval, ratio_interval
 from srs_eval.stats.persistence import Persistence, estimate_persistence
-from tools.simulated.character import DAY_S, FIRST_DAY_S
 from tools.simulated.learner import simulate_learner
 from tools.simulated.worlds import TRUTHS, World, draw_character
 
@@ -132,8 +131,7 @@ def live(task: tuple[int, int, float, float, int]) -> Life:
     selection = session.selection(resolve_configurations(REFERENCE)[0].protocol)
     entry = selection.entry_index[reference.review_th - 1]
     recall = simulated.recall[entry]
-    shift = simulated.day_shifts[(simulated.entries.time_ms[entry] // 1000 - FIRST_DAY_S) // DAY_S]
-    usual = average_over_days(np.log(recall / (1 - recall)) - shift, sd)
+    usual = simulated.average_recall_over_days(sd)[entry]
     persistence = estimate_persistence(reference.y, reference.p, reference.day)
     y = reference.y
     in_force = results[IN_FORCE].p
@@ -154,14 +152,6 @@ def live(task: tuple[int, int, float, float, int]) -> Life:
         results["FSRS-5"], results["AVG"], [recall, usual], persistence
     )
     return Life(learner, len(y), len(np.unique(reference.day)), persistence, estimates)
-
-
-def average_over_days(logit: FloatArray, sd: float) -> FloatArray:
-    """Average the probability of recall over the distribution of the day's shift."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
-    p = 1 / (1 + np.exp(-(logit[:, None] + sd * nodes)))
-    result: FloatArray = p @ (weights / weights.sum())
-    return result
 
 
 def expect_loss(recall: FloatArray, p: FloatArray) -> FloatArray:

@@ -290,16 +290,22 @@ def print_report(records: Sequence[dict[str, Any]]) -> None:
     )
     print("|---|---|---|---|---|")
     for name in ("same_share", "same_known"):
-        compared = [judge_comparison(record, name) for record in records]
-        pairs = [pair for pair in compared if pair is not None]
-        holds = sum(pair.holds for pair in pairs)
-        decided = [pair for pair in pairs if pair.is_decided]
-        right = sum(pair.has_right_sign for pair in decided)
-        error = np.mean([pair.log_error for pair in pairs]) if pairs else math.nan
-        print(
-            f"| {name} | {format_wilson(holds, len(pairs))} | {len(decided)} | "
-            f"{format_wilson(right, len(decided))} | {100 * error:+.1f} % |"
-        )
+        print_comparisons(name, [judge_comparison(record, name) for record in records])
+        for truth in TRUTHS:
+            of_truth = [record for record in records if record["truth"] == truth]
+            print_comparisons(truth, [judge_comparison(record, name) for record in of_truth])
+
+
+def print_comparisons(label: str, compared: Sequence[ComparedOutcome | None]) -> None:
+    pairs = [pair for pair in compared if pair is not None]
+    holds = sum(pair.holds for pair in pairs)
+    decided = [pair for pair in pairs if pair.is_decided]
+    right = sum(pair.has_right_sign for pair in decided)
+    error = np.mean([pair.log_error for pair in pairs]) if pairs else math.nan
+    print(
+        f"| {label} | {format_wilson(holds, len(pairs))} | {len(decided)} | "
+        f"{format_wilson(right, len(decided))} | {100 * error:+.1f} % |"
+    )
 
 
 @dataclass(frozen=True)

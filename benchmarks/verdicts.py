@@ -70,6 +70,7 @@ from srs_eval.data.trials import Fold
 from srs_eval.metrics import _EPSILON
 from srs_eval.stats.intervals import EQUIVALENCE_MARGIN, Interval
 from tools.pretraining.population import draw
+from tools.simulated.learner import average_over_shifts
 from tools.simulated.memory import (
     DEFAULT_PARAMETERS,
     SPREAD,
@@ -120,10 +121,14 @@ class Situation:
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """A learner's reviews, and the true probability (n,) of recalling each of them."""
+    """A learner's reviews, and the true probability (n,) of recalling each of them.
+
+    `usual_recall` is that on a day like any other: the average over the effects of days.
+    """
 
     learner: Learner
     recall: FloatArray
+    usual_recall: FloatArray
 
     def take_first(self, count: int) -> Learner:
         """Return the learner at the time of this many reviews of later days."""
@@ -146,10 +151,13 @@ class Simulated:
             )
         )
 
-    def compute_expected_loss(self, p: FloatArray, index: IntArray) -> float:
+    def compute_expected_loss(
+        self, p: FloatArray, index: IntArray, *, on_usual_days: bool = False
+    ) -> float:
         """Return the expected loss of predictions (k,), averaged over the positions (k,)."""
         p = np.clip(p, _EPSILON, 1 - _EPSILON)
-        r = self.recall[index]
+        recall = self.usual_recall if on_usual_days else self.recall
+        r = recall[index]
         return float(-(r * np.log(p) + (1 - r) * np.log1p(-p)).mean())
 
     def predict_with_own(self, by_group: Sequence[Sequence[float]], index: IntArray) -> FloatArray:
@@ -228,6 +236,7 @@ def simulate(
     rating_parts: list[np.ndarray] = []
     elapsed_parts: list[np.ndarray] = []
     recall_parts: list[np.ndarray] = []
+    usual_parts: list[np.ndarray] = []
     done = begun = 0
     for day in range(LONGEST_DAYS):
         effect = PHI * effect + random.standard_normal(3) * deviation * math.sqrt(1 - PHI**2)
@@ -237,7 +246,8 @@ def simulate(
         elapsed = (day - last[cards]).astype(float)
         w = truth.T[:, preset[cards]]
         r = retrievability(w, s[cards] * strength[cards], elapsed)
-        logit = np.log(r / (1 - r)) + effect[2] + effect[preset[cards]]
+        usual_logit = np.log(r / (1 - r))
+        logit = usual_logit + effect[2] + effect[preset[cards]]
         recall = 1 / (1 + np.exp(-logit))
         forgotten = random.random(len(cards)) >= recall
         rating = np.where(forgotten, 1, random.choice([2, 3, 4], len(cards), p=[0.1, 0.8, 0.1]))
@@ -259,7 +269,10 @@ def simulate(
         day_parts.append(np.full(len(answered), day))
         rating_parts.append(np.concatenate([rating, start]))
         elapsed_parts.append(elapsed_of_all.astype(np.int64))
-        recall_parts.append(np.concatenate([recall, np.full(len(fresh), math.nan)]))
+        first_reviews = np.full(len(fresh), math.nan)
+        recall_parts.append(np.concatenate([recall, first_reviews]))
+        usual_recall = average_over_shifts(usual_logit, situation.day_effect)
+        usual_parts.append(np.concatenate([usual_recall, first_reviews]))
         done += len(cards)
         if done >= reviews:
             break
@@ -268,6 +281,7 @@ def simulate(
     card = np.concatenate(card_parts)
     elapsed_days = np.concatenate(elapsed_parts)
     recalls = np.concatenate(recall_parts)
+    usual_recalls = np.concatenate(usual_parts)
     card_ids = np.unique(card)
     log = ReviewLog(
         ImportSummary("", "simulated", len(card)),
@@ -285,7 +299,8 @@ def simulate(
         presets={0: Preset(0, "A"), 1: Preset(1, "B")},
     )
     learner = Learner.of(log)
-    return Simulated(learner, recalls[learner.trials.review_th - 1])
+    row = learner.trials.review_th - 1
+    return Simulated(learner, recalls[row], usual_recalls[row])
 
 
 # One learner

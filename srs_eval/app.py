@@ -202,7 +202,13 @@ class SrsEvalApp(App[int]):
         self.push_screen(screen, self.session.export)
 
     def show_message(self, message: str, seconds: float = 3) -> None:
-        self.notify(message, markup=False, timeout=seconds)
+        """Show a message, on the first screen below its panes so that it hides none."""
+        from srs_eval.tui.screens.answers import AnswersScreen
+
+        if isinstance(self.screen, AnswersScreen):
+            self.screen.show_note(message, seconds)
+        else:
+            self.notify(message, markup=False, timeout=seconds)
 
     def show_error(
         self,

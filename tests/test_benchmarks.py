@@ -63,8 +63,30 @@ def test_speed_takes_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--parts" in capsys.readouterr().err
 
 
+def test_act_is_right_for_the_days_to_come_and_wrong_for_the_year() -> None:
+    acts = module("acts")
+    record = {
+        "act": "defaults",
+        "probability": 0.97,
+        "act gain": 0.004,
+        "act gain of the year": -0.001,
+        "hardly matters": False,
+    }
+    sure = next(iter(acts.describe_acts([record])))
+    assert sure.split(" | ") == ["sure", "100 % [21, 100] of 1", "0 % [0, 79] of 1"]
+
+
+def test_learners_of_all_truths_take_turns_with_the_same_sizes() -> None:
+    acts = module("acts")
+    tasks = acts.make_tasks(acts.parse(["--learners", "5", "--truth", "all"]))
+    truths = [source.truth for source, _ in tasks]
+    assert truths == ["power law", "ACT-R", "FSRS-6", "power law", "ACT-R"]
+    assert [number for _, number in tasks] == [0, 0, 0, 1, 1]
+
+
 def test_scripts_can_be_imported() -> None:
     scripts = (
+        "acts",
         "speed",
         "large",
         "fidelity",
@@ -72,6 +94,7 @@ def test_scripts_can_be_imported() -> None:
         "verdicts",
         "answers",
         "intervals",
+        "ignore_dates",
         "_peers",
         "scale",
         "soak",

@@ -64,7 +64,9 @@ def assess_hard_button(learner: Learner) -> f.Finding:
     evidence = f.HardButton(conclusion, share, measure_recall_after_buttons(learner), learning)
     missing = None
     if evidence.conclusion == f.CANT_TELL:
-        missing = learner.missing_data(difference)
+        missing = f.count_missing_data(difference.reviews, difference.days)
+        if learning is not None:
+            missing = learning.estimate_missing_data(difference.reviews, difference.days)
     return f.Finding(
         "hard",
         f.ALL_PRESETS,

@@ -91,6 +91,18 @@ def has_no_cards(log: ReviewLog) -> bool:
     return log.entries is not None and bool(log.decks) and not len(log.cards.card_id)
 
 
+def find_excluded_cards(log: ReviewLog) -> f.ExcludedCards | None:
+    """Return the cards that are gone if presets are known but cannot be evaluated, else None."""
+    total = len(log.cards.card_id)
+    suspended = int(log.cards.suspended.sum())
+    if has_no_cards(log):
+        return f.ExcludedCards("deleted", suspended, total)
+    if not has_known_presets(log) or can_evaluate_by_preset(log):
+        return None
+    _, state = find_excluded_majority(log)
+    return f.ExcludedCards("deleted" if state == "deleted" else "suspended", suspended, total)
+
+
 def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
     """Return the reason, followed by the share of excluded entries if that is more than half."""
     excluded, state = find_excluded_majority(log)
@@ -480,7 +492,9 @@ class Learner:
         None for a candidate that is a model without parameters.
         """
         if self.runs_fsrs7(group) and candidate in _FSRS_7_CONFIGURATIONS:
-            return self._fit_fsrs7(candidate, group)
+            return self.compute_once(
+                ("fit FSRS-7", candidate, group), lambda: self._fit_fsrs7(candidate, group)
+            )
         if candidate == f.DEFAULTS:
             return list(fsrs6.DEFAULT)
         all_positions = np.arange(len(self.trials))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 from typing import Literal
@@ -21,7 +21,6 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.stats.intervals import MIN_DAYS, Interval
 
 _CHECK_ORDER = (
-    "gap",
     "overdue",
     "old cards",
     "leeches",
@@ -30,9 +29,9 @@ _CHECK_ORDER = (
     "hard",
     "steps",
     "suspended",
+    "gap",
 )
-"""Checks, the most serious of a level first. The gap is first: after a long one, the other checks
-describe the time before it."""
+"""Checks, the most serious of a level first. The gap is last: who has paused knows it."""
 _LEVEL_ORDER = ("look", "fine", "not yet")
 _BUTTONS: Mapping[str, int] = {"again": 1, "hard": 2, "easy": 4}
 _OVERDUE_MINUTES = 60.0  # minutes of overdue cards that deserve attention
@@ -48,6 +47,7 @@ _NORMAL_95 = 1.959964
 _MIN_STANDARD_ERROR = 1e-6  # where all reviews are recalled
 _SELDOM_SHARE = 0.01  # of the answers; below it a button can do no harm
 _MAX_LEECHES_SHOWN = 10  # the worst leeches
+_DAY_MINUTES = 1440.0  # steps of a day or more are not proposed
 
 
 def run_checks(log: ReviewLog, learner: Learner | None) -> f.Finding:
@@ -56,14 +56,15 @@ def run_checks(log: ReviewLog, learner: Learner | None) -> f.Finding:
     since = next((check.last_review_date for check in gaps), None)
     checks = [*gaps, *_check_cards(log, since), *_check_answers(learner)]
     levels = {check.level for check in checks}
-    conclusion: Literal["look", "fine", "can't tell"] = f.CANT_TELL
-    if "look" in levels:
-        conclusion = "look"
-    elif "fine" in levels:
-        conclusion = "fine"
-    evidence = f.Checks(conclusion, tuple(_sort_worst_first(checks)))
+    evidence = f.Checks(_conclude(levels), tuple(_sort_worst_first(checks)))
     reviews = log.entries if log.entries is not None else log.rows
     return f.Finding("wrong", f.ALL_REVIEWS, reviews=len(reviews or ()), evidence=evidence)
+
+
+def _conclude(levels: Collection[f.CheckLevel]) -> Literal["look", "fine", "can't tell"]:
+    if "look" in levels:
+        return "look"
+    return "fine" if "fine" in levels else f.CANT_TELL
 
 
 def merge_checks(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
@@ -79,7 +80,23 @@ def merge_checks(findings: Sequence[f.Finding]) -> tuple[f.Check, ...]:
         checks["hard"] = f.Check("hard", "look", problem="like Again")
     for check in _sort_worst_first(_checks_from_findings(findings)):
         checks.setdefault(check.name, check)  # only that of the worst preset
+    if _is_hard_like_again(checks) and checks["again"].problem == "seldom":
+        del checks["again"]  # lapses are answered with Hard: there are not few
     return tuple(_sort_worst_first(checks.values()))
+
+
+def _is_hard_like_again(checks: Mapping[str, f.Check]) -> bool:
+    return "again" in checks and "hard" in checks and checks["hard"].problem == "like Again"
+
+
+def complete_checks(finding: f.Finding, findings: Sequence[f.Finding]) -> f.Finding:
+    """Return the finding on checks with those that findings on other questions add."""
+    if not isinstance(finding.evidence, f.Checks):
+        return finding
+    others = [other for other in findings if not isinstance(other.evidence, f.Checks)]
+    checks = merge_checks([finding, *others])
+    levels = {check.level for check in checks}
+    return replace(finding, evidence=f.Checks(_conclude(levels), checks))
 
 
 def _sort_worst_first(checks: Iterable[f.Check]) -> list[f.Check]:
@@ -113,10 +130,9 @@ def _check_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
                 last_review_date=since,
             )
     cards = len(log.cards.card_id)
-    if cards:
-        suspended = int(log.cards.suspended.sum())
-        level: f.CheckLevel = "look" if 2 * suspended > cards else "fine"
-        yield f.Check("suspended", level, count=suspended, total=cards)
+    suspended = int(log.cards.suspended.sum())
+    if 2 * suspended > cards:
+        yield f.Check("suspended", "look", count=suspended, total=cards)
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:
@@ -215,7 +231,7 @@ def _check_learning_from_hard(check: f.Check, learning: f.LearningFromHard | Non
 def _check_old_cards(subject: str, group: f.RecallGroup) -> f.Check:
     """Check a preset's old cards by the probability that too few of them are recalled."""
     recalled = group.recalled
-    check = f.Check("old cards", "not yet", subject=subject)
+    check = f.Check("old cards", "not yet", count=recalled.reviews, subject=subject)
     check = replace(check, recalled=recalled, expected=group.expected)
     if recalled.reviews < _MIN_REVIEWS or recalled.days < MIN_DAYS:
         return replace(check, problem="few")
@@ -239,29 +255,47 @@ def _checks_from_findings(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
                 if group.name == "mature cards":
                     yield _check_old_cards(finding.subject, group)
         elif isinstance(finding.evidence, f.StepTimings):
-            yield _check_steps(finding.subject, finding.evidence.steps)
+            yield _check_steps(finding.subject, finding.evidence)
 
 
-def _check_steps(subject: str, steps: Sequence[f.StepTiming]) -> f.Check:
-    """Check a preset's learning steps; the first wrong one is the problem."""
-    conclusive = [step for step in steps if step.conclusion != f.CANT_TELL]
-    wrong = next((step for step in conclusive if step.conclusion != "as it is"), None)
-    if wrong is None:
-        return f.Check("steps", "fine" if conclusive else "not yet", subject=subject)
-    minutes = None
-    if wrong.delay and wrong.observed_delays:  # shown only if within the observed delays
-        estimate, low, high = wrong.delay
-        shortest, longest = wrong.observed_delays
-        if high >= shortest and low <= longest:
-            minutes = estimate
-    return f.Check(
-        name="steps",
-        level="look",
-        minutes=minutes,
-        subject=subject,
-        problem="longer" if wrong.conclusion == "longer" else "shorter",
-        situation=wrong.situation,
-    )
+def _check_steps(subject: str, timings: f.StepTimings) -> f.Check:
+    """Check a preset's learning steps; the first that could be better within a day is wrong."""
+    conclusive = [step for step in timings.steps if step.conclusion != f.CANT_TELL]
+    for step in conclusive:
+        if step.conclusion == "as it is":
+            continue
+        minutes, is_bound = _find_best_step(step)
+        if minutes >= _DAY_MINUTES:
+            continue
+        return f.Check(
+            name="steps",
+            level="look",
+            count=step.answers,
+            minutes=minutes,
+            is_bound=is_bound,
+            recalled=step.recalled,
+            subject=subject,
+            problem="longer" if step.conclusion == "longer" else "shorter",
+            timing=step,
+            desired=timings.desired,
+        )
+    return f.Check("steps", "fine" if conclusive else "not yet", subject=subject)
+
+
+def _find_best_step(step: f.StepTiming) -> tuple[float, bool]:
+    """Return the best step in minutes, and whether it is only known to lie beyond that.
+
+    It is known only within the delays that were observed.
+    """
+    assert step.delay is not None
+    assert step.observed_delays is not None
+    estimate, low, high = step.delay
+    shortest, longest = step.observed_delays
+    if high < shortest:
+        return shortest, True
+    if low > longest:
+        return longest, True
+    return estimate, False
 
 
 # Leeches

@@ -189,6 +189,17 @@ class PresetParameters(Evidence):
     conclusion: str = ""
 
 
+def lacks_own_evidence(finding: Finding) -> bool:
+    """Return True if the learner's own reviews give no evidence on a preset's parameters."""
+    evidence = finding.evidence
+    if finding.recommendation != Recommendation.KEEP or not isinstance(evidence, PresetParameters):
+        return False
+    held_out = evidence.held_out[0].log_loss if evidence.held_out else None
+    if held_out is not None and held_out.reviews >= intervals.MIN_REVIEWS:
+        return False
+    return all(candidate.difference is None for candidate in evidence.candidates)
+
+
 @dataclass(frozen=True)
 class ParameterSummary(Evidence):
     """Presets by recommendation, and candidates on the held-out reviews of all presets."""
@@ -329,6 +340,42 @@ def find_retention_parts(
     return tuple(sorted(parts, key=lambda part: -abs(part.gap.estimate)))
 
 
+NEGLIGIBLE_POINTS = 2  # percentage points; a smaller shortfall does not matter
+
+
+def count_points_short(recalled: Interval, desired: float) -> int:
+    """Return the shortfall in percentage points, computed from the rounded figures."""
+    return round(100 * desired) - round(100 * recalled.estimate)
+
+
+def falls_short(recalled: Interval, desired: float) -> bool:
+    """Return True if recall surely falls short of the desired retention, and noticeably."""
+    has_enough_reviews = recalled.reviews >= MIN_REVIEWS_SHOWN
+    is_noticeable = count_points_short(recalled, desired) >= NEGLIGIBLE_POINTS
+    return has_enough_reviews and is_noticeable and recalled.high < desired
+
+
+def find_shortfall_parts(retentions: Sequence[Retention]) -> tuple[RetentionPart, ...]:
+    """Return the causes of a shortfall over all presets, the largest first; () if there is none."""
+    requested = [retention for retention in retentions if retention.desired is not None]
+    if not any(retention.conclusion == "below" for retention in requested):
+        return ()
+    recalled = [retention.groups[0].recalled for retention in requested]
+    overall = _average_gaps(recalled, [interval.reviews for interval in recalled])
+    if not falls_short(overall, average_desired(requested)):
+        return ()
+    return find_retention_parts(requested, "below")
+
+
+def average_desired(retentions: Sequence[Retention]) -> float:
+    """Return the desired retention of presets that have one, averaged by reviews."""
+    total = sum(retention.groups[0].recalled.reviews for retention in retentions)
+    return sum(
+        (retention.desired or 0.0) * retention.groups[0].recalled.reviews / total
+        for retention in retentions
+    )
+
+
 def _average_gaps(gaps: Sequence[Interval], reviews: Sequence[int]) -> Interval:
     """Return the gaps' average, weighted by reviews.
 
@@ -373,6 +420,9 @@ class Months(Evidence):
 
     conclusion: Literal["below", "above", "no matter", "can't tell"]
     months: tuple[Month, ...]
+    tells_recall: bool = True
+    """Whether these months tell the share recalled. If presets can be evaluated, `Retention` tells
+    it, of all reviews; that of held-out ones is then not shown beside it."""
 
 
 @dataclass(frozen=True)
@@ -547,9 +597,32 @@ class LearningFromHard:
     @property
     def is_honest(self) -> bool:
         """Return whether memory surely grows at Hard, and not only a little."""
+        return self.hard.days >= intervals.MIN_DAYS and self.hard.low > self._little_growth
+
+    @property
+    def _little_growth(self) -> float:
+        """Growth at Hard up to which memory grows only a little, as a logarithm like `hard`."""
         growth = math.exp(max(self.good.estimate, 0.0)) - 1
-        small = math.log1p(_SMALL_W15 * growth)
-        return self.hard.days >= intervals.MIN_DAYS and self.hard.low > small
+        return math.log1p(_SMALL_W15 * growth)
+
+    def estimate_missing_data(self, reviews: int, days: int) -> MissingData:
+        """Return the data still needed to tell whether Hard is misused, after so many reviews.
+
+        More reviews tell if memory seems to shrink at Hard, or to grow by more than a little; if it
+        grows by a little, as it does for some honest learners, they do not.
+        """
+        if not intervals.has_enough_data(replace(self.hard, reviews=reviews, days=days)):
+            return count_missing_data(reviews, days)
+        effect = 0.0
+        if self.hard.estimate < 0.0:
+            effect = self.hard.estimate
+        elif self.hard.estimate > self._little_growth:
+            effect = self.hard.estimate - self._little_growth
+        if effect == 0.0:
+            return MissingData()
+        growth = replace(self.hard, estimate=effect, reviews=reviews, days=days)
+        more_reviews = intervals.estimate_more_reviews(growth, equivalence=0.0)
+        return MissingData(more_reviews).mark_reach(reviews / days)
 
 
 @dataclass(frozen=True)
@@ -669,13 +742,15 @@ class Check:
     count: int = 0  # of cards or answers; the longest gap in days
     total: int = 0  # all cards or answers
     minutes: float | None = None  # minutes that overdue cards take, or the best step
+    is_bound: bool = False  # whether the best step is known only to lie beyond `minutes`
     last_review_date: str | None = None  # for gap and overdue: day of the last review, if long ago
     gap_end_date: str | None = None  # day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # for old cards, or at the review after a button
     expected: float | None = None  # recall expected by FSRS
     subject: str = ""  # the preset, for old cards and steps
     problem: CheckProblem = ""
-    situation: str = ""  # for steps: the one that the problem is about
+    timing: StepTiming | None = None  # for steps: the one that the problem is about
+    desired: float | None = None  # for steps: the retention at which a card should come again
     probability: float | None = None
     """For old cards: that they are recalled over three points less than the parameters expect."""
     leeches: tuple[Leech, ...] = ()  # the worst ones
@@ -687,6 +762,230 @@ class Checks(Evidence):
 
     conclusion: Literal["look", "fine", "can't tell"]
     checks: tuple[Check, ...]
+
+
+# Questions that are answered last
+
+DateConclusion = Literal["date", "maybe", "empty", "no matter", "no date to try", "can't tell"]
+
+
+@dataclass(frozen=True)
+class DateCandidate:
+    """Parameters fitted without the cards that were learned before a date."""
+
+    date: str  # "2024-01-01"
+    training_reviews: int  # that the date leaves today
+    log_loss: Interval  # on the held-out reviews
+    difference: Interval  # minus that of parameters fitted to all cards
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class IgnoreBefore(Evidence):
+    """Dates that a preset could have, the earliest first.
+
+    `conclusion` is "date" if `best` predicts better than no date, and "maybe" if it is ahead by
+    more than what counts as equal, but by chance perhaps. Else it is "empty" if no date is set, or
+    if the one that is set predicts worse; "no matter" if that predicts about as well; and "no date
+    to try" if the reviews do not reach back far enough.
+    """
+
+    conclusion: DateConclusion
+    dates: tuple[DateCandidate, ...] = ()
+    current: str | None = None  # the preset's date now, if it leaves out any card
+    best: str | None = None
+    first_review: str = ""  # day of the first review of a later day
+    training_reviews: int = 0  # of all cards
+
+
+LOAD_DAYS = 30  # days for which the cards that come due are counted
+
+
+@dataclass(frozen=True)
+class DueCards:
+    """Review cards as they come due, each once."""
+
+    due_at_once: int  # today or before
+    by_day: tuple[int, ...]  # on each of the 30 days, those due at once on the first
+    recall: float
+    """Mean recall that the new parameters expect when the cards are due, or today if that is
+    later."""
+
+
+@dataclass(frozen=True)
+class Reschedule(Evidence):
+    """Effects of rescheduling a preset's cards by the parameters that Optimize would fit.
+
+    `conclusion` is "no need" if the cards are hardly recalled more or less because of it, "yes" if
+    they are, and "backlog" if many more cards would then be due at once.
+    """
+
+    conclusion: Literal["yes", "no need", "backlog", "few cards", "no schedule"]
+    cards: int = 0  # review cards with a review
+    sooner: int = 0  # cards whose interval gets shorter by a day and 10 % or more
+    later: int = 0
+    days_moved: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Days by which cards move: 10 % move by less (below 0: sooner), the median, 10 % by more."""
+    desired: float = 0.9
+    fsrs_is_off: bool = False
+    reviews_a_day: float = 0.0  # the learner's pace
+    without: DueCards | None = None
+    rescheduled: DueCards | None = None
+
+    @property
+    def added_at_once(self) -> int:
+        """Number of cards that are due at once because of rescheduling."""
+        assert self.without is not None
+        assert self.rescheduled is not None
+        return self.rescheduled.due_at_once - self.without.due_at_once
+
+
+@dataclass(frozen=True)
+class FirstInterval:
+    """First interval after one button: that of the parameters, and that of the reviews alone.
+
+    Intervals are days until recall falls to the desired retention.
+    """
+
+    button: str
+    conclusion: Literal["longer", "shorter", "as it is", "can't tell"]
+    """What the interval should be by the reviews."""
+    cards: int  # first answers with this button that a review on a later day followed
+    share: float  # of all first answers that such a review followed
+    elapsed_days: float  # until that review, the median
+    recalled: float  # share recalled at it
+    expected: float  # by the parameters in force
+    interval: float  # by the parameters in force
+    own: float | None = None  # by the learner's first reviews alone; None for too few
+    low: float | None = None  # 95 % of the drawn sets are between these
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class ButtonIntervals(Evidence):
+    """First intervals by button; `conclusion` is that of the buttons, if they agree."""
+
+    conclusion: Literal["longer", "shorter", "as it is", "see each button", "can't tell"]
+    buttons: tuple[FirstInterval, ...] = ()
+    desired: float = 0.9
+    is_fitted: bool = False  # False if the defaults are in force
+    fsrs_is_off: bool = False
+
+
+NEAR_TEN = 9.0  # a difficulty above this counts as near 10
+
+
+@dataclass(frozen=True)
+class AnswerShares:
+    """Shares of Again and Hard among the answers to some cards."""
+
+    again: float
+    hard: float
+
+
+@dataclass(frozen=True)
+class DifficultyGroup:
+    """Reviews of cards whose difficulty before the review was in a range."""
+
+    low: float
+    high: float
+    recalled: Interval
+    expected: float  # by the parameters in force
+
+
+@dataclass(frozen=True)
+class Difficulty(Evidence):
+    """Cards with a difficulty near 10, why they have it, and how they are recalled.
+
+    `conclusion` is "few" if few cards are near 10. Otherwise it compares what is recalled of these
+    cards with what is expected: "as expected", "below" or "above".
+    """
+
+    conclusion: Literal["few", "as expected", "below", "above", "can't tell"]
+    cards: int = 0
+    cards_near_ten: int = 0
+    answers: AnswerShares | None = None  # to the cards near 10; None without any
+    other_answers: AnswerShares | None = None  # to the others
+    after_first: tuple[float, ...] = ()  # difficulty after a first Again, Hard, Good, Easy
+    after_answer: tuple[float, ...] = ()  # of a card of difficulty 5, after each button
+    good_to_nine: int | None = None
+    """Times Good that bring a typical card near 10 down to 9; None if more than 200."""
+    difference: Interval | None = None  # recalled minus expected, of reviews of cards near 10
+    groups: tuple[DifficultyGroup, ...] = ()
+    is_unseen: bool = False  # whether the parameters cannot have been fitted to these reviews
+    fsrs_is_off: bool = False
+
+
+@dataclass(frozen=True)
+class NextOptimization(Evidence):
+    """When a preset has grown enough to be optimized again.
+
+    `conclusion` is "now" if it has, "later" if not, and "never" if that takes over two years; it is
+    "defaults" if it was not optimized yet, and "unknown" if the source does not say when.
+    """
+
+    conclusion: Literal["now", "later", "never", "defaults", "unknown"]
+    growth: float = 0.1  # share by which the reviews should grow
+    optimized_on: str = ""  # day on which the preset was last changed
+    reviews_then: int = 0
+    reviews_now: int = 0
+    missing: MissingData | None = None  # until the next time, or after optimizing today
+    costs: tuple[Candidate, ...] = ()  # of optimizing less often, as under "often"
+
+
+class FailedCheckCause(StrEnum):
+    """A possible reason why FSRS predicts a preset's reviews worse than usual."""
+
+    HARD = "Hard"  # pressed for forgotten cards
+    CHANGE = "change"  # of the memory or the use of buttons, at a date
+    DECKS = "decks"  # that differ within the preset
+    LEECHES = "leeches"
+    SPELLS = "spells"  # good and bad ones that last
+    FEW_REVIEWS = "few reviews"
+
+
+@dataclass(frozen=True)
+class HealthRemedies(Evidence):
+    """Possible causes of a failed check, in the order of `FailedCheckCause`."""
+
+    conclusion: Literal["passed", "failed", "not checked"]
+    check: HealthCheck | None = None
+    causes: tuple[FailedCheckCause, ...] = ()
+    date: str | None = None  # for CHANGE: the date for "Ignore cards reviewed before"
+    decks: int = 0  # for DECKS: how many differ
+    leeches: int = 0
+    reviews: int = 0  # that the check rests on
+    sm2: Rival | None = None  # the older scheduler, compared with FSRS on these reviews
+
+
+@dataclass(frozen=True)
+class OnlyFsrs7(Evidence):
+    """No answer, because it would be about FSRS-6 and all presets run FSRS-7."""
+
+    conclusion: str = RUNS_FSRS_7
+
+
+BY_TEMPLATE = "card template"
+BY_FIRST_ANSWER = "first answer"
+YesNo = Literal["yes", "no", "can't tell"]
+
+
+@dataclass(frozen=True)
+class CardDivision:
+    """Log loss with parameters for each kind of a preset's cards, minus that with one set."""
+
+    name: str  # BY_TEMPLATE or BY_FIRST_ANSWER
+    reviews: tuple[int, ...]  # of each kind
+    difference: Interval
+    conclusion: YesNo  # whether the kinds should have their own parameters
+
+
+@dataclass(frozen=True)
+class CardKinds(Evidence):
+    """Divisions of a preset's cards by kind; "no" also if there are no two kinds to compare."""
+
+    conclusion: YesNo
+    divisions: tuple[CardDivision, ...] = ()
 
 
 EvidenceT = TypeVar("EvidenceT", bound=Evidence)
@@ -701,6 +1000,11 @@ def get_evidence(finding: Finding, kind: type[EvidenceT]) -> EvidenceT:
 def make_unanswered(question: str, reason: str) -> Finding:
     """Return a finding that stands for a question without an answer."""
     return Finding(question, ALL_REVIEWS, evidence=Unanswered(reason))
+
+
+def make_fsrs7_finding(question: str) -> Finding:
+    """Return a finding for a question about FSRS-6, if all presets run FSRS-7."""
+    return Finding(question, ALL_PRESETS, evidence=OnlyFsrs7())
 
 
 def estimate_missing_data(difference: Interval, margin: float = EQUIVALENCE_MARGIN) -> MissingData:
@@ -729,3 +1033,17 @@ def count_missing_data(
         reviews=missing_reviews if missing_reviews > 0 else None,
         days=missing_days if missing_days > 0 else None,
     )
+
+
+@dataclass(frozen=True)
+class ExcludedCards:
+    """Cards that are gone, to which most reviews belong, so that presets cannot be evaluated."""
+
+    state: Literal["deleted", "suspended"]
+    suspended: int  # cards
+    total: int  # cards that the collection still has
+
+    @property
+    def in_use(self) -> int:
+        """Number of cards that are neither deleted nor suspended."""
+        return self.total - self.suspended

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -284,7 +285,9 @@ def compare_with_sm2(learner: Learner, groups: Sequence[int]) -> Iterator[f.Find
         runs_fsrs7 = learner.runs_fsrs7(group)
         check = None
         if not runs_fsrs7:
-            check = _check_health(learner, learner.positions(group))
+            check = learner.compute_once(
+                ("health check", group), partial(_check_health, learner, learner.positions(group))
+            )
         evidence = f.Health(sm2, check, runs_fsrs7, learner.is_fsrs_off)
         finding = f.Finding(
             "health", learner.group_name(group), reviews=len(index), evidence=evidence

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import Learner, can_evaluate_by_preset
 from srs_eval.data.days import DAY_S
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FILTERED, MISSING, REVIEW, FloatArray, IntArray, ReviewLog
@@ -152,7 +152,9 @@ def assess_predictability(learner: Learner) -> f.Finding:
         interval=change,
         reviews=latest.reviews,
         missing=missing,
-        evidence=f.Months(conclusion, tuple(months)),
+        evidence=f.Months(
+            conclusion, tuple(months), tells_recall=not can_evaluate_by_preset(learner.log)
+        ),
     )
 
 

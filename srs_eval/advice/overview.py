@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.candidates import can_evaluate_by_preset, has_known_presets, has_no_cards
-from srs_eval.advice.checks import merge_checks
+from srs_eval.advice.acts import find_acts
+from srs_eval.advice.candidates import can_evaluate_by_preset, find_excluded_cards
+from srs_eval.advice.checks import complete_checks, merge_checks
 from srs_eval.advice.findings import ALL_PRESETS, Finding
 from srs_eval.advice.questions import (
     CHECKS,
@@ -51,7 +52,7 @@ class Overview:
     """Answers that have arrived so far, and the questions still waiting."""
 
     row_rule: RowKind  # which rule selected the reviews behind the answers
-    excluded_note: str = ""  # sentence for a log whose reviewed cards are nearly all gone
+    excluded_cards: f.ExcludedCards | None = None  # set if nearly all reviewed cards are gone
     shows_saved_answers: bool = False
     """Set once saved answers, about an earlier state of the file, were added."""
     waiting: list[str] = field(default_factory=list)  # questions not settled yet
@@ -61,15 +62,14 @@ class Overview:
     def start(log: ReviewLog) -> Overview:
         """Create an overview before the first answer."""
         by_preset = can_evaluate_by_preset(log)
-        note = ""
-        if has_no_cards(log):
-            note = "This collection has no cards left."
-        elif has_known_presets(log) and not by_preset:
-            note = "Nearly all your cards are suspended or deleted."
         waiting: list[str] = []
         for questions in tasks_for(log):
             waiting += questions
-        return Overview("anki" if by_preset else "benchmark", excluded_note=note, waiting=waiting)
+        return Overview(
+            "anki" if by_preset else "benchmark",
+            excluded_cards=find_excluded_cards(log),
+            waiting=waiting,
+        )
 
     @staticmethod
     def from_answers(log: ReviewLog, answers: Sequence[Finding]) -> Overview:
@@ -107,9 +107,20 @@ class Overview:
         if self.shows_saved_answers:
             waiting = ()  # the saved answers are shown as if they were complete
         checks = merge_checks(self.answers)
+        acts = find_acts(self.answers, checks, has_active_cards=self.excluded_cards is None)
         return build_first_screen(
-            self.answers, waiting, checks, rows=self.row_rule, excluded_note=self.excluded_note
+            self.answers,
+            waiting,
+            checks,
+            acts,
+            rows=self.row_rule,
+            excluded_cards=self.excluded_cards,
         )
+
+    @property
+    def completed_answers(self) -> list[Finding]:
+        """Answers, of which that to CHECKS has also the checks from other answers."""
+        return [complete_checks(answer, self.answers) for answer in self.answers]
 
     @property
     def lines(self) -> list[AnswerLine]:
@@ -159,6 +170,8 @@ class Overview:
                 continue
             if answers and question in (HEALTH, MODELS):  # FIT, without its own line, belongs here
                 answers = (*self.find_answers(FIT), *answers)
+            elif question == CHECKS:
+                answers = tuple(complete_checks(answer, self.answers) for answer in answers)
             elif question == PREDICTABILITY and _is_about_month(answers):
                 month = answers[0].subject  # a month's name: see `assess_predictability`
                 is_current = month == time.strftime("%Y-%m")

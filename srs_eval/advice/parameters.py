@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 import numpy as np
@@ -46,7 +47,7 @@ appears, tested separately from the comparison of ways to fit FSRS."""
 _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
 _MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said of a preset
 _MIN_DAYS = 5
-_MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer changes almost nothing
+_MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
 
 
@@ -279,8 +280,8 @@ def _assess_preset(
     else:
         # The probability of "keep" is that the best change would not gain a noticeable amount.
         prior = _choose_prior(best.name, refit_prior, evaluated_count)
-        if prior is None or count < _MIN_REVIEWS_TO_FIT:
-            prior = _make_no_change_prior()
+        if prior is None or (refit_prior is None and count < _MIN_REVIEWS_TO_FIT):
+            prior = _make_no_change_prior()  # the defaults are active and would stay
         noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
         limit = 1.0 if count >= f.MIN_REVIEWS_SHOWN else _MAX_CERTAINTY_OF_FEW
         probability = min(1 - noticeable.probability, limit)
@@ -342,10 +343,14 @@ def _make_refit_prior(learner: Learner, group: int) -> population.GainPrior | No
     if not learner.stored(group):
         return None
     index = learner.positions(group)
-    if len(index) < _MIN_REVIEWS_TO_FIT:
+    if not len(index):
         return _make_no_change_prior()
-    refit = learner.fit_parameters(f.RECENCY, group)
-    assert refit is not None
+    refit = None
+    with suppress(NotEnoughData):
+        refit = learner.fit_parameters(f.RECENCY, group)
+    if refit is None:
+        refit = learner.fit_parameters(f.DEFAULTS, group)
+        assert refit is not None
     divergence = population.compute_divergence(
         learner.predict_with_parameters(refit, index),
         learner.predict_with_parameters(learner.active_parameters(group), index),
@@ -356,7 +361,7 @@ def _make_refit_prior(learner: Learner, group: int) -> population.GainPrior | No
 
 
 def _make_no_change_prior() -> population.GainPrior:
-    """Return the prior for a fit to so few reviews that it changes almost nothing."""
+    """Return the prior for a fit that gives almost the active parameters."""
     return population.refit_prior(population.StoredParameters(0.0, 0, 0))
 
 
@@ -448,31 +453,36 @@ _OPTIMIZER_CANDIDATE = f.RECENCY  # what Anki's optimizer fits
 def assess_optimization_frequency(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding on how often to optimize for each preset."""
     for group in groups:
-        evaluated_count = len(_positions_after_first_fit(learner, group))
-        recommendation = _SAFE_FREQUENCY
-        evidence = f.OptimizationFrequency("safe")
-        if evaluated_count >= intervals.MIN_REVIEWS:
-            differences = _estimate_staleness_costs(learner, group)
-            verdicts = learner.verdicts(differences)
-            costs = [
-                f.Candidate(name, difference=difference, verdict=verdicts[name])
-                for name, difference in differences.items()
-            ]
-            # The first that costs something ends the search: any that pass later do so by chance.
-            # The last, never to optimize again, is not recommended.
-            enough = list(
-                takewhile(lambda candidate: candidate.verdict in ("as good", "better"), costs[:-1])
-            )
-            if enough:
-                recommendation = Recommendation(enough[-1].name)
-            evidence = f.OptimizationFrequency("as good" if enough else "safe", tuple(costs))
-        yield f.Finding(
-            "often",
-            learner.group_name(group),
-            recommendation,
-            reviews=evaluated_count,
-            evidence=evidence,
+        yield learner.compute_once(("often", group), partial(_assess_frequency, learner, group))
+
+
+def _assess_frequency(learner: Learner, group: int) -> f.Finding:
+    """Find how often it is enough to optimize a preset."""
+    evaluated_count = len(_positions_after_first_fit(learner, group))
+    recommendation = _SAFE_FREQUENCY
+    evidence = f.OptimizationFrequency("safe")
+    if evaluated_count >= intervals.MIN_REVIEWS:
+        differences = _estimate_staleness_costs(learner, group)
+        verdicts = learner.verdicts(differences)
+        costs = [
+            f.Candidate(name, difference=difference, verdict=verdicts[name])
+            for name, difference in differences.items()
+        ]
+        # The first that costs something ends the search: any that pass later do so by chance.
+        # The last, never to optimize again, is not recommended.
+        enough = list(
+            takewhile(lambda candidate: candidate.verdict in ("as good", "better"), costs[:-1])
         )
+        if enough:
+            recommendation = Recommendation(enough[-1].name)
+        evidence = f.OptimizationFrequency("as good" if enough else "safe", tuple(costs))
+    return f.Finding(
+        "often",
+        learner.group_name(group),
+        recommendation,
+        reviews=evaluated_count,
+        evidence=evidence,
+    )
 
 
 def _make_refit_folds(index: IntArray, growth: float | None) -> tuple[Fold, ...]:

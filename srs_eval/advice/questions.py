@@ -13,7 +13,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srs_eval.advice import buttons, fsrs, over_time, population
+from srs_eval.advice import (
+    buttons,
+    card_kinds,
+    difficulty,
+    first_intervals,
+    fsrs,
+    health_remedies,
+    ignore_before,
+    next_optimize,
+    over_time,
+    population,
+    reschedule,
+)
 from srs_eval.advice import parameters as presets
 from srs_eval.advice.candidates import (
     ALL_REVIEWS_PROTOCOL,
@@ -21,7 +33,7 @@ from srs_eval.advice.candidates import (
     can_evaluate_by_preset,
     require_presets,
 )
-from srs_eval.advice.checks import run_checks
+from srs_eval.advice.checks import complete_checks, run_checks
 from srs_eval.advice.findings import Finding, Month, Unanswered
 from srs_eval.advice.model_evidence import model_evidence as model_evidence  # used by views
 from srs_eval.advice.split import assess_sharing
@@ -261,6 +273,41 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         _for_largest_presets(buttons.preview_buttons),
         is_evidence_only=True,
     ),
+    ignore_before.QUESTION: QuestionDefinition(
+        "From which date should reviews count?",
+        _for_largest_presets(ignore_before.assess_ignore_dates),
+        "Ignore reviews before",
+    ),
+    reschedule.QUESTION: QuestionDefinition(
+        "Reschedule after optimizing?",
+        _for_largest_presets(reschedule.assess_rescheduling),
+        "Reschedule?",
+    ),
+    first_intervals.QUESTION: QuestionDefinition(
+        "Why is my first interval so long or short?",
+        _for_largest_presets(first_intervals.assess_first_intervals),
+        "First intervals",
+    ),
+    difficulty.QUESTION: QuestionDefinition(
+        "Why is difficulty near 10?",
+        _for_largest_presets(difficulty.assess_difficulty),
+        "Difficulty",
+    ),
+    next_optimize.QUESTION: QuestionDefinition(
+        "When should I optimize next?",
+        _for_each_preset(next_optimize.assess_next_optimization),
+        "Optimize next",
+    ),
+    health_remedies.QUESTION: QuestionDefinition(
+        "What to do after a failed health check?",
+        _for_each_preset(health_remedies.assess_health_remedies),
+        "After a failed check",
+    ),
+    card_kinds.QUESTION: QuestionDefinition(
+        "Split by card template or first answer?",
+        _for_largest_presets(card_kinds.assess_card_kinds),
+        "Split by card?",
+    ),
     CHECKS: QuestionDefinition(
         "Anything wrong?", QuestionContext._answer_checks, "Anything wrong?"
     ),
@@ -271,6 +318,17 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
 """Questions by name, in the order of the app's lines."""
 COMPARE_QUESTIONS = (PARAMETERS, "split", "often", HEALTH, "hard", "steps", "noise", "retention")
 """Questions about presets that `compare` answers, in this order."""
+_SOURCES_OF_CHECKS = ("retention", "steps")  # questions whose answers add checks
+FURTHER_QUESTIONS = (
+    ignore_before.QUESTION,
+    reschedule.QUESTION,
+    first_intervals.QUESTION,
+    difficulty.QUESTION,
+    next_optimize.QUESTION,
+    health_remedies.QUESTION,
+    card_kinds.QUESTION,
+)
+"""Questions that reports answer and the app answers last; `compare` answers them only by name."""
 TASKS_WITH_PRESETS = (
     (FIT, CHECKS),
     (PARAMETERS, "split"),
@@ -278,12 +336,15 @@ TASKS_WITH_PRESETS = (
     (COSTS,),
     ("hard", "steps"),
     (PERCENTILES,),
-    ("often",),
+    ("often", next_optimize.QUESTION),
     ("says",),
     (PREDICTABILITY,),
-    (HEALTH,),
+    (HEALTH, health_remedies.QUESTION),
     ("day",),
     ("buttons", "noise"),
+    (reschedule.QUESTION, first_intervals.QUESTION, difficulty.QUESTION),
+    (ignore_before.QUESTION,),
+    (card_kinds.QUESTION,),
 )
 """Tasks of the app, in the order in which they start: those of the first screen come first. A task
 is a group of questions that share their fits, so that one worker process answers them all."""
@@ -311,11 +372,11 @@ FIRST_SCREEN_QUESTIONS = (
 """Questions behind the first screen."""
 REPORT_QUESTIONS_WITHOUT_PRESETS = (FIT, PARAMETERS, "says", PREDICTABILITY, PERCENTILES)
 """Questions in reports on a log without presets."""
-NON_BLOCKING_QUESTIONS = {COSTS} | {
+NON_BLOCKING_QUESTIONS = {COSTS, *FURTHER_QUESTIONS} | {
     name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only
 }
 """Questions that may still be open when the app begins to evaluate models: evidence behind other
-answers, and costs, whose kernels take long to compile the first time."""
+answers, those answered last, and costs, whose kernels take long to compile the first time."""
 
 
 def findings_heading(question: str) -> str:
@@ -354,11 +415,12 @@ def answer_questions(
     with rows that Anki's rule did not select, only PARAMETERS, MODELS, PERCENTILES and CHECKS can
     be answered, on the benchmark's rows.
 
-    Each answer comes as soon as it is known: the questions in the order of COMPARE_QUESTIONS, then
-    MODELS, PERCENTILES and CHECKS; for each question the preset with the most reviews first.
-    Presets whose stored parameters Anki does not run are left out of all answers; each is named
-    first, as an answer to PARAMETERS, if any question about presets is asked. Closing the iterator
-    ends the work between two answers; `context.tick` is called more often and may raise Cancelled.
+    Each answer comes as soon as it is known: the questions in the order of COMPARE_QUESTIONS and
+    FURTHER_QUESTIONS, then MODELS, PERCENTILES and CHECKS; for each question the preset with the
+    most reviews first. Presets whose stored parameters Anki does not run are left out of all
+    answers; each is named first, as an answer to PARAMETERS, if any question about presets is
+    asked. Closing the iterator ends the work between two answers; `context.tick` is called more
+    often and may raise Cancelled.
 
     `log` may be restricted to some decks or presets first. `parameters` are the user's own lists by
     name, with 17, 19 or 21 values each, or FSRS-7's 34; `predictions` is a file with external
@@ -367,7 +429,7 @@ def answer_questions(
     count as none. Raises, before the first answer, NotEnoughData for too few reviews and InputError
     for an unknown question, or for one that needs presets if there are none.
     """
-    available = (*COMPARE_QUESTIONS, MODELS, PERCENTILES, CHECKS)
+    available = (*COMPARE_QUESTIONS, *FURTHER_QUESTIONS, MODELS, PERCENTILES, CHECKS)
     log = add_predictions_file(log, predictions)
     chosen = set(default_questions(log, context) if questions is None else questions)
     for question in sorted(chosen.difference(available)):
@@ -387,11 +449,31 @@ def answer_questions(
     def answer() -> Iterator[Finding]:
         if about_presets and PARAMETERS not in chosen:
             yield from presets.find_unsupported_parameters(log)
+        answers: list[Finding] = []
         for question in available:
-            if question in chosen:
-                yield from ask(question, question_context)
+            if question not in chosen:
+                continue
+            for finding in ask(question, question_context):
+                if question == CHECKS:
+                    yield _complete_checks(finding, answers, question_context)
+                else:
+                    answers.append(finding)
+                    yield finding
 
     return answer()
+
+
+def _complete_checks(
+    finding: Finding, answers: Sequence[Finding], question_context: QuestionContext
+) -> Finding:
+    """Add to the finding on checks what answers to other questions say, asking these if needed."""
+    answered = {answer.question for answer in answers}
+    sources = list(answers)
+    for question in _SOURCES_OF_CHECKS:
+        if question not in answered and can_evaluate_by_preset(question_context.log):
+            with contextlib.suppress(NotEnoughData):
+                sources += ask(question, question_context)
+    return complete_checks(finding, sources)
 
 
 def default_questions(log: ReviewLog, context: Context | None = None) -> tuple[str, ...]:

@@ -132,6 +132,12 @@ def format_approximate_date(iso_date: str) -> str:
     return f"about {day.day} {calendar.month_name[day.month]}{year}"
 
 
+def abbreviate_parameters(parameters: Sequence[float]) -> str:
+    """Return the first and the last numbers of a line of parameters, and how many there are."""
+    numbers = format_parameters(parameters).split(", ")
+    return f"{', '.join(numbers[:2])}, … {numbers[-1]} ({len(numbers)} numbers)"
+
+
 def explain_where_to_paste(answer: Finding) -> str:
     """Return the sentence that says where to paste the answer's parameters."""
     if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
@@ -194,14 +200,36 @@ def missing_data_sentence(missing: MissingData | None) -> str:
 
 def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:
     """Format overdue cards: "94 of 396 cards overdue: 16 minutes"; no "of 396" if `total` is 0."""
-    if minutes >= 120:
-        duration = f"{minutes / 60:,.0f} hours"
-    else:
-        duration = format_count(max(round(minutes), 1), "minute")
     amount = format_count(cards, "card")
     if total:
         amount = f"{cards:,} of {format_count(total, 'card')}"
-    return f"{amount} overdue{suffix}: {duration}"
+    return f"{amount} overdue{suffix}: {format_work_time(minutes)}"
+
+
+def format_work_time(minutes: float) -> str:
+    """Format how long something takes: "16 minutes", from two hours on "3 hours"."""
+    if minutes >= 120:
+        return f"{minutes / 60:,.0f} hours"
+    return format_count(max(round(minutes), 1), "minute")
+
+
+def summarize_presets(findings: Sequence[Finding], summarize: Callable[[Finding], str]) -> str:
+    """Join the short answers on several presets, those with equal answers together.
+
+    Example: "no need: Words and Maps; can't tell yet (too few reviews): Facts". With one preset it
+    is the answer alone.
+    """
+    if len(findings) == 1:
+        return summarize(findings[0])
+    subjects: dict[str, list[tuple[str, str]]] = {}
+    for finding in findings:
+        answer = summarize(finding)
+        if finding.conclusion == f.CANT_TELL and finding.missing is not None:
+            answer = format_missing_data(finding.missing, is_short=True)
+            if finding.missing.can_come:
+                answer = f"can't tell yet ({answer})"
+        subjects.setdefault(answer, []).append((finding.subject, ""))
+    return format_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
 
 
 def format_groups(subjects: Mapping[str, Sequence[tuple[str, str]]]) -> str:
@@ -245,7 +273,7 @@ def format_share_bounds(share: Interval, places: int) -> tuple[str, str]:
 
 def format_share_range(share: Interval) -> str:
     """Format the range of a share: "86 to 90 %"."""
-    low = format_per_hundred(max(share.low, 0.0))
+    low = format_share(max(share.low, 0.0)).removesuffix(" %")
     _, high = format_share_bounds(share, 0)
     return f"{low} to {high}"
 
@@ -265,9 +293,9 @@ def quote_name(name: str) -> str:
     return f"“{name}”"
 
 
-def format_per_hundred(share: float) -> str:
-    """Format a share as a number out of 100: "79" for 0.79."""
-    return f"{100 * share:.0f}"
+def format_share(share: float) -> str:
+    """Format a share in per cent: "79 %" for 0.79."""
+    return f"{100 * share:.0f} %"
 
 
 # Certainty
@@ -289,20 +317,20 @@ def format_dots(probability: float) -> str:
 
 
 def round_down_percent(probability: float) -> int:
-    """Round a probability down to a number out of 100, so that nothing below 95 % reads 95."""
+    """Round a probability down to a number of per cent, so that nothing below 95 % reads 95."""
     return math.floor(100 * probability + 1e-9)  # 100 * 0.29 is 28.999…
 
 
 def format_certainty(probability: float, claim: str = "") -> str:
-    """Format a probability in words and numbers: "likely, 88 of 100".
+    """Format a probability in words and numbers: "likely, 88 %".
 
-    With the claim "that it helps" it is "likely: the chance that it helps is 88 of 100".
+    With the claim "that it helps" it is "likely: the chance that it helps is 88 %".
     """
     certainty = describe_certainty(probability)
     percent = round_down_percent(probability)
     if claim:
-        return f"{certainty}: the chance {claim} is {percent} of 100"
-    return f"{certainty}, {percent} of 100"
+        return f"{certainty}: the chance {claim} is {percent} %"
+    return f"{certainty}, {percent} %"
 
 
 def format_gain_or_loss(belief: f.Belief) -> str:
@@ -367,6 +395,10 @@ LineLevel = f.CheckLevel | Literal[""]
 """Level that sets the colour: green for "fine", yellow for "look", grey for "not yet"."""
 
 
+ACT_MARK = "●"
+"""Symbol of a line that says what to do."""
+
+
 @dataclass(frozen=True)
 class PaneLine:
     """Line with a sentence, `symbol` before it and `right_text` at its right end."""
@@ -412,14 +444,37 @@ class PresetRow:
 
 
 @dataclass(frozen=True)
-class MonthBars:
-    """Reviews remembered out of 100 by month, the latest last."""
+class MonthFigure:
+    """Reviews remembered in a month, in per cent; None in a month with too few reviews."""
 
-    months: tuple[tuple[str, int], ...]
+    name: str  # "Jul"
+    year: str  # "’24" if one of the months is long ago, else ""
+    remembered: int | None
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.year}".strip()
+
+
+@dataclass(frozen=True)
+class MonthBars:
+    """Reviews remembered by month, the latest last; a month with too few reviews is a gap."""
+
+    months: tuple[MonthFigure, ...]
     drop_order: int = 0
 
 
-PaneItem = PaneLine | Bar | Heading | PresetRow | MonthBars
+@dataclass(frozen=True)
+class CostCurve:
+    """Minutes a day by the share remembered, for a window with room to draw it."""
+
+    points: tuple[tuple[float, float], ...]  # shares remembered and minutes a day, shares rising
+    current: tuple[float, float] | None  # today's schedule, if it is another one
+    current_name: str
+    drop_order: int = 9
+
+
+PaneItem = PaneLine | Bar | Heading | PresetRow | MonthBars | CostCurve
 
 
 @dataclass(frozen=True)
@@ -431,6 +486,14 @@ class Pane:
     items: tuple[PaneItem, ...]
     questions: tuple[str, ...]  # questions whose findings it shows, the main one first
     subject: str = ""  # subject of the main finding, if there are several
+
+    @property
+    def answers(self) -> tuple[PaneLine, ...]:
+        """Lines that answer the question by themselves: all acts, or else the summary."""
+        acts = [
+            item for item in self.items if isinstance(item, PaneLine) and item.symbol == ACT_MARK
+        ]
+        return tuple(acts) or (self.summary,)
 
 
 @dataclass(frozen=True)

@@ -152,9 +152,21 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
         yield _compare_presets(fsrs6_learner, fsrs6_groups)
     for group in fsrs6_groups:
         assert fsrs6_learner is not None
-        decks = fsrs6_learner.split_preset_by_deck(group)
-        if decks is not None and len(decks.groups) > 1:
-            yield _make_finding(fsrs6_learner.group_name(group), decks, "deck")
+        finding = assess_decks(fsrs6_learner, group)
+        if finding is not None:
+            yield finding
+
+
+def assess_decks(learner: Learner, group: int) -> f.Finding | None:
+    """Return the finding on the decks of a preset; None if there are not two to compare."""
+    return learner.compute_once(("decks", group), lambda: _assess_decks(learner, group))
+
+
+def _assess_decks(learner: Learner, group: int) -> f.Finding | None:
+    decks = learner.split_preset_by_deck(group)
+    if decks is None or len(decks.groups) < 2:
+        return None
+    return _make_finding(learner.group_name(group), decks, "deck")
 
 
 def _make_finding(subject: str, learner: Learner, unit: f.SharingUnit) -> f.Finding:

@@ -647,6 +647,7 @@ def workload(
         states=states,
         after=after,
         model=model,
+        with_sm2=True,
     )
     parameters = None if params is None else parse_parameters(params)
     estimate = None

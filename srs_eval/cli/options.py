@@ -709,6 +709,13 @@ Question = Annotated[
         "steps",
         "noise",
         "retention",
+        "ignore",
+        "kinds",
+        "failed",
+        "next",
+        "difficulty",
+        "first",
+        "reschedule",
         "models",
         "standing",
         "wrong",
@@ -717,7 +724,7 @@ Question = Annotated[
     typer.Option(
         "--question",
         rich_help_panel=_HOW_IT_RUNS,
-        metavar="parameters|split|often|health|hard|steps|noise|retention|models|standing|wrong|all",
+        metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|models|standing|wrong|all",
         help="Answer this question.",
     ),
 ]

@@ -22,12 +22,14 @@ w[34] is not a parameter but the least stability.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
+from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.models import ANY_FLAG, Context, Cost, TrainedModel
@@ -284,7 +286,26 @@ _LONGER = replace(
     TRAINABLE,
     model=lambda trials, context: replace(TRAINABLE.model(trials, context), epochs=_MORE_EPOCHS),
 )
-predict = TRAINABLE.predict
+
+
+def predict(
+    trials: Trials, parameters: Sequence[float], index: IntArray, context: Context
+) -> FloatArray:
+    """Predict recall at the positions `index` with 34 parameters.
+
+    Raises InputError if they are beyond their limits and recall is no probability by them.
+    `own_parameters.normalize_parameters` limits a user's list.
+    """
+    p = TRAINABLE.predict(trials, parameters, index, context)
+    if not ((p >= 0.0) & (p <= 1.0)).all():
+        bounds = zip(parameters, _LOWER, _UPPER, strict=True)
+        for number, (value, low, high) in enumerate(bounds):
+            if not low <= value <= high:
+                raise InputError(
+                    "FSRS-7 does not run these FSRS parameters: recall would not be a probability "
+                    f"(for example, w{number} is {value:g} and may be {low:g} to {high:g})."
+                )
+    return p
 
 
 def compute_fsrs7_recency_weights(n: int) -> FloatArray:

@@ -44,6 +44,7 @@ class Section:
     folded: bool = False
     """Shown by a click on a page. Markdown keeps its summary and its lines to copy; a terminal
     leaves it out."""
+    folded_on_page: bool = False  # shown by a click on a page, and in full elsewhere
     summary: str = ""  # one line beside the title
     side_by_side: bool = False  # whether pictures stand side by side, if there is room
 
@@ -69,6 +70,7 @@ class Document:
     lead: tuple[str, ...]  # the answer, before everything else
     sections: tuple[Section, ...]
     panes: FirstScreen | None = None  # in place of the lead, in pages and Markdown
+    facts: tuple[str, ...] = ()  # about what was read, in a few words each
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Configuration and file by each model's label, in reports on many users. With them, columns of
     CSV and JSON have names for programs ("log_loss_low") instead of titles for people."""

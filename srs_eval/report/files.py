@@ -20,6 +20,7 @@ from string import Template
 
 from srs_eval.advice.sentences import (
     Bar,
+    CostCurve,
     FirstScreen,
     Heading,
     MonthBars,
@@ -124,17 +125,23 @@ def _render_brief_markdown(document: Document) -> str:
     """Render a line for each answer, with its certainty, and what to do with each preset."""
     lines = []
     for pane in () if document.panes is None else document.panes.panes:
-        answer = pane.summary.text.strip()
-        if pane.summary.right_text:
-            answer += f" ({pane.summary.right_text})"
-        lines.append(f"- {_format_heading(pane.title, answer)}")
+        answers = " ".join(map(_format_answer, pane.answers))
+        lines.append(f"- {_format_heading(pane.title, answers)}")
         for item in pane.items:
             if isinstance(item, PresetRow):
                 preset, *cells = item.cells
                 action = ", ".join(cells)
                 lines.append(f"    - {_escape_markdown(f'{preset}: {action}')}")
     answers = "\n".join(lines)
-    return f"**{_escape_markdown(document.title)}**\n\n{answers}\n\n{MARKDOWN_SIGNATURE}\n"
+    title = " · ".join([f"**{_escape_markdown(document.title)}**", *document.facts])
+    return f"{title}\n\n{answers}\n\n{MARKDOWN_SIGNATURE}\n"
+
+
+def _format_answer(line: PaneLine) -> str:
+    """Format a line with what stands at its right end: "Turn FSRS on. (sure ●●●●●)"."""
+    answer = line.text.strip()
+    right_text = ", ".join(filter(None, line.right_text.split("  ")))
+    return f"{answer} ({right_text})" if right_text else answer
 
 
 def _format_heading(title: str, text: str) -> str:
@@ -168,7 +175,8 @@ def _render_panes(screen: FirstScreen) -> Iterator[str]:
 
 def _group_rows(pane: Pane) -> list[tuple[bool, list[PaneItem]]]:
     """Group the items of a pane into runs of table rows and of other items."""
-    groups = groupby(pane.items, lambda item: isinstance(item, Heading | Bar | PresetRow))
+    items = [item for item in pane.items if not isinstance(item, CostCurve)]
+    groups = groupby(items, lambda item: isinstance(item, Heading | Bar | PresetRow))
     return [(is_row, list(items)) for is_row, items in groups]
 
 
@@ -185,9 +193,11 @@ def _split_commands(text: str) -> Iterator[tuple[str, bool]]:
 
 def _format_sentence(item: PaneItem) -> str:
     if isinstance(item, MonthBars):
-        return "By month: " + ", ".join(f"{name} {figure}" for name, figure in item.months)
+        known_months = [month for month in item.months if month.remembered is not None]
+        figures = ", ".join(f"{month.label} {month.remembered}" for month in known_months)
+        return f"By month: {figures}"
     assert isinstance(item, PaneLine)
-    texts = (item.symbol, item.text.strip(), item.right_text)
+    texts = (item.symbol, item.text.strip(), item.right_text.strip())
     return " ".join(text for text in texts if text)
 
 
@@ -214,9 +224,9 @@ def _render_section(section: Section, level: int) -> list[str]:
             case Table():
                 if block.is_shown:
                     blocks += _render_table(block)
-            case Picture():
-                if block.table is not None and len(block.table.columns) <= _MAX_COLUMNS:
-                    blocks += _render_table(block.table)
+            case Picture(table=Table() as table):
+                if table.is_shown and len(table.columns) <= _MAX_COLUMNS:
+                    blocks += _render_table(table)
             case Code():
                 blocks.append(f"```\n{block.text}\n```")
             case Section():
@@ -326,7 +336,7 @@ def _render_html(block: Block, level: int, anchor: str = "") -> str:
     blocks = "\n".join(_render_html(subblock, level + 1) for subblock in block.blocks)
     title = escape(block.title)
     name = f' id="{anchor}"' if anchor else ""
-    if block.folded:
+    if block.folded or block.folded_on_page:
         heading = title
         if block.summary:
             colon = "" if title.endswith("?") else ":"
@@ -358,15 +368,20 @@ def _render_cards(screen: FirstScreen) -> str:
 def _render_html_item(item: PaneItem) -> str:
     if isinstance(item, MonthBars):
         bars = []
-        for name, figure in item.months:
-            height = max(figure - _MONTH_FLOOR_PERCENT, 1) / (100 - _MONTH_FLOOR_PERCENT)
+        for month in item.months:
+            figure = "–"
+            height = 0.0
+            if month.remembered is not None:
+                figure = f"{month.remembered}"
+                above_floor = max(month.remembered - _MONTH_FLOOR_PERCENT, 0)
+                height = above_floor / (100 - _MONTH_FLOOR_PERCENT)
             bars.append(
                 f'<li><i style="height:{height:.2f}rem"></i>'
-                f"<span>{figure}</span>{escape(name)}</li>"
+                f"<span>{figure}</span>{escape(month.label)}</li>"
             )
         return f'<ol class="months">{"".join(bars)}</ol>'
     assert isinstance(item, PaneLine)
-    right = f" <span>{escape(item.right_text)}</span>" if item.right_text else ""
+    right = f" <span>{escape(item.right_text.strip())}</span>" if item.right_text else ""
     mark = f"<b>{escape(item.symbol)}</b> " if item.symbol else ""
     text = f"{mark}{escape(item.text.strip())}{right}"
     return f"<p{_format_attribute('class', item.level.replace(' ', '-'))}>{text}</p>"
@@ -410,7 +425,7 @@ def _render_html_picture(picture: Picture) -> str:
         f'src="data:image/svg+xml;base64,{b64encode(content).decode()}">'
     )
     table = ""
-    if picture.table is not None:
+    if picture.table is not None and picture.table.is_shown:
         summary = "<details><summary>The same as a table</summary>"
         table = f"\n{summary}\n{_render_html_table(picture.table)}\n</details>"
     return (

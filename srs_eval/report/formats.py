@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
@@ -182,3 +184,13 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{hours}:{remaining_minutes:02}:{remaining_seconds:02}"
     return f"{minutes}:{remaining_seconds:02}"
+
+
+def has_braille() -> bool:
+    """Return whether the console's font has braille.
+
+    Linux's own console has none, nor has the Windows console outside Windows Terminal.
+    """
+    if sys.platform == "win32":
+        return "WT_SESSION" in os.environ or "TERM_PROGRAM" in os.environ
+    return os.environ.get("TERM") != "linux"

@@ -294,7 +294,7 @@ def _build_entries_table(inspection: Inspection) -> Table:
     for reason in reasons:
         rows.append((reason, *(counts.dropped.get(reason, 0) for counts in counts_by_kind)))
     heads = (Column("entries", overflow="fold"), *inspection.rows)
-    return Table.from_rows("rows", "Which entries count", heads, rows)
+    return Table.from_rows("rows", "Which entries count as reviews", heads, rows)
 
 
 def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
@@ -350,6 +350,26 @@ def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
     )
 
 
+EXPLANATION_OF_RULES = (
+    "“anki” counts what Anki's optimizer uses, “benchmark” what the public benchmark keeps. "
+    "Answers about presets rest on the first, the ranking of models on the second."
+)
+"""Why the reviews of one file are counted in two ways."""
+
+
+def list_facts(inspection: Inspection, rows: str) -> list[str]:
+    """List what was read in a few words each: reviews that count, the last day, the scheduler.
+
+    `rows` names the rule for the reviews, "anki" or "benchmark".
+    """
+    facts = [format_count(inspection.rows[rows].kept, "review")]
+    if inspection.last_review:
+        facts.append(f"last on {inspection.last_review[:10]}")
+    if inspection.fsrs_enabled is not None:
+        facts.append("FSRS is on" if inspection.fsrs_enabled else "FSRS is off")
+    return facts
+
+
 def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
     """Return a report's section on the import."""
     dates = f", {inspection.date_range}" if inspection.date_range else ""
@@ -371,6 +391,8 @@ def build_summary_section(inspection: Inspection, with_notes: bool) -> Section:
         f"Days begin as: {inspection.day_boundaries}.",
         _build_entries_table(inspection),
     ]
+    if len(inspection.rows) > 1:
+        blocks.append(EXPLANATION_OF_RULES)
     if inspection.presets:
         blocks.append(Section("Presets", (presets,), folded=True))
     if with_notes:

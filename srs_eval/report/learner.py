@@ -18,6 +18,7 @@ from srs_eval.advice.findings import (
     Finding,
     Month,
     ParameterSummary,
+    RecallGroup,
     Unanswered,
     get_evidence,
 )
@@ -30,7 +31,7 @@ from srs_eval.advice.sentences import (
     format_parameters,
 )
 from srs_eval.advice.shown.costs import DRAWS_NOTE
-from srs_eval.advice.shown.memory import days_table
+from srs_eval.advice.shown.memory import days_table, list_recall_by_month
 from srs_eval.advice.shown.parameters import preset_action
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import MINUTES
@@ -39,7 +40,7 @@ from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import anonymize
-from srs_eval.engine.ranking import RankingGroup, own_scheduler
+from srs_eval.engine.ranking import REFERENCE, RankingGroup, own_scheduler
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Run
 from srs_eval.engine.workers import send
@@ -48,7 +49,7 @@ from srs_eval.report import pictures
 from srs_eval.report.document import Block, Code, Document, Picture, Section
 from srs_eval.report.export import build_ranking_table
 from srs_eval.report.files import write_document
-from srs_eval.report.inspection import build_summary_section, inspect_log
+from srs_eval.report.inspection import build_summary_section, inspect_log, list_facts
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval, compute_calibration_graph
 from srs_eval.stats.tables import Column, Figure, Table, make_figure
@@ -108,27 +109,34 @@ def build_learner_report(
         months = questions.result_months(log, protocol, calibrated[predictor])
     charts = (
         *_build_calibration_pictures(calibrated),
-        *_build_recall_pictures(predictor, months),
+        *_build_recall_pictures(list_recall_by_month([*answers.on_settings, *answers.on_days])),
         *_build_costs_pictures(answers.workload),
     )
     sections = _build_presets_section(answers.on_settings)
     if charts:
         sections.append(Section("In pictures", charts, summary=_PICTURES_NOTE, side_by_side=True))
-    sections += _build_answers_section(answers.on_settings, answers.rows, answers.workload)
+    findings = [*answers.on_settings, *answers.on_days, *answers.on_costs]
+    overview = Overview.from_answers(log, findings)
+    asked = {finding.question for finding in answers.on_settings}
+    on_settings = [finding for finding in overview.completed_answers if finding.question in asked]
+    sections += _build_answers_section(on_settings, answers.rows, answers.workload)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
         sections.append(_build_ranking_section(group, prefix, run.progress_note, scheduler))
     sections += _build_months_section(predictor, months)
     sections += _build_state_section(answers.on_days)
-    sections.append(build_summary_section(inspect_log(log), with_notes=not anonymous))
+    inspection = inspect_log(log)
+    sections.append(build_summary_section(inspection, with_notes=not anonymous))
     sections.append(_build_metric_card(run, protocol))
-    findings = [*answers.on_settings, *answers.on_days, *answers.on_costs]
-    screen = Overview.from_answers(log, findings).first_screen
+    screen = overview.first_screen
     return Document(
         title=_build_title(log, narrowed_to or {}, anonymous),
-        lead=tuple(f"{pane.title} {pane.summary.text}" for pane in screen.panes),
+        lead=tuple(
+            " ".join([pane.title, *(line.text for line in pane.answers)]) for pane in screen.panes
+        ),
         sections=tuple(sections),
         panes=screen,
+        facts=tuple(list_facts(inspection, overview.row_rule)),
     )
 
 
@@ -157,7 +165,8 @@ def _ask_all(
     without_presets = [
         question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
     ]
-    names = list(dict.fromkeys([*without_presets, *questions.default_questions(log)]))
+    further = [question for question in questions.FURTHER_QUESTIONS if question in available]
+    names = list(dict.fromkeys([*without_presets, *questions.default_questions(log), *further]))
     steps = [*names, "day", "workload"]
 
     def announce(question: str) -> None:
@@ -178,9 +187,10 @@ def _ask_all(
 
 
 def _select_calibrated_results(run: Run, scheduler: str | None) -> dict[str, Result]:
-    """Return results of the learner's scheduler and of the best model, by the models' words.
+    """Return results of the learner's scheduler and of FSRS, by the models' words.
 
-    The scheduler comes first; it is left out if it was not evaluated.
+    The scheduler comes first; it is left out if it was not evaluated. Without FSRS, the best model
+    takes its place.
     """
     groups = run.groups()
     best = groups[0].best if groups else None
@@ -188,7 +198,11 @@ def _select_calibrated_results(run: Run, scheduler: str | None) -> dict[str, Res
     words_by_name = {
         configuration.name: configuration.words for configuration in run.configurations
     }
-    names = [scheduler, best.configuration.name if best else None]
+    if REFERENCE in results:
+        rival: str | None = REFERENCE
+    else:
+        rival = best.configuration.name if best else None
+    names = [scheduler, rival]
     return {words_by_name[name]: results[name] for name in names if name in results}
 
 
@@ -291,7 +305,12 @@ def _build_ranking_section(
         title = "Log loss, the average as a line"
         chart = pictures.ranking_chart(group, own_row)
         blocks.append(Picture(f"{prefix}ranking", title, chart))
-    return Section(format_group_title(group), tuple(blocks))
+    return Section(
+        format_group_title(group),
+        tuple(blocks),
+        folded_on_page=True,
+        summary="the ranking of all models, for researchers",
+    )
 
 
 def _interval_bounds(interval: Interval) -> tuple[float, float, float]:
@@ -327,21 +346,22 @@ def _build_calibration_pictures(results: Mapping[str, Result]) -> list[Picture]:
     return [Picture("calibration", "Calibration", chart, table)]
 
 
-def _build_recall_pictures(name: str, months: Sequence[Month]) -> list[Picture]:
+def _build_recall_pictures(months: Sequence[RecallGroup]) -> list[Picture]:
+    """Return a picture of the share recalled by month, which is that of the first screen."""
     if len(months) < 2:
         return []
     series: list[tuple[str, list[Any]]] = [
         ("recalled", [100 * np.clip(_interval_bounds(month.recalled), 0, 1) for month in months]),
-        (f"predicted by {name}", [100 * month.predicted for month in months]),
+        ("expected by FSRS", [100 * month.expected for month in months]),
     ]
-    title = "Month by month: recalled and predicted"
+    title = "Month by month: recalled, and expected by FSRS"
     return [_build_month_picture("recall-by-month", title, months, series, "per cent")]
 
 
 def _build_month_picture(
     name: str,
     title: str,
-    months: Sequence[Month],
+    months: Sequence[Month] | Sequence[RecallGroup],
     series: Sequence[tuple[str, Sequence[Any]]],
     unit: str,
     table: Table | None = None,
@@ -368,7 +388,15 @@ def _build_months_section(name: str, months: Sequence[Month]) -> list[Section]:
         for month in months
     )
     latest = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
-    table = Table.from_rows("months", f"Month by month, by {name}", heads, rows, brief_rows=latest)
+    # What is recalled of evaluated reviews is not shown beside what is recalled of all.
+    table = Table.from_rows(
+        "months",
+        f"Month by month, by {name}",
+        heads,
+        rows,
+        brief_rows=latest,
+        is_shown=False,
+    )
     title = "Log loss: was I predictable?"
     losses = [np.maximum(_interval_bounds(month.log_loss), 0) for month in months]
     picture = _build_month_picture(

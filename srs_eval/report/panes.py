@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -11,6 +13,7 @@ from rich.text import Text
 
 from srs_eval.advice.sentences import (
     Bar,
+    CostCurve,
     FirstScreen,
     Heading,
     MonthBars,
@@ -19,7 +22,7 @@ from srs_eval.advice.sentences import (
     PaneLine,
     PresetRow,
 )
-from srs_eval.report.formats import truncate
+from srs_eval.report.formats import has_braille, truncate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,9 +41,17 @@ _VERTICAL_BLOCKS = " ▁▂▃▄▅▆▇█"
 _MIN_BAR_WIDTH = 6
 _MAX_BAR_WIDTH = 44
 _MIN_INLINE_BAR_WIDTH = 12  # columns; shorter bars stand below their figures if there is room
-_MAX_MONTH_LINES = 6  # most lines of months in the app
+_MAX_MONTH_LINES = 8  # most lines of months in the app
 _MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
+_CHART_MARGIN = "100 ┤ "  # left of the bars of months
+_MIN_CURVE_LINES = 8  # fewest and most lines of a curve with its axes
+_MAX_CURVE_LINES = 13
+_MAX_CURVE_WIDTH = 60
+_BRAILLE_BLANK = 0x2800
+_BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by line and column
+_MIN_CHART_LINES = 3  # fewest lines of a chart of months: bars, figures and names
 _FRAME_WIDTH = 4  # columns of a pane's frame with its padding
+_MIN_TEXT_WIDTH = 30  # columns; a text with fewer has no text at its right end beside it
 _MAX_PRINTED_LINES = 20  # most lines of a printed pane
 _MAX_PRINTED_NOTE_LINES = 9  # most lines of the notes below printed panes
 
@@ -118,7 +129,7 @@ def count_hidden_items(pane: Pane, width: int, height: int) -> int:
     hidden = len(pane.items) - len(items)
     first_line = 0
     for block in blocks:
-        if first_line >= height:
+        if block and first_line >= height:
             hidden += 1
         first_line += len(block)
     return hidden
@@ -174,7 +185,7 @@ def _render_items(
                 blocks.append([_render_bar(item, label_width, figure_widths, bar_width, styles)])
             case PresetRow():
                 blocks.append([_render_row(item, preset_rows, width, styles)])
-            case MonthBars():
+            case MonthBars() | CostCurve():
                 blocks.append([])
     lines_left = height - sum(map(len, blocks))
     needed_lines = len(bars)  # for bars below their figures
@@ -188,13 +199,17 @@ def _render_items(
                 bar_line = Text("  ").append_text(_draw_bar(item, wide_bar, styles))
                 blocks[position] = [figures_line, bar_line]
         lines_left -= len(bars)
+    can_draw_curve = spacious and has_braille()
     for position, item in enumerate(items):
         if isinstance(item, MonthBars):
-            month_lines = max(1, min(lines_left, _MAX_MONTH_LINES if spacious else 2))
+            month_lines = max(1, min(lines_left, _MAX_MONTH_LINES if spacious else 1))
             blocks[position] = _render_months(item, width, month_lines, styles)
-            lines_left -= month_lines
+            lines_left -= len(blocks[position])
+        elif isinstance(item, CostCurve) and can_draw_curve and lines_left >= _MIN_CURVE_LINES:
+            blocks[position] = _render_curve(item, width, min(lines_left, _MAX_CURVE_LINES), styles)
+            lines_left -= len(blocks[position])
     if spacious and lines_left >= len(blocks) > 2:  # room to breathe
-        blocks = [[*block, Text()] for block in blocks]
+        blocks = [[*block, Text()] if block else [] for block in blocks]
     return blocks
 
 
@@ -203,22 +218,37 @@ def _render_line(
 ) -> list[Text]:
     style = styles[line.level]
     mark = f"{line.symbol} " if line.symbol else ""
-    right_width = cell_len(line.right_text) + 2 if line.right_text else 0
     indent = cell_len(mark) or len(line.text) - len(line.text.lstrip())
-    texts = _wrap(line.text.strip(), max(width - indent - right_width, 12), max_lines)
+    text = line.text.strip()
+    room = width - indent
+    right_text = line.right_text
+    if cell_len(text) + 2 > room - cell_len(right_text):
+        right_text = right_text.rstrip()  # without alignment with other lines
+    if right_text and cell_len(text) + 2 > room - cell_len(right_text):
+        room_beside = room - cell_len(right_text) - 2
+        if room_beside < _MIN_TEXT_WIDTH:
+            right_text = ""  # it gets a line of its own
+    if right_text:
+        room -= cell_len(right_text) + 2
     text_style = "" if line.level == "fine" else style
     rendered = []
-    for number, text in enumerate(texts):
+    for number, wrapped in enumerate(_wrap(text, max(room, 12), max_lines)):
         is_first = number == 0
         prefix = mark if is_first and mark else " " * indent
-        rendered_line = Text.assemble((prefix, style), (text, text_style))
-        if is_first and line.right_text:
-            room = width - rendered_line.cell_len - cell_len(line.right_text)
-            gap = max(room, 1)
-            rendered_line.append(" " * gap)
-            rendered_line.append(line.right_text, style)
+        rendered_line = Text.assemble((prefix, style), (wrapped, text_style))
+        if is_first and right_text:
+            _append_right(rendered_line, right_text, width, style)
         rendered.append(rendered_line)
+    if line.right_text and not right_text and len(rendered) < max_lines:
+        rendered.append(_append_right(Text(" " * indent), line.right_text.strip(), width, style))
     return rendered
+
+
+def _append_right(line: Text, right_text: str, width: int, style: str) -> Text:
+    """Append a text at the right end of a line of `width` columns."""
+    gap = max(width - line.cell_len - cell_len(right_text), 1)
+    line.append(" " * gap)
+    return line.append(right_text, style)
 
 
 def _wrap(text: str, width: int, max_lines: int) -> list[str]:
@@ -272,9 +302,9 @@ def _draw_bar(bar: Bar, size: int, styles: Mapping[str, str]) -> Text:
     if bar.marker is None:
         return drawn
     marker = min(int(bar.marker * size), size - 1)
-    if len(full) <= marker < size:
-        drawn = Text.assemble(drawn[:marker], ("┆", styles["faint"]), drawn[marker + 1 :])
-    return drawn
+    # In a full bar the marker is a gap, so that it can be seen without colours, too.
+    marker_text = ("┆", f"{style} reverse" if marker < len(full) else styles["faint"])
+    return Text.assemble(drawn[:marker], marker_text, drawn[marker + 1 :])
 
 
 def _draw_filled(share: float, size: int) -> str:
@@ -303,27 +333,123 @@ def _render_row(
 def _render_months(
     by_month: MonthBars, width: int, height: int, styles: Mapping[str, str]
 ) -> list[Text]:
-    """Render month names with figures, and bars below them if there are more lines."""
-    prefix = "months "
-    cells = [f"{name} {figure}" for name, figure in by_month.months]
-    cell_width = max(map(cell_len, cells)) + 2
-    fitting = max(1, (width - len(prefix)) // cell_width)
+    """Render months as a chart from 50 to 100 %, or as one line if there is no room for a chart."""
+    if height < _MIN_CHART_LINES:
+        return [_render_month_line(by_month, width, styles)]
+    cell_width = max(cell_len(month.name) for month in by_month.months) + 1
+    fitting = max(1, (width - len(_CHART_MARGIN)) // cell_width)
     months = by_month.months[-fitting:]
-    first_line = Text.assemble((prefix, styles["faint"]))
-    for name, figure in months:
-        first_line.append(f"{name} ", styles["faint"])
-        first_line.append(f"{figure}".ljust(cell_width - cell_len(name) - 1))
-    lines = [first_line]
-    bar_height = height - 1
+    bar_height = height - 2  # names and figures take a line each
+    lines = []
     for level in reversed(range(bar_height)):
-        line = Text(" " * len(prefix))
-        for _, figure in months:
-            above_floor = max(figure - _MONTH_FLOOR_PERCENT, 1)
-            eighths = round(8 * bar_height * above_floor / (100 - _MONTH_FLOOR_PERCENT))
-            eighths_of_line = min(max(eighths - 8 * level, 0), 8)
-            block = _VERTICAL_BLOCKS[eighths_of_line]
-            line.append(f"{block * (cell_width - 2)}  ", styles["bar"])
+        label = ""
+        if level == bar_height - 1:
+            label = "100 ┤"
+        elif level == 0:
+            label = f"{_MONTH_FLOOR_PERCENT} ┤"
+        line = Text(f"{label or '│':>{len(_CHART_MARGIN) - 1}} ", styles["faint"])
+        for month in months:
+            block = _choose_month_block(month.remembered, level, bar_height)
+            line.append((block * (cell_width - 1)).ljust(cell_width), styles["bar"])
         lines.append(line)
+    first_year = months[0].year
+    names = Text(first_year.ljust(len(_CHART_MARGIN)), styles["faint"])
+    figures = Text("%".rjust(len(_CHART_MARGIN) - 3).ljust(len(_CHART_MARGIN)), styles["faint"])
+    year = first_year
+    for month in months:
+        name = month.name if month.year == year else month.year
+        year = month.year
+        names.append(name.ljust(cell_width), styles["faint"])
+        figure = "–" if month.remembered is None else f"{month.remembered}"
+        figures.append(figure.ljust(cell_width))
+    lines += [figures, names]
     for line in lines:
         line.rstrip()
     return lines
+
+
+def _render_curve(
+    curve: CostCurve, width: int, height: int, styles: Mapping[str, str]
+) -> list[Text]:
+    """Draw minutes a day by the share remembered, and today's schedule as a dot.
+
+    A blank line stands above the curve, and two lines below it explain the axes.
+    """
+    columns = min(width - len(_CHART_MARGIN), _MAX_CURVE_WIDTH)
+    rows = height - 3
+    known_points = list(curve.points)
+    if curve.current is not None:
+        known_points.append(curve.current)
+    lowest = math.floor(100 * min(share for share, _ in known_points))
+    highest = math.ceil(100 * max(share for share, _ in known_points))
+    most_minutes = max(minutes for _, minutes in known_points)
+
+    def find_dot(share: float, minutes: float) -> tuple[int, int]:
+        """Return the dot of a point: from the left, and from the top."""
+        x = (100 * share - lowest) / max(highest - lowest, 1)
+        y = 1 - minutes / most_minutes
+        return round(x * (2 * columns - 1)), round(y * (4 * rows - 1))
+
+    cells = [[0] * columns for _ in range(rows)]  # the dots of each character as bits
+    for first, second in pairwise(curve.points):
+        for x, y in _connect(find_dot(*first), find_dot(*second)):
+            cells[y // 4][x // 2] |= _BRAILLE_BITS[y % 4][x % 2]
+    lines = [Text()]
+    for row, bits in enumerate(cells):
+        label = ""
+        if row == 0:
+            label = f"{most_minutes:.1f}" if most_minutes < 9.95 else f"{most_minutes:.0f}"
+        elif row == rows - 1:
+            label = "0"
+        line = Text(f"{label:>3} {'┤' if label else '│'} ", styles["faint"])
+        drawn = "".join(chr(_BRAILLE_BLANK + cell) if cell else " " for cell in bits)
+        line.append(drawn, styles["bar"])
+        lines.append(line)
+    marker = ""
+    if curve.current is not None:
+        x, y = find_dot(*curve.current)
+        position = len(_CHART_MARGIN) + x // 2
+        line = lines[1 + y // 4]
+        lines[1 + y // 4] = Text.assemble(
+            line[:position], ("●", styles["look"]), line[position + 1 :]
+        )
+        marker = f"; ● {curve.current_name}"
+    ends = f"{lowest} %".ljust(columns - len(f"{highest} %")) + f"{highest} %"
+    lines.append(Text(" " * len(_CHART_MARGIN) + ends, styles["faint"]))
+    caption = f"↑ minutes a day, → what you would remember{marker}"
+    lines.append(Text(" " * len(_CHART_MARGIN) + caption, styles["faint"]))
+    return lines
+
+
+def _connect(start: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield the dots of a straight line."""
+    steps = max(abs(end[0] - start[0]), abs(end[1] - start[1]), 1)
+    for step in range(steps + 1):
+        share = step / steps
+        yield (
+            round(start[0] + share * (end[0] - start[0])),
+            round(start[1] + share * (end[1] - start[1])),
+        )
+
+
+def _choose_month_block(remembered: int | None, level: int, bar_height: int) -> str:
+    """Return the character of a month's bar in the line that is `level` lines above its foot."""
+    if remembered is None:
+        return " "
+    above_floor = max(remembered - _MONTH_FLOOR_PERCENT, 0)
+    eighths = round(8 * bar_height * above_floor / (100 - _MONTH_FLOOR_PERCENT))
+    return _VERTICAL_BLOCKS[min(max(eighths - 8 * level, 0), 8)]
+
+
+def _render_month_line(by_month: MonthBars, width: int, styles: Mapping[str, str]) -> Text:
+    """Render the figures of the latest months in one line, without months that have none."""
+    line = Text("months ", styles["faint"])
+    months = [month for month in by_month.months if month.remembered is not None]
+    cells = [f"{month.label} {month.remembered}" for month in months]
+    cell_width = max(map(cell_len, cells)) + 2
+    fitting = max(1, (width - line.cell_len) // cell_width)
+    for month in months[-fitting:]:
+        line.append(f"{month.label} ", styles["faint"])
+        line.append(f"{month.remembered}".ljust(cell_width - cell_len(month.label) - 1))
+    line.rstrip()
+    return line

@@ -5,6 +5,7 @@ There are no boxes, bars or symbols, every fact has a line of its own, and lines
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from srs_eval.advice.sentences import (
@@ -22,6 +23,8 @@ from srs_eval.stats.tables import Table
 
 _MISSING = ("", "–", "-")  # cells without a figure
 _MARKS = ("!", "?")
+_DOTS = re.compile("[●○]+")  # of a probability
+_NUMBER_STARTS = "0123456789+-−±.<"
 _LEVEL_WORDS: Mapping[LineLevel, str] = {"look": "Look here: ", "not yet": "Not known yet: "}
 
 
@@ -56,16 +59,23 @@ def _write_pane(pane: Pane) -> Iterator[str]:
                 name, *cells = item.cells
                 yield f"{name}: {', '.join(filter(None, cells))}"
             case MonthBars():
-                for month, figure in item.months:
-                    yield f"{month}: {figure}"
+                for month in item.months:
+                    if month.remembered is not None:
+                        yield f"{month.label}: {month.remembered} % remembered"
 
 
 def _write_line(line: PaneLine) -> str:
     words = _LEVEL_WORDS.get(line.level, "") if line.symbol in _MARKS else ""
-    certainty = line.right_text.strip(" ●○")
-    if certainty:
-        return f"{words}{line.text.strip()} ({certainty})"
+    notes = _remove_dots(line.right_text)
+    if notes:
+        return f"{words}{line.text.strip()} ({notes})"
     return f"{words}{line.text.strip()}"
+
+
+def _remove_dots(text: str) -> str:
+    """Remove the dots of a probability: "sure ●●●●●  5 days" becomes "sure; 5 days"."""
+    parts = [part.strip() for part in _DOTS.split(text)]
+    return "; ".join(part for part in parts if part)
 
 
 def write_plain_table(table: Table) -> Iterator[str]:
@@ -82,7 +92,9 @@ def _join_cells(titles: Sequence[str], cells: Sequence[str]) -> str:
     """Join the cells of a row that hold something, each behind its column's title."""
     facts = []
     for title, cell in zip(titles, cells, strict=True):
-        text = cell.strip(" ●○").replace("✓", "yes")
-        if text not in _MISSING:
-            facts.append(f"{title} {text}".strip())
+        text = _remove_dots(cell).replace("✓", "yes")
+        if text in _MISSING:
+            continue
+        colon = "" if text[0] in _NUMBER_STARTS or not title else ":"
+        facts.append(f"{title}{colon} {text}".strip())
     return "; ".join(facts)

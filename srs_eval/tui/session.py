@@ -472,20 +472,26 @@ class AppSession:
 
     def _copy_to_clipboards(self, answer: Finding) -> None:
         """Copy an answer's parameters to the clipboards of the terminal and of the system."""
-        from srs_eval.advice.sentences import explain_where_to_paste, format_parameters
+        from srs_eval.advice.sentences import (
+            abbreviate_parameters,
+            explain_where_to_paste,
+            format_parameters,
+        )
 
         assert answer.parameters is not None
         text = format_parameters(answer.parameters)
+        line = abbreviate_parameters(answer.parameters)
         explanation = explain_where_to_paste(answer)
         self.view.copy_to_clipboard(text)
 
         def copy() -> None:
-            message = f"Copied. {explanation}"
+            message = f"Copied {line}. {explanation}"
             if not copy_to_system(text):  # and the terminal never confirms that it has copied
                 message = (
-                    f"Sent to your terminal; if nothing pastes, select the line. {explanation}"
+                    f"Sent {line} to your terminal's clipboard. {explanation} If nothing pastes, "
+                    "press Enter, and select and copy the line there."
                 )
-            self.call_in_view_thread(self.view.show_message, message, 6)
+            self.call_in_view_thread(self.view.show_message, message, 10)
 
         threading.Thread(target=copy, daemon=True, name="copy").start()
 

@@ -13,9 +13,10 @@ import pytest
 
 import srs_eval
 from srs_eval.advice import checks, shown
-from srs_eval.advice.checks import merge_checks, run_checks
+from srs_eval.advice.checks import complete_checks, merge_checks, run_checks
 from srs_eval.advice.findings import (
     Check,
+    CheckProblem,
     Checks,
     Finding,
     HardButton,
@@ -99,8 +100,8 @@ def test_overdue_cards_are_counted_with_their_minutes(
     assert find_checks_after(monkeypatch, none, 1)["overdue"].count == 0
     assert "overdue" not in find_checks_after(monkeypatch, none, 90)
     long_ago = find_checks_after(monkeypatch, replace(log, schedule=late_schedule), 90)
-    assert list(long_ago)[:2] == ["gap", "overdue"]
-    assert " cards overdue by then: " in describe_check(long_ago["overdue"])
+    assert list(long_ago)[:2] == ["overdue", "gap"]
+    assert " cards overdue on your last day: " in describe_check(long_ago["overdue"])
 
 
 def test_gap_without_reviews_is_named_with_its_date(
@@ -119,19 +120,17 @@ def test_gap_without_reviews_is_named_with_its_date(
     assert 49 <= pause.count <= 55
     until = np.datetime64(int(log.entries.time_ms[4_000]), "ms").item()
     day = f"{until.day} {calendar.month_abbr[until.month]} {until.year}"
-    assert describe_check(pause) == f"a break of {pause.count} days, until {day}"
+    assert describe_check(pause) == f"A break of {pause.count} days, until {day}"
     assert describe_check(replace(pause, gap_end_date=None)).endswith("days, in the last year")
 
 
 def test_suspended_cards_matter_only_if_all_are(log: ReviewLog) -> None:
     partly_suspended = replace(log.cards, suspended=np.arange(len(log.cards.card_id)) % 10 == 0)
-    check = find_checks(replace(log, cards=partly_suspended))["suspended"]
-    assert (check.level, check.count) == ("fine", int(partly_suspended.suspended.sum()))
-    assert describe_check(replace(check, count=0)) == "no card is suspended"
+    assert "suspended" not in find_checks(replace(log, cards=partly_suspended))
     every = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
     check = find_checks(replace(log, cards=every))["suspended"]
     assert check.level == "look"
-    assert describe_check(check) == f"all {len(log.cards.card_id):,} cards suspended"
+    assert describe_check(check) == f"All {len(log.cards.card_id):,} cards are suspended"
 
 
 # Answers
@@ -220,7 +219,7 @@ def test_hard_is_fine_only_if_memory_surely_grows_at_it() -> None:
     assert check(0.2, 0.3, 0.3).level == "not yet"
     assert check(-0.3, 0.3, 0.01).problem == "like Again"
     assert checks._check_learning_from_hard(fine, None).level == "not yet"
-    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard, 9 of 100 answers: may hide forgetting"
+    assert describe_check(check(0.2, 0.3, 0.3)) == "Hard, 9 % of your answers, may hide forgetting"
 
 
 def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None:
@@ -235,7 +234,16 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
         evidence = Retention("not asked for", groups, None, True, none)
         return Finding("retention", preset, evidence=evidence)
 
-    step = StepTiming("first Again", "shorter", 300, 10.0, Interval(0.8, 0.02, 300, 60), 10.0)
+    step = StepTiming(
+        "first Again",
+        "shorter",
+        300,
+        10.0,
+        Interval(0.8, 0.02, 300, 60),
+        step=10.0,
+        delay=(0.5, 0.3, 0.8),
+        observed_delays=(0.2, 20.0),
+    )
     more_findings = (
         remembered("A", 0.89),
         remembered("B", 0.8),
@@ -250,21 +258,99 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
         == index_by_name(get_evidence(findings[0], Checks).checks).keys() | FROM_OTHER_QUESTIONS
     )
     assert (named["old cards"].subject, named["old cards"].level) == ("B", "look")
-    assert describe_check(named["old cards"]) == "old cards forgotten twice as often as expected"
-    assert describe_check(named["steps"]) == "steps should be shorter after first Again"
-    timed_step = replace(step, delay=(288.0, 200.0, 400.0), observed_delays=(1.0, 900.0))
-    steps = StepTimings("shorter", 0.9, (timed_step,))
-    (timed_check,) = merge_checks([replace(more_findings[2], evidence=steps)])
-    assert describe_check(timed_check) == "shorter step after first Again: 4.8 h"
-    assert describe_check(named["hard"]) == "Hard is pressed for what you have forgotten"
+    assert describe_check(named["old cards"]) == "Old cards: you forget twice as many as expected"
+    assert describe_check(named["steps"]) == (
+        "Learning step after Again: 10 min is too long, try 30 s"
+    )
+    assert describe_check(named["hard"]) == "You press Hard for cards that you have forgotten"
     (better,) = merge_checks([remembered("A", 0.96)])
     assert (better.level, describe_check(better)) == (
         "fine",
-        "old cards: remembered better than expected",
+        "Old cards: you remember better than expected",
     )
+    complete = get_evidence(complete_checks(findings[0], more_findings), Checks)
+    assert (complete.checks, complete.conclusion) == (merged, "look")
     levels = [list(MARKS).index(check.level) for check in merged]
     assert levels == sorted(levels)
     assert merge_checks(()) == ()
+
+
+def make_step_check(
+    situation: str, problem: CheckProblem, step: float, best: float, longest: float = 600.0
+) -> Check:
+    """Make the check of a step (minutes) for which `best` would be better."""
+    timing = StepTiming(
+        situation,
+        "longer" if problem == "longer" else "shorter",
+        300,
+        step,
+        Interval(0.8, 0.02, 300, 60),
+        step=step,
+        delay=(best, best / 1.5, best * 1.5),
+        observed_delays=(0.2, longest),
+    )
+    steps = StepTimings(timing.conclusion, 0.9, (timing,))
+    (check,) = merge_checks([Finding("steps", "Words", evidence=steps)])
+    return check
+
+
+@pytest.mark.parametrize(
+    ("situation", "step", "best", "text"),
+    [
+        ("first Again", 1.0, 0.5, "Learning step after Again: 1 min is too long, try 30 s"),
+        ("first Hard", 6.0, 144.0, "Learning step after Hard: 6 min is too short, try 2.4 h"),
+        ("first Good", 10.0, 3.0, "Learning step after Good: 10 min is too long, try 3 min"),
+        ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, try 12 s or less"),
+        ("lapse", 10.0, 1e5, "Relearning step: 10 min is too short, try 10 h or more"),
+    ],
+)
+def test_wrong_step_is_named_with_a_better_one(
+    situation: str, step: float, best: float, text: str
+) -> None:
+    check = make_step_check(situation, "longer" if best > step else "shorter", step, best)
+    assert check.level == "look"
+    assert describe_check(check) == text
+    finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
+    first, explanation = shown.sentences(finding)
+    assert first == f"{text}."
+    assert explanation.startswith("Of 300 answers after")
+    assert "In preset “Words” that step is the" in explanation
+    assert "(deck options › " in explanation
+
+
+def test_steps_of_a_day_are_not_proposed() -> None:
+    check = make_step_check("first Hard", "longer", 6.0, 1_600.0, longest=5_000.0)
+    assert (check.level, check.timing) == ("fine", None)
+    assert describe_check(check) == "The learning steps are right"
+
+
+def test_hardly_any_again_is_explained_unless_hard_hides_it() -> None:
+    seldom = Check("again", "fine", 5, 1_000, problem="seldom")
+    hidden = Check("hard", "look", 90, 1_000, problem="like Again")
+    alone = Finding(CHECKS, "all reviews", evidence=Checks("fine", (seldom,)))
+    stated = shown.sentences(alone)
+    assert "You forget less than 1 %: you could review less." in stated
+    assert "with FSRS on, a lower desired retention (deck options › FSRS) saves time" in stated[-1]
+    both = replace(alone, evidence=Checks("look", (hidden, seldom)))
+    assert [check.name for check in merge_checks([both])] == ["hard"]
+
+
+def test_each_warning_is_followed_by_what_to_change() -> None:
+    recall = Interval(0.7, 0.02, 900, 90)
+    warnings = [
+        Check("overdue", "look", 400, 500, 3_000.0),
+        Check("old cards", "look", subject="A", recalled=recall, expected=0.9, probability=1.0),
+        Check("leeches", "look", 1, 900, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
+        Check("again", "look", 40, 100, problem="too many"),
+        *(Check(name, "look", 9, 100, recalled=recall, expected=0.9) for name in ("easy", "hard")),
+        make_step_check("first Again", "shorter", 1.0, 0.5),
+    ]
+    for check in warnings:
+        finding = Finding(CHECKS, "all reviews", evidence=Checks("look", (check,)))
+        described, explanation = shown.sentences(finding)
+        assert described == f"{describe_check(check)}."
+        setting_or_habit = ("deck options", "Press ", "Rewrite")
+        assert any(words in explanation for words in setting_or_habit), check.name
 
 
 # Leeches
@@ -296,12 +382,12 @@ def test_checks_answer_any_log_with_the_names_that_apply(
     bare = replace(log, decks={}, presets={}, cards=Cards.empty(), schedule=None)
     gone = replace(exclude_presets(log, (100, 101)), entries=log.entries)
     for variant, names in (
-        (five, {"gap", "suspended", "again", "hard", "easy", "leeches"}),
+        (five, {"gap", "again", "hard", "easy", "leeches"}),
         (suspended, {"overdue", "gap", "suspended", "again", "hard", "easy", "leeches"}),
         (bare, {"gap", "again", "hard", "easy", "leeches"}),
         (gone, {"gap", "again", "hard", "easy", "leeches"}),
     ):
-        assert find_checks(variant).keys() == names
+        assert find_checks(variant).keys() - FROM_OTHER_QUESTIONS == names
     (finding,) = build_overview(five).find_answers(CHECKS)
     assert index_by_name(get_evidence(finding, Checks).checks)["leeches"].level == "not yet"
     save_answers("file", SavedAnswers((finding,), "basis", 5, 0.0), tmp_path)
@@ -343,12 +429,11 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
         Check("gap", "fine", 29),
         Check("gap", "fine", 0),
         Check("suspended", "look", 123_456, 234_567),
-        Check("suspended", "fine", 0, 9),
         Check("leeches", "look", 1_000, 9_000, leeches=(Leech(7, 20, 15, 3.0, 1e-9),)),
         Check("leeches", "fine"),
         Check("leeches", "not yet"),
         *(Check("steps", level) for level in ("fine", "not yet")),
-        Check("steps", "look", 1, 5, problem="shorter", situation="Again, then Good", subject="B"),
+        make_step_check("Again, then Good", "shorter", 12.0, 0.5),
         *(
             Check("old cards", level, 900, recalled=half, expected=0.85, probability=chance)
             for level, chance in (("look", 0.99), ("look", 0.83), ("fine", 0.01), ("not yet", 0.6))
@@ -364,14 +449,15 @@ def test_checks_lines_fit_and_sentences_name_leeches() -> None:
         Check("again", "not yet", problem="few"),
     ]
     for check in of_all:
-        assert 10 < len(describe_check(check)) <= 46, describe_check(check)
+        assert 10 < len(describe_check(check)) <= 72, describe_check(check)
     assert describe_check(of_all[0]) == "12,339 of 14,791 cards overdue: 132 hours"
     finding = Finding(CHECKS, "all reviews", evidence=Checks("look", tuple(of_all)))
     assert shown.line([finding]).startswith("12,339 of 14,791")
     stated = shown.sentences(finding)
-    assert stated[0] == f"{shown.line([finding])}."
+    described = [f"{describe_check(check)}." for check in of_all]
+    assert [sentence for sentence in stated if sentence in described] == described
     assert any("15 of 20 times" in sentence for sentence in stated)
-    assert stated[-1] == "After Again: too few to say."
+    assert stated[-1] == "After Again: too few reviews to say."
     all_checks, worst = shown.tables(finding)
     assert len(all_checks.rows) == len(of_all)
     assert worst.rows == (("7", 20, 15, Figure(3.0), Figure(1e-9)),)

@@ -21,6 +21,7 @@ from srs_eval.advice.findings import (
     Calibration,
     Check,
     Checks,
+    ExcludedCards,
     Finding,
     Fit,
     MissingData,
@@ -43,11 +44,11 @@ from srs_eval.advice.sentences import (
     format_gain_or_loss,
 )
 from srs_eval.advice.shown import document, line, sentences, tables
-from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.report.panes import render_first_screen, render_pane
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.widgets.panes import NOTE_LINES, compute_heights
+from tests.helpers.advice import build_screen
 from tests.tui.app_world import make_answers, make_costs
 
 JARGON = re.compile(
@@ -107,69 +108,79 @@ WORLDS = {
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_first_screen_has_five_titles_and_no_jargon(world: str) -> None:
-    text = render_text(build_first_screen(WORLDS[world], (), make_checks()))
+    text = render_text(build_screen(WORLDS[world], (), make_checks()))
     assert not JARGON.findall(text)
-    assert all(title in text for title in ("1 What to do", "2 Do I", "3 What", "4 One", "5 Any"))
+    assert all(title in text for title in ("1 What to do", "2 How", "3 What", "4 One", "5 Any"))
+
+
+def without_habits(answers: Sequence[Finding]) -> list[Finding]:
+    """Leave out the answers that acts about habits rest on."""
+    return [finding for finding in answers if finding.question != "retention"]
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_act_row_and_copied_parameters_are_one_finding(world: str) -> None:
-    screen = build_first_screen(WORLDS[world])
-    act = screen.panes[0].summary.text
+    screen = build_screen(WORLDS[world])
+    acts = " ".join(line.text for line in screen.panes[0].answers)
     rows = {
         item.cells[0]: item.cells[-1]
         for item in screen.panes[3].items
         if isinstance(item, PresetRow)
     }
     if screen.copyable is None:
-        assert not re.search("Press|Copy", act)
+        assert not re.search("Press|Paste", acts)
         assert set(rows.values()) <= {"leave"}
     else:
         assert screen.copyable.parameters is not None
         assert screen.copyable.recommendation != Recommendation.KEEP
         assert rows[screen.copyable.subject] == "optimize"
-        assert "ress Optimize" in act
+        assert "ress Optimize" in acts
 
 
 def test_act_of_two_presets_is_the_larger_gain() -> None:
-    screen = build_first_screen(make_answers())
+    screen = build_screen(without_habits(make_answers()))
     assert screen.panes[0].summary == PaneLine(
-        "Press Optimize for “Default”.", "fine", "●", "sure ●●●●●"
+        "Press Optimize for “Default”.", "fine", "●", "sure ●●●●●  closer predictions"
     )
     assert screen.copyable is make_answers()[1] or screen.copyable == make_answers()[1]
     unsure = change_answers(PARAMETERS, recommendation="optimize", probability=0.6, parameters=None)
-    stated = build_first_screen(unsure)
+    stated = build_screen(without_habits(unsure))
     assert stated.panes[0].summary.text == "Change nothing."
     assert stated.panes[0].summary.right_text == "could go either way ●○○○○"
+    assert stated.panes[0].summary.level == "fine"
     assert stated.copyable is None
 
 
-def test_act_while_fsrs_is_off_turns_it_on_first() -> None:
-    stated = build_first_screen(turn_fsrs_off()).panes[0].summary.text
-    assert stated == "Turn FSRS on and press Optimize for “Default”."
-    without_maps = [finding for finding in turn_fsrs_off() if finding.subject != "Maps"]
-    assert (
-        build_first_screen(without_maps).panes[0].summary.text == "Turn FSRS on and press Optimize."
-    )
-    assert build_first_screen(turn_fsrs_off("SM-2")).panes[0].summary.text == "Leave FSRS off."
+def read_acts(answers: Sequence[Finding]) -> list[str]:
+    return [line.text for line in build_screen(answers).panes[0].answers]
+
+
+def test_acts_while_fsrs_is_off_turn_it_on_and_optimize() -> None:
+    off = without_habits(turn_fsrs_off())
+    assert read_acts(off) == ["Turn FSRS on.", "Then press Optimize for “Default”."]
+    assert read_acts([finding for finding in off if finding.subject != "Maps"]) == [
+        "Turn FSRS on.",
+        "Then press Optimize.",
+    ]
+    assert read_acts(without_habits(turn_fsrs_off("SM-2"))) == ["Leave FSRS off."]
 
 
 def test_open_questions_are_shown_as_dots() -> None:
-    screen = build_first_screen((), Overview("anki", waiting=["fit"]).waiting)
+    screen = build_screen((), Overview("anki", waiting=["fit"]).waiting)
     assert screen.panes[0].summary == PaneLine("…", "not yet")
     waiting = ("fit", PARAMETERS, "retention", "costs", "split", "wrong")
-    assert {pane.summary.text for pane in build_first_screen((), waiting).panes} == {"…"}
-    assert not build_first_screen((), waiting).footer
+    assert {pane.summary.text for pane in build_screen((), waiting).panes} == {"…"}
+    assert not build_screen((), waiting).footer
 
 
 def test_few_reviews_show_no_minutes_but_what_is_missing() -> None:
     evidence = TooFewForCosts("There are few")
     few = Finding("costs", "all reviews", reviews=122, evidence=evidence)
-    pane = build_first_screen([few, *make_answers()[:2]]).panes[2]
+    pane = build_screen([few, *make_answers()[:2]]).panes[2]
     assert pane.summary.text == "You have 122 usable reviews; this needs 1,000."
     assert len(pane.items) == 1
     dated = replace(few, missing=MissingData(878, 5, f"{date.today().year + 1}-03-15"))
-    assert build_first_screen([dated]).panes[2].summary.text == (
+    assert build_screen([dated]).panes[2].summary.text == (
         f"122 of 1,000 usable reviews; come back about 15 March {date.today().year + 1}."
     )
 
@@ -184,14 +195,14 @@ def test_minutes_have_ranges_once_all_draws_are_done() -> None:
             schedule="SM-2",
         )
         answers = [costs.glance_finding if e.question == "costs" else e for e in make_answers()]
-        return render_text(build_first_screen(answers))
+        return render_text(build_screen(answers))
 
-    assert re.search(r"90 +90 +2\.5 +█", pane(0))
-    assert re.search(r"90 +90 +2\.5 \(\d\.\d-\d\.\d\) +█", pane(2))
-    assert re.search(r"95 +95 +5\.0 \(\d\.\d-\d\.\d\) +█+.?▒", pane(2))
-    assert re.search(r"with SM-2 +85 +7\.0 \(\d\.\d-\d\.\d\)", pane(2))
+    assert re.search(r"90 % +90 % +2\.5 +█", pane(0))
+    assert re.search(r"90 % +90 % +2\.5 \(\d\.\d-\d\.\d\) +█", pane(2))
+    assert re.search(r"95 % +95 % +5\.0 \(\d\.\d-\d\.\d\) +█+.?▒", pane(2))
+    assert re.search(r"with SM-2 +85 % +7\.0 \(\d\.\d-\d\.\d\)", pane(2))
     assert re.search(r"last 90 days +3\.5 +│", pane(2))
-    assert "To remember as much as with SM-2 (85 of 100), FSRS takes 1.7" in pane(2)
+    assert "To remember as much as with SM-2 (85 %), FSRS takes 1.7" in pane(2)
 
 
 def test_reasons_for_less_recall_add_up_in_points() -> None:
@@ -213,21 +224,21 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
         timing_gap=Interval(-0.11, 0.01),
     )
     findings = [Finding("retention", "Words", reviews=1_000, evidence=late)]
-    text = render_text(build_first_screen(findings))
+    text = render_text(build_screen(findings))
     assert "Late reviews cost 11 points; FSRS expected 2 points too much." in text
-    assert re.search(r"all +79 +92 +81 .*◀ look", text)
-    assert re.search(r"young cards +82 +92 +83 .*◀ look", text)
-    assert re.search(r"old cards +60 +92 +70 .*◀ look", text)
+    assert re.search(r"all +79 % +92 % +81 % .*◀ look", text)
+    assert re.search(r"young cards +82 % +92 % +83 % .*◀ look", text)
+    assert re.search(r"old cards +60 % +92 % +70 % .*◀ look", text)
     assert "May ’24 80" in text
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
-    text = render_text(build_first_screen([replace(findings[0], evidence=few)]))
-    assert re.search(r"old cards +60 +92 +70 .*too few", text)
+    text = render_text(build_screen([replace(findings[0], evidence=few)]))
+    assert re.search(r"old cards +60 % +92 % +70 % .*too few", text)
     off = replace(late, conclusion="not asked for", desired=None)
     findings = [replace(findings[0], evidence=off)]
-    assert "◀" not in render_text(build_first_screen(findings))
+    assert "◀" not in render_text(build_screen(findings))
     check = Check("old cards", "look", recalled=groups[-1].recalled, expected=0.7)
-    text = render_text(build_first_screen(findings, (), [check]))
+    text = render_text(build_screen(findings, (), [check]))
     assert re.search(r"old cards .*◀ look", text)
 
 
@@ -241,8 +252,8 @@ def test_preset_below_its_desired_retention_is_named() -> None:
         return Finding("retention", name, reviews=2_000, evidence=evidence)
 
     findings = [make_finding("Words", "below", 0.86), make_finding("Maps", "above", 0.97)]
-    text = render_text(build_first_screen(findings))
-    assert "“Words” falls short: you remember 86 and ask for 91." in text
+    text = render_text(build_screen(findings))
+    assert "“Words” falls short: you remember 86 % and ask for 91 %." in text
     assert "points" not in text
     assert "◀" not in text
 
@@ -251,9 +262,9 @@ def test_lasting_spells_are_said_below_recall() -> None:
     group = RecallGroup("all", Interval(0.9, 0.01, 2_000, 60), 0.9)
     evidence = Retention("no matter", (group,), 0.9, False, Interval(0.0, 0.01))
     finding = Finding("retention", "Words", reviews=2_000, evidence=evidence)
-    assert "less certain" not in render_text(build_first_screen([finding]))
+    assert "less certain" not in render_text(build_screen([finding]))
     lasting = replace(finding, phi=0.94)
-    text = " ".join(render_text(build_first_screen([lasting]), width=120).split())
+    text = " ".join(render_text(build_screen([lasting]), width=120).split())
     sentence = "Your good and bad spells last for weeks, so this is less certain than usual."
     assert sentence in text
     assert sentences(lasting)[-1] == sentence
@@ -264,12 +275,12 @@ def test_lasting_spells_are_said_below_recall() -> None:
 
 def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:
     checks = [*make_checks(), *make_checks(), *make_checks()]
-    pane = build_first_screen((), (), checks).panes[4]
+    pane = build_screen((), (), checks).panes[4]
     assert len(pane.items) == 5
     assert [line.plain for line in render_pane(pane, 60, 1)] == [
         "! 4,339 of 4,791 cards overdue: 32 hours"
     ]
-    fine = build_first_screen((), (), [Check("overdue", "fine", 3, 900, 5.0)]).panes[4]
+    fine = build_screen((), (), [Check("overdue", "fine", 3, 900, 5.0)]).panes[4]
     assert fine.summary.text == "Nothing that your reviews show."
     overview = Overview("anki", answers=[Finding("wrong", "", evidence=Checks("look", ()))])
     assert overview.first_screen.panes[4].summary.text == "…"
@@ -279,17 +290,19 @@ def test_pane_of_checks_shows_five_and_the_worst_in_one_line() -> None:
 def test_frames_align_with_wide_characters(width: int) -> None:
     names = {"Default": CHINESE * 6, "Maps": "東京"}
     answers = [replace(e, subject=names.get(e.subject, e.subject)) for e in make_answers()]
-    lines = render_text(build_first_screen(answers), width).splitlines()
+    lines = render_text(build_screen(answers), width).splitlines()
     framed = [line for line in lines if line.startswith("│")]
     assert {cell_len(line) for line in framed} == {width}
     assert any("東京" in line for line in framed)
-    assert width < 78 or "Deck options" in framed[1]  # the act takes one line
+    late, *_ = (line for line in framed if "Review cards when they are due." in line)
+    assert ("3 % more remembered" in late) == (width >= 78)  # in one line if it fits
+    assert any("sure ●●●●●  3 % more remembered" in line for line in framed)
 
 
 @pytest.mark.parametrize("presets", [1, 5])
 def test_single_preset_has_no_rows(presets: int) -> None:
     shared = Sharing("preset", presets, conclusion="one preset")
-    pane = build_first_screen(change_answers("split", evidence=shared, recommendation="")).panes[3]
+    pane = build_screen(change_answers("split", evidence=shared, recommendation="")).panes[3]
     assert (len(pane.items) > 1) == (presets > 1)
     expected = "You have one. Keep it."
     if presets > 1:
@@ -317,26 +330,24 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
                 finding, evidence=replace(finding.evidence, is_known=False), subject="all reviews"
             )
         unknown.append(finding)
-    stated = build_first_screen(unknown[:2], rows="benchmark").panes
+    stated = build_screen(unknown[:2], rows="benchmark").panes
     assert stated[0].summary.text == "With FSRS on in Anki, press Optimize."
-    assert (
-        build_first_screen(turn_fsrs_off(answers=unknown[:2]))
-        .panes[0]
-        .summary.text.startswith("Turn FSRS on and p")
-    )
+    assert read_acts(turn_fsrs_off(answers=unknown[:2]))[0] == "Turn FSRS on."
     assert "Only an Anki collection" in stated[2].summary.text
-    gone = build_first_screen(unknown[:2], rows="benchmark", excluded_note="All is lost.").panes
-    assert [gone[2].summary.text, gone[3].summary.text] == ["Nothing is left to schedule."] * 2
-    assert gone[0].summary == PaneLine("Nothing to do.", "look", "●")
-    assert "All is lost. This is about how it was." in render_text(FirstScreen(gone[:1], ()))
+    suspended = ExcludedCards("suspended", 1_006, 1_006)
+    gone = build_screen(unknown[:2], rows="benchmark", excluded_cards=suspended).panes
+    assert [gone[2].summary.text, gone[3].summary.text] == ["No card is in use."] * 2
+    assert gone[0].summary == PaneLine("Nothing to do.", "not yet", "●")
+    text = render_text(FirstScreen(gone[:1], ()))
+    assert "All your 1,006 cards are suspended. This is about how it was." in text
 
 
 @pytest.mark.parametrize(
     ("verdict", "act"),
     [
-        ("better", "Change from SuperMemo SM-15 to FSRS, with numbers fitted to you."),
+        ("better", "Change from SuperMemo SM-15 to FSRS, with parameters fitted to you."),
         ("worse", "Stay with SuperMemo SM-15."),
-        ("can't tell yet", "If you use FSRS, give it numbers fitted to you."),
+        ("can't tell yet", "If you use FSRS, give it parameters fitted to you."),
     ],
 )
 def test_supermemo_user_reads_no_word_of_ankis_presets(verdict: Any, act: str) -> None:
@@ -354,7 +365,7 @@ def test_supermemo_user_reads_no_word_of_ankis_presets(verdict: Any, act: str) -
                 evidence=replace(finding.evidence, current_scheduler=current),
             )
         findings.append(finding)
-    screen = build_first_screen(findings, rows="benchmark")
+    screen = build_screen(findings, rows="benchmark")
     assert screen.panes[0].summary.text == act
     assert not re.search("Anki|preset", render_text(FirstScreen(screen.panes[:2], ())))
     assert (screen.copyable is None) == (verdict == "worse")
@@ -367,9 +378,11 @@ def test_footer_names_only_what_more_reviews_can_tell() -> None:
             "can't tell", None, RecallGroup("all", Interval(0.9, 0.1), 0.9), (), False
         )
         few_finding = Finding("says", "all presets", missing=missing, evidence=evidence)
-        return " ".join(line.text for line in build_first_screen([few_finding]).footer)
+        return " ".join(line.text for line in build_screen([few_finding]).footer)
 
-    assert below(MissingData(reviews=90)).endswith("whether FSRS is right about you")
+    assert below(MissingData(reviews=90)).endswith(
+        "whether you remember 90 % when FSRS expects 90 %"
+    )
     assert below(MissingData()) == below(None) == ""
     assert below(MissingData(reviews=60_000, out_of_reach=True)) == ""
 
@@ -389,7 +402,7 @@ def test_act_below_1000_reviews_claims_no_likelihood() -> None:
                     finding, evidence=replace(finding.evidence, candidates=none, held_out=(few,))
                 )
             findings.append(finding)
-        pane = build_first_screen(findings).panes[0]
+        pane = build_screen(without_habits(findings)).panes[0]
         assert ("likely" in pane.summary.right_text + line(findings[1:2])) == (reviews >= 1_000)
         return [item.text for item in pane.items if isinstance(item, PaneLine)]
 
@@ -403,7 +416,7 @@ def test_recall_of_eleven_reviews_is_too_few_to_go_by() -> None:
     (group,) = finding.evidence.groups
     few = replace(group, recalled=replace(group.recalled, reviews=11))
     few_finding = replace(finding, evidence=replace(finding.evidence, groups=(few,)))
-    text = build_first_screen([few_finding]).panes[1].summary.text
+    text = build_screen([few_finding]).panes[1].summary.text
     assert text == "Only 11 usable reviews: too few to go by."
 
 
@@ -418,7 +431,7 @@ def test_rows_of_few_reviews_are_marked_too_few(desired: float | None) -> None:
             RecallGroup("mature cards", Interval(0.97, 0.02, of_old, 60), 0.87),
         )
         evidence = replace(finding.evidence, groups=groups, desired=desired)
-        items = build_first_screen([replace(finding, evidence=evidence)]).panes[1].items
+        items = build_screen([replace(finding, evidence=evidence)]).panes[1].items
         return [item.note for item in items if isinstance(item, Bar)]
 
     assert notes(200, 32) == ["too few", "too few"]
@@ -453,10 +466,10 @@ def make_doubtful_preset(
 def test_doubtful_act_says_how_likely_it_helps_and_how_much(recommendation: str) -> None:
     belief = Belief(0.578, 0.003, low=-0.0024, high=0.0091)
     finding = make_doubtful_preset(belief, recommendation=recommendation)
-    pane = build_first_screen([finding]).panes[0]
+    pane = build_screen([finding]).panes[0]
     assert pane.summary.text == "Change nothing."
     text = render_text(FirstScreen((pane,), ()), width=120)
-    assert "the chance that it helps at all is 57 of 100." in text
+    assert "the chance that it helps at all is 57 %." in text
     first, *_ = sentences(finding)
     assert (
         "optimizing could lower log loss by 0.009 or raise it by 0.002 (could go either way"
@@ -483,7 +496,7 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
     assert belief.lies_within(0.002)
     assert not belief.lies_within(0.0015)
     finding = make_doubtful_preset(belief, recommendation=recommendation, hardly_matters=True)
-    pane = build_first_screen([finding]).panes[0]
+    pane = build_screen([finding]).panes[0]
     assert (pane.summary.text, pane.summary.right_text) == ("Change nothing.", "it hardly matters")
     text = render_text(FirstScreen((pane,), ()))
     assert "Optimizing would hardly change how well FSRS predicts you." in text
@@ -499,7 +512,7 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
-    assert line([is_off]) == "once FSRS is on: could go either way, 60 of 100"
+    assert line([is_off]) == "once FSRS is on: could go either way, 60 %"
     assert (
         "that it predicts your coming reviews better than FSRS's defaults" in sentences(is_off)[0]
     )
@@ -509,7 +522,7 @@ def test_months_of_this_year_are_named_without_the_year() -> None:
     month = RecallGroup(time.strftime("%Y-%m"), Interval(0.8, 0.02, 100, 20), 0.8)
     all_reviews = replace(month, name="all")
     evidence = Retention("no matter", (all_reviews, month), 0.8, False, NONE)
-    text = render_text(build_first_screen([Finding("retention", "Words", evidence=evidence)]))
+    text = render_text(build_screen([Finding("retention", "Words", evidence=evidence)]))
     assert re.search(rf"months {time.strftime('%b')} 80", text)
 
 
@@ -517,7 +530,7 @@ def test_rows_of_presets_keep_the_findings_order() -> None:
     answers = [finding for finding in make_answers() if finding.question != PARAMETERS]
     presets = [finding for finding in make_answers() if finding.question == PARAMETERS]
     for order in (presets, presets[::-1]):
-        rows = build_first_screen([*order, *answers]).panes[3].items
+        rows = build_screen([*order, *answers]).panes[3].items
         named = [item.cells[0] for item in rows if isinstance(item, PresetRow)]
         assert named == [
             finding.subject for finding in order if isinstance(finding.evidence, PresetParameters)
@@ -536,7 +549,9 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
 
     assert first_row("") == "FSRS's defaults, in force"
     assert first_row("suspended") != "FSRS's defaults"
-    items = build_first_screen(make_answers(), excluded_note="Gone.").panes[0].items
+    items = (
+        build_screen(make_answers(), excluded_cards=ExcludedCards("deleted", 0, 1)).panes[0].items
+    )
     lines = [item for item in items if isinstance(item, PaneLine)]
     past_note = next(item for item in lines if "how it was" in item.text)
     assert past_note.drop_order == 0

@@ -107,6 +107,19 @@ def test_copied_parameters_of_a_fork_are_fsrs7s(fork: ReviewLog) -> None:
     assert isinstance(of_all.evidence, f.ParameterSummary)
 
 
+def test_fit_in_a_fork_is_done_once(fork: ReviewLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = Learner.of(fork)
+    group = next(iter(learner.groups))
+    fits = []
+    monkeypatch.setattr(
+        Learner, "_fit_fsrs7", lambda *arguments: fits.append(arguments) or list(fsrs7.DEFAULT)
+    )
+    for _ in range(2):
+        learner.fit_parameters(f.RECENCY, group)
+    learner.fit_parameters(f.OPTIMIZED, group)
+    assert len(fits) == 2
+
+
 def test_refit_in_a_fork_fits_fsrs7_on_earlier_reviews(fork: ReviewLog) -> None:
     learner = Learner.of(fork)
     group = next(iter(learner.groups))

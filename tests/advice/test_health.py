@@ -178,7 +178,10 @@ def test_noise_of_one_parameter_names_it(log: ReviewLog, monkeypatch: pytest.Mon
     monkeypatch.setattr(parameters, "_fit_fsrs6_draws", lambda learner, index: (fit, draws))
     answer = compare(log, questions=["noise"])[0]
     assert answer.conclusion == "1 of 21"
-    assert shown.line([answer]).startswith("1 of 21 parameters are noise (w3): ")
+    assert shown.line([answer]).startswith("1 of 21 parameters is noise (w3): ")
+    monkeypatch.setattr(parameters, "_fit_fsrs6_draws", lambda *_: (fit, 0 * draws + fit))
+    answer = compare(log, questions=["noise"])[0]
+    assert shown.line([answer]).startswith("None of the 21 parameters is noise: ")
 
 
 # Retention

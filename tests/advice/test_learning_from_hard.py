@@ -77,6 +77,26 @@ def test_hard_is_misused_honest_or_open(hard: float, half_width: float, conclusi
     assert learning.is_honest == (conclusion == "honest")
 
 
+@pytest.mark.parametrize(
+    ("hard", "more_reviews"),
+    [
+        (0.3, 30_000),  # it grows by more than a little, 0.09
+        (-0.3, 10_000),  # it seems to shrink
+        (0.05, None),  # as little as with some honest users, whatever else is reviewed
+    ],
+)
+def test_missing_data_on_hard_are_about_growth_at_hard(
+    hard: float, more_reviews: int | None
+) -> None:
+    learning = _measure(hard, 0.4)
+    interval = replace(learning.hard, errors=((0.2, 99),))
+    missing = replace(learning, hard=interval).estimate_missing_data(4_000, 200)
+    assert missing.reviews == more_reviews
+    assert missing.can_come == (more_reviews is not None and not missing.out_of_reach)
+    few = replace(learning, hard=interval).estimate_missing_data(900, 15)
+    assert (few.reviews, few.days) == (100, 5)
+
+
 @pytest.mark.parametrize(("hidden", "is_misused"), [(0.6, True), (0.0, False)])
 def test_lapses_answered_with_hard_are_found(hidden: float, is_misused: bool) -> None:
     world = World(truth="power law", hard_for_lapses=hidden)

@@ -22,6 +22,7 @@ from srs_eval.advice import shown
 from srs_eval.advice.answering import _order_for_compilation
 from srs_eval.advice.candidates import ALL_REVIEWS_PROTOCOL, Learner
 from srs_eval.advice.findings import (
+    ExcludedCards,
     Finding,
     Fit,
     Health,
@@ -39,6 +40,7 @@ from srs_eval.advice.over_time import assess_calibration, assess_predictability,
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, Overview
 from srs_eval.advice.questions import (
     CHECKS,
+    FURTHER_QUESTIONS,
     PARAMETERS,
     QUESTION_REGISTRY,
     TASKS_WITH_PRESETS,
@@ -126,7 +128,7 @@ def test_overview_has_an_answer_and_a_line_for_every_question(log: ReviewLog) ->
     assert all(shown.line(line.answers[-1:]) for line in overview.lines)
     presets = [line for line in overview.lines if line.question == PARAMETERS]
     assert len(presets) == 2  # the presets in use, of three
-    assert all("of 100" in shown.line(line.answers[:1]) for line in presets)
+    assert all(" %" in shown.line(line.answers[:1]) for line in presets)
 
 
 def test_overview_without_presets_answers_what_needs_none(log: ReviewLog) -> None:
@@ -156,7 +158,7 @@ def test_open_question_has_a_line_too() -> None:
     assert [line.title for line in overview.lines[:2]] == ["Default", "FSRS for you?"]
     (finding,) = overview.lines[0].answers
     assert finding.recommendation == "optimize"
-    assert shown.line([finding]) == "●●●●● sure, 97 of 100"
+    assert shown.line([finding]) == "●●●●● sure, 97 %"
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -302,9 +304,11 @@ async def test_copied_is_said_only_if_the_system_took_it(
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("y")
-        message = "Copied." if is_copied else "if nothing pastes"
-        await wait_until(pilot, lambda: message in " ".join(app.notices))
-        assert ("Copied." in " ".join(app.notices)) is is_copied
+        message = "Copied " if is_copied else "Sent "
+        await wait_until(pilot, lambda: message in screen_text(app))
+        assert ("Copied " in screen_text(app)) is is_copied
+        assert "numbers)" in screen_text(app)  # what was copied
+        assert not app.notices  # nothing covers the panes
 
 
 async def test_opening_another_file_stops_unasked_models_silently(tmp_path: Path) -> None:
@@ -319,21 +323,22 @@ async def test_opening_another_file_stops_unasked_models_silently(tmp_path: Path
 
 def test_overview_of_suspended_cards_is_evaluated_all_the_same(log: ReviewLog) -> None:
     """Check that whether FSRS fits is told though Anki's optimizer takes none of the cards."""
-    suspended = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    cards = len(log.cards.card_id)
+    suspended = replace(log.cards, suspended=np.ones(cards, np.bool_))
     overview = build_overview(replace(log, cards=suspended))
-    assert (overview.row_rule, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert overview.row_rule == "benchmark"
+    assert overview.excluded_cards == ExcludedCards("suspended", cards, cards)
     assert first_sentence(overview).startswith("FSRS predicts you")
     assert {line.title for line in overview.lines} >= {"FSRS for you?", "all reviews"}
-    assert not Overview.start(log).excluded_note
+    assert Overview.start(log).excluded_cards is None
 
 
 def test_overview_of_a_collection_without_cards_says_so(log: ReviewLog) -> None:
     overview = Overview.start(replace(log, cards=Cards.empty()))
-    assert (overview.row_rule, overview.excluded_note) == (
-        "benchmark",
-        "This collection has no cards left.",
-    )
-    assert not Overview.start(replace(log, cards=Cards.empty(), decks={}, presets={})).excluded_note
+    assert overview.row_rule == "benchmark"
+    assert overview.excluded_cards == ExcludedCards("deleted", 0, 0)
+    without_decks = replace(log, cards=Cards.empty(), decks={}, presets={})
+    assert Overview.start(without_decks).excluded_cards is None
 
 
 def test_overview_keeps_the_later_of_two_answers(log: ReviewLog) -> None:
@@ -351,7 +356,8 @@ def test_inspection_counts_the_rows_that_the_overview_uses(log: ReviewLog) -> No
 
     few = Cards(*(column[:2] for column in vars(log.cards).values()))
     overview = Overview.start(replace(log, cards=few))
-    assert (overview.row_rule, overview.excluded_note[:6]) == ("benchmark", "Nearly")
+    assert overview.row_rule == "benchmark"
+    assert overview.excluded_cards == ExcludedCards("deleted", 0, 2)
     assert inspect_log(replace(log, cards=few)).rows[overview.row_rule].kept > 1_000
 
 
@@ -403,6 +409,7 @@ def test_overview_of_300_reviews_names_only_what_is_missing(log: ReviewLog) -> N
         "health",
         CHECKS,
         PARAMETERS,
+        *FURTHER_QUESTIONS,
     )
     lines = [
         shown.line(line.answers)
@@ -415,7 +422,7 @@ def test_overview_of_300_reviews_names_only_what_is_missing(log: ReviewLog) -> N
         str(20 - evaluated.days),
     }
     (split,) = (shown.line(line.answers) for line in overview.lines if line.question == "split")
-    assert split.startswith("Let your 2 presets share parameters for now: ")
+    assert split.startswith("Keep your 2 presets for now: ")
 
 
 @pytest.mark.parametrize("reason", ["schedule", "expecting"])
@@ -526,7 +533,7 @@ def test_change_to_fsrs_comes_first_for_other_schedulers(log: ReviewLog) -> None
     assert log.entries is not None
     off = replace(log, import_summary=replace(log.import_summary, fsrs_enabled=False))
     finding = assess_fit(Learner.of(off))
-    assert shown.sentences(finding)[0].startswith("Turn FSRS on, with parameters fitted to you (")
+    assert shown.sentences(finding)[0].startswith("Turn FSRS on (")
     assert finding.recommendation == "turn on"
     assert "SM-2, your scheduler" in shown.sentences(finding)[0]
     assert "FSRS would predict you" in shown.sentences(finding)[1]
@@ -656,9 +663,9 @@ def test_line_of_health_joins_the_presets() -> None:
 
     words = answer("Words", "keep", 0.98)
     maps = answer("Maps", "keep", 0.84)
-    assert shown.line([words]) == "FSRS is right (sure, 98 of 100)"
+    assert shown.line([words]) == "FSRS is right (sure, 98 %)"
     assert shown.line([words, maps, answer("New")]) == (
-        "FSRS is right: Words (sure, 98 of 100) and Maps (likely, 84 of 100); too few reviews: New"
+        "FSRS is right: Words (sure, 98 %) and Maps (likely, 84 %); too few reviews: New"
     )
 
 
@@ -672,10 +679,10 @@ def test_glance_at_costs_has_todays_schedule_and_rising_costs(
     )
     rows = {row[0]: row for row in shown.tables(answer)[0].rows}
     low, high = (
-        float(str(rows[retention][2]).partition(" (")[0]) for retention in ("0.85", "0.90")
+        float(str(rows[retention][2]).partition(" %")[0]) for retention in ("85 %", "90 %")
     )
     assert 0 < low < high
-    assert [row[1] for row in rows.values()].count("now") == 1
+    assert ["now" in row[:2] for row in rows.values()].count(True) == 1
     assert ("SM-2" in rows) == (not enabled)
 
 

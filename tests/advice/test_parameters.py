@@ -209,8 +209,34 @@ def test_keeping_parameters_optimized_just_now_is_sure(
 
 
 @pytest.mark.parametrize(
+    ("first_stabilities", "is_known"), [(None, True), ((0.05, 0.1, 0.2, 0.3), False)]
+)
+def test_stored_parameters_of_others_may_matter_with_too_few_reviews_to_fit(
+    monkeypatch: pytest.MonkeyPatch,
+    learner: Learner,
+    first_stabilities: tuple[float, ...] | None,
+    is_known: bool,
+) -> None:
+    """Check that only parameters near what Optimize would give are said to hardly matter."""
+    few = learner.positions(100)[:40]
+    stored = list(fsrs6.DEFAULT)
+    if first_stabilities is not None:
+        stored[:4] = first_stabilities
+    monkeypatch.setattr(Learner, "positions", lambda *_: few)
+    monkeypatch.setattr(Learner, "fit_parameters", lambda *_: list(fsrs6.DEFAULT))
+    monkeypatch.setattr(Learner, "stored", lambda *_: tuple(stored))
+    monkeypatch.setattr(Learner, "active_parameters", lambda *_: stored)
+    monkeypatch.setattr(Learner, "since_optimized", lambda *_: None)
+    (finding, *_) = assess_parameters(learner, [100], {}, {})
+    assert finding.recommendation == Recommendation.KEEP
+    assert finding.hardly_matters == is_known
+    assert finding.probability is not None
+    assert (finding.probability >= LIKELY) == is_known
+
+
+@pytest.mark.parametrize(
     ("entries", "sure"),
-    [(300, "by other people's reviews 90 of 100"), (600, "could go either way")],
+    [(300, "by other people's reviews 90 %"), (600, "could go either way")],
 )
 def test_log_without_presets_has_one_act_for_all_reviews(
     log: ReviewLog, entries: int, sure: str
@@ -242,7 +268,7 @@ def test_act_by_other_peoples_experience_alone_is_at_most_likely(
     assert finding.probability == pytest.approx(0.94)
     assert describe_certainty(finding.probability) == "likely"
     assert (
-        "likely: the chance that it predicts your coming reviews better is 94 of 100"
+        "likely: the chance that it predicts your coming reviews better is 94 %"
         in (shown.sentences(finding)[0])
     )
 

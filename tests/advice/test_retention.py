@@ -188,7 +188,7 @@ def test_pane_begins_with_what_is_remembered_and_asked_for() -> None:
     retention = assess(make_log(skipped=0.8))
     pane = render_retention({"Default": retention}, None, [])
     assert pane is not None
-    assert pane[0].text == "You remember 87 of 100 (89 in your most recent 90 days) and ask for 90."
+    assert pane[0].text == "You remember 87 % (89 % in your most recent 90 days) and ask for 90 %."
 
 
 @pytest.mark.parametrize(

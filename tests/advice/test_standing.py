@@ -115,10 +115,11 @@ def test_percentiles_have_a_sentence_and_a_table(log: ReviewLog) -> None:
     assert isinstance(finding.evidence, Percentiles)
     fewest, most = finding.evidence.metrics[0].people_worse_range
     assert fewest < finding.evidence.metrics[0].people_worse_of_100 < most
-    first = (
-        f"FSRS predicts you better than it does {fewest} to {most} of 100 people with as many "
-        "reviews."
-    )
+    side = "easier"
+    if fewest + most < 100:
+        side = "harder"
+        fewest, most = 100 - most, 100 - fewest
+    first = f"You are {side} to predict than {fewest} to {most} % of people with as many reviews."
     assert shown.sentences(finding)[0] == first
     assert shown.line([finding]) == first.rstrip(".")
     wide = replace(finding.evidence.metrics[0], share_worse_range=(0.01, 0.99))
@@ -177,8 +178,10 @@ def test_standing_with_hardly_any_range_left_out_is_no_standing() -> None:
     def describe(percentile: Percentile) -> tuple[str, ...]:
         return shown.sentences(Finding("standing", "all", evidence=Percentiles("", (percentile,))))
 
-    assert "better than it does 1 to 99 of 100 people" in describe(wide)[0]
+    assert "easier to predict than 1 to 99 % of people" in describe(wide)[0]
     assert describe(wide)[0].endswith("which tells nothing yet.")
-    assert "40 to 60 of 100 people" in describe(narrow)[0]
+    assert "easier to predict than 40 to 60 % of people" in describe(narrow)[0]
+    hard = replace(wide, share_worse_range=(0.25, 0.37))
+    assert "harder to predict than 63 to 75 % of people" in describe(hard)[0]
     assert "would be in this range" in describe(narrow)[1]
     assert "would be in this range" not in describe(unknown)[1]

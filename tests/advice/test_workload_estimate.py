@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 
 import srs_eval
 from srs_eval.advice.buttons import preview_typical_cards
+from srs_eval.advice.candidates import Learner
 from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, default_questions
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
 from srs_eval.advice.sentences import PaneLine
@@ -24,12 +25,14 @@ from srs_eval.advice.workload import estimate
 from srs_eval.advice.workload.estimate import (
     ALL_PRESETS,
     COMPARED_RETENTIONS,
+    HIGHEST_RETENTION,
     Workload,
     WorkloadQuestion,
     estimate_at_a_glance,
     workload,
     workload_document,
 )
+from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
 from srs_eval.advice.workload.ranges import (
     FIGURES,
     KNOWN,
@@ -42,6 +45,7 @@ from srs_eval.advice.workload.ranges import (
 )
 from srs_eval.advice.workload.today import (
     MIN_MONTH_REVIEWS,
+    OverdueCards,
     collect_todays_cards,
     count_overdue,
     measure_pace,
@@ -170,12 +174,35 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     assert sentence in join_sentences(result)
     assert ("on, optimized" in join_sentences(result)) == is_off
     row = [str(cell).partition(" (")[0] for cell in tables(result.finding)[0].rows[-1]]
-    recalled = f"{100 * current[RECALLED]:.0f}"
-    assert row[:3] == ["SM-2" if is_off else f"{result.desired:.2f}", "now", recalled]
+    recalled = f"{100 * current[RECALLED]:.0f} %"
+    assert row[:3] == [*(["SM-2", "now"] if is_off else ["now", ""]), recalled]
     assert row[4:] == [stated, known_cards]
     document = workload_document(result)
     assert document["now"]["reviews"] == current[REVIEWS]
     assert document["schedule"] == schedule
+
+
+def test_sm2_is_simulated_for_those_who_ask_while_fsrs_is_on(
+    log: ReviewLog, off: ReviewLog
+) -> None:
+    question = replace(QUICK, draws=2, with_sm2=True)
+    *_, on = workload(log, question=question)
+    *_, while_off = workload(off, question=question)
+    assert while_off.sm2 is None  # it is today's schedule
+    assert on.sm2 is not None
+    assert on.sm2.figures == while_off.current_figures
+    assert on.sm2.draws == while_off.current_draws
+    assert on.sm2_comparison == while_off.comparison
+    assert "With FSRS off, SM-2 would take" in join_sentences(on)
+    row = tables(on.finding)[0].rows[-1]
+    assert row[:2] == ("SM-2", "")
+    assert row[2:] == tables(while_off.finding)[0].rows[-1][2:]
+    document = workload_document(on)
+    assert document["sm2"]["estimate"]["minutes"] == on.sm2.figures[MINUTES]
+    assert document["sm2_comparison"] == workload_document(while_off)["comparison"]
+    *_, unasked = workload(log, question=replace(question, with_sm2=False))
+    assert unasked.sm2 is None
+    assert unasked.draws == on.draws
 
 
 @pytest.mark.slow
@@ -189,10 +216,10 @@ def test_glance_has_the_figures_of_the_workload(log: ReviewLog, off: ReviewLog) 
         assert last.glance_finding == glance
         rows = {row[0]: row for row in tables(glance)[0].rows}
         begun = {row[0]: row for row in tables(first)[0].rows}
-        assert {*rows} >= {"0.80", "0.85", "0.90", "0.95"}
+        assert {*rows} >= {"80 %", "85 %", "90 %", "95 %"}
         for row, early in zip(rows.values(), begun.values(), strict=True):
             assert [str(cell).partition(" (")[0] for cell in row[2:]] == [*early[2:]]
-        assert "(" in str(rows["0.85"][3])
+        assert "(" in str(rows["85 %"][3])
 
 
 def make_figures(minutes: float, recalled: float, known: float) -> list[float]:
@@ -272,6 +299,28 @@ def test_range_is_wider_far_from_what_the_learner_has_lived_with() -> None:
     assert np.array_equal(low[:, OVER_BUDGET], figures[:, OVER_BUDGET])
 
 
+@pytest.mark.filterwarnings("error")
+def test_neighbouring_retentions_are_not_extrapolated() -> None:
+    """Check `--retention 0.9,0.91`: rows near each other, and memories far from them."""
+    figures = np.array([make_figures(20.0, 0.9, 1_000.0), make_figures(30.0, 0.9005, 1_000.1)])
+    retentions = np.array([0.9, 0.91])
+    beyond = np.array(make_figures(50.0, 0.906, 1_005.0))
+    comparison = compare_schedules(retentions, figures, beyond, None, None)
+    assert comparison.same_share is None
+    assert comparison.same_known is None
+    within = np.array(make_figures(25.0, 0.9002, 1_000.05))
+    draws = np.array([figures] * 20)
+    near = np.array([within] * 20)
+    far = near.copy()
+    far[:3, RECALLED] = 0.5  # in more than a tenth of the draws
+    comparison = compare_schedules(retentions, figures, within, draws, near)
+    assert comparison.same_share is not None
+    assert abs(comparison.same_share.extra_minutes.high) < 20
+    assert compare_schedules(retentions, figures, within, draws, far).same_share is None
+    far[1:3] = near[1:3]
+    assert compare_schedules(retentions, figures, within, draws, far).same_share is not None
+
+
 def test_memory_beyond_the_simulated_retentions_is_not_compared() -> None:
     figures = np.array([make_figures(10.0, 0.8, 900.0), make_figures(20.0, 0.9, 1_000.0)])
     current = np.array(make_figures(50.0, 0.97, 1_050.0))
@@ -307,12 +356,149 @@ def test_comparison_leaves_out_the_mean_of_unlike_desired_retentions(
     assert replace(last, estimates=tuple(estimates)).comparison == last.comparison
 
 
-def test_limit_of_reviews_is_named_where_minutes_are_shown(stages: list[Workload]) -> None:
-    limited = replace(stages[-1], presets=(("Words", 0.9),), review_limit=(0.85, 200))
+def limit_rows(result: Workload, waiting: Sequence[float], now: float) -> Workload:
+    """Let cards wait for a limit of 200 reviews on these shares of the days.
+
+    Today's schedule is like FSRS asked for 85 %.
+    """
+    effects = [LimitEffects((share,) * 5, (7,) * 5) for share in waiting]
+    position = result.at(0.85)
+    return replace(
+        result,
+        current_figures=result.estimates[position],
+        current_draws=tuple(draw[position] for draw in result.draws),
+        presets=result.presets[:1],
+        limit_effects=tuple(effects),
+        current_limit_effects=LimitEffects((now,) * 5, (7,) * 5),
+        review_limit=DailyLimit("Words", 200),
+    )
+
+
+def test_limit_of_reviews_is_named_where_some_retentions_reach_it(stages: list[Workload]) -> None:
+    waiting = [0.0] * (len(stages[-1].retentions) - 1) + [0.9]
+    limited = limit_rows(stages[-1], waiting, now=0.0)
     _, items = render_minutes(limited, is_one_of_several=False)
-    text = "From 85 of 100 on, your limit of 200 reviews a day is often reached."
+    text = "Asked for 95 %, your limit of 200 reviews a day makes cards wait."
     assert PaneLine(text, drop_order=2) in items
-    assert "your limit of 200 reviews a day is often reached" in join_sentences(limited)
+    assert "your limit of 200 reviews a day makes cards wait, and you" in join_sentences(limited)
+
+
+def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]) -> None:
+    count = len(stages[-1].retentions)
+    text = "Your limit of 200 reviews a day decides these minutes: it makes cards wait, whatever"
+    always = limit_rows(stages[-1], [1.0] * count, now=1.0)
+    assert always.comparison is None
+    assert render_minutes(always, is_one_of_several=False)[0].text.startswith(text)
+    assert text in join_sentences(always)
+    assert "To remember as much as" not in join_sentences(always)
+    only_now = limit_rows(stages[-1], [0.0] * count, now=1.0)
+    assert only_now.comparison is None
+    assert "decides the minutes of the parameters in force: it makes" in join_sentences(only_now)
+
+
+def test_comparison_uses_only_rows_that_no_limit_decides(stages: list[Workload]) -> None:
+    last = stages[-1]
+    waiting = [0.0] * len(last.retentions)
+    free = limit_rows(last, waiting, now=0.0)
+    assert free.comparison is not None
+    assert free.comparison.same_share is not None
+    waiting[-1] = 1.0
+    limited = limit_rows(last, waiting, now=0.0)
+    figures = list(limited.estimates)
+    figures[-1] = tuple(make_figures(1.0, 0.2, 1.0))
+    assert limited.comparison == replace(limited, estimates=tuple(figures)).comparison
+    waiting = [1.0 if retention >= 0.85 else 0.0 for retention in last.retentions]
+    none_left = limit_rows(last, waiting, now=0.0)
+    assert none_left.comparison is not None
+    assert none_left.comparison.same_share is None
+    assert "decides the minutes of FSRS asked for 85 % or more" in join_sentences(none_left)
+    assert "not compared at equal memory" in join_sentences(none_left)
+
+
+def test_limit_that_binds_in_fewer_than_half_of_the_simulations_decides_nothing() -> None:
+    assert not LimitEffects((0.9, 0.9, 0.0, 0.0, 0.0), (0,) * 5).is_limited
+    assert LimitEffects((0.9, 0.9, 0.0, 0.9, 0.0), (0,) * 5).is_limited
+    assert not LimitEffects((0.1,) * 5, (0,) * 5).is_limited  # overdue cards in the first weeks
+
+
+def test_simulated_limit_of_reviews_is_found_for_both_schedules(off: ReviewLog) -> None:
+    presets = {key: replace(preset, reviews_a_day=4) for key, preset in off.presets.items()}
+    *_, last = workload(replace(off, presets=presets), question=replace(QUICK, draws=2))
+    assert last.is_limited.all()
+    assert last.is_current_limited
+    assert last.review_limit is not None
+    assert last.review_limit.cards == 4
+    assert len(last.limit_effects[0].waiting_shares) == 4 + 2  # seeds and draws
+    assert "a day of “" in join_sentences(last)
+    free = next(workload(off, question=QUICK))
+    assert not free.is_limited.any()
+    assert free.review_limit is None
+
+
+def test_new_cards_left_by_a_limit_are_named(stages: list[Workload]) -> None:
+    usual = replace(stages[-1].question, new_a_day=None)
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    last = replace(last, question=usual, unseen_cards=500, new_a_day=3)
+    effects = tuple(replace(item, new_cards=(180,) * 5) for item in last.limit_effects)
+    last = replace(last, limit_effects=effects)
+    left = "Your limit of 3 new cards a day leaves 320 new cards at the end."
+    assert left not in join_sentences(last)  # a pace of one's own is no limit
+    reached = replace(last, new_limits=(DailyLimit("Words", 3),))
+    assert left in join_sentences(reached)
+    _, items = render_minutes(reached, is_one_of_several=False)
+    assert PaneLine(left, drop_order=2) in items
+    fewer = tuple(replace(item, new_cards=(100,) * 5) for item in effects)
+    held_back = join_sentences(replace(reached, limit_effects=fewer))
+    assert "reviews a day holds back new cards, too: it leaves 400 new cards" in held_back
+
+
+def test_more_new_cards_than_allowed_are_told(stages: list[Workload]) -> None:
+    allowed = replace(stages[-1], new_allowed_a_day=2, presets=stages[-1].presets[:1])
+    assert "Your preset allows 2 new cards a day; for 3 you would have to" in join_sentences(
+        allowed
+    )
+    assert "Your preset allows" not in join_sentences(replace(allowed, new_allowed_a_day=3))
+
+
+def test_pace_at_the_limit_of_new_cards_is_recognised(log: ReviewLog) -> None:
+    group = next(iter(Learner.of(log).groups))
+    for limit, is_reached in ((1, True), (999, False), (None, False)):
+        preset = replace(log.presets[group], new_a_day=limit)
+        limited = replace(log, presets={**log.presets, group: preset})
+        assert measure_pace(limited, group).reaches_new_limit == is_reached
+
+
+def test_far_fewer_minutes_than_now_are_explained_by_new_cards(stages: list[Workload]) -> None:
+    last = replace(
+        stages[-1],
+        recent_minutes_a_day=27.0,
+        recent_minutes_on_begun_cards=20.0,
+        unseen_cards=12,
+        new_a_day=8,
+    )
+    reason = "Until now most minutes went to new cards, and 12 are left."
+    assert reason in join_sentences(last)
+    assert PaneLine(reason, drop_order=2) in render_minutes(last, is_one_of_several=False)[1]
+    for changes in (
+        {"recent_minutes_on_begun_cards": 2.0},
+        {"unseen_cards": 5_000},
+        {"recent_minutes_a_day": 5.0, "recent_minutes_on_begun_cards": 5.0},
+    ):
+        assert "Until now" not in join_sentences(replace(last, **changes))
+
+
+def test_more_minutes_than_now_are_explained_by_overdue_cards(stages: list[Workload]) -> None:
+    last = replace(stages[-1], recent_minutes_a_day=1.0, overdue=OverdueCards(94, 300, 30.0))
+    reason = "Until now you reviewed fewer cards than came due: 94 are overdue."
+    assert reason in join_sentences(last)
+    on_time = replace(last, overdue=OverdueCards(2, 300, 1.0))
+    assert "Until now" not in join_sentences(on_time)
+
+
+def test_minutes_spent_on_begun_cards_are_part_of_all(log: ReviewLog) -> None:
+    for group in Learner.of(log).groups:
+        pace = measure_pace(log, group)
+        assert 0.0 < pace.minutes_on_begun_cards < pace.minutes_a_day
 
 
 def test_comparison_is_the_same_at_a_glance_and_in_full(stages: list[Workload]) -> None:
@@ -326,10 +512,29 @@ def test_comparison_is_the_same_at_a_glance_and_in_full(stages: list[Workload]) 
         retentions=retentions,
         estimates=tuple(map(tuple, figures)),
         draws=(),
+        limit_effects=(),
         current_figures=tuple(make_figures(30.0, 0.87, 900.0)),
     )
     glance = replace(full, retentions=retentions[:-1], estimates=full.estimates[:-1])
     assert full.comparison == glance.comparison
+
+
+def test_highest_retention_is_simulated_where_today_remembers_that_much(log: ReviewLog) -> None:
+    """Check a learner under FSRS who asks for 98 %: at a glance as in full."""
+    presets = {key: replace(preset, desired_retention=0.98) for key, preset in log.presets.items()}
+    demanding = replace(log, presets=presets)
+    question = replace(QUICK, draws=1, retentions=COMPARED_RETENTIONS)
+    *_, glance = workload(demanding, question=question)
+    assert glance.retentions == (*COMPARED_RETENTIONS, 0.98, 0.99)
+    assert len(glance.draws[0]) == len(glance.limit_effects) == len(glance.retentions)
+    assert glance.comparison is not None
+    assert glance.comparison.same_share is not None
+    full_question = replace(question, retentions=(*COMPARED_RETENTIONS, 0.96, 0.99))
+    *_, full = workload(demanding, question=full_question)
+    assert full.comparison == glance.comparison
+    assert full.glance_finding.evidence == replace(glance, question=question)
+    *_, usual = workload(log, question=question)
+    assert HIGHEST_RETENTION not in usual.retentions
 
 
 def test_comparison_is_none_where_nothing_is_due(stages: list[Workload]) -> None:
@@ -345,7 +550,7 @@ def test_comparison_with_given_parameters_does_not_say_now(stages: list[Workload
     assert "as now" not in text
 
 
-@pytest.mark.parametrize(("recalled", "expected"), [(0.01, "more than"), (0.9999, "less than")])
+@pytest.mark.parametrize(("recalled", "expected"), [(0.01, "more"), (0.9999, "less")])
 def test_workload_beyond_simulated_memory_says_on_which_side(
     stages: list[Workload], recalled: float, expected: str
 ) -> None:
@@ -354,7 +559,8 @@ def test_workload_beyond_simulated_memory_says_on_which_side(
     current_figures = list(last.current_figures)
     current_figures[RECALLED] = recalled
     text = join_sentences(replace(last, current_figures=tuple(current_figures)))
-    assert f"FSRS has you remember {expected} the parameters in force" in text
+    assert f"FSRS has you remember {expected}. So their minutes are not compared" in text
+    assert "remember with the parameters in force (" in text
 
 
 def test_workload_says_what_today_costs_at_equal_memory(stages: list[Workload]) -> None:
@@ -443,7 +649,7 @@ def test_desired_retention_has_one_figure_everywhere(stages: list[Workload]) -> 
     last = stages[-1]
     stated = last.finding
     rows = {row[0]: row for row in reversed(tables(stated)[0].rows)}
-    row = rows[f"{last.desired:.2f}"]
+    row = rows["yours"]  # two presets ask for different retentions
     assert (
         f"take {row[3]} minutes and {row[4]} reviews a day".replace("-", " to ")
         in (sentences(stated)[0])
@@ -484,7 +690,7 @@ def test_pace_is_measured_over_the_days_of_the_log(log: ReviewLog, stages: list[
     assert log.entries is not None
     assert log.day_grid is not None
     group = next(key for key in log.presets if log.presets[key].name == stages[0].presets[0][0])
-    per_day, done_a_day, minutes, days = measure_pace(log, group)
+    per_day, done_a_day, minutes, days, *_ = measure_pace(log, group)
     assert days == 90
     usual = next(workload(log, str(group), replace(QUICK, new_a_day=None)))
     assert usual.new_a_day == round(per_day)
@@ -505,7 +711,7 @@ def test_pace_is_measured_over_the_days_of_the_log(log: ReviewLog, stages: list[
     assert round(done / 30) > 0
     assert round(len(begun) / 30) > round(len(begun) / 90)
     young = replace(log, entries=Entries(**columns), source_predictions={})
-    assert measure_pace(young, group)[1:] == (done / 30, pytest.approx(spent / 30), 30)
+    assert measure_pace(young, group)[1:4] == (done / 30, pytest.approx(spent / 30), 30)
     assert round(measure_pace(young, group)[0]) == round(len(begun) / 30)
 
 
@@ -528,10 +734,7 @@ def test_workload_of_all_presets_is_their_sum(log: ReviewLog) -> None:
         )
         assert both.figures[both.at(both.desired), figure] == pytest.approx(own_total, rel=0.02)
     assert join_sentences(both).startswith("All your cards take")
-    assert (
-        f"At {100 * both.desired:.0f} each preset has what you ask of it now: "
-        in join_sentences(both)
-    )
+    assert "each preset keeps the retention that you ask of it now: " in join_sentences(both)
     assert join_sentences(single_results[0]).startswith(
         f"The cards of {single_results[0].preset} take"
     )
@@ -563,13 +766,16 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     assert "come from 5 memories that would suit your reviews" in join_sentences(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
-    assert [row[0] for row in curve] == [f"{retention:.2f}" for retention in last.retentions]
+    labels = []
+    for retention in last.retentions:
+        labels.append("yours" if retention == last.desired else f"{100 * retention:.0f} %")
+    assert [row[0] for row in curve] == labels
     # A retention that no month came near is marked as the model's guess.
     assert last.observed_retentions is not None
     low, high = last.observed_retentions
     assert f"{100 * low:.0f} to {100 * high:.0f} % recalled" in join_sentences(last)
-    marks = {float(str(row[0])): "?" in str(row[1]) for row in curve}
-    assert marks == {retention: not low <= retention <= high for retention in marks}
+    marks = ["?" in str(row[1]) for row in curve]
+    assert marks == [not low <= retention <= high for retention in last.retentions]
     never = replace(last, observed_retentions=None)
     assert f"No month had {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
 
@@ -712,7 +918,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     monkeypatch.setattr("srs_eval.cli.settings.Source.load", lambda self: off)
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "a day once FSRS is on, optimized and asked for 91 of 100; you would remember" in out
+    assert "a day once FSRS is on, optimized and asked for 91 %; you would remember" in out
     assert "If you keep SM-2, they take" in out
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from srs_eval.advice import shown
+from srs_eval.advice.acts import find_acts
 from srs_eval.advice.answering import stream_answers
-from srs_eval.advice.findings import Finding
+from srs_eval.advice.findings import Check, ExcludedCards, Finding
 from srs_eval.advice.overview import Overview
+from srs_eval.advice.sentences import FirstScreen
+from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import REVIEW, ReviewLog
 from srs_eval.data.rows import select_presets, select_rows
@@ -78,6 +82,21 @@ def build_overview(log: ReviewLog) -> Overview:
     for answers, questions in stream_answers(log):
         overview.add(answers, questions)
     return overview
+
+
+def build_screen(
+    answers: Sequence[Finding],
+    waiting: Collection[str] = (),
+    checks: Sequence[Check] = (),
+    *,
+    excluded_cards: ExcludedCards | None = None,
+    **named: Any,
+) -> FirstScreen:
+    """Build the first screen of answers and checks, with the acts that follow from them."""
+    acts = find_acts(answers, checks, has_active_cards=excluded_cards is None)
+    return build_first_screen(
+        answers, waiting, checks, acts, excluded_cards=excluded_cards, **named
+    )
 
 
 def find_used_presets(log: ReviewLog) -> list[int]:

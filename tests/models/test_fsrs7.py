@@ -16,6 +16,7 @@ from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import Context, fsrs7, fsrs7_ordinal
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.own_parameters import normalize_parameters
 from srs_eval.models.published import to_upstream_name
 from srs_eval.training.packing import pack
 from srs_eval.training.recurrent import SummedLoss, _kernel_of_model, _make_scratch, _new_adam_state
@@ -359,6 +360,17 @@ def test_fits_are_identical_from_run_to_run() -> None:
         fits.append(fsrs7.fit(trials, train, np.ones(len(train)), Context()))
     assert fits[0] == fits[1]
     assert fits[0] == [round(value, 6) for value in fits[0]]
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 100.0, -5.0])
+def test_parameters_that_give_no_probabilities_are_refused(value: float) -> None:
+    """Check lists beyond their limits, which a user's list is moved to first."""
+    trials = trials_of(4, 600)
+    index = np.arange(len(trials))
+    with pytest.raises(InputError, match=r"not be a probability \(for example, w"):
+        fsrs7.predict(trials, [value] * 34, index, Context())
+    p = fsrs7.predict(trials, normalize_parameters([value] * 34), index, Context())
+    assert ((p > 0) & (p < 1)).all()
 
 
 def test_predictions_do_not_depend_on_other_rows() -> None:

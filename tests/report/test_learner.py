@@ -172,7 +172,7 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
         ),
         "md",
     )
-    assert "once FSRS is on, optimized and asked for 90 of 100; you would remember" in report
+    assert "once FSRS is on, optimized and asked for 90 %; you would remember" in report
     assert "If you keep SM-2, they take" in report
     assert "FSRS is off" not in report
 

@@ -17,7 +17,10 @@ from srs_eval.data.reviews import FILTERED, LEARNING, MANUAL, RELEARNING, REVIEW
 from srs_eval.data.rows import select_rows
 from tests.conftest import make_simulated_users
 from tools.simulated import SimulatedLearner, simulate_learner, write_collection
+from tools.simulated.character import DAY_S, FIRST_DAY_S
+from tools.simulated.learner import average_over_shifts
 from tools.simulated.memory import DEFAULT_PARAMETERS, fuzz_interval, interval_for, retrievability
+from tools.simulated.worlds import World, simulate_world
 
 
 def test_simulate_learner_depends_on_its_seed_alone() -> None:
@@ -103,6 +106,26 @@ def test_recall_is_what_the_memory_says(simulated_learner: SimulatedLearner) -> 
         band = (p >= low) & (p < high)
         error = np.sqrt((p[band] * (1 - p[band])).sum()) / band.sum()
         assert abs(y[band].mean() - p[band].mean()) < 4 * error, (low, high)
+
+
+def test_recall_on_usual_days_has_lost_the_shift_of_its_own_day() -> None:
+    spells = World(day_sd=0.6, day_persistence=0.95)
+    simulated = simulate_world(spells, seed=4, reviews=2_000)
+    later = ~np.isnan(simulated.recall)
+    recall = simulated.recall[later]
+    logit = np.log(recall / (1 - recall))
+    usual = simulated.average_recall_over_days(0.0)[later]
+    day = (simulated.entries.time_ms // 1000 - FIRST_DAY_S) // DAY_S
+    shift = simulated.day_shifts[day[later]]
+    assert np.ptp(shift) > 0.5
+    np.testing.assert_allclose(np.log(usual / (1 - usual)), logit - shift, atol=1e-6)
+
+
+def test_average_over_shifts_equals_that_of_many_draws() -> None:
+    draws = 0.6 * np.random.default_rng(0).standard_normal(400_000)
+    average = average_over_shifts(np.array([2.0, -1.0]), 0.6)
+    for logit, p in zip((2.0, -1.0), average, strict=True):
+        assert p == pytest.approx(np.mean(1 / (1 + np.exp(-(logit + draws)))), abs=1e-3)
 
 
 def test_benchmark_rows_have_the_retention_of_the_scheduler(

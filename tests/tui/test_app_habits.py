@@ -110,12 +110,12 @@ async def test_narrow_footer_has_fewer_but_complete_keys(tmp_path: Path) -> None
     app = make_app(tmp_path, FILE)
     async with app.run_test(size=(60, 20)) as pilot:
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
-        await wait_until(pilot, lambda: screen_text(app).rstrip().endswith("? Help q Quit"))
+        await wait_until(pilot, lambda: screen_text(app).rstrip().endswith("? Help · q Quit"))
         assert "x Export" not in screen_text(app)
         assert " reviews · " in screen_text(app).splitlines()[0]
         await pilot.resize_terminal(80, 20)
         await wait_until(
-            pilot, lambda: re.search(r"x Export (i Import )?\? Help q Quit", screen_text(app))
+            pilot, lambda: re.search(r"x Export · (i Import · )?\? Help · q Quit", screen_text(app))
         )
 
 

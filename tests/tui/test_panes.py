@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from srs_eval.advice.sentences import Pane, PaneLine
-from srs_eval.advice.shown.first_screen import build_first_screen
 from srs_eval.report.panes import (
     count_hidden_items,
     count_needed_lines,
@@ -17,6 +16,7 @@ from srs_eval.report.panes import (
     wrap_notes,
 )
 from srs_eval.tui.widgets.panes import PaneBox, compute_heights
+from tests.helpers.advice import build_screen
 from tests.tui.app_world import is_on_screen, make_answers, make_app, screen_text, wait_until
 
 SAID = "one two, three; four · five six seven eight nine ten eleven twelve thirteen"
@@ -40,9 +40,7 @@ def test_pane_text_is_cut_after_a_word(width: int) -> None:
 
 
 def test_notes_take_the_available_lines() -> None:
-    screen = replace(
-        build_first_screen(make_answers()), footer=(PaneLine("Where you stand."), LINE)
-    )
+    screen = replace(build_screen(make_answers()), footer=(PaneLine("Where you stand."), LINE))
     assert wrap_notes(screen, 40, 2)[0] == " Where you stand."
     assert wrap_notes(screen, 40, 2)[1].endswith(" …")
     assert " ".join(wrap_notes(screen, 40, 9)).split()[3:] == SAID.split()
@@ -71,7 +69,7 @@ async def test_evidence_stands_below_its_question(tmp_path: Path) -> None:
     app = make_app(tmp_path, Path("collection.anki2"))
     async with app.run_test(size=(80, 24)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
-        for key, title in (("2", "Do I remember what I asked for?"), ("1", "What to do: Default")):
+        for key, title in (("2", "How well do I remember?"), ("1", "What to do")):
             await pilot.press(key)
             await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
             assert app.screen.query_one("#box").border_title == title
@@ -116,4 +114,36 @@ async def test_notification_disappears_with_its_screen(tmp_path: Path) -> None:
         await pilot.press("1")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
         await wait_until(pilot, lambda: not app.screen.query("Toast"))
+    app.session.shut_down()
+
+
+@pytest.mark.parametrize(("width", "line_count"), [(60, 1), (48, 1), (30, 2)])
+def test_right_text_has_its_own_line_if_there_is_no_room(width: int, line_count: int) -> None:
+    """Check a right text that is padded, so that it is aligned with longer ones where it fits."""
+    line = PaneLine("Press Optimize.", "fine", "●", "likely ●●●●○  closer".ljust(32))
+    pane = replace(PANE, items=(line,))
+    rendered = [text.plain for text in render_pane(pane, width, 9, spacious=False)]
+    assert len(rendered) == line_count
+    assert all(len(text) <= width for text in rendered)
+    words = " ".join(" ".join(rendered).split())
+    assert words == "● Press Optimize. likely ●●●●○ closer"
+    is_aligned = rendered[-1].rstrip() != rendered[-1]
+    assert is_aligned == (width == 60)
+
+
+@pytest.mark.slow
+async def test_evidence_of_acts_is_that_of_all_acts(tmp_path: Path) -> None:
+    """Check that recall, behind the first act, and the parameters of the second are both there."""
+    app = make_app(tmp_path, Path("collection.anki2"))
+    async with app.run_test(size=(100, 90)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        await pilot.press("1")
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        text = screen_text(app)
+        assert "Less than desired: 84.7 % recalled" in text
+        assert "Are my parameters good?" in text
+        assert "Press Optimize (sure" in text
+        assert "Paste it in Anki: deck options, preset Default" in text
+        await pilot.press("y")
+        await wait_until(pilot, lambda: "preset Default" in " ".join(app.notices))
     app.session.shut_down()

@@ -79,6 +79,17 @@ class SimulatedLearner:
     days: int  # from the first day to the last, inclusive
     day_shifts: FloatArray  # (days,) shift of the logit of recall; 0 on days without reviews
 
+    def average_recall_over_days(self, sd: float) -> FloatArray:
+        """Return each entry's true probability of recall on a day like any other.
+
+        The shift of the entry's own day is taken away, and the probability is averaged over the
+        distribution of shifts, whose standard deviation is `sd`. NaN for first reviews. The learner
+        must not slip, because slips are not part of the shifted logit.
+        """
+        day = (self.entries.time_ms // 1000 - FIRST_DAY_S) // DAY_S
+        logit = np.log(self.recall / (1 - self.recall)) - self.day_shifts[day]
+        return average_over_shifts(logit, sd)
+
     def log(self) -> ReviewLog:
         """Return the history as an importer would deliver it."""
         present = ~self.cards.deleted
@@ -101,6 +112,14 @@ class SimulatedLearner:
             presets=self.presets,
             day_grid=DayGrid(next_day, "simulated: rollover 4:00, UTC+1"),
         )
+
+
+def average_over_shifts(logit: FloatArray, sd: float) -> FloatArray:
+    """Average the probability of recall over normally distributed shifts of its logit (n,)."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
+    p = 1 / (1 + np.exp(-(logit[:, None] + sd * nodes)))
+    result: FloatArray = p @ (weights / weights.sum())
+    return result
 
 
 def simulate_learner(

@@ -14,7 +14,20 @@ from srs_eval.advice.sentences import (
     format_due_date,
     missing_data_sentence,
 )
-from srs_eval.advice.shown import costs, habits, memory, parameters, predicted
+from srs_eval.advice.shown import (
+    card_kinds,
+    costs,
+    difficulty,
+    first_intervals,
+    habits,
+    health_remedies,
+    ignore_before,
+    memory,
+    next_optimize,
+    parameters,
+    predicted,
+    reschedule,
+)
 from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.data.arguments import argument_error, check_type
 from srs_eval.data.paths import VERSION
@@ -27,12 +40,24 @@ def _unanswered_sentences(finding: Finding) -> tuple[str]:
     return (f"Can't tell: {finding.evidence.reason}.",)
 
 
+def _fsrs7_sentences(_: Finding) -> tuple[str]:
+    return ("This is answered for FSRS-6 only, and your presets run FSRS-7.",)
+
+
 _RENDERERS: Mapping[type[Evidence], Renderer] = {
     **parameters.RENDERERS,
     **predicted.RENDERERS,
     **memory.RENDERERS,
     **habits.RENDERERS,
     **costs.RENDERERS,
+    **ignore_before.RENDERERS,
+    **card_kinds.RENDERERS,
+    **health_remedies.RENDERERS,
+    **next_optimize.RENDERERS,
+    **difficulty.RENDERERS,
+    **first_intervals.RENDERERS,
+    **reschedule.RENDERERS,
+    f.OnlyFsrs7: Renderer(_fsrs7_sentences),
     **dict.fromkeys((f.Unanswered, TooFewForCosts), Renderer(_unanswered_sentences)),
 }
 

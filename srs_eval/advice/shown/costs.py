@@ -9,7 +9,7 @@ import numpy as np
 
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Evidence, Finding, get_evidence
-from srs_eval.advice.sentences import Bar, Heading, PaneItem, PaneLine, Renderer
+from srs_eval.advice.sentences import Bar, CostCurve, Heading, PaneItem, PaneLine, Renderer
 from srs_eval.advice.shown.columns import make_evidence_table
 from srs_eval.advice.workload.estimate import GLANCE_RETENTIONS, IN_FORCE, Workload
 from srs_eval.advice.workload.ranges import (
@@ -20,7 +20,9 @@ from srs_eval.advice.workload.ranges import (
     REVIEWS,
     EqualMemory,
     RangedFigure,
+    ScheduleComparison,
 )
+from srs_eval.advice.workload.simulator import SM2
 from srs_eval.advice.workload.today import MIN_MONTH_REVIEWS
 from srs_eval.data.errors import format_count
 from srs_eval.stats.tables import Table
@@ -31,12 +33,18 @@ DRAWS_NOTE = (
 )
 _COVERAGE = (
     "For simulated learners, most of whom do not remember as FSRS says, such ranges held the true "
-    "figures of a year in 95 to 97 of 100 cases, and in 85 where they held least."
+    "figures of a year in 95 to 97 % of the cases, and in 85 % where they held least."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
+_MIN_CURVE_POINTS = 4  # fewest retentions of a curve of minutes
 _MAX_NAMES = 5  # most names of presets in a sentence
 _MAX_TABLE_ROWS = 12  # for more retentions, the table has them in steps of 5 %
+# A year differs from the last weeks if its minutes are this many times theirs, and by some minutes.
+_FAR_LESS = 0.75
+_FAR_MORE = 1.33
+_MIN_MINUTES_APART = 1.0
+_MIN_SHARE_OVERDUE = 0.1  # of learned cards; fewer overdue ones explain nothing
 
 
 def _cost_sentences(finding: Finding) -> tuple[str, ...]:
@@ -45,9 +53,11 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
         _describe_optimized,
         _describe_current,
         _describe_comparison,
+        _describe_sm2,
         _describe_budget,
         _describe_recent_pace,
         _describe_cards,
+        _describe_new_limit,
         _describe_overdue,
         _describe_observed_range,
         _describe_review_limit,
@@ -71,8 +81,8 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     condition = "on, optimized" if workload.is_fsrs_off else "optimized"
     yield (
         f"{cards} take {minutes} minutes and {reviews} reviews a day once {model} is "
-        f"{condition} and asked for {100 * workload.desired:.0f} of 100; you would "
-        f"remember {recalled} of 100 reviews."
+        f"{condition} and asked for {say.format_share(workload.desired)}; you would "
+        f"remember {recalled} of your reviews."
     )
 
 
@@ -84,22 +94,51 @@ def _describe_current(workload: Workload) -> Iterator[str]:
     recalled = _format_current(workload, RECALLED)
     yield (
         f"If you keep {workload.schedule}, they take {minutes} minutes and {reviews} reviews a "
-        f"day; you would remember {recalled} of 100 reviews."
+        f"day; you would remember {recalled} of your reviews."
     )
 
 
 def _describe_comparison(workload: Workload) -> Iterator[str]:
     """Compare optimized FSRS with today's schedule where both remember, or take, the same."""
-    comparison = workload.comparison
-    if comparison is None:
+    if _is_decided_by_limit(workload):
+        sentence = _describe_deciding_limit(workload)
+        if workload.current_figures is not None:
+            model = _name_scheduler(workload)
+            sentence += f" So {model} and {workload.schedule} are not compared at equal memory."
+        yield sentence
         return
+    if workload.comparison is not None:
+        yield from _describe_schedules(workload, workload.comparison, workload.schedule)
+
+
+def _describe_sm2(workload: Workload) -> Iterator[str]:
+    """Describe the costs under SM-2 for a learner whose FSRS is on."""
+    if workload.sm2 is None:
+        return
+    minutes = _format_of_sm2(workload, MINUTES)
+    reviews = _format_of_sm2(workload, REVIEWS)
+    recalled = _format_of_sm2(workload, RECALLED)
+    yield (
+        f"With FSRS off, SM-2 would take {minutes} minutes and {reviews} reviews a day; you would "
+        f"remember {recalled} of your reviews."
+    )
+    if workload.sm2.limit_effects.is_limited and not workload.is_current_limited:
+        limit = say.capitalize(_name_review_limit(workload))
+        yield f"{limit} decides the minutes of SM-2: it makes cards wait."
+    if workload.sm2_comparison is not None:
+        yield from _describe_schedules(workload, workload.sm2_comparison, SM2)
+
+
+def _describe_schedules(
+    workload: Workload, comparison: ScheduleComparison, current: str
+) -> Iterator[str]:
+    """Compare optimized FSRS with the schedule `current`."""
     model = _name_scheduler(workload)
-    current = workload.schedule
-    recalled = f"{100 * comparison.recalled:.0f} of 100"
+    recalled = say.format_share(comparison.recalled)
     known_now = _format_figure(KNOWN, comparison.known)
     minutes_now = _format_figure(MINUTES, comparison.minutes)
     if comparison.same_share is None:
-        yield _describe_incomparable(workload, comparison.recalled)
+        yield _describe_incomparable(workload, comparison.recalled, current)
     else:
         yield (
             f"To remember as much as with {current} ({recalled}), "
@@ -115,44 +154,51 @@ def _describe_comparison(workload: Workload) -> Iterator[str]:
         known = _format_figure(KNOWN, same_minutes.known)
         yield (
             f"In the {minutes_now} minutes a day that {current} would take, {model} asked for "
-            f"{100 * same_minutes.retention:.0f} of 100 would have you remember "
-            f"{100 * same_minutes.recalled:.1f} of 100 reviews instead of "
-            f"{100 * comparison.recalled:.1f}, and know {known} cards at the end instead of "
+            f"{say.format_share(same_minutes.retention)} would have you remember "
+            f"{100 * same_minutes.recalled:.1f} % of your reviews instead of "
+            f"{100 * comparison.recalled:.1f} %, and know {known} cards at the end instead of "
             f"{known_now}."
         )
 
 
-def _describe_incomparable(workload: Workload, recalled_now: float) -> str:
-    """Say on which side of today's schedule all simulated retentions lie.
+def _describe_incomparable(workload: Workload, recalled_now: float, current: str) -> str:
+    """Say that the simulated retentions do not reach what the schedule `current` remembers.
 
-    Example: "Asked for 90 of 100, FSRS has you remember more than SM-2 (89 of 100)."
+    Example: "The retentions simulated here do not reach what you would remember with SM-2
+    (93 %): even asked for 91 %, FSRS has you remember less. So their minutes are not compared."
     """
     recalled = workload.figures[:, RECALLED]
-    retention = workload.retentions[int(np.argmax(recalled))]
-    which = "the best of those simulated"
-    comparative = "less than"
+    recalled_now_text = _format_figure(RECALLED, recalled_now)
+    model = _name_scheduler(workload)
+    index = int(np.argmax(recalled))
+    comparative = "less"
     if recalled.min() > recalled_now:
-        retention = workload.retentions[int(np.argmin(recalled))]
-        which = "the least of those simulated"
-        comparative = "more than"
-    elif recalled.max() >= recalled_now:
-        comparative = "about as much as"
-    position = f", {which}," if len(workload.retentions) > 1 else ","
+        index = int(np.argmin(recalled))
+        comparative = "more"
+    asked = f"asked for {say.format_share(workload.retentions[index])}"
+    if comparative == "less" and recalled.max() >= recalled_now:
+        return (
+            f"{say.capitalize(asked)}, {model} has you remember about as much as "
+            f"{current} ({recalled_now_text})."
+        )
+    retentions = "The retentions simulated here do"
+    if len(workload.retentions) == 1:
+        retentions = "The one retention simulated here does"
     return (
-        f"Asked for {100 * retention:.0f} of 100{position} {_name_scheduler(workload)} has you "
-        f"remember {comparative} {workload.schedule} "
-        f"({_format_figure(RECALLED, recalled_now)} of 100)."
+        f"{retentions} not reach what you would remember with {current} "
+        f"({recalled_now_text}): even {asked}, {model} has you remember {comparative}. So their "
+        "minutes are not compared."
     )
 
 
 def _describe_equal_memory(equal: EqualMemory, model: str, minutes_now: str) -> str:
     """Describe minutes at equal memory.
 
-    Example: "you would ask FSRS for 91 of 100: 26 minutes a day instead of 25 (0.8 more; the range
+    Example: "you would ask FSRS for 91 %: 26 minutes a day instead of 25 (0.8 more; the range
     is 0.2 fewer to 1.9 more)".
     """
     return (
-        f"you would ask {model} for {100 * equal.retention:.0f} of 100: "
+        f"you would ask {model} for {say.format_share(equal.retention)}: "
         f"{_format_figure(MINUTES, equal.minutes)} minutes a day instead of {minutes_now} "
         f"({_format_extra_minutes(equal.extra_minutes)})"
     )
@@ -191,9 +237,45 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
     minutes = _format_figure(MINUTES, workload.recent_minutes_a_day)
     yield (
         f"In the last {period} you took {minutes} minutes and did "
-        f"{workload.recent_reviews_a_day:,} reviews a day; a card counts once a day, its learning "
-        "steps only in minutes, here as above."
+        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts once a day; "
+        "learning steps count only in minutes."
     )
+    reason = _explain_change(workload)
+    if reason:
+        yield reason
+
+
+def _explain_change(workload: Workload) -> str:
+    """Say why a year of today's schedule takes far fewer, or more, minutes than now.
+
+    Examples: "Until now most minutes went to new cards, and 246 are left."; "Until now you reviewed
+    fewer cards than came due: 94 are overdue." "" if they differ little, or if the reviews do not
+    say why.
+    """
+    recent = workload.recent_minutes_a_day
+    figures = workload.current_figures
+    if figures is None:
+        figures = workload.estimates[workload.at(workload.desired)]
+    minutes = figures[MINUTES]
+    if abs(minutes - recent) < _MIN_MINUTES_APART:
+        return ""
+    if minutes < _FAR_LESS * recent:
+        new_a_day = workload.new_planned / workload.question.days
+        is_for_new_cards = workload.recent_minutes_on_begun_cards > 0.5 * recent
+        if not is_for_new_cards or new_a_day > _FAR_LESS * workload.new_a_day:
+            return ""
+        left = "none are left"
+        if workload.unseen_cards:
+            verb = "is" if workload.unseen_cards == 1 else "are"
+            left = f"{workload.unseen_cards:,} {verb} left"
+        return f"Until now most minutes went to new cards, and {left}."
+    overdue = workload.overdue
+    if minutes > _FAR_MORE * recent and overdue.cards > _MIN_SHARE_OVERDUE * overdue.learned:
+        verb = "is" if overdue.cards == 1 else "are"
+        return (
+            f"Until now you reviewed fewer cards than came due: {overdue.cards:,} {verb} overdue."
+        )
+    return ""
 
 
 def _describe_cards(workload: Workload) -> Iterator[str]:
@@ -211,12 +293,13 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
         f"That is the mean of the next {format_count(days, 'day')} with your {learned_cards} and "
         f"{new_cards}; {known_cards} cards are known at the end."
     )
-    if len({desired for _, desired in workload.presets}) > 1:
+    if _differs_by_preset(workload):
         by_preset = say.join_names(
             [f"{100 * desired:.0f} in {name}" for name, desired in workload.presets]
         )
         yield (
-            f"At {100 * workload.desired:.0f} each preset has what you ask of it now: {by_preset}."
+            "In the row “yours”, each preset keeps the retention that you ask of it now: "
+            f"{by_preset}."
         )
 
 
@@ -257,25 +340,111 @@ def _describe_budget(workload: Workload) -> Iterator[str]:
     if len(within_budget):
         highest = workload.retentions[within_budget[-1]]
         yield (
-            f"With {budget:g} minutes a day on average, {highest:.2f} is the highest retention "
-            "that is almost sure to fit."
+            f"With {budget:g} minutes a day on average, {say.format_share(highest)} is the "
+            "highest retention that is almost sure to fit."
         )
 
 
 def _describe_review_limit(workload: Workload) -> Iterator[str]:
-    if workload.review_limit is not None:
-        retention = workload.review_limit[0]
+    """Say from which retention on a limit of reviews is reached, if it is not said already."""
+    if workload.is_limited.any() and not _is_decided_by_limit(workload):
         yield (
-            f"From {retention:.2f} on, {_name_review_limit(workload)} is often reached: some cards "
-            "then wait, and are remembered less."
+            f"Asked for {_format_limited_retentions(workload)}, {_name_review_limit(workload)} "
+            "makes cards wait, and you remember less of them."
         )
 
 
+def _is_decided_by_limit(workload: Workload) -> bool:
+    """Return True if a limit of reviews decides the minutes that a learner would compare."""
+    if workload.is_current_limited:
+        return True
+    if workload.current_figures is None or not workload.is_limited.any():
+        return False
+    return workload.comparison is None or workload.comparison.same_share is None
+
+
+def _describe_deciding_limit(workload: Workload) -> str:
+    """Say whose minutes a limit of reviews decides, instead of comparing them.
+
+    Example: "Your limit of 10 reviews a day decides these minutes: it makes cards wait, whatever
+    you ask for."
+    """
+    limit = say.capitalize(_name_review_limit(workload))
+    if workload.is_limited.all():
+        return f"{limit} decides these minutes: it makes cards wait, whatever you ask for."
+    owners = []
+    if workload.current_figures is not None and workload.is_current_limited:
+        owners.append(f"of {workload.schedule}")
+    if workload.is_limited.any():
+        limited = _format_limited_retentions(workload)
+        owners.append(f"of {_name_scheduler(workload)} asked for {limited}")
+    return f"{limit} decides the minutes {' and '.join(owners)}: it makes cards wait."
+
+
+def _format_limited_retentions(workload: Workload) -> str:
+    """Format the retentions at which a limit of reviews is reached: "90 % or more"."""
+    limited = np.flatnonzero(workload.is_limited)
+    lowest = say.format_share(workload.retentions[limited[0]])
+    if len(limited) == 1:
+        return lowest
+    if limited[-1] == len(workload.retentions) - 1:
+        return f"{lowest} or more"
+    return f"{lowest} to {say.format_share(workload.retentions[limited[-1]])}"
+
+
 def _name_review_limit(workload: Workload) -> str:
-    """Return the name of the daily limit that is reached: "your limit of 200 reviews a day"."""
-    assert workload.review_limit is not None
-    owner = "your" if len(workload.presets) == 1 else "a preset's"
-    return f"{owner} limit of {workload.review_limit[1]:,} reviews a day"
+    """Return the name of the limit for which cards wait: "your limit of 200 reviews a day"."""
+    limit = workload.review_limit
+    assert limit is not None
+    name = f"limit of {format_count(limit.cards, 'review')} a day"
+    if len(workload.presets) == 1:
+        return f"your {name}"
+    return f"the {name} of {say.quote_name(limit.preset)}"
+
+
+def _describe_new_limit(workload: Workload) -> Iterator[str]:
+    """Say how many new cards are left at the end, and which limit a day leaves them."""
+    question = workload.question
+    if question.new_a_day is not None:
+        allowed = workload.new_allowed_a_day
+        if allowed is not None and workload.new_planned and question.new_a_day > allowed:
+            presets = "preset allows" if len(workload.presets) == 1 else "presets allow"
+            yield (
+                f"Your {presets} {format_count(allowed, 'new card')} a day; for "
+                f"{question.new_a_day:,} you would have to raise that limit."
+            )
+    sentence = _explain_new_left(workload)
+    if sentence:
+        yield sentence
+
+
+def _explain_new_left(workload: Workload) -> str:
+    """Name the limit a day that leaves new cards at the end; "" if none does.
+
+    Example: "Your limit of 20 new cards a day leaves 1,240 new cards at the end."
+    """
+    left = workload.new_left
+    cards = f"{format_count(left, 'new card')} at the end"
+    if left > workload.unseen_cards - workload.new_planned:
+        if workload.review_limit is None:
+            return ""
+        limit = say.capitalize(_name_review_limit(workload))
+        return f"{limit} holds back new cards, too: it leaves {cards}."
+    if not workload.new_limits or left <= 0 or workload.question.new_a_day is not None:
+        return ""
+    limits = []
+    for new_limit in workload.new_limits:
+        name = f"limit of {format_count(new_limit.cards, 'new card')} a day"
+        if len(workload.presets) == 1:
+            return f"Your {name} leaves {cards}."
+        limits.append(
+            f"{format_count(new_limit.cards, 'card')} in {say.quote_name(new_limit.preset)}"
+        )
+    if len(limits) > _MAX_NAMES:
+        return f"Your limits of new cards a day leave {cards}."
+    name = "limit" if len(limits) == 1 else "limits"
+    verb = "leaves" if len(limits) == 1 else "leave"
+    return f"Your {name} of new cards a day ({say.join_names(limits)}) {verb} {cards}."
 
 
 def _describe_ranges(workload: Workload) -> Iterator[str]:
@@ -347,14 +516,12 @@ def render_minutes(
         high_text = _format_figure(MINUTES, float(high[index]))
         if low_text != high_text:
             figure += f" ({low_text}-{high_text})"
-        label = say.format_per_hundred(retention)
-        if index == shown[0]:
-            label += " of 100"
+        label = say.format_share(retention)
         if is_desired:
             label += " (yours)"
         bar = Bar(
             label,
-            (say.format_per_hundred(float(recalled[index])), figure),
+            (say.format_share(float(recalled[index])), figure),
             share=float(minutes[index]) / longest,
             range_end=float(high[index]) / longest,
             drop_order=1 if retention == GLANCE_RETENTIONS[1] and not is_desired else 0,
@@ -364,7 +531,7 @@ def render_minutes(
         bar = Bar(
             _name_current(workload),
             (
-                say.format_per_hundred(current[RECALLED]),
+                say.format_share(current[RECALLED]),
                 _format_current(workload, MINUTES).replace(" to ", "-"),
             ),
             share=current[MINUTES] / longest,
@@ -377,18 +544,30 @@ def render_minutes(
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
         items.append(Bar(name, ("", figure), 0.0, level="not yet"))
+        reason = _explain_change(workload)
+        if reason:
+            items.append(PaneLine(reason, drop_order=2))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
         cards += f" and {format_count(new, 'new one')}"
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
-    items.append(PaneLine(f"Average over the next year, with {cards}{of_preset}.", drop_order=2))
-    if workload.review_limit is not None and workload.review_limit[0] <= GLANCE_RETENTIONS[-1]:
-        limited_from = say.format_per_hundred(workload.review_limit[0])
-        text = f"From {limited_from} of 100 on, {_name_review_limit(workload)} is often reached."
+    items.append(
+        PaneLine(f"Average over the next year, with your {cards}{of_preset}.", drop_order=2)
+    )
+    if workload.is_limited[shown].any() and not _is_decided_by_limit(workload):
+        limited = _format_limited_retentions(workload)
+        text = f"Asked for {limited}, {_name_review_limit(workload)} makes cards wait."
         items.append(PaneLine(text, drop_order=2))
+    new_left = _explain_new_left(workload)
+    if new_left:
+        items.append(PaneLine(new_left, drop_order=2))
     if workload.by_fsrs7:
         items.append(PaneLine(_figures_by_version_sentence(workload)))
+    points = sorted((float(recalled[index]), float(minutes[index])) for index in shown)
+    if len(points) >= _MIN_CURVE_POINTS:
+        today = None if current is None else (current[RECALLED], current[MINUTES])
+        items.append(CostCurve(tuple(points), today, _name_current(workload)))
     summary = PaneLine(_summarize_minutes(workload))
     return summary, (summary, *items)
 
@@ -406,11 +585,13 @@ def _name_current(workload: Workload) -> str:
 def _summarize_minutes(workload: Workload) -> str:
     """Say what is remembered in how many minutes, and what today's schedule takes for as much.
 
-    Examples: "To remember as much as with SM-2 (92 of 100), FSRS takes 21 minutes a day instead of
-    25. To know as many cards at the end, FSRS takes 18."; "To remember as much as with SM-2 (92 of
-    100), FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you would remember
-    89 of 100 in 17 minutes a day."
+    Examples: "To remember as much as with SM-2 (92 %), FSRS takes 21 minutes a day instead of
+    25. To know as many cards at the end, FSRS takes 18."; "To remember as much as with SM-2 (92 %),
+    FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you would remember
+    89 % in 17 minutes a day."
     """
+    if _is_decided_by_limit(workload):
+        return _describe_deciding_limit(workload)
     comparison = workload.comparison
     if comparison is None or comparison.same_share is None:
         return _summarize_at_desired(workload)
@@ -422,9 +603,9 @@ def _summarize_minutes(workload: Workload) -> str:
         current = f"you would unchanged{_version_note(workload)}"
     minutes = _format_figure(MINUTES, same_share.minutes)
     now_minutes = _format_figure(MINUTES, comparison.minutes)
-    recalled = say.format_per_hundred(comparison.recalled)
+    recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
-    text = f"To remember as much as {current} ({recalled} of 100), {optimized}"
+    text = f"To remember as much as {current} ({recalled}), {optimized}"
     if workload.has_all_draws and not is_settled:
         text += " about as long:"
     text += f" {minutes} minutes a day"
@@ -443,13 +624,13 @@ def _summarize_minutes(workload: Workload) -> str:
 
 def _summarize_at_desired(workload: Workload) -> str:
     index = workload.at(workload.desired)
-    recalled = say.format_per_hundred(float(workload.figures[index, RECALLED]))
+    recalled = say.format_share(float(workload.figures[index, RECALLED]))
     minutes = _format_figure(MINUTES, float(workload.figures[index, MINUTES]))
-    text = f"Optimized, you would remember {recalled} of 100 in {minutes} minutes a day"
+    text = f"Optimized, you would remember {recalled} in {minutes} minutes a day"
     current = workload.current_figures
     if current is None:
         return f"{text}."
-    now = say.format_per_hundred(current[RECALLED])
+    now = say.format_share(current[RECALLED])
     now_minutes = _format_figure(MINUTES, current[MINUTES])
     name = f"{_name_current(workload)}{_version_note(workload)}"
     return f"{text} ({name}: {now} in {now_minutes})."
@@ -486,7 +667,7 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
     """Return a table of what each desired retention costs."""
     workload = get_evidence(finding, Workload)
     budget = workload.question.budget
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for k in _select_rows(workload):
         retention = workload.retentions[k]
         note = ""
@@ -495,7 +676,7 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
         if not _is_observed(workload, retention):
             note += "?"
         row = [
-            f"{retention:.2f}",
+            _format_row_label(workload, retention),
             note,
             _format_with_range(workload, k, RECALLED),
             _format_with_range(workload, k, MINUTES),
@@ -507,12 +688,25 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
         rows.append(tuple(row))
     if workload.current_figures is not None:
         rows.append(_current_row(workload))
+    if workload.sm2 is not None:
+        rows.append(_sm2_row(workload))
     days = format_count(workload.question.days, "day")
     title = f"{workload.preset}: {days}, by desired retention"
     columns = ["asked for", "", "remembered", "minutes/day", "reviews/day", "known"]
     if budget is not None:
         columns.append(f"days > {budget:g} min")
     return (make_evidence_table(title, columns, rows),)
+
+
+def _format_row_label(workload: Workload, retention: float) -> str:
+    """Format the retention asked for, or "yours" if presets have it only on average."""
+    if retention == workload.desired and _differs_by_preset(workload):
+        return "yours"
+    return f"{100 * retention:.4g} %"
+
+
+def _differs_by_preset(workload: Workload) -> bool:
+    return len({desired for _, desired in workload.presets}) > 1
 
 
 def _is_observed(workload: Workload, retention: float) -> bool:
@@ -523,14 +717,27 @@ def _is_observed(workload: Workload, retention: float) -> bool:
     return low <= retention <= high
 
 
-def _current_row(workload: Workload) -> tuple[str, ...]:
+def _current_row(workload: Workload) -> tuple[object, ...]:
     """Return the table's row of the current schedule."""
-    row = ["SM-2" if workload.is_fsrs_off else f"{workload.desired:.2f}", "now"]
+    row: list[object] = ["now", ""]
+    if workload.is_fsrs_off:
+        row = [SM2, "now"]
+    elif workload.schedule != IN_FORCE:
+        row = ["given", ""]
     shown = [RECALLED, MINUTES, REVIEWS, KNOWN]
     if workload.question.budget is not None:
         shown.append(OVER_BUDGET)
     row += [_format_current(workload, figure).replace(" to ", "-") for figure in shown]
     return tuple(row)
+
+
+def _sm2_row(workload: Workload) -> tuple[object, ...]:
+    """Return the table's row of SM-2 for a learner whose FSRS is on."""
+    shown = [RECALLED, MINUTES, REVIEWS, KNOWN]
+    if workload.question.budget is not None:
+        shown.append(OVER_BUDGET)
+    figures = [_format_of_sm2(workload, figure).replace(" to ", "-") for figure in shown]
+    return (SM2, "", *figures)
 
 
 def _select_rows(workload: Workload) -> list[int]:
@@ -561,9 +768,20 @@ def _format_current(workload: Workload, figure: int) -> str:
     return text.replace("-", " to ")
 
 
+def _format_of_sm2(workload: Workload, figure: int) -> str:
+    """Format a figure of SM-2 with its range for a sentence, like `_format_current`."""
+    assert workload.sm2 is not None
+    low, high = workload.sm2_band
+    text = _format_range(figure, workload.sm2.figures[figure], low[figure], high[figure])
+    return text.replace("-", " to ")
+
+
 def _format_range(figure: int, estimate: float, low: float, high: float) -> str:
+    """Format an estimate and its range: "61 (55-70)", "90 % (87-92)"."""
     text, low_text, high_text = (_format_figure(figure, value) for value in (estimate, low, high))
-    return text if low_text == high_text else f"{text} ({low_text}-{high_text})"
+    if low_text == high_text:
+        return text
+    return f"{text} ({low_text.removesuffix(' %')}-{high_text.removesuffix(' %')})"
 
 
 def _format_at_desired(workload: Workload, figure: int) -> str:
@@ -572,14 +790,14 @@ def _format_at_desired(workload: Workload, figure: int) -> str:
 
 
 def _format_figure(figure: int, value: float) -> str:
-    """Format a figure: shares of 100, and a decimal for fewer than ten reviews or minutes.
+    """Format a figure: shares in per cent, and a decimal for fewer than ten reviews or minutes.
 
     A share of no reviews, which is nan, is "?".
     """
     if math.isnan(value):
         return "?"
     if figure == RECALLED:
-        return f"{100 * value:.0f}"
+        return say.format_share(value)
     has_decimal = figure in (REVIEWS, MINUTES) and value < 9.95
     return f"{value:,.1f}" if has_decimal else f"{value:,.0f}"
 

@@ -1,29 +1,25 @@
 """Build the first screen from findings: five panes, each with a question and its answer.
 
 The panes are small dataclasses of lines, bars and months, which the app, the report and the command
-line lay out. Numbers are "of 100" or minutes; log losses are in the details that a pane opens.
+line lay out. Numbers are per cent or minutes; log losses are in the details that a pane opens.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
+from srs_eval.advice.acts import Act, ActKind
 from srs_eval.advice.findings import Recommendation
-from srs_eval.advice.sentences import FirstScreen, LineLevel, Pane, PaneItem, PaneLine, PresetRow
+from srs_eval.advice.sentences import FirstScreen, Pane, PaneItem, PaneLine, PresetRow
+from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
 from srs_eval.advice.shown.memory import render_retention
-from srs_eval.advice.shown.parameters import (
-    HARDLY_MATTERS,
-    INSTRUCTIONS,
-    describe_doubt,
-    lacks_own_evidence,
-    preset_action,
-)
-from srs_eval.advice.shown.predicted import percentile_line
+from srs_eval.advice.shown.parameters import preset_action
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import MIN_REVIEWS
@@ -31,20 +27,22 @@ from srs_eval.stats.intervals import MIN_REVIEWS
 WAITING = PaneLine("…", "not yet")
 TITLES = (
     "What to do",
-    "Do I remember what I asked for?",
+    "How well do I remember?",
     "What would it cost?",
     "One preset or several?",
     "Anything wrong?",
 )
-_TITLE_FOR_ANKI = "Do I remember what Anki expects?"
-_TITLE_FOR_FSRS = "Do I remember what FSRS expects?"  # for a file that may be from another program
-# Recommendations that give a preset our parameters.
-_COPIED_RECOMMENDATIONS = (Recommendation.ONE_LINE, Recommendation.POOLED)
 _TOO_FEW_REVIEWS = "Too few reviews to say."
-_NOTHING_LEFT = "Nothing is left to schedule."
 _MAX_CHECKS = 5  # most checks in the last pane
+_QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
+    ActKind.CLEAR_BACKLOG: "wrong",
+    ActKind.FORGET_LESS: "wrong",
+    ActKind.REVIEW_ON_TIME: "retention",
+    ActKind.RAISE_REVIEW_LIMIT: "costs",
+}
+"""Questions whose evidence stands behind acts about habits."""
 _QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
-    "says": "whether FSRS is right about you",
+    "says": "whether you remember 90 % when FSRS expects 90 %",
     "standing": "where you stand",
 }
 """Questions that no pane answers."""
@@ -58,7 +56,7 @@ class _AnswersSoFar:
     waiting: Collection[str]
     checks: Sequence[f.Check]
     rows: str
-    excluded_note: str
+    excluded_cards: f.ExcludedCards | None
 
     def find(self, question: str) -> list[f.Finding]:
         return [finding for finding in self.answers if finding.question == question]
@@ -87,22 +85,28 @@ class _AnswersSoFar:
     def fit(self) -> f.Finding | None:
         return next((finding for finding, _ in self.with_evidence(f.Fit)), None)
 
+    @property
+    def is_fsrs_off(self) -> bool:
+        return any(evidence.fsrs_is_off for _, evidence in self.with_evidence(f.Fit))
+
 
 def build_first_screen(
     answers: Sequence[f.Finding],
     waiting: Collection[str] = (),
     checks: Sequence[f.Check] = (),
+    acts: Sequence[Act] = (),
     *,
     rows: str = "anki",
-    excluded_note: str = "",
+    excluded_cards: f.ExcludedCards | None = None,
 ) -> FirstScreen:
     """Return the five panes of the answers so far; `waiting` questions lack a full answer.
 
-    `checks` are from all answers, worst first. `rows` names the reviews behind the answers, "anki"
-    or "benchmark". `excluded_note` is the sentence for a log whose cards are nearly all gone.
+    `checks` are from all answers, worst first; `acts` are what follows from them. `rows` names the
+    reviews behind the answers, "anki" or "benchmark". `excluded_cards` are set if nearly all
+    reviewed cards are gone.
     """
-    so_far = _AnswersSoFar(answers, waiting, checks, rows, excluded_note)
-    advice_pane, copyable = _advice_pane(so_far)
+    so_far = _AnswersSoFar(answers, waiting, checks, rows, excluded_cards)
+    advice_pane, copyable = _advice_pane(so_far, acts)
     panes = (
         advice_pane,
         _retention_pane(so_far),
@@ -122,195 +126,72 @@ def _make_pane(number: int, items: Sequence[PaneItem], *questions: str, subject:
 # 1 What to do
 
 
-def _advice_pane(so_far: _AnswersSoFar) -> tuple[Pane, f.Finding | None]:
+def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Finding | None]:
     """Return the first pane, and the finding whose parameters it says to copy, if any."""
-    questions = ("parameters", "health", "fit")
+    questions: tuple[str, ...] = ("parameters", "fit")
     if so_far.is_open("fit") or (so_far.is_open("parameters") and not so_far.find("split")):
         return _make_pane(1, [WAITING], *questions), None
-    for finding, unsupported in so_far.with_evidence(f.UnsupportedParameters):
-        line = PaneLine(unsupported.sentence, "look", "●")
-        return _make_pane(1, [line], *questions, subject=finding.subject), None
-    items: list[PaneItem]
-    if so_far.excluded_note:
-        items = [
-            PaneLine("Nothing to do.", "look", "●"),
-            PaneLine(f"  {so_far.excluded_note} This is about how it was."),
-        ]
+    excluded = so_far.excluded_cards
+    items = list(render_acts(acts))
+    if excluded is not None:
+        if not acts:
+            items.append(PaneLine("Nothing to do.", "not yet", say.ACT_MARK))
+        items.append(PaneLine(f"  {_describe_excluded(excluded)} This is about how it was."))
+    if not items:
+        items.append(PaneLine(_nothing_known_sentence(so_far), "not yet"))
+    if not acts:
         return _make_pane(1, items, *questions), None
-    presets = so_far.presets
-    fit = so_far.fit
-    if not presets:
-        unanswered_findings = so_far.with_evidence(f.Unanswered)
-        reason = ""
-        if unanswered_findings:
-            _, unanswered = unanswered_findings[0]
-            reason = f": {unanswered.reason}"
-        line = PaneLine(f"Nothing can be told{reason}.", "not yet")
-        return _make_pane(1, [line], *questions), None
-    is_fsrs_off = fit is not None and fit.recommendation in (
-        Recommendation.TURN_FSRS_ON,
-        Recommendation.STAY_WITH_SM2,
-    )
-    chosen = _most_valuable(presets)
-    main_preset = presets[0]
-    name = say.quote_name(chosen.subject) if chosen is not None and len(presets) > 1 else ""
-    if fit is not None and fit.recommendation == Recommendation.STAY_WITH_SM2:
-        chosen = None
-        items = [_line_with_certainty("Leave FSRS off.", fit.probability)]
-    elif fit is not None and is_fsrs_off:
-        instruction = "" if chosen is None else f" and {_instruction(chosen.recommendation, name)}"
-        items = [_line_with_certainty(f"Turn FSRS on{instruction}.", fit.probability)]
-    elif (
-        chosen is not None
-        and fit is not None
-        and f.get_evidence(fit, f.Fit).current_scheduler is not None
-    ):
-        return _other_scheduler_pane(chosen, fit, questions)
-    elif chosen is not None:
-        instruction = _instruction(chosen.recommendation, name)
-        is_known = isinstance(chosen.evidence, f.PresetParameters) and chosen.evidence.is_known
-        if is_known:
-            instruction = say.capitalize(instruction)
-        else:
-            instruction = f"With FSRS on in Anki, {instruction}"
-        items = [_line_with_certainty(f"{instruction}.", chosen.probability)]
-    elif all(map(lacks_own_evidence, presets)):
-        items = [
-            PaneLine("Change nothing yet.", "not yet", "●"),
-            PaneLine("  Too few reviews to judge your numbers by. Go on reviewing.", drop_order=1),
-        ]
-    else:
-        undecided = [
-            finding for finding in presets if finding.recommendation != Recommendation.KEEP
-        ]
-        main_preset = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
-        reason = "Your parameters are as good as others would be."
-        if (main_preset.probability or 0.0) < f.LIKELY or main_preset.hardly_matters:
-            reason = describe_doubt(main_preset)
-            if len(presets) > 1:
-                subject = say.quote_name(main_preset.subject)
-                reason = f"In {subject}, {reason[0].lower()}{reason[1:]}"
-        items = [
-            _line_with_certainty("Change nothing.", main_preset.probability),
-            PaneLine(f"  {reason}", drop_order=1),
-        ]
-        if main_preset.hardly_matters:
-            items[0] = PaneLine("Change nothing.", "fine", "●", HARDLY_MATTERS)
-    if chosen is not None:
-        items.append(_location_line(chosen, len(presets)))
-        items += _other_preset_lines(chosen, presets)
-    elif fit is not None and fit.recommendation == Recommendation.TURN_FSRS_ON:
-        items.append(PaneLine("  Deck options › FSRS"))
-    if chosen is not None or is_fsrs_off:
-        items.append(_claim_line(fit if is_fsrs_off else chosen))
-    if is_fsrs_off:
-        return _make_pane(1, items, *questions[1:]), chosen
-    subject = main_preset.subject if chosen is None else chosen.subject
-    return _make_pane(1, items, *questions, subject=subject), chosen
+    with_parameters = [
+        act.finding for act in acts if act.finding is not None and act.finding.parameters
+    ]
+    copyable = with_parameters[0] if with_parameters else None
+    questions = tuple(dict.fromkeys(itertools.chain.from_iterable(map(_questions_behind, acts))))
+    first = acts[0].finding
+    subject = ""
+    if first is not None and questions[0] == "parameters":
+        subject = first.subject
+    return _make_pane(1, items, *questions, subject=subject), copyable
 
 
-def _claim_line(finding: f.Finding | None) -> PaneLine:
-    """Return the line on what the act's probability is about."""
-    claim = "FSRS should then predict your coming reviews better."
-    if finding is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
-        claim = "FSRS should predict your coming reviews better than SM-2."
-    elif finding is not None and finding.recommendation == Recommendation.STAY_WITH_SM2:
-        claim = "SM-2 should predict your coming reviews better than FSRS."
-    return PaneLine(f"  {claim}", drop_order=2)
+def _questions_behind(act: Act) -> tuple[str, ...]:
+    """Return the questions whose answers are the evidence for an act, the main one first."""
+    if act.kind in _QUESTIONS_OF_HABITS:
+        return (_QUESTIONS_OF_HABITS[act.kind],)
+    if act.kind in (ActKind.TURN_FSRS_ON, ActKind.LEAVE_FSRS_OFF):
+        return ("health", "fit")
+    return ("parameters", "fit")
 
 
-def _other_scheduler_pane(
-    chosen: f.Finding, fit: f.Finding, questions: Sequence[str]
-) -> tuple[Pane, f.Finding | None]:
-    """Return the pane that compares FSRS with the current scheduler, and the finding to copy."""
-    evidence = f.get_evidence(fit, f.Fit)
-    scheduler = evidence.current_scheduler
-    assert scheduler is not None
-    if scheduler.verdict == "worse":
-        advice = _line_with_certainty(f"Stay with {scheduler.name}.", f.SURE)
-        return _make_pane(1, [advice], *questions), None
-    if scheduler.verdict == "better" and evidence.conclusion not in ("no better", "worse"):
-        advice = _line_with_certainty(
-            f"Change from {scheduler.name} to FSRS, with numbers fitted to you.", f.SURE
-        )
-    else:
-        advice = _line_with_certainty(
-            "If you use FSRS, give it numbers fitted to you.", chosen.probability
-        )
-    location = PaneLine(
-        "  They go into its field for FSRS parameters", key_hint="y copies the line"
-    )
-    return _make_pane(1, [advice, location], *questions, subject=chosen.subject), chosen
-
-
-def _line_with_certainty(text: str, probability: float | None) -> PaneLine:
-    known_probability = probability or 0.0
-    level: LineLevel = "fine" if known_probability >= f.LIKELY else ""
-    certainty = f"{say.describe_certainty(known_probability)} {say.format_dots(known_probability)}"
-    return PaneLine(text, level, "●", certainty)
-
-
-def _most_valuable(presets: Sequence[f.Finding]) -> f.Finding | None:
-    """Return the preset whose new parameters have the highest expected gain; None without any."""
-    with_parameters = [finding for finding in presets if finding.parameters]
-    if not with_parameters:
-        return None
-    return max(
-        with_parameters, key=lambda finding: (finding.probability or 0.0) * (finding.gain or 0.0)
+def _describe_excluded(excluded: f.ExcludedCards) -> str:
+    """Say which cards are gone: "681 of your 1,006 cards are suspended."."""
+    if not excluded.total:
+        return "This collection has no cards left."
+    if excluded.state == "deleted":
+        return "Most of your reviews were of cards that you have deleted."
+    if not excluded.in_use:
+        return f"All your {format_count(excluded.total, 'card')} are suspended."
+    return (
+        f"{excluded.suspended:,} of your {format_count(excluded.total, 'card')} are suspended, "
+        "and most of your reviews were of these."
     )
 
 
-def _instruction(recommendation: Recommendation, name: str) -> str:
-    """Return the instruction: "press Optimize for “Maps”", or "press Optimize" without a name."""
-    if recommendation in _COPIED_RECOMMENDATIONS:
-        return f"copy a line of numbers into {name or 'your preset'}"
-    if recommendation == Recommendation.DEFAULTS:
-        return (
-            f"go back to the default numbers in {name}"
-            if name
-            else "go back to the default numbers"
-        )
-    instruction = INSTRUCTIONS[recommendation]
-    return f"{instruction} for {name}" if name else instruction
+def _no_presets_sentence(excluded: f.ExcludedCards) -> str:
+    """Say why nothing can be said of the cards that are still in use, if there are any."""
+    if not excluded.in_use:
+        return "No card is in use."
+    return f"Too few reviews of the {format_count(excluded.in_use, 'card')} still in use."
 
 
-def _other_preset_lines(chosen: f.Finding, presets: Sequence[f.Finding]) -> Iterator[PaneLine]:
-    """Yield a line on what helps other presets: the same recommendation or another one."""
-    by_recommendation: dict[Recommendation, list[str]] = {}
-    for finding in presets:
-        if finding is not chosen and finding.parameters:
-            name = say.quote_name(finding.subject)
-            by_recommendation.setdefault(finding.recommendation, []).append(name)
-    text = ""
-    # The chosen preset's recommendation comes first.
-    for recommendation in sorted(
-        by_recommendation, key=lambda recommendation: recommendation != chosen.recommendation
-    ):
-        names = say.join_names(by_recommendation[recommendation])
-        # Pooled parameters differ by preset, so they are not "the same".
-        if recommendation == chosen.recommendation != Recommendation.POOLED:
-            text += f" The same for {names}."
-        else:
-            text += f" {say.capitalize(_instruction(recommendation, names))}."
-    if text:
-        yield PaneLine(f" {text}", drop_order=1)
+def _nothing_known_sentence(so_far: _AnswersSoFar) -> str:
+    unanswered_findings = so_far.with_evidence(f.Unanswered)
+    if not unanswered_findings:
+        return "Nothing can be told."
+    _, unanswered = unanswered_findings[0]
+    return f"Nothing can be told: {unanswered.reason}."
 
 
-def _location_line(finding: f.Finding, preset_count: int) -> PaneLine:
-    """Return a line on where Anki has the setting; it names the preset if it is the only one."""
-    name = ""
-    if preset_count == 1 and finding.subject != f.ALL_REVIEWS:
-        name = f"preset {finding.subject} › "
-    path = f"  Deck options › FSRS › {name}"
-    if (
-        finding.recommendation in _COPIED_RECOMMENDATIONS
-        or finding.recommendation == Recommendation.DEFAULTS
-    ):
-        return PaneLine(f"{path}FSRS parameters", key_hint="y copies the line")
-    return PaneLine(f"{path}Optimize", key_hint="y copies the numbers")
-
-
-# 2 Do I remember what I asked for?
+# 2 How well do I remember?
 
 
 def _retention_pane(so_far: _AnswersSoFar) -> Pane:
@@ -324,23 +205,20 @@ def _retention_pane(so_far: _AnswersSoFar) -> Pane:
     months = None
     if so_far.rows != "anki":
         question = "time"
-        title = _TITLE_FOR_FSRS
         months = next((evidence for _, evidence in so_far.with_evidence(f.Months)), None)
     else:
         question = "retention"
-        is_desired = any(retention.desired is not None for retention in retentions.values())
-        title = TITLES[1] if is_desired or so_far.is_open("retention") else _TITLE_FOR_ANKI
     summary_and_items = render_retention(
-        retentions, months, so_far.checks, of_excluded_cards=bool(so_far.excluded_note)
+        retentions, months, so_far.checks, of_excluded_cards=so_far.excluded_cards is not None
     )
     if summary_and_items is None:
         line = WAITING if so_far.is_open(question) else PaneLine(_TOO_FEW_REVIEWS, "not yet")
-        return Pane(title, line, (line,), (question,))
+        return Pane(TITLES[1], line, (line,), (question,))
     summary, items = summary_and_items
     phi = next((finding.phi for finding in so_far.find(question) if finding.phi is not None), None)
     if phi is not None:
         items = (*items, PaneLine(say.describe_spells(phi), drop_order=1))
-    return Pane(title, summary, items, (question,))
+    return Pane(TITLES[1], summary, items, (question,))
 
 
 # 3 What would it cost?
@@ -358,8 +236,8 @@ def _cost_pane(so_far: _AnswersSoFar) -> Pane:
 
 
 def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
-    if so_far.excluded_note:
-        return _NOTHING_LEFT
+    if so_far.excluded_cards is not None:
+        return _no_presets_sentence(so_far.excluded_cards)
     if so_far.rows != "anki":
         return "Only an Anki collection tells that."
     finding = next((finding for finding, _ in so_far.with_evidence(TooFewForCosts)), None)
@@ -390,13 +268,17 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     if not sharing_findings:
         if _is_unanswered(so_far, "split"):
             reason = _TOO_FEW_REVIEWS
-        elif so_far.excluded_note:
-            reason = _NOTHING_LEFT
+        elif so_far.excluded_cards is not None:
+            reason = _no_presets_sentence(so_far.excluded_cards)
         else:
             reason = "This file names no presets."
         return _make_pane(4, [PaneLine(reason, "not yet")], *questions)
     finding, sharing = sharing_findings[0]
-    answer = _sharing_sentence(finding, sharing)
+    has_new_parameters = any(
+        preset.parameters and preset.recommendation == Recommendation.POOLED
+        for preset in so_far.presets
+    )
+    answer = _sharing_sentence(finding, sharing, has_new_parameters=has_new_parameters)
     text = answer
     if finding.recommendation == Recommendation.KEEP_SHARED and sharing.unit_count > 1:
         text += f" Keeping {sharing.unit_count} does no harm."
@@ -411,7 +293,14 @@ def _presets_pane(so_far: _AnswersSoFar) -> Pane:
     return Pane(TITLES[3], PaneLine(answer), (line, *rows), questions)
 
 
-def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
+def _describe_pooled(count: int, *, has_new_parameters: bool) -> str:
+    if has_new_parameters:
+        return f"Keep your {count} presets. Their parameters can learn from one another."
+    return f"Keep your {count} presets; it is not settled whether they forget alike."
+
+
+def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_parameters: bool) -> str:
+    """Return the answer; `has_new_parameters` if a preset is to get pooled ones."""
     count = sharing.unit_count
     if sharing.conclusion == f.RUNS_FSRS_7:
         return f"Keep your {count}; whether they could share FSRS-7 parameters is not told."
@@ -423,7 +312,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing) -> str:
         case Recommendation.SPLIT:
             return f"Your {count} presets forget differently: keep them apart."
         case Recommendation.POOLED:
-            return f"Too close to call: keep your {count}, with numbers drawn to each other."
+            return _describe_pooled(count, has_new_parameters=has_new_parameters)
     return f"Keep your {count}; too few reviews to compare them."
 
 
@@ -433,11 +322,9 @@ def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
         if retention_finding.subject != finding.subject:
             continue
         all_reviews = retention.groups[0]
-        remembered = say.format_per_hundred(all_reviews.recalled.estimate)
-        if retention.desired is None:
-            remembered += f", expected {say.format_per_hundred(all_reviews.expected)}"
-        else:
-            remembered += f", asked {say.format_per_hundred(retention.desired)}"
+        remembered = say.format_share(all_reviews.recalled.estimate)
+        if retention.desired is not None:
+            remembered += f", asked {say.format_share(retention.desired)}"
     stays_off = so_far.fit is not None and so_far.fit.recommendation == Recommendation.STAY_WITH_SM2
     action = "leave" if stays_off else preset_action(finding)
     return PresetRow((finding.subject, remembered, action), "" if action == "leave" else "fine")
@@ -458,7 +345,7 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     ]
     problems = [describe_check(check) for check in so_far.checks if check.level == "look"]
     if problems:
-        summary = PaneLine("; ".join(problems), "look", "!")
+        summary = PaneLine(" · ".join(problems), "look", "!")
     else:
         summary = PaneLine("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], summary, tuple(lines), ("wrong",))
@@ -468,13 +355,13 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
 
 
 def _footer_lines(so_far: _AnswersSoFar) -> Iterator[PaneLine]:
-    """Yield the lines below the panes: the learner's standing, and what has too few reviews."""
-    for finding, _ in so_far.with_evidence(f.Percentiles):
-        yield PaneLine(f"Where you stand: {percentile_line([finding])}.")
+    """Yield the line below the panes on what has too few reviews."""
     unanswered = []
     for question, words in _QUESTIONS_WITHOUT_PANE.items():
         if so_far.is_open(question):
             continue
+        if question == "says" and so_far.is_fsrs_off:
+            continue  # it expects nothing
         findings = so_far.find(question)
         if findings and all(map(_needs_reviews, findings)):
             unanswered.append(words)

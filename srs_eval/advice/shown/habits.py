@@ -73,10 +73,15 @@ def _noise_sentences(finding: Finding) -> list[str]:
         return [f"{say.capitalize(say.format_cant_tell(finding.missing))}."]
     parameters = get_evidence(finding, f.ParameterNoise).parameters
     noisy = [f"w{k}" for k, parameter in enumerate(parameters) if parameter.is_noise]
-    names = f" ({', '.join(noisy)})" if noisy else ""
+    if not noisy:
+        return [
+            f"None of the {len(parameters)} parameters is noise: fitted to other days of yours, "
+            "each would change by less than half of what learners differ by."
+        ]
+    verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
-        f"{finding.conclusion} parameters are noise{names}: other days would have moved them by "
-        "more than half of what learners differ by."
+        f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): fitted to other days "
+        f"of yours, {pronoun} would change by more than half of what learners differ by."
     ]
 
 
@@ -140,6 +145,23 @@ def _hard_tables(finding: Finding) -> list[Table]:
 
 # Steps
 
+_DAY_MINUTES = 1440.0
+_STEP_NAMES: Mapping[str, str] = {
+    "first Again": "Learning step after Again",
+    "first Hard": "Learning step after Hard",
+    "first Good": "Learning step after Good",
+    "Again, then Good": "Learning step after Again and Good",
+    "lapse": "Relearning step",
+}
+"""Names of steps by situation."""
+_STEP_SETTINGS: Mapping[str, str] = {
+    "first Again": "the first of the learning steps (deck options › New Cards)",
+    "first Hard": "the mean of the first two learning steps (deck options › New Cards)",
+    "first Good": "the second of the learning steps (deck options › New Cards)",
+    "Again, then Good": "the second of the learning steps (deck options › New Cards)",
+    "lapse": "the first of the relearning steps (deck options › Lapses)",
+}
+"""Where Anki has each step."""
 _UNKNOWN_REASONS = {
     "few": "too few answers",
     "alike": "the delays hardly vary",
@@ -155,12 +177,8 @@ def _steps_sentences(finding: Finding) -> list[str]:
     sentences = []
     for conclusion in ("longer", "shorter"):
         for step in timings.steps:
-            if step.conclusion != conclusion:
-                continue
-            advice = f"{conclusion.capitalize()} after {_with_article(step)}"
-            delay = f"{desired} are recalled until {_format_delay(step)}"
-            current = "" if step.step is None else f", your step is {_format_duration(step.step)}"
-            sentences.append(f"{advice}: {delay}{current}.")
+            if step.conclusion == conclusion:
+                sentences.append(_describe_step_change(step, desired))
     for conclusion, words in (("as it is", "As it is"), (f.CANT_TELL, "Can't tell")):
         situations = [
             _with_article(step) for step in timings.steps if step.conclusion == conclusion
@@ -170,6 +188,53 @@ def _steps_sentences(finding: Finding) -> list[str]:
     return sentences or ["Can't tell: no card has been answered twice on a day."]
 
 
+def _describe_step_change(step: f.StepTiming, desired: str) -> str:
+    """Say how long a step should be.
+
+    Examples: "Learning step after Again: 1 min is too long; recall falls to 90 % after about 30 s
+    (20 s to 45 s)."; "After a first Good, the next day is early enough: ...".
+    """
+    assert step.delay is not None
+    delay = _describe_delay(step, desired)
+    if step.conclusion == "longer" and step.delay[0] >= _DAY_MINUTES:
+        return f"After {_with_article(step)}, the next day is early enough: {delay}."
+    return f"{_name_step(step)}: {_judge_step(step)}; {delay}."
+
+
+def _name_step(step: f.StepTiming) -> str:
+    return _STEP_NAMES[step.situation]
+
+
+def _judge_step(step: f.StepTiming) -> str:
+    """Return what is wrong with a step: "1 min is too long"."""
+    assert step.step is not None
+    direction = "short" if step.conclusion == "longer" else "long"
+    return f"{_format_duration(step.step)} is too {direction}"
+
+
+def _describe_delay(step: f.StepTiming, desired: str) -> str:
+    """Describe the delay at which recall falls to what is desired.
+
+    Examples: "recall falls to 90 % after about 5 min (3 min to 9 min)"; "after 6 min, your longest
+    delay so far, you still recall more than 90 %".
+    """
+    assert step.delay is not None
+    assert step.observed_delays is not None
+    _, low, high = step.delay
+    shortest, longest = step.observed_delays
+    if high < shortest:
+        return (
+            f"after {_format_duration(shortest)}, your shortest delay so far, you already recall "
+            f"less than {desired}"
+        )
+    if low > longest:
+        return (
+            f"after {_format_duration(longest)}, your longest delay so far, you still recall more "
+            f"than {desired}"
+        )
+    return f"recall falls to {desired} after {_format_delay(step)}"
+
+
 def _format_delay(step: f.StepTiming) -> str:
     """Format the delay until which recall is as desired, as far as observed delays show it."""
     assert step.delay is not None
@@ -177,9 +242,9 @@ def _format_delay(step: f.StepTiming) -> str:
     estimate, low, high = step.delay
     shortest, longest = step.observed_delays
     if high < shortest:
-        return f"less than {_format_duration(shortest)}, the shortest delays so far"
+        return f"less than {_format_duration(shortest)}"
     if low > longest:
-        return f"more than {_format_duration(longest)}, the longest delays so far"
+        return f"more than {_format_duration(longest)}"
     return (
         f"about {_format_duration(estimate)} ({_format_duration(low)} to {_format_duration(high)})"
     )
@@ -279,7 +344,7 @@ _NEGLIGIBLE_GAIN = 0.02  # recall above expectation that does not matter
 def _checks_line(findings: Sequence[Finding]) -> str:
     """Summarize what is worth a look, or say that nothing is."""
     problems = _describe_problems(findings[0])
-    return "; ".join(problems) if problems else "nothing that your reviews show"
+    return " · ".join(problems) if problems else "Nothing that your reviews show"
 
 
 def _describe_problems(finding: Finding) -> list[str]:
@@ -289,13 +354,14 @@ def _describe_problems(finding: Finding) -> list[str]:
 
 
 def _checks_sentences(finding: Finding) -> list[str]:
-    """Return what is worth a look, explanations, then the checks that are not worth a look."""
+    """Return each check, the worst first; what is worth a look is followed by an explanation."""
     checks = get_evidence(finding, f.Checks).checks
-    sentences = [f"{say.capitalize(_checks_line([finding]))}."]
-    sentences += filter(None, map(_check_details, checks))
+    sentences = []
+    if not _describe_problems(finding):
+        sentences.append(f"{_checks_line([finding])}.")
     for check in checks:
-        if check.level != "look":
-            sentences.append(f"{say.capitalize(describe_check(check))}.")
+        sentences.append(f"{describe_check(check)}.")
+        sentences += _explain_check(check)
     return sentences
 
 
@@ -311,7 +377,7 @@ def _checks_tables(finding: Finding) -> list[Table]:
             check.count,
             check.total or None,
             None if check.recalled is None else check.recalled.estimate,
-            check.expected,
+            check.expected if check.desired is None else check.desired,
             check.minutes if check.name == "overdue" else None,
         )
         rows.append(row)
@@ -329,67 +395,132 @@ def _checks_tables(finding: Finding) -> list[Table]:
 
 
 def describe_check(check: f.Check) -> str:
-    """Describe a check in at most 46 columns, without its mark."""
+    """Describe a check in at most two lines of 44 columns, without its mark and full stop."""
     is_fine = check.level == "fine"
     match check.name:
         case "overdue" if check.count:
-            date = " by then" if check.last_review_date else ""
+            date = " on your last day" if check.last_review_date else ""
             return say.format_overdue(check.count, check.minutes or 0.0, check.total, date)
         case "overdue":
-            return "no card is overdue"
+            return "No card is overdue"
         case "gap":
             return _describe_gap(check)
         case "leeches" if check.count:
-            cards_are = "card is" if check.count == 1 else "cards are"
-            return f"{check.count:,} {cards_are} forgotten far too often"
+            cards = format_count(check.count, "card")
+            return f"You forget {cards} far too often"
         case "leeches" if is_fine:
-            return "no card is forgotten far too often"
+            return "No card is forgotten far too often"
         case "leeches":
-            return "cards forgotten too often: too few to say"
-        case "suspended" if check.count:
-            count = "all" if check.count == check.total else f"{check.count:,} of"
-            return f"{count} {format_count(check.total, 'card')} suspended"
+            return "Cards forgotten too often: too few reviews to say"
         case "suspended":
-            return "no card is suspended"
-        case "steps" if check.problem and check.minutes is not None:
-            duration = _format_duration(check.minutes)
-            return f"{check.problem} step after {check.situation}: {duration}"
-        case "steps" if check.problem:
-            return f"steps should be {check.problem} after {check.situation}"
+            count = "All" if check.count == check.total else f"{check.count:,} of"
+            verb = "is" if check.count == 1 else "are"
+            return f"{count} {format_count(check.total, 'card')} {verb} suspended"
+        case "steps" if check.timing is not None:
+            return _describe_step_check(check, check.timing)
+        case "steps" if is_fine:
+            return "The learning steps are right"
         case "steps":
-            return f"learning steps: {'as they should be' if is_fine else 'too few to say'}"
+            return "Learning steps: too few answers to say"
         case "old cards":
             return _describe_old_cards(check)
     return _describe_button(check)  # the name is that of a button
 
 
-def _check_details(check: f.Check) -> str:
-    """Explain overdue cards that are worth a look, old cards or leeches; else return ""."""
-    if check.level == "look" and check.name == "overdue":
-        return (
-            "Overdue are cards that were due before the day of your last review: one answer each "
-            "at your usual pace, and one more after Again."
-        )
+def _describe_step_check(check: f.Check, step: f.StepTiming) -> str:
+    """Name a step and a better one: "Learning step after Again: 1 min is too long, try 30 s"."""
+    assert check.minutes is not None
+    better = _format_duration(check.minutes)
+    if check.is_bound:
+        better += " or less" if check.problem == "shorter" else " or more"
+    return f"{_name_step(step)}: {_judge_step(step)}, try {better}"
+
+
+def _explain_check(check: f.Check) -> list[str]:
+    """Explain what is worth a look, what it rests on, and what to change; [] if nothing is."""
+    if check.problem == "seldom":
+        return _explain_seldom(check)
     if check.name == "old cards" and check.level != "fine" and check.probability is not None:
-        return _explain_old_cards(check)
+        return [_explain_old_cards(check)]
     if check.leeches:
-        worst = check.leeches[0]
+        return [_explain_leeches(check)]
+    if check.level != "look":
+        return []
+    match check.name:
+        case "overdue":
+            return [
+                "Overdue are cards that were due before the day of your last review: one answer "
+                "each at your usual pace, and one more after Again. Fewer new cards a day (deck "
+                "options › Daily Limits) leave time for them."
+            ]
+        case "steps" if check.timing is not None:
+            return [_explain_step(check, check.timing)]
+        case "suspended":
+            return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
+        case "gap" if check.last_review_date is not None:
+            return ["All these answers are about the time before that."]
+        case "again" | "hard" | "easy":
+            return [_explain_button(check)]
+    return []
+
+
+def _explain_step(check: f.Check, step: f.StepTiming) -> str:
+    desired = format_percent(check.desired or 0.0, 0)
+    answers = format_count(step.answers, "answer")
+    return (
+        f"Of {answers} after {_with_article(step)}, {format_percent(step.recalled.estimate, 0)} "
+        f"were right; {_describe_delay(step, desired)}. In preset “{check.subject}” that step is "
+        f"{_STEP_SETTINGS[step.situation]}."
+    )
+
+
+def _explain_leeches(check: f.Check) -> str:
+    worst = check.leeches[0]
+    return (
+        f"You forgot the worst card {worst.lapses} of {worst.reviews} times; {worst.usual:.1f} "
+        "times would be usual after such intervals. About 2 % of the cards named here are there "
+        "by chance. Rewrite your leeches, or suspend them."
+    )
+
+
+def _explain_seldom(check: f.Check) -> list[str]:
+    """Say what it means that a button is hardly ever pressed."""
+    if check.name == "again":
+        return [
+            "Who hardly forgets anything reviews more than necessary: with FSRS on, a lower "
+            "desired retention (deck options › FSRS) saves time."
+        ]
+    return []
+
+
+def _explain_button(check: f.Check) -> str:
+    """Say what to change about a button."""
+    if check.problem == "like Again":
+        return "Press Again for what you have forgotten; Hard is for what you recalled with effort."
+    if check.problem == "too many":
         return (
-            f"You forgot the worst card {worst.lapses} of {worst.reviews} times; {worst.usual:.1f} "
-            "times would be usual after such intervals. About 2 of 100 cards named here are there "
-            "by chance. Rewrite your leeches, or suspend them."
+            "Learn fewer new cards a day (deck options › Daily Limits), or split the cards that "
+            "you keep forgetting."
         )
-    return ""
+    match check.name:
+        case "easy":
+            return "Press Easy only for what you know at once: it makes intervals grow most."
+        case "hard":
+            return "Press Again, not Hard, for what you have forgotten."
+    return (
+        "Cards that you forgot come back too late: more relearning steps (deck options › Lapses) "
+        "bring them back sooner."
+    )
 
 
 def _describe_gap(check: f.Check) -> str:
     if check.last_review_date is not None:
-        return f"no review since {_format_day(check.last_review_date)}"
+        return f"No review since {_format_day(check.last_review_date)}"
     if check.level == "look":
         if check.gap_end_date is None:
-            return f"a break of {check.count} days, in the last year"
-        return f"a break of {check.count} days, until {_format_day(check.gap_end_date)}"
-    return f"longest pause of the last year: {format_count(check.count, 'day')}"
+            return f"A break of {check.count} days, in the last year"
+        return f"A break of {check.count} days, until {_format_day(check.gap_end_date)}"
+    return f"Longest pause of the last year: {format_count(check.count, 'day')}"
 
 
 def _format_day(iso: str) -> str:
@@ -410,49 +541,58 @@ def _explain_old_cards(check: f.Check) -> str:
         for points in (shortfall, shortfall + half_width, shortfall - half_width)
     )
     probability = say.round_down_percent(check.probability)
-    return (
-        f"Of 100 old cards you recalled {estimate} than expected ({most} to {least}). The chance "
-        f"that you recall over 3 fewer is {probability} of 100."
+    preset = f" in preset “{check.subject}”" if check.subject else ""
+    explanation = (
+        f"Of 100 old cards{preset} you recalled {estimate} than expected ({most} to {least}). The "
+        f"chance that you recall over 3 % fewer is {probability} %."
     )
+    if check.level == "look":
+        explanation += (
+            " With FSRS on, a higher desired retention (deck options › FSRS) brings them back "
+            "sooner."
+        )
+    return explanation
 
 
 def _format_shortfall(points: float) -> str:
-    """Format by how many of 100 cards recall falls short: "4 fewer", "1 more"."""
+    """Format by how many per cent recall falls short: "4 fewer", "1 more"."""
     return f"{abs(points):.0f} {'more' if points < 0 else 'fewer'}"
 
 
 def _describe_old_cards(check: f.Check) -> str:
     if check.level == "fine":
-        return f"old cards: {_describe_as_expected(check)}"
+        return f"Old cards: you remember {_describe_as_expected(check)}"
     if check.recalled is None or check.expected is None or check.probability is None:
-        return f"old cards: {_describe_inconclusive(check)}"
+        return f"Old cards: {_describe_inconclusive(check)}"
     if check.level == "not yet":
         probability = say.round_down_percent(check.probability)
-        return f"old cards: forgotten too often? {probability} of 100"
+        return f"Old cards: forgotten too often? {probability} % likely"
     if check.probability < f.SURE:
         fewer = round(100 * (check.expected - check.recalled.estimate))
-        return f"old cards: likely {fewer} of 100 too few recalled"
+        return f"Old cards: you likely forget {fewer} % too many"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
-        return "old cards forgotten twice as often as expected"
-    return f"old cards: {_describe_recall(check)}"
+        return "Old cards: you forget twice as many as expected"
+    return f"Old cards: {_describe_recall(check)}"
 
 
 def _describe_button(check: f.Check) -> str:
     name = check.name.capitalize()
-    share = f"{name}, {round(100 * check.count / max(check.total, 1))} of 100 answers"
+    share = say.format_share(check.count / max(check.total, 1))
     if check.problem == "like Again":
-        return "Hard is pressed for what you have forgotten"
+        return "You press Hard for cards that you have forgotten"
     if check.name == "hard" and check.level == "not yet" and not check.problem:
-        return f"{share}: may hide forgetting"
+        return f"Hard, {share} of your answers, may hide forgetting"
+    if check.problem == "seldom" and check.name == "again":
+        return "You forget less than 1 %: you could review less"
     if check.problem == "seldom":
-        return f"{name}: hardly ever pressed"
+        return f"{name} is pressed too seldom to matter"
     if check.problem == "too many":
-        return f"{share}: too many"
+        return f"You forget {share}: too many"
     if check.level == "look":
-        return f"after {name}: {_describe_recall(check)}"
+        return f"After {name}: {_describe_recall(check)}"
     if check.level == "fine":
-        return f"after {name}: {_describe_as_expected(check)}"
-    return f"after {name}: {_describe_inconclusive(check)}"
+        return f"After {name}, you remember {_describe_as_expected(check)}"
+    return f"After {name}: {_describe_inconclusive(check)}"
 
 
 def _describe_as_expected(check: f.Check) -> str:
@@ -460,20 +600,20 @@ def _describe_as_expected(check: f.Check) -> str:
     assert check.expected is not None
     gap = check.recalled.estimate - check.expected
     is_better = gap > max(_NEGLIGIBLE_GAIN, check.recalled.half_width)
-    return f"remembered {'better than' if is_better else 'as'} expected"
+    return "better than expected" if is_better else "as expected"
 
 
 def _describe_inconclusive(check: f.Check) -> str:
-    return "too few to say" if check.problem == "few" else "can't tell yet"
+    return "too few reviews to say" if check.problem == "few" else "can't tell yet"
 
 
 def _describe_recall(check: f.Check) -> str:
-    """Describe recall: "81 of 100 remembered, 90 expected"."""
+    """Describe recall: "81 % remembered, 90 % expected"."""
     assert check.recalled is not None
     assert check.expected is not None
-    recalled = round(100 * check.recalled.estimate)
-    expected = round(100 * check.expected)
-    return f"{recalled} of 100 remembered, {expected} expected"
+    recalled = say.format_share(check.recalled.estimate)
+    expected = say.format_share(check.expected)
+    return f"{recalled} remembered, {expected} expected"
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {

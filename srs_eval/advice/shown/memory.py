@@ -17,6 +17,7 @@ from srs_eval.advice.sentences import (
     Bar,
     LineLevel,
     MonthBars,
+    MonthFigure,
     PaneItem,
     PaneLine,
     Renderer,
@@ -249,10 +250,12 @@ def _months_line(findings: Sequence[f.Finding]) -> str:
     if finding.missing is not None:
         return say.format_cant_tell(finding.missing)
     months = get_evidence(finding, f.Months)
+    conclusion = _PREDICTABILITY_WORDS[months.conclusion]
+    if not months.tells_recall:
+        return conclusion
     last_month = months.months[-1]
     recalled = format_percent(last_month.recalled.estimate)
     expected = format_percent(last_month.predicted)
-    conclusion = _PREDICTABILITY_WORDS[months.conclusion]
     return f"{conclusion}: recalled {recalled}, expected {expected}"
 
 
@@ -272,11 +275,23 @@ def _months_sentences(finding: f.Finding) -> list[str]:
 
 def _months_tables(finding: f.Finding) -> list[Table]:
     """Return a table with a row for each month."""
-    rows = [
-        (month.name, month.reviews, month.recalled, month.predicted, month.log_loss)
-        for month in get_evidence(finding, f.Months).months
-    ]
-    columns = ("month", "reviews", RECALLED, EXPECTED, LOG_LOSS)
+    months = get_evidence(finding, f.Months)
+    rows: list[tuple[object, ...]] = []
+    for month in months.months:
+        if months.tells_recall:
+            row: tuple[object, ...] = (
+                month.name,
+                month.reviews,
+                month.recalled,
+                month.predicted,
+                month.log_loss,
+            )
+        else:
+            row = (month.name, month.reviews, month.log_loss)
+        rows.append(row)
+    columns: tuple[object, ...] = ("month", "held-out reviews", LOG_LOSS)
+    if months.tells_recall:
+        columns = ("month", "reviews", RECALLED, EXPECTED, LOG_LOSS)
     return [make_evidence_table("Month by month, FSRS-6", columns, rows)]
 
 
@@ -365,7 +380,6 @@ def _today_tables(finding: f.Finding) -> list[Table]:
 # The second pane
 
 _GROUP_NAMES = {"all": "all", "young cards": "young cards", "mature cards": "old cards"}
-_NEGLIGIBLE_POINTS = 2  # percentage points; a smaller shortfall does not matter
 _MIN_MONTH_REVIEWS = 30  # fewest reviews of a month that is shown
 _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
@@ -388,26 +402,19 @@ def render_retention(
     Retention is that of `months`, where they are given, else that of all presets.
     `of_excluded_cards`: most of the cards are suspended or deleted.
     """
-    if months is None:
-        groups = _merge_presets([retention.groups for retention in retentions.values()])
-    else:
-        by_month = [
-            f.RecallGroup(month.name, month.recalled, month.predicted) for month in months.months
-        ]
-        groups = {"all": _average_groups(by_month)}
-        groups |= {month.name: month for month in by_month}
+    groups = _collect_groups(list(retentions.values()), months)
     if not groups:
         return None
     requested = {
         name: retention for name, retention in retentions.items() if retention.desired is not None
     }
-    desired = _average_desired(list(requested.values()))
+    desired = f.average_desired(list(requested.values())) if requested else None
     overall = groups["all"]
     is_preset_short = any(retention.conclusion == "below" for retention in requested.values())
     marks = _mark_groups(groups, desired, is_preset_short, checks)
     explanation: PaneLine | None
     if marks["all"] == "look" and desired is not None:
-        parts = f.find_retention_parts(list(requested.values()), "below")
+        parts = f.find_shortfall_parts(list(requested.values()))
         level: LineLevel = "look"
         if _is_due_to_schedule(overall, desired, parts):
             # What is expected is then the yardstick, not what is asked for.
@@ -417,11 +424,12 @@ def render_retention(
     else:
         explanation = _describe_short_preset(requested)
     if desired is None:
-        columns: tuple[str, ...] = ("you", "expected")
-        comparison = f"; {say.format_per_hundred(overall.expected)} were expected"
+        columns: tuple[str, ...] = ("you", "FSRS")
+        is_off = any(retention.fsrs_is_off for retention in retentions.values())
+        comparison = f". {_describe_guess(overall, is_off=is_off)}"
     else:
         columns = ("you", "asked", "expected")
-        comparison = f" and ask for {say.format_per_hundred(desired)}"
+        comparison = f" and ask for {say.format_share(desired)}"
     summary = PaneLine(f"{_describe_recall(groups)}{comparison}.")
     hard_line = None
     if requested and all(
@@ -436,21 +444,56 @@ def render_retention(
             is_held_out=months is not None,
             of_excluded_cards=of_excluded_cards,
         )
-    items: list[PaneItem] = [summary, say.Heading("of 100 reviews", columns)]
+    items: list[PaneItem] = [summary, say.Heading("", columns)]
     for name, mark in marks.items():
         items.append(_make_bar(_GROUP_NAMES[name], groups[name], desired, mark))
     if explanation is not None:
         items.append(explanation)
     if hard_line is not None:
         items.append(hard_line)
-    recalled_by_month = {  # only names of months end in a digit: "2024-10", "days 31-60"
-        name: round(100 * group.recalled.estimate)
-        for name, group in groups.items()
-        if name[-1:].isdigit() and group.recalled.reviews >= _MIN_MONTH_REVIEWS
-    }
-    if recalled_by_month:
-        items.append(MonthBars(_label_months(recalled_by_month), drop_order=2))
+    by_month = {month.name: month.recalled for month in _select_months(groups)}
+    month_figures = _list_month_figures(by_month)
+    if month_figures:
+        items.append(MonthBars(month_figures, drop_order=2))
     return summary, tuple(items)
+
+
+def _collect_groups(
+    retentions: Sequence[f.Retention], months: f.Months | None
+) -> dict[str, f.RecallGroup]:
+    """Return the groups of reviews by name: those of all presets, or of `months` if given."""
+    if months is None:
+        return _merge_presets([retention.groups for retention in retentions])
+    by_month = [
+        f.RecallGroup(month.name, month.recalled, month.predicted) for month in months.months
+    ]
+    groups = {"all": _average_groups(by_month)}
+    groups |= {month.name: month for month in by_month}
+    return groups
+
+
+def _select_months(groups: Mapping[str, f.RecallGroup]) -> list[f.RecallGroup]:
+    # Only names of months end in a digit: "2024-10", "days 31-60".
+    return [group for name, group in groups.items() if name[-1:].isdigit()]
+
+
+def list_recall_by_month(findings: Sequence[f.Finding]) -> list[f.RecallGroup]:
+    """Return the share recalled in each month, as the second pane has it."""
+    retentions = []
+    months = None
+    for finding in findings:
+        if isinstance(finding.evidence, f.Retention):
+            retentions.append(finding.evidence)
+        elif isinstance(finding.evidence, f.Months) and finding.evidence.tells_recall:
+            months = finding.evidence
+    return _select_months(_collect_groups(retentions, None if retentions else months))
+
+
+def _describe_guess(overall: f.RecallGroup, *, is_off: bool) -> str:
+    """Say what FSRS would have expected: "FSRS, not yet optimized, would have guessed 78"."""
+    guess = say.format_share(overall.expected)
+    condition = ", not yet optimized," if is_off else ""
+    return f"FSRS{condition} would have guessed {guess}"
 
 
 def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) -> PaneLine | None:
@@ -468,28 +511,19 @@ def _warn_of_hard(retentions: Sequence[f.Retention], checks: Sequence[f.Check]) 
     if share < f.MIN_HARD_SHARE:
         return None
     return PaneLine(
-        f"Hard, {say.format_per_hundred(share)} of 100 answers, may hide forgetting.",
+        f"Hard, {say.format_share(share)} of your answers, may hide forgetting.",
         "not yet",
     )
 
 
 def _describe_recall(groups: Mapping[str, f.RecallGroup]) -> str:
     """Return the share recalled over all time, and in the last 90 days if these are enough."""
-    recalled = say.format_per_hundred(groups["all"].recalled.estimate)
+    recalled = say.format_share(groups["all"].recalled.estimate)
     latest = groups.get(f.LAST_90_DAYS)
     if latest is None or latest.recalled.reviews < f.MIN_REVIEWS_SHOWN:
-        return f"You remember {recalled} of 100"
-    lately = say.format_per_hundred(latest.recalled.estimate)
-    return f"You remember {recalled} of 100 ({lately} in your most recent 90 days)"
-
-
-def _average_desired(retentions: Sequence[f.Retention]) -> float | None:
-    """Return the desired retention, averaged over presets by reviews; None without presets."""
-    if not retentions:
-        return None
-    reviews = [retention.groups[0].recalled.reviews for retention in retentions]
-    desired = [retention.desired or 0.0 for retention in retentions]
-    return float(np.average(desired, weights=reviews))
+        return f"You remember {recalled}"
+    lately = say.format_share(latest.recalled.estimate)
+    return f"You remember {recalled} ({lately} in your most recent 90 days)"
 
 
 def _mark_groups(
@@ -525,20 +559,14 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
 
 def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:
     """Return "look" if too little is remembered, "few" if that cannot be told yet, else ""."""
+    recalled = group.recalled
     aim = group.expected if desired is None else desired
-    if (
-        group.recalled.reviews < f.MIN_REVIEWS_SHOWN
-        and abs(_points_short(group, aim)) >= _NEGLIGIBLE_POINTS
-    ):
+    is_off_aim = abs(f.count_points_short(recalled, aim)) >= f.NEGLIGIBLE_POINTS
+    if recalled.reviews < f.MIN_REVIEWS_SHOWN and is_off_aim:
         return "few"
-    if desired is None or _points_short(group, desired) < _NEGLIGIBLE_POINTS:
+    if desired is None or f.count_points_short(recalled, desired) < f.NEGLIGIBLE_POINTS:
         return ""
-    return "look" if group.recalled.high < desired else "few"
-
-
-def _points_short(group: f.RecallGroup, desired: float) -> int:
-    """Return the shortfall in points, computed from the rounded figures."""
-    return round(100 * desired) - round(100 * group.recalled.estimate)
+    return "look" if f.falls_short(recalled, desired) else "few"
 
 
 def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str) -> Bar:
@@ -555,7 +583,7 @@ def _make_bar(label: str, group: f.RecallGroup, desired: float | None, mark: str
         drop_order = 2 if mark == "few" else 0
     return Bar(
         label,
-        tuple(map(say.format_per_hundred, shares)),
+        tuple(map(say.format_share, shares)),
         share=group.recalled.estimate,
         marker=group.expected if desired is None else desired,
         note=note,
@@ -582,8 +610,8 @@ def _describe_short_preset(requested: Mapping[str, f.Retention]) -> PaneLine | N
         all_reviews = retention.groups[0]
         if _is_due_to_schedule(all_reviews, retention.desired, retention.parts):
             continue
-        recalled = say.format_per_hundred(all_reviews.recalled.estimate)
-        desired = say.format_per_hundred(retention.desired)
+        recalled = say.format_share(all_reviews.recalled.estimate)
+        desired = say.format_share(retention.desired)
         text = f"{say.quote_name(name)} falls short: you remember {recalled} and ask for {desired}."
         return PaneLine(text, "look")
     return None
@@ -599,7 +627,7 @@ def _is_due_to_schedule(
     if not parts or any(part.cause not in _SCHEDULING for part in parts):
         return False
     scheduled = desired + sum(part.gap.estimate for part in parts)
-    return _points_short(group, scheduled) < _NEGLIGIBLE_POINTS
+    return f.count_points_short(group.recalled, scheduled) < f.NEGLIGIBLE_POINTS
 
 
 def _describe_part(part: f.RetentionPart, desired: float) -> str:
@@ -610,8 +638,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
         case f.RetentionCause.EXPECTED_TOO_MUCH:
             return f"FSRS expected {points} too much"
         case f.RetentionCause.SCHEDULED_FOR_LESS:
-            scheduled = say.format_per_hundred(desired + part.gap.estimate)
-            return f"Anki scheduled these cards for {scheduled} of 100"
+            scheduled = say.format_share(desired + part.gap.estimate)
+            return f"Anki scheduled these cards for {scheduled}"
     raise ValueError(f"{part.cause} does not make recall fall short")
 
 
@@ -635,27 +663,56 @@ def _average_groups(groups: Sequence[f.RecallGroup]) -> f.RecallGroup:
     return f.RecallGroup(groups[0].name, recalled, expected)
 
 
-def _label_months(recalled_by_month: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Label the latest months, each with its figure.
+def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[MonthFigure, ...]:
+    """Return the figures of the latest months; there are none if all have too few reviews.
 
-    "2024-10" becomes "Oct" if all months are among the last twelve, else "Oct ’24"; "days 31-60"
-    becomes "month 2".
+    Months without reviews are among them. The last month has a figure however few its reviews are.
     """
-    latest = list(recalled_by_month)[-_MAX_MONTHS:]
+    if all(recalled.reviews < _MIN_MONTH_REVIEWS for recalled in recalled_by_month.values()):
+        return ()
+    months = _fill_in_months(list(recalled_by_month))[-_MAX_MONTHS:]
     current_year, _, current_month = time.strftime("%Y-%m").partition("-")
     # As text, "days 31-60" comes after every date.
-    has_old_months = latest[0] <= f"{int(current_year) - 1}-{current_month}"
-    labelled = []
-    for name in latest:
-        year, _, number = name.partition("-")
-        if not (year.isdigit() and number.isdigit()):
-            label = f"month {int(number) // 30}"  # "days 31-60": month 2
-        elif has_old_months:
-            label = f"{calendar.month_abbr[int(number)]} ’{year[2:]}"
-        else:
-            label = calendar.month_abbr[int(number)]
-        labelled.append((label, recalled_by_month[name]))
-    return tuple(labelled)
+    has_old_months = months[0] <= f"{int(current_year) - 1}-{current_month}"
+    figures = []
+    for month in months:
+        recalled = recalled_by_month.get(month)
+        fewest = 1 if month == months[-1] else _MIN_MONTH_REVIEWS
+        remembered = None
+        if recalled is not None and recalled.reviews >= fewest:
+            remembered = round(100 * recalled.estimate)
+        name, year = _name_month(month)
+        figures.append(MonthFigure(name, year if has_old_months else "", remembered))
+    while figures[0].remembered is None:
+        del figures[0]
+    return tuple(figures)
+
+
+def _fill_in_months(names: Sequence[str]) -> list[str]:
+    """Return the months from the first to the last, with those between that have no reviews.
+
+    Periods without dates ("days 31-60") stay as they are.
+    """
+    years_and_months = [name.partition("-")[::2] for name in names]
+    if not all(year.isdigit() and month.isdigit() for year, month in years_and_months):
+        return list(names)
+    numbers = [12 * int(year) + int(month) - 1 for year, month in years_and_months]
+    filled_in = []
+    for number in range(numbers[0], numbers[-1] + 1):
+        year, month = divmod(number, 12)
+        filled_in.append(f"{year:04}-{month + 1:02}")
+    return filled_in
+
+
+def _name_month(month: str) -> tuple[str, str]:
+    """Return the name and the year of a month, as in "Oct" and "’24".
+
+    The name of "days 31-60" is "month 2", and its year is empty.
+    """
+    year, _, number = month.partition("-")
+    if not (year.isdigit() and number.isdigit()):
+        return f"month {int(number) // 30}", ""
+    return calendar.month_abbr[int(number)], f"’{year[2:]}"
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {

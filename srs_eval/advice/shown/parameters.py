@@ -10,7 +10,6 @@ from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import Renderer
 from srs_eval.advice.shown.columns import LOG_LOSS, log_loss_difference, make_evidence_table
 from srs_eval.data.errors import format_count
-from srs_eval.stats.intervals import MIN_REVIEWS
 from srs_eval.stats.tables import Table
 
 _CANDIDATE_NAMES: Mapping[str, str] = {
@@ -25,22 +24,24 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
 _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "keep",
     Recommendation.OPTIMIZE: "optimize",
-    Recommendation.POOLED: "paste a line",
-    Recommendation.ONE_LINE: "paste one line",
+    Recommendation.POOLED: "paste new parameters",
+    Recommendation.ONE_LINE: "paste the same new parameters",
     Recommendation.DEFAULTS: "use the defaults",
     Recommendation.LEFT_OUT: "repair",
     Recommendation.NONE: "see each preset",
 }
 _PRESET_ACTIONS = {
-    Recommendation.ONE_LINE: "copy a line",
-    Recommendation.POOLED: "copy a line",
-    Recommendation.DEFAULTS: "default numbers",
+    Recommendation.ONE_LINE: "paste",
+    Recommendation.POOLED: "paste",
+    Recommendation.DEFAULTS: "use defaults",
 }
 INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.KEEP: "leave the parameters as they are",
     Recommendation.OPTIMIZE: "press Optimize",
-    Recommendation.POOLED: "copy the line below into this preset",
-    Recommendation.ONE_LINE: "copy the line below into this preset, the same for all that say so",
+    Recommendation.POOLED: "paste the parameters below into this preset",
+    Recommendation.ONE_LINE: (
+        "paste the parameters below into this preset, the same for all that say so"
+    ),
     Recommendation.DEFAULTS: "go back to the default parameters",
 }
 
@@ -48,8 +49,8 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
 HARDLY_MATTERS = "it hardly matters"
 _CHANGES: Mapping[str, str] = {
     f.RECENCY: "optimizing",
-    f.POOLED: "copying a line",
-    f.SHARED: "copying a line",
+    f.POOLED: "pasting new parameters",
+    f.SHARED: "pasting new parameters",
     f.DEFAULTS: "going back to the defaults",
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""
@@ -60,7 +61,7 @@ _CLAIM_OF_KEEPING = "that no change would predict your coming reviews noticeably
 def describe_doubt(finding: f.Finding) -> str:
     """Return the sentence on a change that may help or not, without figures of log loss.
 
-    Example: "Optimizing may help or do harm: the chance that it helps at all is 57 of 100."
+    Example: "Optimizing may help or do harm: the chance that it helps at all is 57 %."
 
     The probability of an act to keep is another one: that no change helps noticeably.
     """
@@ -69,7 +70,7 @@ def describe_doubt(finding: f.Finding) -> str:
         return f"{change} would hardly change how well FSRS predicts you."
     belief = _compared_belief(finding)
     helped = say.round_down_percent(belief.probability)
-    return f"{change} may help or do harm: the chance that it helps at all is {helped} of 100."
+    return f"{change} may help or do harm: the chance that it helps at all is {helped} %."
 
 
 def _compared_candidate(finding: f.Finding) -> f.Candidate:
@@ -89,7 +90,7 @@ def _compared_belief(finding: f.Finding) -> f.Belief:
 
 
 def preset_action(finding: f.Finding) -> str:
-    """Return what to do with a preset: "optimize", "copy a line", "leave"."""
+    """Return what to do with a preset: "optimize", "paste", "leave"."""
     if isinstance(finding.evidence, f.UnsupportedParameters):
         return "repair"
     if not finding.parameters:
@@ -103,7 +104,7 @@ def candidate_name(candidate: str) -> str:
 
 
 def _parameter_line(findings: Sequence[f.Finding]) -> str:
-    """Summarize how sure the recommendation is: "●●●●○ likely, 88 of 100".
+    """Summarize how sure the recommendation is: "●●●●○ likely, 88 %".
 
     While FSRS is off, it is compared with FSRS's defaults.
     """
@@ -112,12 +113,12 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if not isinstance(evidence, f.PresetParameters):
         return _parameter_sentences(finding)[0]
     if finding.probability is None:
-        return "nothing to schedule"
+        return "not evaluated"
     if evidence.fsrs_is_off:
         return f"once FSRS is on: {say.format_certainty(finding.probability)}"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
-    if lacks_own_evidence(finding):
+    if f.lacks_own_evidence(finding):
         return _population_certainty(finding.probability)
     return f"{say.format_dots(finding.probability)} {say.format_certainty(finding.probability)}"
 
@@ -151,7 +152,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         if not is_keep:
             claim += " than FSRS's defaults"
         instruction = f"once FSRS is on: {instruction}"
-    if lacks_own_evidence(finding):
+    if f.lacks_own_evidence(finding):
         certainty = f"{_population_certainty(finding.probability)} {claim}"
     else:
         certainty = say.format_certainty(finding.probability, claim)
@@ -175,21 +176,8 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
     )
 
 
-def lacks_own_evidence(finding: f.Finding) -> bool:
-    """Return True if the learner's own reviews give no evidence on a preset's parameters."""
-    evidence = finding.evidence
-    if finding.recommendation != Recommendation.KEEP or not isinstance(
-        evidence, f.PresetParameters
-    ):
-        return False
-    held_out = evidence.held_out[0].log_loss if evidence.held_out else None
-    if held_out is not None and held_out.reviews >= MIN_REVIEWS:
-        return False
-    return all(candidate.difference is None for candidate in evidence.candidates)
-
-
 def _population_certainty(probability: float) -> str:
-    return f"by other people's reviews {say.round_down_percent(probability)} of 100"
+    return f"by other people's reviews {say.round_down_percent(probability)} %"
 
 
 def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
@@ -224,8 +212,8 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     caveats = []
     if evidence.excluded_majority:
         caveats.append(
-            f"Most of what you reviewed is {evidence.excluded_majority}: nothing is left to "
-            "schedule, and presets cannot be evaluated."
+            f"Most of what you reviewed is {evidence.excluded_majority}, so presets cannot be "
+            "evaluated."
         )
     elif not evidence.is_known:
         caveats.append(
@@ -296,7 +284,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
     since = " since these were set, which" if evidence.is_fitted else " that"
     reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
     difference = log_loss_difference("minus current")
-    columns = ("candidate", LOG_LOSS, difference, "verdict", "better, of 100")
+    columns = ("candidate", LOG_LOSS, difference, "verdict", "better in")
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
 
 
@@ -318,7 +306,7 @@ _SHARING_SENTENCES: Mapping[Recommendation, str] = {
 def _sharing_line(findings: Sequence[f.Finding]) -> str:
     """Summarize whether presets can share parameters.
 
-    Example: "one line of parameters is enough for all ●●●●● sure, 98 of 100".
+    Example: "one line of parameters is enough for all ●●●●● sure, 98 %".
     """
     finding = findings[0]
     if finding.probability is None:
@@ -340,7 +328,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     units = f"{evidence.unit_count} {evidence.unit}s"
     if not evidence.differences:
         reviews = format_count(finding.reviews, "evaluated review")
-        return (f"Let your {units} share parameters for now: {reviews}, too few to compare.",)
+        return (f"Keep your {units} for now: {reviews} are too few to compare them.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
     claim = "that they predict your coming reviews no worse than shared ones"

@@ -77,8 +77,7 @@ def _change_sentence(finding: f.Finding) -> str:
         if scheduler.verdict != "better":
             saving = f"better than SM-2, as nearly everybody; on your own reviews so far {saving}"
         return (
-            f"Turn FSRS on, {parameters} ({certainty}): it would predict you "
-            f"{saving}{defaults_note}."
+            f"Turn FSRS on ({certainty}): optimized, it would predict you {saving}{defaults_note}."
         )
     answer = {
         "better": f"Yes, {parameters}{defaults_note}: it would predict you {saving}.",
@@ -104,6 +103,8 @@ def _fit_sentence(finding: f.Finding) -> str:
         saving += f", optimized {_format_saving(average.saved)}"
     if fit.conclusion == f.CANT_TELL:
         if finding.interval is not None and has_enough_data(finding.interval):
+            if finding.missing is not None and not finding.missing.can_come:
+                return f"Your reviews will not settle how well FSRS {verb} you; so far: {saving}."
             reason = saving
         else:
             if finding.missing is None or not finding.missing.can_come:
@@ -138,7 +139,7 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
                 sentences.append(f"Optimized, it is {saving}.")
     if fit.would_run_fsrs7:
         sentences.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
-    if finding.missing is not None:
+    if finding.missing is not None and finding.missing.can_come:
         sentences.append(say.missing_data_sentence(finding.missing))
     reviews = format_count(finding.reviews, "review")
     days = format_count(fit.log_loss.days, "day")
@@ -178,7 +179,7 @@ _SCHEDULER_ADVICE = {
 def _health_line(findings: Sequence[f.Finding]) -> str:
     """Summarize whether FSRS is right, grouping presets with equal answers.
 
-    Example: "FSRS is right: Maps (sure, 98 of 100); too few reviews: Words".
+    Example: "FSRS is right: Maps (sure, 98 %); too few reviews: Words".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
@@ -190,7 +191,7 @@ def _health_line(findings: Sequence[f.Finding]) -> str:
 
 
 def _health_advice(finding: f.Finding) -> tuple[str, str]:
-    """Return the advice on the scheduler, and how sure it is: "(sure, 98 of 100)" or ""."""
+    """Return the advice on the scheduler, and how sure it is: "(sure, 98 %)" or ""."""
     if finding.probability is None:
         return "too few reviews", ""
     certainty = f"({say.format_certainty(finding.probability)})"
@@ -301,13 +302,13 @@ def _models_tables(finding: f.Finding) -> list[Table]:
 # Where do I stand?
 
 
-_MAX_TELLING_RANGE = 60  # widest range of people, of 100, that says anything
+_MAX_TELLING_RANGE = 60  # widest range of people, in per cent, that says anything
 
 
 def percentile_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how the learner compares with other learners.
 
-    Example: "FSRS predicts you better than it does 40 to 60 of 100 people with as many reviews".
+    Example: "you are harder to predict than 63 to 75 % of people with as many reviews".
     """
     return _percentile_sentences(findings[0])[0].rstrip(".")
 
@@ -316,6 +317,10 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
     """Return the percentile by log loss, and what the figures are based on."""
     log_loss = f.get_evidence(finding, f.Percentiles).metrics[0]
     fewest, most = log_loss.people_worse_range
+    comparative = "easier"
+    if fewest + most < 100:  # most people are predicted better
+        comparative = "harder"
+        fewest, most = 100 - most, 100 - fewest
     people = str(fewest)
     if fewest != most:
         people = f"{fewest} to {most}"
@@ -325,8 +330,8 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
         "recall about as much."
     )
     if fewest != most:
-        basis += " With other days of yours, the number would be in this range 95 times of 100."
-    answer = f"FSRS predicts you better than it does {people} of 100 people with as many reviews"
+        basis += " With other days of yours, the number would be in this range 95 times out of 100."
+    answer = f"You are {comparative} to predict than {people} % of people with as many reviews"
     if most - fewest > _MAX_TELLING_RANGE:
         answer += ", which tells nothing yet"
     return (
@@ -344,7 +349,7 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
         name = "log loss" if metric.metric == "LogLoss" else metric.metric
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
-    title = "So many of theirs lie below; less well: how many of 100 are"
+    title = "Figures below which so many people lie; less well: per cent predicted less well"
     return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 
 

@@ -17,6 +17,7 @@ learned, no others follow.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,11 +42,13 @@ from srs_eval.advice.findings import (
     Finding,
     MissingData,
 )
+from srs_eval.advice.workload import limits, ranges
 from srs_eval.advice.workload import presets as preset_simulation
-from srs_eval.advice.workload import ranges
 from srs_eval.advice.workload import today as habits
+from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
 from srs_eval.advice.workload.ranges import (
     FIGURES,
+    KNOWN,
     RECALLED,
     ScheduleComparison,
     compare_schedules,
@@ -67,6 +70,10 @@ GLANCE_RETENTIONS = (0.80, 0.85, 0.90, 0.95)  # desired retentions at a glance, 
 COMPARED_RETENTIONS = (0.70, *GLANCE_RETENTIONS, 0.97)
 """Desired retentions that are simulated at a glance. The outer ones are not shown: they serve the
 comparison with today's schedule, which may remember less or more than the others."""
+HIGHEST_RETENTION = 0.99
+"""Simulated at a glance only if today's schedule remembers about as much as the highest of
+COMPARED_RETENTIONS would, or more: it costs the most time."""
+_NEAR_HIGHEST = 1.25  # shares forgotten that differ by less than this factor are about the same
 COSTS = "costs"  # name of the question at a glance
 IN_FORCE = "the parameters in force"  # name of today's schedule
 _Figures = tuple[float, ...]  # (FIGURES,)
@@ -100,6 +107,16 @@ class WorkloadQuestion:
     draws: int = 36
     after: int = 0  # days without a review, from the last one in the log to the first simulated
     model: str = "FSRS-6"  # of TRAINABLES: it is fitted, and determines recall and intervals
+    with_sm2: bool = False  # simulate SM-2, too, where FSRS is on
+
+
+@dataclass(frozen=True)
+class ScheduleEstimate:
+    """Estimate so far of what the cards cost under one schedule."""
+
+    figures: _Figures  # (FIGURES,)
+    limit_effects: LimitEffects
+    draws: tuple[_Figures, ...] = ()  # (draws so far, FIGURES)
 
 
 @dataclass(frozen=True)
@@ -130,8 +147,16 @@ class Workload(Evidence):
     to all reviews. None if today's schedule has the parameters of that fit."""
     current_draws: tuple[_Figures, ...] = ()
     """The same (draws so far, FIGURES) with recall by each draw."""
-    review_limit: tuple[float, int] | None = None
-    """Lowest retention at which reviews come near a preset's daily limit, and the limit."""
+    limit_effects: tuple[LimitEffects, ...] = ()  # (r,) in all simulations so far
+    current_limit_effects: LimitEffects | None = None
+    """The same under today's schedule; None where `current_figures` is."""
+    review_limit: DailyLimit | None = None  # the one for which most cards wait, if any do
+    new_limits: tuple[DailyLimit, ...] = ()
+    """Limits of new cards a day that the learner reaches on most days with new cards."""
+    new_allowed_a_day: int | None = None  # by the limits of all presets; None if one is unknown
+    recent_minutes_on_begun_cards: float = 0.0
+    """Minutes a day, of `recent_minutes_a_day`, for cards that were begun in these days."""
+    sm2: ScheduleEstimate | None = None  # if FSRS is on and the question asks for SM-2, too
     by_fsrs7: tuple[str, ...] = ()
     """If the question is about FSRS-6: presets that FSRS-7 schedules today (all of them if the user
     gave FSRS-7 parameters) or would schedule with FSRS on; in the order of `presets`."""
@@ -189,6 +214,41 @@ class Workload(Evidence):
         )
 
     @property
+    def sm2_band(self) -> tuple[FloatArray, FloatArray]:
+        """Ends (FIGURES,) of the ranges around SM-2's figures."""
+        assert self.sm2 is not None
+        figures = np.array(self.sm2.figures)
+        if not self.has_all_draws:
+            return figures, figures
+        return ranges.find_ends(figures, np.array(self.sm2.draws), self._limits, self._recalled_now)
+
+    @property
+    def is_limited(self) -> np.ndarray:
+        """Return for each retention (r,) if a limit of reviews a day decides its figures."""
+        if not self.limit_effects:  # an estimate of an older version does not know
+            return np.zeros(len(self.retentions), np.bool_)
+        return np.array([effects.is_limited for effects in self.limit_effects])
+
+    @property
+    def is_current_limited(self) -> bool:
+        """Return True if a limit of reviews a day decides the figures of today's schedule."""
+        if self.current_figures is None:
+            return bool(self.is_limited[self.at(self.desired)])
+        return self.current_limit_effects is not None and self.current_limit_effects.is_limited
+
+    @property
+    def new_left(self) -> int:
+        """Number of new cards that are left at the end, at the desired retention."""
+        if not self.limit_effects:
+            return 0
+        return self.unseen_cards - round(self.limit_effects[self.at(self.desired)].mean_new_cards)
+
+    @property
+    def new_planned(self) -> int:
+        """Number of new cards that are begun if no limit of reviews holds them back."""
+        return min(self.unseen_cards, self.new_a_day * self.question.days)
+
+    @property
     def _limits(self) -> tuple[float, ...]:
         """Largest possible figures (FIGURES,)."""
         cards = self.learned_cards + self.unseen_cards
@@ -205,30 +265,66 @@ class Workload(Evidence):
     def comparison(self) -> ScheduleComparison | None:
         """Today's schedule beside optimized FSRS; None if they are the same, or nothing is due.
 
-        Of the simulated retentions it uses COMPARED_RETENTIONS, if all of these are there, so that
-        it is the same at a glance and in full.
+        None, too, if a limit of reviews a day decides the figures of today's schedule, or of all
+        retentions; those of which it does are left out. Of the simulated retentions it uses
+        COMPARED_RETENTIONS, and HIGHEST_RETENTION where that is needed, if all of these are there,
+        so that it is the same at a glance and in full.
         """
-        if self.current_figures is None or math.isnan(self.current_figures[RECALLED]):
+        if self.current_figures is None or self.is_current_limited:
+            return None
+        return self._compare_with(self.current_figures, self.current_draws)
+
+    @property
+    def sm2_comparison(self) -> ScheduleComparison | None:
+        """SM-2 beside optimized FSRS, like `comparison`; None if SM-2 is not asked for."""
+        if self.sm2 is None or self.sm2.limit_effects.is_limited:
+            return None
+        return self._compare_with(self.sm2.figures, self.sm2.draws)
+
+    def _compare_with(
+        self, other_figures: _Figures, other_draws: tuple[_Figures, ...]
+    ) -> ScheduleComparison | None:
+        """Compare another schedule with optimized FSRS, as `comparison` says."""
+        if math.isnan(other_figures[RECALLED]):
             return None
         retentions = np.array(self.retentions)
-        is_compared = np.isin(retentions, COMPARED_RETENTIONS)
-        if is_compared.sum() < len(COMPARED_RETENTIONS):
+        compared: tuple[float, ...] = COMPARED_RETENTIONS
+        if self._needs_highest(other_figures):
+            compared = (*compared, HIGHEST_RETENTION)
+        is_compared = np.isin(retentions, compared)
+        if is_compared.sum() < len(compared):
             is_compared[:] = True
         if len({desired for _, desired in self.presets}) > 1:
             # Where each preset has its own retention, figures are not those of their mean.
-            is_compared = retentions != self.desired
-        draws = None
-        current_draws = None
-        if self.has_all_draws:
-            draws = np.array(self.draws)[:, is_compared]
-            current_draws = np.array(self.current_draws)
+            is_compared &= retentions != self.desired
+        is_compared &= ~self.is_limited
+        if not is_compared.any():
+            return None
+        has_draws = self.has_all_draws
         return compare_schedules(
             retentions[is_compared],
             self.figures[is_compared],
-            np.array(self.current_figures),
-            draws,
-            current_draws,
+            np.array(other_figures),
+            np.array(self.draws)[:, is_compared] if has_draws else None,
+            np.array(other_draws) if has_draws else None,
         )
+
+    @property
+    def compared_retentions(self) -> tuple[float, ...]:
+        """Desired retentions that are compared with today's schedule."""
+        if self.current_figures is not None and self._needs_highest(self.current_figures):
+            return (*COMPARED_RETENTIONS, HIGHEST_RETENTION)
+        return COMPARED_RETENTIONS
+
+    def _needs_highest(self, other_figures: _Figures) -> bool:
+        """Return True if a schedule remembers or knows about as much as COMPARED_RETENTIONS."""
+        index = self.at(COMPARED_RETENTIONS[-1])
+        if self.is_limited[index]:  # and any higher retention, too
+            return False
+        highest = self.estimates[index]
+        forgotten = 1.0 - highest[RECALLED]
+        forgets_less = 1.0 - other_figures[RECALLED] < _NEAR_HIGHEST * forgotten
+        return forgets_less or other_figures[KNOWN] >= highest[KNOWN]
 
     def at(self, retention: float) -> int:
         """Return the position in `retentions` of the nearest one."""
@@ -241,7 +337,7 @@ class Workload(Evidence):
     @property
     def glance_finding(self) -> Finding:
         """Return the finding with a few retentions only: COMPARED_RETENTIONS and today's."""
-        retentions = (*COMPARED_RETENTIONS, self.desired)
+        retentions = (*self.compared_retentions, self.desired)
         positions = sorted({self.at(retention) for retention in retentions})
 
         def select(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -253,6 +349,7 @@ class Workload(Evidence):
             retentions=select(self.retentions),
             estimates=select(self.estimates),
             draws=tuple(map(select, self.draws)),
+            limit_effects=select(self.limit_effects) if self.limit_effects else (),
         )
         return Finding(COSTS, self.preset, reviews=self.reviews, evidence=at_a_glance)
 
@@ -376,9 +473,40 @@ def _start_estimates(
         ),
         estimates=(),
         draws=(),
+        new_limits=_find_new_limits(learner, presets, paces),
+        new_allowed_a_day=_sum_new_limits(learner, presets),
+        recent_minutes_on_begun_cards=sum(pace.minutes_on_begun_cards for pace in paces),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
     return _refine(learner, presets, without_figures)
+
+
+def _find_new_limits(
+    learner: Learner,
+    presets: Sequence[preset_simulation.PresetCards],
+    paces: Sequence[habits.Pace],
+) -> tuple[DailyLimit, ...]:
+    """Find the limits of new cards a day that the learner reaches."""
+    reached = []
+    for cards, pace in zip(presets, paces, strict=True):
+        if pace.reaches_new_limit:
+            limit = learner.log.presets[cards.group].new_a_day
+            assert limit is not None
+            reached.append(DailyLimit(learner.group_name(cards.group), limit))
+    return tuple(reached)
+
+
+def _sum_new_limits(
+    learner: Learner, presets: Sequence[preset_simulation.PresetCards]
+) -> int | None:
+    """Return how many new cards a day all presets allow; None if one does not say it."""
+    total = 0
+    for cards in presets:
+        limit = learner.log.presets[cards.group].new_a_day
+        if limit is None:
+            return None
+        total += limit
+    return total
 
 
 def _without_stored_parameters(log: ReviewLog) -> ReviewLog:
@@ -496,8 +624,14 @@ def workload_document(result: Workload) -> dict[str, Any]:
                 "estimate": _figures_by_name(estimate[position]),
                 "low": _figures_by_name(low[position]),
                 "high": _figures_by_name(high[position]),
+                "limited": bool(result.is_limited[position]),
             }
         )
+    sm2 = None
+    if result.sm2 is not None:
+        sm2 = {"estimate": _figures_by_name(result.sm2.figures)}
+        for name, ends in zip(("low", "high"), result.sm2_band, strict=True):
+            sm2[name] = _figures_by_name(ends)
     current: Sequence[float] | FloatArray | None = result.current_figures
     current_low = None
     current_high = None
@@ -525,7 +659,12 @@ def workload_document(result: Workload) -> dict[str, Any]:
         "now": _figures_by_name(current),
         "now_low": None if current_low is None else _figures_by_name(current_low),
         "now_high": None if current_high is None else _figures_by_name(current_high),
+        "now_limited": result.is_current_limited,
+        "review_limit": None if result.review_limit is None else asdict(result.review_limit),
+        "new_left": result.new_left,
         "comparison": None if result.comparison is None else asdict(result.comparison),
+        "sm2": sm2,
+        "sm2_comparison": None if result.sm2_comparison is None else asdict(result.sm2_comparison),
         "months_recalled": result.observed_retentions,
     }
 
@@ -546,14 +685,16 @@ def _refine(
     question = latest.question
     pool = ThreadPoolExecutor(count_cores())
 
-    def start(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
-        """Start the simulations of all presets at each desired retention.
+    def start(
+        seeds: Sequence[int], memories: Sequence[Memory], retentions: Sequence[float]
+    ) -> _PendingSimulations:
+        """Start the simulations of all presets at each of the desired retentions.
 
         The best fits schedule, and recall follows the memories, one for each preset.
         """
         decks = preset_simulation.make_decks(presets, best, memories, question.states)
         by_retention = []
-        for retention in latest.retentions:
+        for retention in retentions:
             by_seed = []
             for seed in seeds:
                 by_preset = []
@@ -579,12 +720,24 @@ def _refine(
         """Start simulations of today's schedule, where recall follows the memories."""
         return [preset_simulation.start_current(pool, presets, memories, question.states, seeds)]
 
+    def start_sm2(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
+        """Start simulations of SM-2, where recall follows the memories, if SM-2 is asked for."""
+        if not question.with_sm2 or latest.is_fsrs_off:
+            return []
+        by_sm2 = [replace(cards, scheduler=cards.sm2) for cards in presets]
+        return [preset_simulation.start_current(pool, by_sm2, memories, question.states, seeds)]
+
     def report(workload: Workload) -> Workload:
         learner.context.tick(workload.progress)
         return workload
 
     def average(simulations: preset_simulation.Simulations) -> tuple[_Figures, ...]:
         return tuple(_average_runs(runs, question.budget) for runs in simulations)
+
+    review_limits = [
+        DailyLimit(learner.group_name(cards.group), cards.settings.reviews_a_day)
+        for cards in presets
+    ]
 
     try:
         memories_by_preset = [
@@ -594,39 +747,107 @@ def _refine(
         # The fits of all presets, then draw by draw; `fit_and_draw` never ends.
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
-        simulations = _wait_for(start(range(preset_simulation.REPEATS), best))
+        repeats = range(preset_simulation.REPEATS)
+        simulations = _wait_for(start(repeats, best, latest.retentions))
         current_figures = None
+        current_limit_effects = None
+        all_runs = list(itertools.chain.from_iterable(simulations))
         has_other_schedule = not preset_simulation.are_scheduled_by(presets, best)
         if has_other_schedule:
             seeds = range(preset_simulation.CURRENT_REPEATS)
-            (current_figures,) = average(_wait_for(start_current(seeds, best)))
+            current_simulations = _wait_for(start_current(seeds, best))
+            (current_figures,) = average(current_simulations)
+            (current_runs,) = current_simulations
+            current_limit_effects = limits.measure_effects(current_runs)
+            all_runs += current_runs
+        sm2 = None
+        for runs in _wait_for(start_sm2(range(preset_simulation.CURRENT_REPEATS), best)):
+            sm2 = ScheduleEstimate(
+                _average_runs(runs, question.budget), limits.measure_effects(runs)
+            )
+            all_runs += runs
         latest = replace(
             latest,
             estimates=average(simulations),
             current_figures=current_figures,
-            review_limit=preset_simulation.find_review_limit(
-                presets, latest.retentions, simulations
-            ),
+            limit_effects=tuple(map(limits.measure_effects, simulations)),
+            current_limit_effects=current_limit_effects,
+            sm2=sm2,
         )
+        is_at_a_glance = question.retentions == COMPARED_RETENTIONS
+        if is_at_a_glance and HIGHEST_RETENTION in latest.compared_retentions:
+            (highest,) = _wait_for(start(repeats, best, [HIGHEST_RETENTION]))
+            latest = _add_highest(latest, highest)
+            all_runs += highest
+        review_limit = limits.find_review_limit(review_limits, all_runs)
+        latest = replace(latest, review_limit=review_limit)
         yield report(latest)
-        pending: list[tuple[_PendingSimulations, _PendingSimulations]] = []
+        pending: list[tuple[_PendingSimulations, _PendingSimulations, _PendingSimulations]] = []
         for number in range(1, question.draws + 1):
             drawn = next(memories)
             seeds = range(number, number + 1)  # the draw's number is its seed
             current = start_current(seeds, drawn) if has_other_schedule else []
-            pending.append((start(seeds, drawn), current))
+            by_retention = start(seeds, drawn, latest.retentions)
+            pending.append((by_retention, current, start_sm2(seeds, drawn)))
             most_pending = 3 if number < question.draws else 0  # enough to keep the threads busy
             while len(pending) > most_pending:
-                by_retention, current = pending.pop(0)
-                latest = replace(
-                    latest,
-                    draws=(*latest.draws, average(_wait_for(by_retention))),
-                    current_draws=(*latest.current_draws, *average(_wait_for(current))),
-                )
+                latest = _add_draw(latest, *map(_wait_for, pending.pop(0)))
                 yield report(latest)
         mark_kernels(_KERNEL_MARK)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _add_highest(latest: Workload, runs: Sequence[Sequence[SimulationResult]]) -> Workload:
+    """Add the simulations at HIGHEST_RETENTION to estimates without draws, unless it is there."""
+    if HIGHEST_RETENTION in latest.retentions:
+        return latest
+    return replace(
+        latest,
+        retentions=(*latest.retentions, HIGHEST_RETENTION),
+        estimates=(*latest.estimates, _average_runs(runs, latest.question.budget)),
+        limit_effects=(*latest.limit_effects, limits.measure_effects(runs)),
+    )
+
+
+def _add_draw(
+    latest: Workload,
+    simulations: preset_simulation.Simulations,
+    current_simulations: preset_simulation.Simulations,
+    sm2_simulations: preset_simulation.Simulations,
+) -> Workload:
+    """Add the simulations of a draw: by desired retention, of today's schedule and of SM-2.
+
+    The last two may be empty.
+    """
+    budget = latest.question.budget
+    figures = []
+    limit_effects = []
+    for effects, runs in zip(latest.limit_effects, simulations, strict=True):
+        figures.append(_average_runs(runs, budget))
+        limit_effects.append(effects.join(limits.measure_effects(runs)))
+    current_draws = latest.current_draws
+    current_limit_effects = latest.current_limit_effects
+    for runs in current_simulations:
+        current_draws = (*current_draws, _average_runs(runs, budget))
+        assert current_limit_effects is not None
+        current_limit_effects = current_limit_effects.join(limits.measure_effects(runs))
+    sm2 = latest.sm2
+    for runs in sm2_simulations:
+        assert sm2 is not None
+        sm2 = ScheduleEstimate(
+            sm2.figures,
+            sm2.limit_effects.join(limits.measure_effects(runs)),
+            (*sm2.draws, _average_runs(runs, budget)),
+        )
+    return replace(
+        latest,
+        draws=(*latest.draws, tuple(figures)),
+        current_draws=current_draws,
+        limit_effects=tuple(limit_effects),
+        current_limit_effects=current_limit_effects,
+        sm2=sm2,
+    )
 
 
 def _wait_for(pending: _PendingSimulations) -> preset_simulation.Simulations:

@@ -108,6 +108,7 @@ class DailyTotals(NamedTuple):
     reviews: IntArray
     recalled: IntArray
     new: IntArray
+    waiting: IntArray
     seconds: FloatArray
     known: FloatArray
 
@@ -272,6 +273,7 @@ def simulate_days(
             card[n] = k
             n += 1
             k = following[k]
+        moved = 0
         while True:  # a second time if cards were moved
             for i in range(n):
                 t[i] = day - last[card[i]]
@@ -299,6 +301,7 @@ def simulate_days(
                     key = -p_recall[i]
                 ratings[i] = key  # the buffer is not needed for ratings yet
             _smallest_first(card, ratings, n, question.reviews_a_day)
+            moved = n - question.reviews_a_day
             for i in range(question.reviews_a_day, n):
                 k = card[i]
                 due[day] -= 1
@@ -412,6 +415,7 @@ def simulate_days(
 
         out.reviews[day], out.new[day] = n - new, new
         out.recalled[day], out.seconds[day] = recalled, day_seconds
+        out.waiting[day] = moved
 
     # Cards known at the end of the last day
     for i in range(learned):

@@ -21,8 +21,6 @@ from srs_eval.models.own_parameters import model_name, normalize_parameters, pre
 CURRENT_REPEATS = 12  # simulations of today's schedule, which is simulated at one retention only
 REPEATS = 4  # simulations at each desired retention by the fit to all reviews
 _FEWEST_TO_FIT = 64  # below, Anki's optimizer hardly changes the defaults
-_NEAR_LIMIT_SHARE = 0.75
-"""Mean reviews a day, as a share of their limit, above which many days reach the limit."""
 
 Simulations = list[list[list[sim.SimulationResult]]]  # by desired retention, seed and preset
 
@@ -35,6 +33,7 @@ class PresetCards:
     index: IntArray  # positions of the preset's reviews among the trials
     today: habits.TodaysCards
     scheduler: sim.Memory  # today's scheduler
+    sm2: sim.Memory  # SM-2 with the preset's settings
     settings: sim.SimulationSettings  # its `desired_retention` is replaced in each simulation
     costs: sim.Costs
     desired_retention: float
@@ -73,9 +72,9 @@ def prepare_preset(
     preset = log.presets.get(group)
     if preset is None:
         raise InputError(f"{log.import_summary.path} does not say how these cards are scheduled.")
-    if is_off:
-        scheduler = sim.Memory(sim.SM2, preset.sm2_settings or anki_sm2.DEFAULTS)
-    else:
+    sm2 = sim.Memory(sim.SM2, preset.sm2_settings or anki_sm2.DEFAULTS)
+    scheduler = sm2
+    if not is_off:
         values = (
             preset_parameters(preset) if parameters is None else normalize_parameters(parameters)
         )
@@ -85,6 +84,7 @@ def prepare_preset(
         index=learner.positions(group),
         today=habits.collect_todays_cards(log, group, after),
         scheduler=scheduler,
+        sm2=sm2,
         settings=habits.simulation_settings(preset, days, 0),
         costs=habits.estimate_costs(log, habits.active_cards_of_preset(log, group)),
         desired_retention=round(preset.desired_retention or 0.9, 2),
@@ -165,15 +165,3 @@ def _is_same_memory(scheduler: sim.Memory, memory: sim.Memory) -> bool:
     if scheduler.model != memory.model:
         return False
     return np.allclose(memory.parameters, scheduler.parameters)
-
-
-def find_review_limit(
-    presets: Sequence[PresetCards], retentions: Sequence[float], runs: Simulations
-) -> tuple[float, int] | None:
-    """Return the lowest retention at which reviews near a preset's daily limit, and the limit."""
-    for retention, by_seed in zip(retentions, runs, strict=True):
-        for preset, result in zip(presets, by_seed[0], strict=True):
-            limit = preset.settings.reviews_a_day
-            if result.reviews.mean() > _NEAR_LIMIT_SHARE * limit:
-                return retention, limit
-    return None

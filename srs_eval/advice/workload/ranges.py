@@ -7,7 +7,8 @@ not FSRS: see `_MISFIT`.
 Schedules are compared at equal memory, because minutes can always be saved by forgetting more: at
 the desired retention at which optimized FSRS has the learner remember the same share of reviews, or
 know as many cards, as today's schedule. Between simulated retentions the logarithm of minutes is
-interpolated linearly in that of the share forgotten, or in the number of cards known.
+interpolated linearly in that of the share forgotten, or in the number of cards known. Beyond the
+simulated retentions nothing is compared.
 
 The last axis of an array of figures has the order of `FIGURES`.
 """
@@ -66,8 +67,10 @@ _COMPARISON_MISFIT = {
 """Misfit of the logarithm of FSRS's minutes as a multiple of today's, by the measure of memory in
 which both are equal."""
 
-_TOLERANCE = 0.01  # share by which a comparison may lie beyond the simulated retentions
 _SHARE_LIMITS = (0.01, 0.999)  # keep logits of shares remembered finite
+_MIN_COMPARED_DRAWS = 0.9
+"""Share of the draws in which the simulated retentions have to reach today's memory. The others say
+nothing about equal memory, and are left out of the range."""
 _TINY = 1e-9  # keeps logarithms and divisions finite
 
 
@@ -109,7 +112,7 @@ class ScheduleComparison:
 
     Memory has two measures: the share of reviews remembered, and the cards known at the end. They
     can disagree, because a schedule that shows well-known cards too often is passed more often. A
-    part is None if fewer than two retentions are simulated, or if none comes near.
+    part is None if the simulated retentions do not lie on both sides of today's schedule.
     """
 
     recalled: float  # share remembered under today's schedule
@@ -224,24 +227,29 @@ def _compare_at_equal(
     """Compare minutes where FSRS and today's schedule have the same memory.
 
     `measure` of memory is RECALLED or KNOWN; `pairs` are the draws of `figures` and `current`.
-    Return None for fewer than two retentions, or if none of them comes near.
+    Return None if the retentions do not reach today's schedule, by the estimate or by too many
+    draws.
     """
     rising = _select_rising(measure, figures)
     memory = figures[rising, measure]
-    if len(memory) < 2:  # nothing to interpolate between
-        return None
-    margin = _TOLERANCE * float(memory.max())
-    is_within = memory.min() - margin <= current[measure] <= memory.max() + margin
     minutes_now = float(current[MINUTES])
-    if not is_within or minutes_now <= 0.0:
-        return None
     log_ratio = _find_log_minutes_ratio(measure, figures, current)
+    if log_ratio is None or minutes_now <= 0.0:
+        return None
     low = log_ratio
     high = log_ratio
     if pairs is not None:
-        log_ratios = np.array([_find_log_minutes_ratio(measure, *pair) for pair in pairs])
+        log_ratios = []
+        for drawn_figures, drawn_current in pairs:
+            drawn_ratio = _find_log_minutes_ratio(measure, drawn_figures, drawn_current)
+            if drawn_ratio is not None:
+                log_ratios.append(drawn_ratio)
+        if len(log_ratios) < _MIN_COMPARED_DRAWS * len(pairs):
+            return None
         misfit = _COMPARISON_MISFIT[measure]
-        lower_end, upper_end = _find_ends_on_scale(log_ratio, log_ratios, misfit.bias, misfit.near)
+        lower_end, upper_end = _find_ends_on_scale(
+            log_ratio, np.array(log_ratios), misfit.bias, misfit.near
+        )
         low = float(lower_end)
         high = float(upper_end)
     memory_now = _to_memory_scale(measure, current[measure])
@@ -275,14 +283,20 @@ def _compare_at_equal_minutes(
     )
 
 
-def _find_log_minutes_ratio(measure: int, figures: FloatArray, current: FloatArray) -> float:
-    """Return the logarithm of FSRS's minutes at equal memory, as a multiple of today's."""
+def _find_log_minutes_ratio(measure: int, figures: FloatArray, current: FloatArray) -> float | None:
+    """Return the logarithm of FSRS's minutes at equal memory, as a multiple of today's.
+
+    None if the retentions do not lie on both sides of today's schedule.
+    """
     figures = figures[_select_rising(measure, figures)]
+    values = figures[:, measure]
+    if not values.min() <= current[measure] <= values.max():
+        return None
     log_minutes = np.log(np.maximum(figures[:, MINUTES], _TINY))
-    memory = _to_memory_scale(measure, figures[:, measure])
     memory_now = _to_memory_scale(measure, current[measure])
     log_minutes_now = math.log(max(float(current[MINUTES]), _TINY))
-    return _interpolate(memory_now, memory, log_minutes) - log_minutes_now
+    at_equal_memory = _interpolate(memory_now, _to_memory_scale(measure, values), log_minutes)
+    return at_equal_memory - log_minutes_now
 
 
 def _select_rising(measure: int, figures: FloatArray) -> slice:
@@ -305,16 +319,9 @@ def _to_memory_scale(measure: int, values: float | FloatArray) -> FloatArray:
 
 
 def _interpolate(x: float | FloatArray, xs: FloatArray, ys: FloatArray) -> float:
-    """Interpolate linearly at x; beyond the ends of xs, go on along the nearest two points.
+    """Interpolate linearly at x, which lies between the smallest and the largest of xs.
 
     The xs may be in any order.
     """
-    if len(xs) == 1:
-        return float(ys[0])
     order = np.argsort(xs, kind="stable")
-    xs = xs[order]
-    ys = ys[order]
-    right = int(np.clip(np.searchsorted(xs, x), 1, len(xs) - 1))
-    width = max(float(xs[right] - xs[right - 1]), _TINY)
-    share = (float(x) - float(xs[right - 1])) / width
-    return float(ys[right - 1] + share * (ys[right] - ys[right - 1]))
+    return float(np.interp(float(x), xs[order], ys[order]))

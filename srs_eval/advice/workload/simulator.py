@@ -299,6 +299,7 @@ class SimulationResult:
     reviews: IntArray  # of cards learned on an earlier day
     recalled: IntArray  # passed reviews
     new: IntArray  # new cards introduced
+    waiting: IntArray  # due cards that wait for the next day, because of the limit of reviews
     seconds: FloatArray
     known: float  # cards that would be recalled at the end, by the memory
 
@@ -359,6 +360,7 @@ def simulate(
         reviews=totals.reviews,
         recalled=totals.recalled,
         new=totals.new,
+        waiting=totals.waiting,
         seconds=totals.seconds,
         known=float(totals.known[0]),
     )

@@ -377,6 +377,8 @@ class Pace(NamedTuple):
     reviews_a_day: float
     minutes_a_day: float
     days: int  # over which it was measured
+    minutes_on_begun_cards: float = 0.0  # those of `minutes_a_day` for cards begun in these days
+    reaches_new_limit: bool = False  # on most days with new cards
 
 
 def measure_pace(log: ReviewLog, group: int) -> Pace:
@@ -398,17 +400,35 @@ def measure_pace(log: ReviewLog, group: int) -> Pace:
     days = min(_PACE_DAYS, max(1, days_since_first))
     start_ms = end_ms - days * day_ms
     is_learning = is_active & (entries.kind == LEARNING)
-    _, first_learning = np.unique(entries.card_id[is_learning], return_index=True)
-    new = int((entries.time_ms[is_learning][first_learning] >= start_ms).sum())
+    learned, first_learning = np.unique(entries.card_id[is_learning], return_index=True)
+    begun_ms = entries.time_ms[is_learning][first_learning]
+    is_begun = begun_ms >= start_ms
     in_preset = log.preset_of(log.deck_of(entries.card_id)) == group  # suspended ones as well
     is_recent = entries.time_ms >= start_ms
     recent = np.flatnonzero(in_preset & is_recent & (entries.rating > 0))
-    duration_ms = entries.duration_ms[recent]
-    minutes = float(duration_ms[duration_ms < _MAX_ANSWER_MS].sum()) / 60_000
+    counted = recent[entries.duration_ms[recent] < _MAX_ANSWER_MS]
+    minutes = float(entries.duration_ms[counted].sum()) / 60_000
+    counted = counted[np.isin(entries.card_id[counted], learned[is_begun])]
+    minutes_on_begun_cards = float(entries.duration_ms[counted].sum()) / 60_000
     reviews = recent[entries.kind[recent] == REVIEW]
     day = (entries.time_ms[reviews] - end_ms) // day_ms
     cards_and_days = set(zip(entries.card_id[reviews].tolist(), day.tolist(), strict=True))
-    return Pace(new / days, len(cards_and_days) / days, minutes / days, days)
+    _, new_by_day = np.unique((begun_ms[is_begun] - end_ms) // day_ms, return_counts=True)
+    return Pace(
+        new_a_day=int(is_begun.sum()) / days,
+        reviews_a_day=len(cards_and_days) / days,
+        minutes_a_day=minutes / days,
+        days=days,
+        minutes_on_begun_cards=minutes_on_begun_cards / days,
+        reaches_new_limit=_reaches_limit(new_by_day, log.presets.get(group)),
+    )
+
+
+def _reaches_limit(new_by_day: IntArray, preset: Preset | None) -> bool:
+    """Return True if most days with new cards have as many as the preset allows."""
+    if preset is None or not preset.new_a_day or not len(new_by_day):
+        return False
+    return float((new_by_day >= preset.new_a_day).mean()) > 0.5
 
 
 def observed_retention_range(learner: Learner, index: IntArray) -> tuple[float, float] | None:

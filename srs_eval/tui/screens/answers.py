@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -13,18 +14,20 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
+from textual.timer import Timer
 from textual.widgets import Static
 
-from srs_eval.advice.findings import ALL_REVIEWS
+from srs_eval.advice.findings import ALL_REVIEWS, Finding
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY
-from srs_eval.advice.sentences import Pane, PaneLine
+from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
 from srs_eval.advice.workload.ranges import REVIEWS
 from srs_eval.data.errors import NotEnoughData, format_count
 from srs_eval.engine.failures import describe_failure
 from srs_eval.report import formats
+from srs_eval.report.inspection import list_facts
 from srs_eval.report.panes import count_needed_lines, wrap_notes
 from srs_eval.tui.background import Background
 from srs_eval.tui.screens.base import AppScreen
@@ -49,6 +52,16 @@ _COSTS_INTRODUCTION = (
 )
 
 
+_PANE_OF_ACTS = 1
+
+
+def _find_line_to_copy(overview: Overview) -> AnswerLine | None:
+    """Return the line with the parameters of the first act that has some; None if none has."""
+    answer = overview.first_screen.copyable
+    lines = (line for line in overview.lines if answer in line.answers)
+    return next(lines, None)
+
+
 class _AnswerScreenBase(AppScreen):
     """Base of screens of answers; the top line shows which reviews these rest on."""
 
@@ -58,12 +71,7 @@ class _AnswerScreenBase(AppScreen):
         summary = self.session.import_summary
         if summary is None:
             return []
-        facts = [format_count(summary.rows[self.session.overview.row_rule].kept, "review")]
-        if summary.last_review:
-            facts.append(f"last on {summary.last_review[:10]}")
-        if summary.fsrs_enabled is not None:
-            facts.append("FSRS is on" if summary.fsrs_enabled else "FSRS is off")
-        return facts
+        return list_facts(summary, self.session.overview.row_rule)
 
 
 class AnswersScreen(_AnswerScreenBase, actions="answers"):
@@ -78,6 +86,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def __init__(self) -> None:
         super().__init__()
         self._drawn_state: tuple[object, ...] = ()  # nothing is drawn again until this changes
+        self._note = ""  # stands in place of the notes below the panes for some seconds
+        self._note_timer: Timer | None = None
 
     def content(self) -> ComposeResult:
         yield PaneBox(1)
@@ -111,7 +121,12 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             if line_count:
                 short_panes[box.number] = line_count
         action_lines = count_needed_lines(boxes.first().pane, width - 4)  # within the frame
-        is_side_by_side, heights = compute_heights(width, height - 2, short_panes, action_lines)
+        lower_lines = max(
+            count_needed_lines(box.pane, width // 2 - 4) for box in boxes if box.number > 3
+        )
+        is_side_by_side, heights = compute_heights(
+            width, height - 2, short_panes, action_lines, lower_lines
+        )
         self.set_class(not is_side_by_side, "-stacked")
         for box in boxes:
             box.set_lines(heights[box.number])
@@ -125,16 +140,40 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             return
         screen = self.overview.first_screen
         size = self.app.size
-        state = (screen, size, self.app.theme)
+        state = (screen, size, self.app.theme, self._note)
         if state != self._drawn_state:
             self._drawn_state = state
             for box, pane in zip(self.query(PaneBox), screen.panes, strict=True):
                 box.show(pane)
             self._size_panes(*size)
-            notes = "\n".join(wrap_notes(screen, size.width, NOTE_LINES - 1))  # one is for progress
-            self.query_one("#below", Static).update(Text(notes, theme_styles(self.app)["not yet"]))
+            self._draw_notes(screen, size.width)
         self._update_progress()
         self.refresh_bindings()
+
+    def _draw_notes(self, screen: FirstScreen, width: int) -> None:
+        """Draw the notes below the panes, or a message in the lines of notes and progress."""
+        below = self.query_one("#below", Static)
+        has_message = bool(self._note)
+        below.styles.height = NOTE_LINES if has_message else NOTE_LINES - 1
+        self.query_one("#progress").display = not has_message
+        if has_message:
+            message = replace(screen, footer=(PaneLine(self._note),))
+            below.update(Text("\n".join(wrap_notes(message, width, NOTE_LINES)), "bold"))
+        else:
+            lines = wrap_notes(screen, width, NOTE_LINES - 1)
+            below.update(Text("\n".join(lines), theme_styles(self.app)["not yet"]))
+
+    def show_note(self, message: str, seconds: float) -> None:
+        """Show a message in place of the notes and the progress for some seconds."""
+        self._note = message
+        if self._note_timer is not None:
+            self._note_timer.stop()
+        self._note_timer = self.set_timer(seconds, self._clear_note)
+        self.update_now()
+
+    def _clear_note(self) -> None:
+        self._note = ""
+        self.update_now()
 
     def _update_progress(self) -> None:
         if self.is_missing("#progress"):
@@ -224,9 +263,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         self.app.push_screen(CostsScreen())
 
     def action_copy(self) -> None:
-        answer = self.overview.first_screen.copyable
-        lines = (line for line in self.overview.lines if answer in line.answers)
-        self.session.copy_parameters(next(lines, None))
+        self.session.copy_parameters(_find_line_to_copy(self.overview))
 
     def action_cancel(self) -> None:
         if self.session.answers_ended_at is None and not self.session.reports.progress:
@@ -329,9 +366,14 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                         pane_lines.append(item.text)
                 sections = [render_full_pane(pane, styles), Text("")]
         self.query_one("#box").border_title = self._format_title(pane)
+        other_answers: tuple[Finding, ...] = ()
+        if self._pane_number == _PANE_OF_ACTS and pane is not None:
+            other_answers = self._find_answers_behind_acts(pane, answers)
+            answers = (*answers, *other_answers)
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
-            if answer_question.is_evidence_only or question == INCONCLUSIVE_LINE:
+            is_of_other_line = answer_question.is_evidence_only or answer in other_answers
+            if is_of_other_line or question == INCONCLUSIVE_LINE:
                 sections.append(Text(answer_question.title, "bold underline"))
             elif len(answers) > 1 and question != PARAMETERS:
                 sections.append(Text(answer.subject, "bold underline"))
@@ -340,10 +382,29 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         self.query_one("#all", Static).update(stack(sections))
         paste = self.query_one("#paste", Static)
         copyable_answer = next((answer for answer in answers if answer.parameters), None)
+        if self._pane_number == _PANE_OF_ACTS:
+            copyable_answer = self.session.overview.first_screen.copyable
         paste.display = copyable_answer is not None
         if copyable_answer is not None:
             paste.update(render_parameters_to_paste(copyable_answer))
         self.refresh_bindings()
+
+    def _find_answers_behind_acts(
+        self, pane: Pane, first_answers: Sequence[Finding]
+    ) -> tuple[Finding, ...]:
+        """Return the answers behind all acts but the first, whose answers are given.
+
+        Of the answers about parameters, those count that have some to copy.
+        """
+        answers: list[Finding] = []
+        for question in pane.questions:
+            for line in self.session.overview.lines:
+                for answer in line.answers:
+                    is_act = question != PARAMETERS or answer.parameters is not None
+                    is_known = answer in first_answers or answer in answers
+                    if answer.question == question and is_act and not is_known:
+                        answers.append(answer)
+        return tuple(answers)
 
     def _format_title(self, pane: Pane | None) -> str:
         """Return the title of the pane, which a preset's name may follow, or else of the line."""
@@ -365,7 +426,10 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
             self.query_one("#box").scroll_home(animate=False)
 
     def action_copy(self) -> None:
-        self.session.copy_parameters(self.current_line())
+        line = self.current_line()
+        if self._pane_number == _PANE_OF_ACTS:
+            line = _find_line_to_copy(self.session.overview)
+        self.session.copy_parameters(line)
 
 
 class CostsScreen(_AnswerScreenBase, actions="costs"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from srs_eval.tui.session import AppSession
 
 MIN_SIZE = (60, 16)  # columns and lines
+_KEY_SEPARATOR = " · "
 _ALWAYS_SHOWN = ("cancel", "again", "back", "help", "quit")  # in the last line of any window
 
 
@@ -107,14 +108,16 @@ class Keys(Widget):
             keys_by_action[action] = key.stylize(Style.from_meta({"@click": click_action}))
 
         def measure_keys() -> int:
-            return sum(key.cell_length + 1 for key in keys_by_action.values())
+            separators = len(_KEY_SEPARATOR) * max(len(keys_by_action) - 1, 0)
+            return separators + sum(key.cell_length for key in keys_by_action.values())
 
         removable_actions = [
             action for action in keys_by_action if action.rpartition(".")[2] not in _ALWAYS_SHOWN
         ]
-        while removable_actions and measure_keys() > self.size.width + 1:
+        while removable_actions and measure_keys() > self.size.width:
             del keys_by_action[removable_actions.pop()]
-        return Content(" ").join(keys_by_action.values())
+        separator = Content.assemble((_KEY_SEPARATOR, "$text-muted"))
+        return separator.join(keys_by_action.values())
 
 
 class HarmlessHighlighter(Highlighter):

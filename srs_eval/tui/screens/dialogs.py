@@ -225,12 +225,13 @@ class ExportScreen(Dialog):
     def content(self) -> ComposeResult:
         options = [Option(label, id=form) for form, label in _FORM_LABELS.items()]
         yield OptionList(*options, compact=True)
+        yield Static("It is written to this file or folder:")
         yield Input(
             str(Path.cwd() / f"{_REPORT_NAME}.html"),
             highlighter=HarmlessHighlighter(),
             compact=True,
         )
-        yield Checkbox("Number decks and presets, name no file", compact=True)
+        yield Checkbox("Hide the names of decks, presets and the file", compact=True)
         yield Static(self._basis, markup=False)
         yield Static(id="said", markup=False)
         with Horizontal():

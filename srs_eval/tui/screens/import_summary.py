@@ -18,7 +18,13 @@ from srs_eval.data.reviews import MISSING
 from srs_eval.models.configurations import GROUPS
 from srs_eval.report import formats
 from srs_eval.report.cells import format_rows
-from srs_eval.report.inspection import DeckReport, Inspection, PresetReport, build_summary_tables
+from srs_eval.report.inspection import (
+    EXPLANATION_OF_RULES,
+    DeckReport,
+    Inspection,
+    PresetReport,
+    build_summary_tables,
+)
 from srs_eval.stats.tables import Table
 from srs_eval.tui.screens.base import AppScreen
 
@@ -88,6 +94,8 @@ class ImportSummaryScreen(AppScreen, actions="import_summary"):
         for name, table in zip(_TABLES, build_summary_tables(summary), strict=True):
             self._fill_table(self.query_one(f"#{name}", DataTable), table)
         notes = [f"• {note}" for note in summary.notes]
+        if len(summary.rows) > 1:
+            notes.append(f"• {EXPLANATION_OF_RULES}")
         if summary.deleted_cards == 1:
             notes.append("• 1 card is deleted; its entries are still there.")
         elif summary.deleted_cards:

@@ -20,6 +20,8 @@ NOTE_LINES = 3  # lines below the panes, reserved for notes and progress
 _NO_SHORT_PANES: Mapping[int, int] = {}
 _MAX_UNFRAMED_LINES = 2  # lines of a pane without a frame, at most
 _ROOMY_HEIGHT = 30  # lines of the screen from which the first pane is shown in full
+_TALL_HEIGHT = 40  # lines of the screen from which the upper row takes what the lower has left
+_MIN_LOWER_LINES = 5
 _SIDE_BY_SIDE_SIZE = (96, 23)  # columns and lines from which panes stand side by side
 _MIN_FRAMED_HEIGHTS = {2: 6, 3: 6, 4: 5, 5: 5}  # fewest lines of a pane in its frame
 _MAX_HEIGHTS = {1: 5, 2: 14, 3: 11, 4: 9, 5: 9}
@@ -29,13 +31,18 @@ _THEME_COLOURS = ("foreground", "surface", "success", "warning", "primary")  # c
 
 
 def compute_heights(
-    width: int, height: int, short_panes: Mapping[int, int] = _NO_SHORT_PANES, action_lines: int = 2
+    width: int,
+    height: int,
+    short_panes: Mapping[int, int] = _NO_SHORT_PANES,
+    action_lines: int = 2,
+    lower_lines: int = 11,
 ) -> tuple[bool, dict[int, int]]:
     """Return whether panes stand side by side, and the height of each pane by its number.
 
     A pane of one or two lines has no frame. `action_lines` is what the first pane (What to do)
     needs inside its frame. Where panes are stacked, a pane of `short_panes` never has a frame; it
-    gets the lines that it needs without one (the mapping's values) if there are any to spare.
+    gets the lines that it needs without one (the mapping's values) if there are any to spare. On a
+    tall screen, the lower row of panes side by side gets its `lower_lines` and a frame at most.
     """
     lines_left = height - NOTE_LINES
     max_action_lines = 3 if height < _ROOMY_HEIGHT else 6
@@ -44,6 +51,8 @@ def compute_heights(
     if width >= min_width and height >= min_height:
         # The lower row has less to say: it gets 45 %, and at most 13 lines.
         lower_height = min((9 * (lines_left - first_height)) // 20, 13)
+        if height >= _TALL_HEIGHT:
+            lower_height = min(lower_height, max(lower_lines, _MIN_LOWER_LINES) + 2)
         upper_height = lines_left - first_height - lower_height
         return True, {
             1: first_height,
@@ -87,7 +96,8 @@ def theme_styles(app: App[Any]) -> Mapping[str, str]:
     return {
         "": "",
         "fine": colours["success"].hex6,
-        "look": colours["warning"].hex6,
+        # Without colours a warning would look dimmer than the other lines.
+        "look": f"bold {colours['warning'].hex6}" if app.no_color else colours["warning"].hex6,
         "not yet": grey,
         "bar": colours["primary"].hex6,
         "faint": grey,
@@ -108,6 +118,9 @@ class PaneBox(Widget, can_focus=True):
         self.pane = Pane(
             first_screen.TITLES[number - 1], first_screen.WAITING, (first_screen.WAITING,), ()
         )
+
+    def on_mount(self) -> None:
+        self.set_class(self.app.no_color, "-no-colour")
 
     def show(self, pane: Pane) -> None:
         self.pane = pane

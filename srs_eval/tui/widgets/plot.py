@@ -8,8 +8,6 @@ users look at graphs while models keep all cores busy.
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -21,6 +19,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from srs_eval.engine.ranking import Standing
+from srs_eval.report.formats import has_braille
 from srs_eval.stats.intervals import Interval
 
 MARGIN = 4  # columns of the labels left of the vertical axis
@@ -95,7 +94,7 @@ def draw_graph(graph: PlotGraph, width: int, height: int) -> Text:
             row = rows - 1 - graph.y.position_of(y, rows)
             column = graph.x.position_of(x, columns)
             cells[row, column] = mark.letter, mark.style
-    if not _has_braille():
+    if not has_braille():
         for position, (letter, style) in cells.items():
             cells[position] = _convert_to_block(letter), style
     axes_style = graph.axes_style
@@ -136,16 +135,6 @@ def _join_styled(cells: Iterable[tuple[str, str]]) -> Text:
         letters = "".join(letter for letter, _ in run)
         text.append(letters, style)
     return text
-
-
-def _has_braille() -> bool:
-    """Return whether the console's font has braille.
-
-    Linux's own console has none, nor has the Windows console outside Windows Terminal.
-    """
-    if sys.platform == "win32":
-        return "WT_SESSION" in os.environ or "TERM_PROGRAM" in os.environ
-    return os.environ.get("TERM") != "linux"
 
 
 def _convert_to_block(letter: str) -> str:

@@ -1,0 +1,355 @@
+"""Choose what the first screen tells the learner to do, in the order of what it brings.
+
+An act changes a habit (clear the backlog, review on time, forget less), a daily limit, or the
+scheduler and its parameters. Each has its own probability. Acts are compared by `Act.worth`: the
+share of the cards, of the reviews or of the minutes that an act is about. What only makes
+predictions closer has no worth of this kind and comes last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from statistics import NormalDist
+
+from srs_eval.advice import findings as f
+from srs_eval.advice.findings import Recommendation
+from srs_eval.advice.workload.estimate import Workload
+from srs_eval.advice.workload.ranges import RECALLED, EqualMemory, RangedFigure
+
+MAX_ACTS = 3
+_MIN_POINTS = f.NEGLIGIBLE_POINTS / 100  # share of reviews; a limit that costs less is no act
+_NORMAL_95 = 1.959964
+_TINY = 1e-9  # smallest standard deviation
+
+
+class ActKind(StrEnum):
+    """What an act changes, or that nothing is to be changed."""
+
+    REPAIR_PARAMETERS = "repair parameters"
+    CLEAR_BACKLOG = "clear backlog"
+    FORGET_LESS = "forget less"
+    REVIEW_ON_TIME = "review on time"
+    RAISE_REVIEW_LIMIT = "raise review limit"
+    TURN_FSRS_ON = "turn FSRS on"
+    LEAVE_FSRS_OFF = "leave FSRS off"
+    OPTIMIZE = "optimize"
+    PASTE_PARAMETERS = "paste parameters"
+    USE_DEFAULTS = "use defaults"
+    CHANGE_TO_FSRS = "change to FSRS"  # from another program's scheduler
+    FIT_FSRS = "fit FSRS"  # where another program's scheduler may be as good
+    STAY_WITH_SCHEDULER = "stay with scheduler"
+    CHANGE_NOTHING = "change nothing"
+    WAIT_FOR_REVIEWS = "wait for reviews"
+
+
+HABITS = (
+    ActKind.CLEAR_BACKLOG,
+    ActKind.FORGET_LESS,
+    ActKind.REVIEW_ON_TIME,
+    ActKind.RAISE_REVIEW_LIMIT,
+)
+"""Acts about habits and limits; the others are about the scheduler and its parameters."""
+
+_KIND_BY_RECOMMENDATION = {
+    Recommendation.OPTIMIZE: ActKind.OPTIMIZE,
+    Recommendation.POOLED: ActKind.PASTE_PARAMETERS,
+    Recommendation.ONE_LINE: ActKind.PASTE_PARAMETERS,
+    Recommendation.DEFAULTS: ActKind.USE_DEFAULTS,
+}
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """Overdue cards, and how long reviewing them takes."""
+
+    cards: int
+    total: int  # learned cards that are not suspended
+    minutes: float
+    days: int | None = None  # at the learner's recent minutes a day; None if unknown
+    last_review_date: str | None = None  # if that is long ago: the cards were overdue by then
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing to do, how sure it is, and what it brings; None where that is unknown."""
+
+    kind: ActKind
+    probability: float | None = None  # that it brings what is claimed; 1 if that is counted
+    worth: float = 0.0  # share of cards, reviews or minutes that it is about
+    points: float | None = None  # share of the reviews that are remembered thanks to it
+    forgotten: float | None = None  # share of the answers that are Again
+    desired: float | None = None  # share that is asked for
+    recalled: float | None = None  # share that would be remembered without the act
+    minutes_a_day: RangedFigure | None = None  # at equal memory, minus those of today
+    subjects: tuple[str, ...] = ()  # presets, if the act is about single ones
+    preset_count: int = 1
+    """Number of presets with reviews; with one, the act need not name it."""
+    is_known: bool = True  # False if the file does not say which parameters are in force
+    follows_fsrs: bool = False  # whether FSRS has to be turned on first
+    hardly_matters: bool = False
+    scheduler: str = ""  # name of another program's scheduler
+    review_limit: int | None = None  # of a preset, reviews a day
+    backlog: Backlog | None = None
+    finding: f.Finding | None = None  # the finding behind it, with parameters to copy or without
+
+    @property
+    def saves_minutes(self) -> bool:
+        """Return True if the same memory surely costs fewer minutes."""
+        return self.minutes_a_day is not None and self.minutes_a_day.high < 0
+
+    @property
+    def costs_minutes(self) -> bool:
+        """Return True if the same memory surely costs more minutes."""
+        return self.minutes_a_day is not None and self.minutes_a_day.low > 0
+
+
+def find_acts(
+    answers: Sequence[f.Finding], checks: Sequence[f.Check], *, has_active_cards: bool = True
+) -> tuple[Act, ...]:
+    """Return up to MAX_ACTS acts, the one that brings most first; () if nothing is known.
+
+    Without `has_active_cards`, nearly all reviews are of suspended or deleted cards: parameters do
+    not matter then.
+    """
+    workload = next(
+        (finding.evidence for finding in answers if isinstance(finding.evidence, Workload)), None
+    )
+    settings: list[Act] = []
+    if has_active_cards:
+        settings = list(_find_settings_acts(answers, workload))
+    habits = sorted(
+        _find_habit_acts(answers, checks, workload), key=lambda act: act.worth, reverse=True
+    )
+    if settings:
+        habits = habits[: MAX_ACTS - 1]  # one act about the settings is always told
+    acts = sorted([*habits, *settings], key=_rank)
+    return tuple(acts[:MAX_ACTS])
+
+
+def _rank(act: Act) -> tuple[bool, float, bool]:
+    """Return a key that sorts acts by their worth; what has to follow FSRS comes after it.
+
+    Acts on parameters, which are often worth nothing of this kind, keep their order: the one that
+    is expected to make predictions closest is first.
+    """
+    return act.follows_fsrs, -act.worth, act.kind not in HABITS
+
+
+# Habits
+
+
+def _find_habit_acts(
+    answers: Sequence[f.Finding], checks: Sequence[f.Check], workload: Workload | None
+) -> Iterator[Act]:
+    for check in checks:
+        if check.name == "overdue" and check.level == "look" and check.total:
+            yield Act(
+                ActKind.CLEAR_BACKLOG,
+                probability=1.0,
+                worth=check.count / check.total,
+                backlog=_make_backlog(check, workload),
+            )
+        if check.name == "again" and check.problem == "too many":
+            forgotten = check.count / check.total
+            yield Act(ActKind.FORGET_LESS, probability=1.0, worth=forgotten, forgotten=forgotten)
+    late = _find_late_act(answers)
+    if late is not None:
+        yield late
+    limit = _find_limit_act(workload)
+    if limit is not None:
+        yield limit
+
+
+def _make_backlog(check: f.Check, workload: Workload | None) -> Backlog:
+    minutes = check.minutes or 0.0
+    days = None
+    if workload is not None and workload.recent_minutes_a_day > 0:
+        days = math.ceil(minutes / workload.recent_minutes_a_day)
+    return Backlog(check.count, check.total, minutes, days, check.last_review_date)
+
+
+def _find_late_act(answers: Sequence[f.Finding]) -> Act | None:
+    """Return the act to review on time if lateness surely costs recall, as the second pane says."""
+    retentions = [
+        finding.evidence for finding in answers if isinstance(finding.evidence, f.Retention)
+    ]
+    for part in f.find_shortfall_parts(retentions):
+        if part.cause == f.RetentionCause.LATE:
+            points = -part.gap.estimate
+            spread = max(part.gap.half_width / _NORMAL_95, _TINY)
+            probability = 1 - NormalDist(points, spread).cdf(0.0)
+            return Act(ActKind.REVIEW_ON_TIME, probability=probability, worth=points, points=points)
+    return None
+
+
+def _find_limit_act(workload: Workload | None) -> Act | None:
+    """Return the act to raise a daily limit if it keeps recall below what is asked for.
+
+    While FSRS is off nothing is asked for: the limit has to hold cards back at every retention.
+    """
+    if workload is None or workload.review_limit is None:
+        return None
+    position = workload.at(workload.desired)
+    is_binding = bool(workload.is_limited[position])
+    if workload.is_fsrs_off:
+        is_binding = bool(workload.is_limited.all())
+    if not is_binding:
+        return None
+    recalled = float(workload.figures[position, RECALLED])
+    points = workload.desired - recalled
+    if not points >= _MIN_POINTS:  # or it is nan: without reviews
+        return None
+    probability = None
+    if workload.has_all_draws:
+        low, high = (float(bound[position, RECALLED]) for bound in workload.band)
+        spread = max((high - low) / (2 * _NORMAL_95), _TINY)
+        probability = NormalDist(recalled, spread).cdf(workload.desired)
+        if probability < f.LIKELY:
+            return None
+    return Act(
+        ActKind.RAISE_REVIEW_LIMIT,
+        probability=probability,
+        worth=points,
+        recalled=recalled,
+        desired=workload.desired,
+        review_limit=workload.review_limit.cards,
+        subjects=(workload.review_limit.preset,),
+        preset_count=len(workload.presets),
+    )
+
+
+# Scheduler and parameters
+
+
+def _find_settings_acts(answers: Sequence[f.Finding], workload: Workload | None) -> Iterator[Act]:
+    """Yield acts on the scheduler and on parameters; "change nothing" if there are none."""
+    for finding in answers:
+        if isinstance(finding.evidence, f.UnsupportedParameters):
+            yield Act(ActKind.REPAIR_PARAMETERS, worth=1.0, finding=finding)
+            return
+    presets = [finding for finding in answers if isinstance(finding.evidence, f.PresetParameters)]
+    if not presets:
+        return
+    fit = next((finding for finding in answers if isinstance(finding.evidence, f.Fit)), None)
+    scheduler = None if fit is None else f.get_evidence(fit, f.Fit).current_scheduler
+    parameter_acts = _group_presets(presets)
+    if fit is not None and fit.recommendation == Recommendation.STAY_WITH_SM2:
+        yield _make_scheduler_act(ActKind.LEAVE_FSRS_OFF, fit, workload)
+    elif fit is not None and fit.recommendation == Recommendation.TURN_FSRS_ON:
+        yield _make_scheduler_act(ActKind.TURN_FSRS_ON, fit, workload)
+        after_fsrs = parameter_acts or [_make_keep_act(presets)]
+        yield from (replace(act, follows_fsrs=True) for act in after_fsrs)
+    elif fit is not None and scheduler is not None and parameter_acts:
+        yield _make_other_scheduler_act(f.get_evidence(fit, f.Fit), scheduler, parameter_acts[0])
+    elif parameter_acts:
+        yield from _with_minutes(parameter_acts, workload)
+    else:
+        yield _make_keep_act(presets)
+
+
+def _make_scheduler_act(kind: ActKind, fit: f.Finding, workload: Workload | None) -> Act:
+    belief = fit.belief
+    act = Act(
+        kind,
+        probability=fit.probability,
+        hardly_matters=belief is not None and belief.lies_within(fit.equivalence),
+        finding=fit,
+    )
+    if kind == ActKind.TURN_FSRS_ON:
+        return _add_minutes(act, workload)
+    return act
+
+
+def _make_other_scheduler_act(fit: f.Fit, scheduler: f.Rival, parameters: Act) -> Act:
+    """Return the act for somebody who learns with another program."""
+    if scheduler.verdict == "worse":
+        return Act(ActKind.STAY_WITH_SCHEDULER, probability=f.SURE, scheduler=scheduler.name)
+    act = replace(parameters, scheduler=scheduler.name)
+    if scheduler.verdict == "better" and fit.conclusion not in ("no better", "worse"):
+        return replace(act, kind=ActKind.CHANGE_TO_FSRS, probability=f.SURE)
+    return replace(act, kind=ActKind.FIT_FSRS)
+
+
+def _group_presets(presets: Sequence[f.Finding]) -> list[Act]:
+    """Return an act for presets with the same recommendation, and equally sure.
+
+    Its probability is the lowest of them, its finding that of the preset that gains most.
+    """
+    groups: dict[tuple[ActKind, bool, bool], list[f.Finding]] = {}
+    for finding in sorted(presets, key=_expected_gain, reverse=True):
+        if finding.parameters:
+            kind = _KIND_BY_RECOMMENDATION[finding.recommendation]
+            is_sure, is_likely = _certainty_steps(finding)
+            groups.setdefault((kind, is_sure, is_likely), []).append(finding)
+    return [
+        Act(
+            kind,
+            probability=min(finding.probability or 0.0 for finding in findings),
+            subjects=tuple(finding.subject for finding in findings),
+            preset_count=len(presets),
+            is_known=f.get_evidence(findings[0], f.PresetParameters).is_known,
+            finding=findings[0],
+        )
+        for (kind, _, _), findings in groups.items()
+    ]
+
+
+def _certainty_steps(finding: f.Finding) -> tuple[bool, bool]:
+    """Return whether the recommendation is sure, and whether it is at least likely."""
+    probability = finding.probability or 0.0
+    return probability >= f.SURE, probability >= f.LIKELY
+
+
+def _expected_gain(finding: f.Finding) -> float:
+    return (finding.probability or 0.0) * (finding.gain or 0.0)
+
+
+def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
+    """Yield the acts; a single one gets the minutes, which are those of all presets together."""
+    for act in acts:
+        yield _add_minutes(act, workload) if len(acts) == 1 else act
+
+
+def _add_minutes(act: Act, workload: Workload | None) -> Act:
+    """Add what optimized FSRS changes in minutes a day at equal memory, if that is known."""
+    same_memory = _find_equal_memory(workload)
+    if same_memory is None:
+        return act
+    extra = same_memory.extra_minutes
+    act = replace(act, minutes_a_day=extra)
+    if not act.saves_minutes:
+        return act
+    minutes_now = same_memory.minutes - extra.estimate
+    spread = max((extra.high - extra.low) / (2 * _NORMAL_95), _TINY)
+    probability = NormalDist(extra.estimate, spread).cdf(0.0)
+    return replace(
+        act,
+        probability=min(act.probability or 0.0, probability),
+        worth=-extra.estimate / minutes_now,
+    )
+
+
+def _find_equal_memory(workload: Workload | None) -> EqualMemory | None:
+    """Return the comparison at equal memory, if it has its range."""
+    if workload is None or not workload.has_all_draws:
+        return None
+    comparison = workload.comparison
+    return None if comparison is None else comparison.same_share
+
+
+def _make_keep_act(presets: Sequence[f.Finding]) -> Act:
+    """Return the act to change nothing, with the finding of the preset that is least sure."""
+    if all(map(f.lacks_own_evidence, presets)):
+        return Act(ActKind.WAIT_FOR_REVIEWS, preset_count=len(presets), finding=presets[0])
+    undecided = [finding for finding in presets if finding.recommendation != Recommendation.KEEP]
+    finding = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
+    return Act(
+        ActKind.CHANGE_NOTHING,
+        probability=finding.probability,
+        preset_count=len(presets),
+        hardly_matters=finding.hardly_matters,
+        finding=finding,
+    )

@@ -1,0 +1,248 @@
+"""Put acts into words: what to do, what it brings, where Anki has the setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
+from srs_eval.advice.acts import HABITS, Act, ActKind, Backlog
+from srs_eval.advice.sentences import ACT_MARK, LineLevel, PaneLine
+from srs_eval.advice.shown.parameters import HARDLY_MATTERS, describe_doubt
+from srs_eval.data.errors import format_count
+
+_MAX_NAMES = 3  # most presets that an act names
+_CLOSER = "closer predictions"
+_INDENT = "  "
+_DETAILS_DROP_ORDER = 10  # details go before any act
+_ACTS_OF_KEEPING = (ActKind.CHANGE_NOTHING, ActKind.WAIT_FOR_REVIEWS)
+
+
+def render_acts(acts: Sequence[Act]) -> tuple[PaneLine, ...]:
+    """Return a line for each act, each followed by its details; the last acts are dropped first."""
+    gains = [describe_gain(act) for act in acts]
+    gain_width = max(map(len, gains), default=0)  # so that the badges stand below each other
+    lines: list[PaneLine] = []
+    for position, (act, gain) in enumerate(zip(acts, gains, strict=True)):
+        columns = [_describe_probability(act)]
+        if gain_width:
+            columns.append(gain.ljust(gain_width))
+        line = PaneLine(
+            describe_act(act, is_first=position == 0, is_only=len(acts) == 1),
+            _choose_level(act),
+            ACT_MARK,
+            right_text="  ".join(filter(None, columns)),
+            drop_order=position,
+        )
+        lines.append(line)
+        details = list(_describe_details(act))
+        acts_after = acts[position + 1 :]
+        if not acts_after or list(_describe_details(acts_after[0])) != details:
+            lines += details  # acts with the same details have them once
+    return tuple(lines)
+
+
+def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> str:
+    """Return what to do as a sentence: "Press Optimize for “Maps”."."""
+    names = _name_presets(act)
+    match act.kind:
+        case ActKind.REPAIR_PARAMETERS:
+            assert act.finding is not None
+            return f.get_evidence(act.finding, f.UnsupportedParameters).sentence
+        case ActKind.CLEAR_BACKLOG:
+            return "Clear the backlog first." if is_first else "Clear the backlog."
+        case ActKind.FORGET_LESS:
+            return "Learn fewer new cards a day."
+        case ActKind.REVIEW_ON_TIME:
+            return "Review cards when they are due."
+        case ActKind.RAISE_REVIEW_LIMIT:
+            limit = f"limit of {format_count(act.review_limit or 0, 'review')} a day"
+            if act.preset_count == 1:
+                return f"Raise your {limit}."
+            return f"Raise the {limit}{f' of {names}' if names else ' of a preset'}."
+        case ActKind.TURN_FSRS_ON:
+            return "Turn FSRS on."
+        case ActKind.LEAVE_FSRS_OFF:
+            return "Leave FSRS off."
+        case ActKind.CHANGE_TO_FSRS:
+            return f"Change from {act.scheduler} to FSRS, with parameters fitted to you."
+        case ActKind.FIT_FSRS:
+            return "If you use FSRS, give it parameters fitted to you."
+        case ActKind.STAY_WITH_SCHEDULER:
+            return f"Stay with {act.scheduler}."
+        case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS if act.follows_fsrs:
+            return "Then keep the default parameters."
+        case ActKind.CHANGE_NOTHING:
+            return "Change nothing." if is_only else "Leave the settings as they are."
+        case ActKind.WAIT_FOR_REVIEWS:
+            return "Change nothing yet." if is_only else "Leave the settings as they are for now."
+        case ActKind.OPTIMIZE:
+            instruction = f"press Optimize for {names}" if names else "press Optimize"
+        case ActKind.PASTE_PARAMETERS:
+            into = f" into {names}" if names else ""
+            instruction = f"paste new parameters{into}"
+        case ActKind.USE_DEFAULTS:
+            into = f" in {names}" if names else ""
+            instruction = f"go back to the default parameters{into}"
+    if act.follows_fsrs:
+        return f"Then {instruction}."
+    if not act.is_known:
+        return f"With FSRS on in Anki, {instruction}."
+    return f"{say.capitalize(instruction)}."
+
+
+def _name_presets(act: Act) -> str:
+    """Return the presets' names if there are several presets: "“Maps” and “Words”"."""
+    if act.preset_count == 1:
+        return ""
+    names = [say.quote_name(name) for name in act.subjects]
+    if len(names) > _MAX_NAMES:
+        names = [*names[: _MAX_NAMES - 1], f"{len(names) - _MAX_NAMES + 1} more"]
+    return say.join_names(names)
+
+
+def describe_gain(act: Act) -> str:
+    """Return what an act brings, in the learner's terms; "" if it changes nothing."""
+    match act.kind:
+        case ActKind.CLEAR_BACKLOG:
+            assert act.backlog is not None
+            return _describe_work(act.backlog)
+        case ActKind.FORGET_LESS:
+            return f"you forget {say.format_share(act.forgotten or 0.0)}"
+        case ActKind.REVIEW_ON_TIME:
+            return f"{_format_points(act.points or 0.0)} % more remembered"
+        case ActKind.RAISE_REVIEW_LIMIT:
+            desired = say.format_share(act.desired or 0.0)
+            recalled = say.format_share(act.recalled or 0.0)
+            return f"{recalled} remembered instead of {desired}"
+        case ActKind.REPAIR_PARAMETERS | ActKind.WAIT_FOR_REVIEWS:
+            return ""
+        case ActKind.CHANGE_NOTHING:
+            return HARDLY_MATTERS if act.hardly_matters else ""
+    if act.hardly_matters:
+        return HARDLY_MATTERS
+    if act.minutes_a_day is None:
+        return _CLOSER
+    minutes = _format_minutes(abs(act.minutes_a_day.estimate))
+    if act.saves_minutes:
+        return f"the same memory for {minutes} a day less"
+    if act.costs_minutes:
+        return f"{_CLOSER}, but {minutes} a day more"
+    return f"{_CLOSER}, about the same minutes"
+
+
+def _describe_work(backlog: Backlog) -> str:
+    """Describe the work of a backlog: "3 hours, 9 days at your pace"."""
+    work = say.format_work_time(backlog.minutes)
+    if backlog.days is None or backlog.days < 2:
+        return work
+    return f"{work}, {format_count(backlog.days, 'day')} at your pace"
+
+
+def _format_points(share: float) -> str:
+    return f"{max(1, round(100 * share))}"
+
+
+def _format_minutes(minutes: float) -> str:
+    """Format minutes, with a decimal if they are few: "0.8 minutes", "12 minutes"."""
+    if minutes < 9.95:
+        return f"{minutes:.1f} minutes"
+    return f"{minutes:.0f} minutes"
+
+
+def _describe_probability(act: Act) -> str:
+    if act.probability is None or (act.hardly_matters and act.kind == ActKind.CHANGE_NOTHING):
+        return ""
+    return f"{say.describe_certainty(act.probability)} {say.format_dots(act.probability)}"
+
+
+def _choose_level(act: Act) -> LineLevel:
+    match act.kind:
+        case ActKind.WAIT_FOR_REVIEWS:
+            return "not yet"
+        case ActKind.CHANGE_NOTHING | ActKind.STAY_WITH_SCHEDULER:
+            return "fine"
+        case ActKind.REPAIR_PARAMETERS:
+            return "look"
+    if act.kind in HABITS:
+        return "look"
+    return "fine" if (act.probability or 0.0) >= f.LIKELY else ""
+
+
+# Details, below an act if there is room
+
+
+def _describe_details(act: Act) -> Iterator[PaneLine]:
+    for number, (text, key_hint) in enumerate(_list_details(act)):
+        yield PaneLine(
+            f"{_INDENT}{text}", key_hint=key_hint, drop_order=_DETAILS_DROP_ORDER + number
+        )
+
+
+def _list_details(act: Act) -> Iterator[tuple[str, str]]:
+    """Yield lines, each with its hint about a key: where the setting is, then reasons."""
+    match act.kind:
+        case ActKind.CLEAR_BACKLOG:
+            assert act.backlog is not None
+            yield _describe_backlog(act.backlog), ""
+        case ActKind.FORGET_LESS:
+            yield "Or split the cards that you keep forgetting.", ""
+        case ActKind.REVIEW_ON_TIME:
+            yield "Late reviews cost this much; no setting can mend it.", ""
+        case ActKind.RAISE_REVIEW_LIMIT:
+            yield "Deck options › Daily Limits › Maximum reviews/day", ""
+        case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS:
+            yield _explain_keeping(act), ""
+        case ActKind.CHANGE_TO_FSRS | ActKind.FIT_FSRS:
+            yield "They go into its field for FSRS parameters", "y copies the line"
+        case ActKind.TURN_FSRS_ON:
+            yield "Deck options › FSRS", ""
+        case ActKind.OPTIMIZE:
+            yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
+        case ActKind.PASTE_PARAMETERS | ActKind.USE_DEFAULTS:
+            yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
+    if act.kind in _CLAIMS:
+        yield _CLAIMS[act.kind], ""
+
+
+_CLAIMS: Mapping[ActKind, str] = {
+    ActKind.TURN_FSRS_ON: "FSRS should predict your coming reviews better than SM-2.",
+    ActKind.LEAVE_FSRS_OFF: "SM-2 should predict your coming reviews better than FSRS.",
+    ActKind.OPTIMIZE: "FSRS should then predict your coming reviews better.",
+    ActKind.PASTE_PARAMETERS: "FSRS should then predict your coming reviews better.",
+    ActKind.USE_DEFAULTS: "FSRS should then predict your coming reviews better.",
+}
+"""What the probability of an act is about."""
+
+
+def _describe_backlog(backlog: Backlog) -> str:
+    """Say how many cards are overdue: "412 of your 2,355 cards are overdue."."""
+    verb = "is" if backlog.cards == 1 else "are"
+    when = ""
+    if backlog.last_review_date is not None:
+        verb = "was" if backlog.cards == 1 else "were"
+        when = " on your last day"
+    return f"{backlog.cards:,} of your {format_count(backlog.total, 'card')} {verb} overdue{when}."
+
+
+def _explain_keeping(act: Act) -> str:
+    """Say why nothing is to be changed."""
+    if act.kind == ActKind.WAIT_FOR_REVIEWS:
+        return "Too few reviews to judge your parameters by. Go on reviewing."
+    assert act.finding is not None
+    is_sure_enough = (act.probability or 0.0) >= f.LIKELY
+    if is_sure_enough and not act.hardly_matters:
+        return "Your parameters are as good as others would be."
+    reason = describe_doubt(act.finding)
+    if act.preset_count == 1:
+        return reason
+    name = say.quote_name(act.finding.subject)
+    return f"In {name}, {reason[0].lower()}{reason[1:]}"
+
+
+def _locate_parameters(act: Act) -> str:
+    """Return where Anki has the parameters; it names the preset if it is the only one."""
+    name = act.subjects[0]
+    if act.preset_count > 1 or name == f.ALL_REVIEWS:
+        return "Deck options › FSRS › "
+    return f"Deck options › FSRS › preset {name} › "

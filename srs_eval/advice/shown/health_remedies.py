@@ -1,0 +1,109 @@
+"""Sentences about what to do after a failed health check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Finding, get_evidence
+from srs_eval.advice.sentences import Renderer
+from srs_eval.data.errors import format_count
+
+_ACTIONS: Mapping[f.FailedCheckCause, str] = {
+    f.FailedCheckCause.HARD: "press Again instead of Hard",
+    f.FailedCheckCause.CHANGE: "ignore old cards",
+    f.FailedCheckCause.DECKS: "split the preset",
+    f.FailedCheckCause.LEECHES: "rewrite leeches",
+    f.FailedCheckCause.SPELLS: "your good and bad spells last",
+    f.FailedCheckCause.FEW_REVIEWS: "wait for more reviews",
+}
+
+
+def _line(findings: Sequence[Finding]) -> str:
+    """Summarize what to do, grouping presets with equal answers.
+
+    Example: "the check passes: Words; press Again instead of Hard: Maps".
+    """
+    return say.summarize_presets(findings, _summarize)
+
+
+def _summarize(finding: Finding) -> str:
+    evidence = get_evidence(finding, f.HealthRemedies)
+    if evidence.conclusion == "passed":
+        return "the check passes"
+    if evidence.conclusion == "not checked":
+        return "there is no check"
+    if not evidence.causes:
+        return "it fails, and none of the usual causes shows"
+    return say.join_names([_ACTIONS[cause] for cause in evidence.causes])
+
+
+def _sentences(finding: Finding) -> list[str]:
+    """Return whether the check fails, whether to keep FSRS, and what to do about each cause."""
+    evidence = get_evidence(finding, f.HealthRemedies)
+    if evidence.conclusion == "not checked":
+        return [
+            "Anki makes no health check here: it needs FSRS-6 and more than 300 reviews, of which "
+            "some are remembered and some forgotten."
+        ]
+    if evidence.conclusion == "passed":
+        return ["Anki's health check passes, so there is nothing to do."]
+    sentences = [
+        "Anki's health check fails: FSRS predicts your reviews worse than those of most people."
+    ]
+    if evidence.sm2 is not None:
+        sentences.append(_compare_with_sm2(evidence.sm2))
+    sentences += [_describe_cause(cause, evidence) for cause in evidence.causes]
+    if not evidence.causes:
+        sentences.append(
+            "None of the usual causes shows: Hard pressed for forgotten cards, a change at some "
+            "date, decks that differ, leeches, spells, or few reviews. Check again when you have "
+            "half as many reviews more."
+        )
+    return sentences
+
+
+def _compare_with_sm2(sm2: f.Rival) -> str:
+    match sm2.verdict:
+        case "better":
+            return "It still predicts them better than Anki's older scheduler, so keep FSRS."
+        case "worse":
+            return "It also predicts them worse than Anki's older scheduler does."
+        case "as good":
+            return "It predicts them as well as Anki's older scheduler does."
+    return "Whether Anki's older scheduler would do better cannot be told yet."
+
+
+def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> str:
+    match cause:
+        case f.FailedCheckCause.HARD:
+            return (
+                "You seem to press Hard for cards that you have forgotten. Press Again for these "
+                "from now on (“Am I misusing Hard?”)."
+            )
+        case f.FailedCheckCause.CHANGE:
+            return (
+                f"Something may have changed around {evidence.date}. Try that date under “Ignore "
+                "cards reviewed before”, and optimize (“From which date should reviews count?”)."
+            )
+        case f.FailedCheckCause.DECKS:
+            return (
+                f"The {evidence.decks} decks of this preset differ. Give each its own preset, and "
+                "optimize each (“Split or merge presets?”)."
+            )
+        case f.FailedCheckCause.LEECHES:
+            cards = format_count(evidence.leeches, "card")
+            verb = "is a leech" if evidence.leeches == 1 else "are leeches"
+            return f"{cards} {verb}. Rewrite or suspend them (“Anything wrong?”)."
+        case f.FailedCheckCause.SPELLS:
+            return (
+                "Your good and bad spells last for days or weeks, and no scheduler can know of "
+                "them beforehand. Nothing in Anki's settings helps against that."
+            )
+        case f.FailedCheckCause.FEW_REVIEWS:
+            reviews = format_count(evidence.reviews, "review")
+            return f"The check rests on {reviews} only. Optimize and check again from 1,000 on."
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {f.HealthRemedies: Renderer(_sentences, _line)}

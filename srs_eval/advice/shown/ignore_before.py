@@ -1,0 +1,144 @@
+"""Sentences and a table about Anki's option "Ignore cards reviewed before"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Finding, get_evidence
+from srs_eval.advice.sentences import Renderer
+from srs_eval.advice.shown.columns import LOG_LOSS, log_loss_difference, make_evidence_table
+from srs_eval.data.errors import format_count
+from srs_eval.stats.tables import Table
+
+_OPTION = "“Ignore cards reviewed before”"
+
+
+def _line(findings: Sequence[Finding]) -> str:
+    """Summarize the dates, grouping presets with equal answers.
+
+    Example: "leave it empty: Words; 2024-01-01: Maps".
+    """
+    return say.summarize_presets(findings, _describe)
+
+
+def _describe(finding: Finding) -> str:
+    evidence = get_evidence(finding, f.IgnoreBefore)
+    match evidence.conclusion:
+        case "date":
+            action = "keep" if evidence.best == evidence.current else "set it to"
+            return f"{action} {evidence.best}"
+        case "maybe":
+            if evidence.best == evidence.current:
+                return f"keep {evidence.best}"
+            if evidence.current is not None:
+                return f"{evidence.best} may be better than {evidence.current}"
+            return f"leave it empty, though {evidence.best} may be better"
+        case "no matter":
+            return f"{evidence.current} makes no clear difference"
+        case "empty" if evidence.current is not None:
+            return f"empty it, {evidence.current} does harm"
+        case "empty" | "no date to try":
+            return "leave it empty"
+    return say.format_cant_tell(finding.missing, " whether a date would help")
+
+
+def _sentences(finding: Finding) -> list[str]:
+    """Return which date to set, and what that was judged on."""
+    evidence = get_evidence(finding, f.IgnoreBefore)
+    if evidence.conclusion == f.CANT_TELL:
+        return [f"{say.capitalize(_describe(finding))}."]
+    if evidence.conclusion == "no date to try":
+        return [
+            f"Leave {_OPTION} empty: your reviews do not reach back far enough for a date to "
+            "leave out old cards and keep enough new ones."
+        ]
+    sentences = [_answer(evidence)]
+    reviews = format_count(finding.reviews, "review")
+    sentences.append(
+        f"Each date was judged on your latest {reviews}, of old and new cards. The parameters were "
+        "fitted to earlier reviews, without the cards that Anki would ignore."
+    )
+    if finding.interval is not None:
+        difference = say.format_log_loss_difference(finding.interval, than=" than with all cards")
+        sentences.append(f"With {evidence.best}: {difference}.")
+    return sentences
+
+
+def _answer(evidence: f.IgnoreBefore) -> str:
+    if evidence.conclusion == "date":
+        verb = "Keep" if evidence.best == evidence.current else "Set"
+        preposition = "at" if evidence.best == evidence.current else "to"
+        return (
+            f"{verb} {_OPTION} {preposition} {evidence.best}: without the older cards, FSRS "
+            "predicts your reviews better."
+        )
+    if evidence.conclusion == "maybe" and evidence.best == evidence.current:
+        return (
+            f"Keep {evidence.current} in {_OPTION}: FSRS predicted your reviews better with it, "
+            "though perhaps by chance."
+        )
+    if evidence.conclusion == "maybe":
+        action = f"Leave {_OPTION} as it is"
+        if evidence.current is None:
+            action = f"Leave {_OPTION} empty"
+        return (
+            f"{action}, unless your cards or your use of the buttons changed around "
+            f"{evidence.best}: with that date, FSRS predicted your reviews better, though perhaps "
+            "by chance."
+        )
+    if evidence.conclusion == "no matter":
+        return (
+            f"{evidence.current} in {_OPTION} makes no clear difference to how well FSRS predicts "
+            "your reviews."
+        )
+    if evidence.current is not None:
+        return (
+            f"Empty {_OPTION}, which is {evidence.current}: with all cards, FSRS predicts your "
+            "reviews better."
+        )
+    if len(evidence.dates) == 1:
+        return (
+            f"Leave {_OPTION} empty: with the one date that could be tried, FSRS did not predict "
+            "your reviews clearly better."
+        )
+    return (
+        f"Leave {_OPTION} empty: with none of the {len(evidence.dates)} dates that were tried did "
+        "FSRS predict your reviews clearly better."
+    )
+
+
+def _tables(finding: Finding) -> list[Table]:
+    """Return a table of the dates."""
+    evidence = get_evidence(finding, f.IgnoreBefore)
+    rows = []
+    for candidate in evidence.dates:
+        label = candidate.date
+        if candidate.date == evidence.current:
+            label += " (now)"
+        row = (
+            label,
+            candidate.training_reviews,
+            candidate.log_loss,
+            candidate.difference,
+            candidate.verdict,
+        )
+        rows.append(row)
+    if not rows:
+        return []
+    columns = (
+        "ignore before",
+        "reviews left",
+        LOG_LOSS,
+        log_loss_difference("minus all cards"),
+        "verdict",
+    )
+    total = format_count(evidence.training_reviews, "review")
+    title = f"{finding.subject}: dates, of {total} since {evidence.first_review}"
+    return [make_evidence_table(title, columns, rows)]
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    f.IgnoreBefore: Renderer(_sentences, _line, _tables),
+}

@@ -1,0 +1,94 @@
+"""Sentences and a table about when to optimize next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Finding, get_evidence
+from srs_eval.advice.sentences import Renderer, format_percent
+from srs_eval.advice.shown.columns import log_loss_difference, make_evidence_table
+from srs_eval.data.errors import format_count
+from srs_eval.stats.tables import Table
+
+
+def _line(findings: Sequence[Finding]) -> str:
+    """Summarize when to optimize, grouping presets with equal answers.
+
+    Example: "it is time: Words; by about 15 December at your pace: Maps".
+    """
+    return say.summarize_presets(findings, _summarize)
+
+
+def _summarize(finding: Finding) -> str:
+    evidence = get_evidence(finding, f.NextOptimization)
+    match evidence.conclusion:
+        case "now":
+            return "it is time"
+        case "later":
+            return say.format_due_date(evidence.missing)
+        case "never":
+            return "not in the next two years"
+        case "defaults":
+            return "when you optimize for the first time"
+    return f"after {format_percent(evidence.growth, 0)} more reviews"
+
+
+def _sentences(finding: Finding) -> list[str]:
+    """Return when to optimize next, and how many reviews that is."""
+    evidence = get_evidence(finding, f.NextOptimization)
+    growth = format_percent(evidence.growth, 0)
+    rule = f"It is enough to optimize each time your reviews have grown by {growth}"
+    if evidence.conclusion == "defaults":
+        return [
+            "You have not optimized yet. “Are my parameters good?” says whether you should.",
+            f"After that, {rule[0].lower()}{rule[1:]}: {_describe_wait(evidence)}.",
+        ]
+    if evidence.conclusion == "unknown":
+        return [
+            f"{rule}: {_describe_wait(evidence)}, if you optimize today.",
+            "The file does not say when you last did.",
+        ]
+    day = evidence.optimized_on
+    history = (
+        f"{rule}. You had {evidence.reviews_then:,} when you last changed the preset, on {day}, "
+        f"and have {evidence.reviews_now:,} now."
+    )
+    if evidence.conclusion == "now":
+        return [
+            f"It is time to optimize again: your reviews have grown enough since {day}. "
+            "“Are my parameters good?” says what that would gain.",
+            history,
+        ]
+    if evidence.conclusion == "never":
+        return ["You need not optimize again in the next two years at your pace.", history]
+    return [f"Optimize again {_describe_wait(evidence)}.", history]
+
+
+def _describe_wait(evidence: f.NextOptimization) -> str:
+    """Describe when there will be enough reviews: "by about 15 December at your pace"."""
+    if evidence.missing is None or not evidence.missing.can_come:
+        return "that takes over two years at your pace"
+    due = say.format_due_date(evidence.missing)
+    if evidence.missing.date is not None and evidence.missing.reviews:
+        return f"{due}, after {format_count(evidence.missing.reviews, 'more review')}"
+    return due
+
+
+def _tables(finding: Finding) -> list[Table]:
+    """Return a table of what optimizing less often costs."""
+    rows = tuple(
+        (frequency.name, frequency.difference, frequency.verdict)
+        for frequency in get_evidence(finding, f.NextOptimization).costs
+    )
+    if not rows:
+        return []
+    title = f"{finding.subject}: optimizing less often"
+    difference = log_loss_difference("minus every +2 %")
+    return [make_evidence_table(title, ("optimizing", difference, "verdict"), rows)]
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    f.NextOptimization: Renderer(_sentences, _line, _tables),
+}

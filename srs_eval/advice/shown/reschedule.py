@@ -1,0 +1,119 @@
+"""Sentences and a table about rescheduling cards after optimizing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from srs_eval.advice import findings as f
+from srs_eval.advice import sentences as say
+from srs_eval.advice.findings import Finding, get_evidence
+from srs_eval.advice.sentences import Renderer, format_percent
+from srs_eval.advice.shown.columns import make_evidence_table
+from srs_eval.data.errors import format_count
+from srs_eval.stats.tables import Table
+
+_NEXT_REVIEW = "Without rescheduling, each card gets its new interval at its next review."
+_PERIODS = ((1, 7), (7, 14), (14, 21), (21, f.LOAD_DAYS))
+"""Days of the table after the first, which is today: the first and the one after the last."""
+
+
+def _line(findings: Sequence[Finding]) -> str:
+    """Summarize whether to reschedule, grouping presets with equal answers.
+
+    Example: "no need: Words; not at once: Maps".
+    """
+    return say.summarize_presets(findings, _summarize)
+
+
+def _summarize(finding: Finding) -> str:
+    return {
+        "yes": "reschedule",
+        "no need": "no need",
+        "backlog": "not all at once",
+        "few cards": "too few cards",
+        "no schedule": "the file does not say when cards are due",
+    }[get_evidence(finding, f.Reschedule).conclusion]
+
+
+def _sentences(finding: Finding) -> list[str]:
+    """Return whether to reschedule, which cards would move, and what comes due."""
+    evidence = get_evidence(finding, f.Reschedule)
+    if evidence.conclusion == "no schedule":
+        return ["The file does not say when cards are due, so nothing can be said of rescheduling."]
+    if evidence.without is None or evidence.rescheduled is None:
+        return ["There are too few cards in review to say what rescheduling would change."]
+    cards = format_count(evidence.cards, "card")
+    without = evidence.without
+    rescheduled = evidence.rescheduled
+    return [
+        *_answer(evidence, without, rescheduled),
+        f"Of {cards} in review, {evidence.sooner:,} would come sooner and {evidence.later:,} "
+        f"later. {_describe_moves(evidence.days_moved)}",
+        f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} of them would be due with "
+        f"rescheduling and {sum(without.by_day):,} without it; today alone, "
+        f"{rescheduled.due_at_once:,} and {without.due_at_once:,}.",
+    ]
+
+
+def _answer(evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards) -> list[str]:
+    asked = format_percent(evidence.desired, 0)
+    now = format_percent(without.recall, 0)
+    after = format_percent(rescheduled.recall, 0)
+    when_due = f"when they come, you would remember {now} of them, and you ask for {asked}."
+    moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
+    match evidence.conclusion:
+        case "no need":
+            return [
+                f"There is no need to reschedule when you {moment}: you would remember {after} of "
+                f"your cards when they come, and {now} without rescheduling.",
+                _NEXT_REVIEW,
+            ]
+        case "backlog":
+            added = format_count(evidence.added_at_once, "more card")
+            pace = max(round(evidence.reviews_a_day), 1)
+            return [
+                f"Do not reschedule everything at once when you {moment}: {added} would be due "
+                f"today, and you do about {format_count(pace, 'review')} a day.",
+                f"As they are scheduled, your cards come too late: {when_due}",
+                _NEXT_REVIEW,
+            ]
+    direction = "early" if without.recall > rescheduled.recall else "late"
+    return [
+        f"Reschedule when you {moment}: as they are scheduled, your cards come too {direction}.",
+        f"By the optimized parameters, {when_due}",
+        _NEXT_REVIEW,
+    ]
+
+
+def _describe_moves(days_moved: tuple[float, float, float]) -> str:
+    """Describe how far cards move, such as "Most move by 3 days sooner to 8 days later"."""
+    low, median, high = (round(days) for days in days_moved)
+    if low == high:
+        return f"Most would move by {_format_move(median)}."
+    return f"Most would move between {_format_move(low)} and {_format_move(high)}."
+
+
+def _format_move(days: int) -> str:
+    if days == 0:
+        return "not at all"
+    return f"{format_count(abs(days), 'day')} {'sooner' if days < 0 else 'later'}"
+
+
+def _tables(finding: Finding) -> list[Table]:
+    """Return a table of the cards due in the next days."""
+    evidence = get_evidence(finding, f.Reschedule)
+    without = evidence.without
+    rescheduled = evidence.rescheduled
+    if without is None or rescheduled is None:
+        return []
+    rows = [("today, overdue cards included", without.by_day[0], rescheduled.by_day[0])]
+    for first, end in _PERIODS:
+        name = f"days {first + 1} to {end}"
+        rows.append((name, sum(without.by_day[first:end]), sum(rescheduled.by_day[first:end])))
+    columns = ("due", "without", "rescheduled")
+    return [make_evidence_table(f"{finding.subject}: cards due", columns, rows)]
+
+
+RENDERERS: Mapping[type[f.Evidence], Renderer] = {
+    f.Reschedule: Renderer(_sentences, _line, _tables),
+}

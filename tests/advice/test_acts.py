@@ -1,0 +1,258 @@
+"""Acts come in the order of what they bring, each with its own probability and gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from srs_eval.advice.acts import MAX_ACTS, Act, ActKind, find_acts
+from srs_eval.advice.findings import (
+    Belief,
+    Check,
+    Finding,
+    Fit,
+    PresetParameters,
+    RecallGroup,
+    Recommendation,
+    Retention,
+    RetentionCause,
+    RetentionPart,
+)
+from srs_eval.advice.shown.acts import describe_act, describe_gain, render_acts
+from srs_eval.advice.workload.estimate import Workload
+from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
+from srs_eval.advice.workload.ranges import RangedFigure
+from srs_eval.models import fsrs6
+from srs_eval.stats.intervals import Interval
+from tests.tui.app_world import make_answers, make_costs
+
+BACKLOG = Check("overdue", "look", 400, 500, 3_000.0)
+MANY_LAPSES = Check("again", "look", 310, 1_000, problem="too many")
+FREE = LimitEffects((0.0,) * 4, (7,) * 4)
+WAITING = LimitEffects((0.9,) * 4, (7,) * 4)  # cards wait on nine days of ten
+
+
+def find_kinds(answers: Sequence[Finding], checks: Sequence[Check] = ()) -> list[ActKind]:
+    return [act.kind for act in find_acts(answers, checks)]
+
+
+def make_settings() -> list[Finding]:
+    """Return the made-up answers on the scheduler and on parameters only."""
+    return [finding for finding in make_answers() if finding.question in ("fit", "parameters")]
+
+
+def turn_fsrs_off(answers: Sequence[Finding], belief: Belief | None = None) -> list[Finding]:
+    findings = []
+    for finding in answers:
+        if isinstance(finding.evidence, Fit):
+            evidence = replace(finding.evidence, fsrs_is_off=True)
+            finding = replace(
+                finding,
+                recommendation=Recommendation.TURN_FSRS_ON,
+                probability=0.9,
+                gain=0.02,
+                belief=belief,
+                evidence=evidence,
+            )
+        findings.append(finding)
+    return findings
+
+
+def make_late(points: float, half_width: float = 0.01, recalled: float = 0.8) -> Finding:
+    """Return recall below the 90 % that are asked for, of which late reviews cost `points`."""
+    gap = Interval(-points, half_width, 1_000, 60)
+    none = Interval(0.0, 0.02, 1_000, 60)
+    group = RecallGroup("all", Interval(recalled, 0.02, 1_000, 60), 0.9)
+    evidence = Retention(
+        "below",
+        (group,),
+        0.9,
+        False,
+        expectation_gap=none,
+        schedule_gap=none,
+        timing_gap=gap,
+        parts=(RetentionPart(RetentionCause.LATE, gap),),
+    )
+    return Finding("retention", "Words", reviews=1_000, evidence=evidence)
+
+
+def make_workload(minutes_now: float, *, fsrs_is_off: bool = True, spread: float = 0.0) -> Finding:
+    """Return costs where today's schedule has 85 % remembered in `minutes_now`; FSRS takes 1.7."""
+    costs = make_costs("Default")
+    now = (35.0, minutes_now, 900.0, 0.85, 0.0)
+    slow = (35.0, minutes_now * (1 + spread), 900.0, 0.85, 0.0)
+    quick = (35.0, minutes_now * (1 - spread), 900.0, 0.85, 0.0)
+    costs = replace(
+        costs,
+        current_figures=now,
+        current_draws=(quick, slow),
+        schedule="SM-2" if fsrs_is_off else costs.schedule,
+    )
+    return costs.glance_finding
+
+
+def test_the_act_that_brings_most_comes_first() -> None:
+    answers = [*make_settings(), make_late(0.09)]
+    acts = find_acts(answers, [BACKLOG, MANY_LAPSES])
+    assert [act.kind for act in acts] == [
+        ActKind.CLEAR_BACKLOG,
+        ActKind.FORGET_LESS,
+        ActKind.OPTIMIZE,
+    ]
+    assert [act.worth for act in acts] == [0.8, 0.31, 0.0]
+    assert find_kinds(answers) == [ActKind.REVIEW_ON_TIME, ActKind.OPTIMIZE]
+    small = replace(BACKLOG, count=40)
+    assert find_kinds(answers, [small, MANY_LAPSES])[:2] == [
+        ActKind.FORGET_LESS,
+        ActKind.REVIEW_ON_TIME,
+    ]
+
+
+def test_at_most_three_acts_of_which_one_is_about_settings() -> None:
+    answers = turn_fsrs_off([*make_settings(), make_late(0.09)])
+    acts = find_acts(answers, [BACKLOG, MANY_LAPSES])
+    assert len(acts) == MAX_ACTS
+    assert acts[-1].kind == ActKind.TURN_FSRS_ON
+    assert find_kinds(answers, [BACKLOG])[-1] == ActKind.TURN_FSRS_ON
+
+
+def test_backlog_has_hours_and_days_at_todays_pace() -> None:
+    (act,) = find_acts([], [BACKLOG])
+    assert act.backlog is not None
+    assert act.backlog.days is None
+    assert describe_gain(act) == "50 hours"
+    costs = make_workload(7.0)
+    assert isinstance(costs.evidence, Workload)
+    first = find_acts([costs], [BACKLOG])[0]
+    assert first.backlog is not None
+    assert first.backlog.days == 858  # 3,000 minutes at 3.5 a day
+    assert describe_gain(first) == "50 hours, 858 days at your pace"
+    assert describe_act(first) == "Clear the backlog first."
+    assert not find_acts([costs], [replace(BACKLOG, level="fine")])
+
+
+def test_late_reviews_are_an_act_only_if_they_surely_cost_recall() -> None:
+    (act,) = find_acts([make_late(0.09)], ())
+    assert act.points == pytest.approx(0.09)
+    assert (act.probability or 0.0) > 0.99
+    assert describe_gain(act) == "9 % more remembered"
+    assert not find_acts([make_late(0.09, half_width=0.1)], ())
+    assert not find_acts([make_late(0.009, half_width=0.001)], ())
+    enough = make_late(0.09, recalled=0.9)  # no shortfall, although reviews were late
+    assert not find_acts([enough], ())
+
+
+def test_limit_is_an_act_if_it_keeps_recall_below_what_is_asked_for() -> None:
+    costs = make_workload(7.0, fsrs_is_off=False)
+    assert isinstance(costs.evidence, Workload)
+    figures = tuple((*row[:3], 0.76, 0.0) for row in costs.evidence.estimates)
+    limited = replace(
+        costs.evidence,
+        estimates=figures,
+        draws=(figures, figures),
+        review_limit=DailyLimit("Default", 10),
+        limit_effects=(WAITING,) * len(figures),
+    )
+    acts = find_acts([replace(costs, evidence=limited)], ())
+    assert [act.kind for act in acts] == [ActKind.RAISE_REVIEW_LIMIT]
+    assert describe_act(acts[0]) == "Raise your limit of 10 reviews a day."
+    assert describe_gain(acts[0]) == "76 % remembered instead of 90 %"
+    only_highest = (*(FREE,) * (len(figures) - 1), WAITING)  # above what is asked for
+    later = replace(limited, limit_effects=only_highest)
+    assert not find_acts([replace(costs, evidence=later)], ())
+    harmless = replace(  # 90 are remembered all the same
+        costs.evidence,
+        review_limit=limited.review_limit,
+        limit_effects=limited.limit_effects,
+    )
+    assert not find_acts([replace(costs, evidence=harmless)], ())
+    one_point = tuple((*row[:3], 0.89, 0.0) for row in figures)
+    small = replace(limited, estimates=one_point, draws=(one_point, one_point))
+    assert not find_acts([replace(costs, evidence=small)], ())
+    several = replace(acts[0], preset_count=2, subjects=())
+    assert describe_act(several) == "Raise the limit of 10 reviews a day of a preset."
+    named = replace(several, subjects=("Words",))
+    assert describe_act(named) == "Raise the limit of 10 reviews a day of “Words”."
+
+
+def test_turning_fsrs_on_and_optimizing_are_two_acts_with_their_own_badges() -> None:
+    acts = find_acts(turn_fsrs_off(make_settings()), ())
+    assert [(act.kind, act.probability) for act in acts] == [
+        (ActKind.TURN_FSRS_ON, 0.9),
+        (ActKind.OPTIMIZE, 0.97),
+    ]
+    lines = [line for line in render_acts(acts) if line.symbol]
+    assert [line.text for line in lines] == ["Turn FSRS on.", "Then press Optimize for “Default”."]
+    assert [line.right_text.split()[0] for line in lines] == ["likely", "sure"]
+
+
+@pytest.mark.parametrize(
+    ("minutes_now", "spread", "gain"),
+    [
+        (7.0, 0.0, "the same memory for 5.3 minutes a day less"),
+        (1.7, 0.0, "closer predictions, about the same minutes"),
+        (0.5, 0.0, "closer predictions, but 1.2 minutes a day more"),
+        (7.0, 0.95, "closer predictions, about the same minutes"),
+    ],
+)
+def test_minutes_are_a_gain_only_if_they_surely_differ(
+    minutes_now: float, spread: float, gain: str
+) -> None:
+    answers = [*turn_fsrs_off(make_settings()), make_workload(minutes_now, spread=spread)]
+    act = find_acts(answers, ())[0]
+    assert act.kind == ActKind.TURN_FSRS_ON
+    assert describe_gain(act) == gain
+    assert (act.worth > 0) == ("less" in gain)
+
+
+def test_change_that_hardly_matters_says_so() -> None:
+    small = Belief(0.9, 0.0005, 0.0001, 0.0009)
+    acts = find_acts(turn_fsrs_off(make_settings(), belief=small), ())
+    assert describe_gain(acts[0]) == "it hardly matters"
+    large = Belief(0.9, 0.02, 0.001, 0.04)
+    acts = find_acts(turn_fsrs_off(make_settings(), belief=large), ())
+    assert describe_gain(acts[0]) == "closer predictions"
+
+
+def test_nothing_to_change_is_green_and_gives_way_to_habits() -> None:
+    keeping = [
+        replace(finding, recommendation=Recommendation.KEEP, parameters=None)
+        if isinstance(finding.evidence, PresetParameters)
+        else finding
+        for finding in make_settings()
+    ]
+    (line, *_) = render_acts(find_acts(keeping, ()))
+    assert (line.text, line.level) == ("Change nothing.", "fine")
+    texts = [line.text for line in render_acts(find_acts(keeping, [BACKLOG])) if line.symbol]
+    assert texts == ["Clear the backlog first.", "Leave the settings as they are."]
+
+
+def test_presets_share_an_act_if_they_are_equally_sure() -> None:
+    fit, *presets = make_settings()
+    sure, likely, also_sure = (
+        replace(
+            presets[0],
+            subject=name,
+            recommendation=Recommendation.POOLED,
+            probability=probability,
+            gain=gain,
+            parameters=fsrs6.DEFAULT,
+        )
+        for name, probability, gain in (("A", 0.96, 0.01), ("B", 0.9, 0.1), ("C", 0.99, 0.05))
+    )
+    acts = find_acts([fit, sure, likely, also_sure], ())
+    assert [(act.subjects, act.probability) for act in acts] == [(("B",), 0.9), (("C", "A"), 0.96)]
+    assert acts[0].finding is likely
+    assert describe_act(acts[1]) == "Paste new parameters into “C” and “A”."
+
+
+def test_minutes_of_ranges_decide_what_is_sure() -> None:
+    act = Act(ActKind.TURN_FSRS_ON, minutes_a_day=RangedFigure(-2.0, -3.0, -1.0))
+    assert act.saves_minutes
+    assert not act.costs_minutes
+    assert replace(act, minutes_a_day=RangedFigure(2.0, 1.0, 3.0)).costs_minutes
+    open_range = replace(act, minutes_a_day=RangedFigure(-2.0, -3.0, 1.0))
+    assert not open_range.saves_minutes
+    assert not open_range.costs_minutes
