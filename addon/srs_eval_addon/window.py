@@ -63,7 +63,7 @@ class Window(QDialog):
     def __init__(self, program: list[str], collection: Path, options: list[str]) -> None:
         super().__init__(mw, Qt.WindowType.Window)
         _open_windows.append(self)
-        self.setWindowTitle("srs-eval")
+        self.setWindowTitle(f"{mw.pm.name} – srs-eval")
         self._folder = Path(tempfile.mkdtemp(prefix="srs-eval-addon-"))
         self.evaluation = Evaluation(program, collection, self._folder / "report.html", options)
         self._started_at = time.monotonic()

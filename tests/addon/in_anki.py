@@ -59,6 +59,7 @@ def main(way: str, base: str, package: str, picture: str) -> None:
         opened._buttons.button(opened._buttons.StandardButton.Cancel).click()
     else:
         wait(app, lambda: opened.web is not None)
+        report["title"] = opened.windowTitle()
 
         def ask() -> bool:
             opened.web.page().toPlainText(lambda text: report.update(text=text))

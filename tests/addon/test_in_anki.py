@@ -56,6 +56,7 @@ def test_menu_shows_a_report_or_is_cancelled(way: str, tmp_path: Path) -> None:
     assert not list(temporary.glob("srs-eval-addon-*"))
     if way == "report":
         assert "What to do" in report["text"]
+        assert report["title"] == "User 1 – srs-eval"
         assert picture.stat().st_size > 10_000  # white is smaller
     else:
         assert report["text"] is None

@@ -136,9 +136,9 @@ class OpenScreen(AppScreen, actions="open"):
         with Vertical():
             yield Static(
                 Text.assemble(
-                    ("How well can your forgetting be predicted?\n", "bold"),
-                    ("Memory models are tried on your own reviews. Choose a collection: "
-                     "it is only read, and nothing leaves this machine.", "dim"),
+                    ("What should I change in Anki?\n", "bold"),
+                    ("srs-eval reads your reviews and tells you. Choose a collection: it is only "
+                     "read, and nothing leaves this computer.", "dim"),
                 ),
                 id="welcome",
             )  # fmt: skip
