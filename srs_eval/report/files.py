@@ -42,6 +42,7 @@ _CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 )
 _MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
+_MONTH_HEIGHT_REM = 3.0  # height of the bar of a month in which all was remembered
 FOLDER_FORMS = ("csv", "tex", "png", "svg", "pdf")
 """Forms that are written as a folder of files; html, md and json are one file."""
 
@@ -376,10 +377,11 @@ def _render_html_item(item: PaneItem) -> str:
                 above_floor = max(month.remembered - _MONTH_FLOOR_PERCENT, 0)
                 height = above_floor / (100 - _MONTH_FLOOR_PERCENT)
             bars.append(
-                f'<li><i style="height:{height:.2f}rem"></i>'
+                f'<li><i style="height:{_MONTH_HEIGHT_REM * height:.2f}rem"></i>'
                 f"<span>{figure}</span>{escape(month.label)}</li>"
             )
-        return f'<ol class="months">{"".join(bars)}</ol>'
+        scale = f"Remembered by month, in per cent (bars from {_MONTH_FLOOR_PERCENT} to 100):"
+        return f'<p class="soft">{scale}</p><ol class="months">{"".join(bars)}</ol>'
     assert isinstance(item, PaneLine)
     right = f" <span>{escape(item.right_text.strip())}</span>" if item.right_text else ""
     mark = f"<b>{escape(item.symbol)}</b> " if item.symbol else ""
