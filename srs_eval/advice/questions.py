@@ -329,6 +329,34 @@ FURTHER_QUESTIONS = (
     card_kinds.QUESTION,
 )
 """Questions that reports answer and the app answers last; `compare` answers them only by name."""
+NAMED_QUESTIONS = (
+    PARAMETERS,
+    "split",
+    "often",
+    HEALTH,
+    "hard",
+    "steps",
+    "noise",
+    "retention",
+    *FURTHER_QUESTIONS,
+    MODELS,
+    PERCENTILES,
+    CHECKS,
+)
+"""Questions that `srs-eval compare --question` takes, and `all`."""
+
+
+def name_command(question: str) -> str:
+    """Return the command that answers a question, without the file: "compare --question hard"."""
+    if question in (COSTS, "workload"):
+        return "workload"
+    if question in DAY_QUESTIONS:
+        return "state"
+    if question in NAMED_QUESTIONS:
+        return f"compare --question {question}"
+    return "compare --details"
+
+
 TASKS_WITH_PRESETS = (
     (FIT, CHECKS),
     (PARAMETERS, "split"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
+from rich.markup import escape
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -19,7 +20,7 @@ from textual.widgets import Static
 
 from srs_eval.advice.findings import ALL_REVIEWS, Finding
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
-from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY
+from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
 from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
@@ -365,7 +366,10 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                     if isinstance(item, PaneLine):
                         pane_lines.append(item.text)
                 sections = [render_full_pane(pane, styles), Text("")]
-        self.query_one("#box").border_title = self._format_title(pane)
+        box = self.query_one("#box")
+        box.border_title = self._format_title(pane)
+        command = name_command(question)
+        box.border_subtitle = escape(f"srs-eval {command} {self.session.file_name}")
         other_answers: tuple[Finding, ...] = ()
         if self._pane_number == _PANE_OF_ACTS and pane is not None:
             other_answers = self._find_answers_behind_acts(pane, answers)

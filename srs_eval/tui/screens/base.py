@@ -137,6 +137,8 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
     BINDINGS: ClassVar[list[Any]] = [
         Binding("j", "line(1)", "Down", show=False),
         Binding("k", "line(-1)", "Up", show=False),
+        Binding("g,home", "end(-1)", "First", show=False),
+        Binding("G,end", "end(1)", "Last", show=False),
     ]
 
     actions: ClassVar[tuple[Action, ...]] = ()
@@ -243,6 +245,15 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
     def action_line(self, step: int) -> None:
         """Move one line down or up in the focused widget, as ↓ and ↑ do."""
         names = ("cursor_down", "scroll_down") if step > 0 else ("cursor_up", "scroll_up")
+        for name in names:
+            action = getattr(self.focused, f"action_{name}", None)
+            if action is not None:
+                action()
+                return
+
+    def action_end(self, direction: int) -> None:
+        """Move to the first or the last line of the focused widget."""
+        names = ("first", "scroll_home") if direction < 0 else ("last", "scroll_end")
         for name in names:
             action = getattr(self.focused, f"action_{name}", None)
             if action is not None:

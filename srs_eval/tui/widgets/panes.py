@@ -173,3 +173,9 @@ class PaneBox(Widget, can_focus=True):
 
     def action_cursor_up(self) -> None:
         self.screen.focus_previous(PaneBox)
+
+    def action_first(self) -> None:
+        self.screen.query(PaneBox).first().focus()
+
+    def action_last(self) -> None:
+        self.screen.query(PaneBox).last().focus()

@@ -1,0 +1,45 @@
+"""Check that screens name the command that gives the same, and that lists have ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+from srs_eval.advice.questions import NAMED_QUESTIONS, QUESTION_REGISTRY, name_command
+from srs_eval.cli import options
+from srs_eval.tui.widgets.panes import PaneBox
+from tests.tui.app_world import FILE, is_on_screen, make_app, screen_text, to_results, wait_until
+
+
+def test_named_questions_are_those_of_compare() -> None:
+    literal, *_ = get_args(options.Question)
+    assert set(get_args(literal)) == {*NAMED_QUESTIONS, "all"}
+    for question in QUESTION_REGISTRY:
+        command, *rest = name_command(question).split()
+        assert command in ("compare", "workload", "state")
+        assert not rest or rest[-1] in (*NAMED_QUESTIONS, "--details")
+
+
+async def test_evidence_names_its_command(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        await pilot.press("2")
+        await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
+        assert f"srs-eval compare --question retention {FILE.name}" in screen_text(app)
+
+
+async def test_g_and_end_go_to_the_first_and_the_last_line(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        for key, number in (("G", 5), ("g", 1), ("end", 5), ("home", 1)):
+            await pilot.press(key)
+            assert isinstance(app.screen.focused, PaneBox)
+            assert app.screen.focused.number == number
+        await to_results(pilot, app)
+        table = app.screen.table
+        await pilot.press("G")
+        last = table.highlighted
+        await pilot.press("g")
+        assert (table.highlighted or 0) < (last or 0)
