@@ -20,7 +20,8 @@ from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import RECALLED, EqualMemory, RangedFigure
 
 MAX_ACTS = 3
-_MIN_POINTS = f.NEGLIGIBLE_POINTS / 100  # share of reviews; a limit that costs less is no act
+_MIN_RECALL_GAIN = f.NEGLIGIBLE_POINTS / 100  # share of reviews (points are per cent)
+"""A limit that costs less is no act."""
 _NORMAL_95 = 1.959964
 _TINY = 1e-9  # smallest standard deviation
 
@@ -77,9 +78,10 @@ class Act:
     """One thing to do, how sure it is, and what it brings; None where that is unknown."""
 
     kind: ActKind
-    probability: float | None = None  # that it brings what is claimed; 1 if that is counted
+    probability: float | None = None
+    """Probability that it brings what is claimed; 1 if that is counted, not estimated."""
     worth: float = 0.0  # share of cards, reviews or minutes that it is about
-    points: float | None = None  # share of the reviews that are remembered thanks to it
+    recall_gain: float | None = None  # share of the reviews that are remembered thanks to it
     forgotten: float | None = None  # share of the answers that are Again
     desired: float | None = None  # share that is asked for
     recalled: float | None = None  # share that would be remembered without the act
@@ -145,6 +147,7 @@ def _find_habit_acts(
     answers: Sequence[f.Finding], checks: Sequence[f.Check], workload: Workload | None
 ) -> Iterator[Act]:
     for check in checks:
+        # "look" is the level of checks with a problem, which the learner should look at.
         if check.name == "overdue" and check.level == "look" and check.total:
             yield Act(
                 ActKind.CLEAR_BACKLOG,
@@ -178,10 +181,14 @@ def _find_late_act(answers: Sequence[f.Finding]) -> Act | None:
     ]
     for part in f.find_shortfall_parts(retentions):
         if part.cause == f.RetentionCause.LATE:
-            points = -part.gap.estimate
+            recall_gain = -part.gap.estimate  # the gap is negative if lateness costs recall
             spread = max(part.gap.half_width / _NORMAL_95, _TINY)
-            probability = 1 - NormalDist(points, spread).cdf(0.0)
-            return Act(ActKind.REVIEW_ON_TIME, probability=probability, worth=points, points=points)
+            return Act(
+                ActKind.REVIEW_ON_TIME,
+                probability=1 - NormalDist(recall_gain, spread).cdf(0.0),
+                worth=recall_gain,
+                recall_gain=recall_gain,
+            )
     return None
 
 
@@ -192,18 +199,18 @@ def _find_limit_act(workload: Workload | None) -> Act | None:
     """
     if workload is None or workload.review_limit is None:
         return None
-    position = workload.at(workload.desired)
+    position = workload.at(workload.desired)  # index of the retention in the figures' first axis
     is_binding = bool(workload.is_limited[position])
     if workload.is_fsrs_off:
         is_binding = bool(workload.is_limited.all())
     if not is_binding:
         return None
     recalled = float(workload.figures[position, RECALLED])
-    points = workload.desired - recalled
-    if not points >= _MIN_POINTS:  # or it is nan: without reviews
+    recall_gain = workload.desired - recalled
+    if math.isnan(recall_gain) or recall_gain < _MIN_RECALL_GAIN:  # nan: there are no reviews
         return None
     probability = None
-    if workload.has_all_draws:
+    if workload.has_all_draws:  # else the figures have no ranges yet
         low, high = (float(bound[position, RECALLED]) for bound in workload.band)
         spread = max((high - low) / (2 * _NORMAL_95), _TINY)
         probability = NormalDist(recalled, spread).cdf(workload.desired)
@@ -212,9 +219,9 @@ def _find_limit_act(workload: Workload | None) -> Act | None:
     return Act(
         ActKind.RAISE_REVIEW_LIMIT,
         probability=probability,
-        worth=points,
+        worth=recall_gain,
         recalled=recalled,
-        desired=workload.desired,
+        desired=None if workload.is_fsrs_off else workload.desired,
         review_limit=workload.review_limit.cards,
         subjects=(workload.review_limit.preset,),
         preset_count=len(workload.presets),
@@ -265,10 +272,12 @@ def _make_scheduler_act(kind: ActKind, fit: f.Finding, workload: Workload | None
 
 def _make_other_scheduler_act(fit: f.Fit, scheduler: f.Rival, parameters: Act) -> Act:
     """Return the act for somebody who learns with another program."""
-    if scheduler.verdict == "worse":
+    verdict_on_fsrs = scheduler.verdict  # a rival's verdict says how FSRS compares with the rival
+    if verdict_on_fsrs == "worse":
         return Act(ActKind.STAY_WITH_SCHEDULER, probability=f.SURE, scheduler=scheduler.name)
     act = replace(parameters, scheduler=scheduler.name)
-    if scheduler.verdict == "better" and fit.conclusion not in ("no better", "worse"):
+    may_beat_average = fit.conclusion not in ("no better", "worse")
+    if verdict_on_fsrs == "better" and may_beat_average:
         return replace(act, kind=ActKind.CHANGE_TO_FSRS, probability=f.SURE)
     return replace(act, kind=ActKind.FIT_FSRS)
 
@@ -280,6 +289,7 @@ def _group_presets(presets: Sequence[f.Finding]) -> list[Act]:
     """
     groups: dict[tuple[ActKind, bool, bool], list[f.Finding]] = {}
     for finding in sorted(presets, key=_expected_gain, reverse=True):
+        # Only findings that recommend a change have parameters, so there is a kind for each.
         if finding.parameters:
             kind = _KIND_BY_RECOMMENDATION[finding.recommendation]
             is_sure, is_likely = _certainty_steps(finding)
@@ -322,7 +332,7 @@ def _add_minutes(act: Act, workload: Workload | None) -> Act:
     act = replace(act, minutes_a_day=extra)
     if not act.saves_minutes:
         return act
-    minutes_now = same_memory.minutes - extra.estimate
+    minutes_now = same_memory.minutes - extra.estimate  # FSRS's minutes without the extra ones
     spread = max((extra.high - extra.low) / (2 * _NORMAL_95), _TINY)
     probability = NormalDist(extra.estimate, spread).cdf(0.0)
     return replace(
@@ -333,7 +343,7 @@ def _add_minutes(act: Act, workload: Workload | None) -> Act:
 
 
 def _find_equal_memory(workload: Workload | None) -> EqualMemory | None:
-    """Return the comparison at equal memory, if it has its range."""
+    """Return the comparison at equal memory; None until all draws are done and it has its range."""
     if workload is None or not workload.has_all_draws:
         return None
     comparison = workload.comparison
@@ -344,12 +354,15 @@ def _make_keep_act(presets: Sequence[f.Finding]) -> Act:
     """Return the act to change nothing, with the finding of the preset that is least sure."""
     if all(map(f.lacks_own_evidence, presets)):
         return Act(ActKind.WAIT_FOR_REVIEWS, preset_count=len(presets), finding=presets[0])
-    undecided = [finding for finding in presets if finding.recommendation != Recommendation.KEEP]
-    finding = min(undecided or presets, key=lambda finding: finding.probability or 0.0)
+    # No preset has parameters to use, but a change may look better without being likely enough.
+    unlikely_changes = [
+        finding for finding in presets if finding.recommendation != Recommendation.KEEP
+    ]
+    least_sure = min(unlikely_changes or presets, key=lambda finding: finding.probability or 0.0)
     return Act(
         ActKind.CHANGE_NOTHING,
-        probability=finding.probability,
+        probability=least_sure.probability,
         preset_count=len(presets),
-        hardly_matters=finding.hardly_matters,
-        finding=finding,
+        hardly_matters=least_sure.hardly_matters,
+        finding=least_sure,
     )

@@ -258,11 +258,14 @@ def _checks_from_findings(findings: Sequence[f.Finding]) -> Iterator[f.Check]:
             yield _check_steps(finding.subject, finding.evidence)
 
 
+_WITHOUT_A_STEP = ("first Hard",)  # Anki repeats after the mean of the first two steps
+
+
 def _check_steps(subject: str, timings: f.StepTimings) -> f.Check:
     """Check a preset's learning steps; the first that could be better within a day is wrong."""
     conclusive = [step for step in timings.steps if step.conclusion != f.CANT_TELL]
     for step in conclusive:
-        if step.conclusion == "as it is":
+        if step.conclusion == "as it is" or step.situation in _WITHOUT_A_STEP:
             continue
         minutes, is_bound = _find_best_step(step)
         if minutes >= _DAY_MINUTES:

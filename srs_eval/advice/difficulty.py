@@ -9,7 +9,9 @@ count that the parameters cannot have been fitted to; if these are too few, all 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -73,6 +75,7 @@ def _assess_preset(learner: Learner, group: int) -> f.Finding:
         difference = learner.interval(bias[is_hard], index[is_hard])
     if near_ten.mean() > _FEW_SHARE and difference is not None:
         conclusion, missing = _judge(difference)
+        missing = _count_reviews_of_all(missing, float(is_hard.mean()))
     evidence = f.Difficulty(
         conclusion=conclusion,
         cards=len(last),
@@ -160,6 +163,13 @@ def _judge(
             return "above", None
         missing = f.estimate_missing_data(difference, RETENTION_TOLERANCE)
     return f.CANT_TELL, missing
+
+
+def _count_reviews_of_all(missing: f.MissingData | None, share: float) -> f.MissingData | None:
+    """Return the data missing in reviews of all cards; `share` of them are of cards near 10."""
+    if missing is None or missing.reviews is None:
+        return missing
+    return replace(missing, reviews=math.ceil(missing.reviews / share))
 
 
 def _group_reviews(

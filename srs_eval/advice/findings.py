@@ -460,7 +460,7 @@ class Rival:
     kind: Literal["older scheduler", "average", "brought along", "FSRS"]
     log_loss: Interval  # of the rival
     difference: Interval  # FSRS-6 minus the rival
-    verdict: Verdict | Literal[""]
+    verdict: Verdict | Literal[""]  # on FSRS-6: "worse" if the rival predicts better
     saved: Interval  # share of the rival's log loss that FSRS-6 saves
 
 

@@ -7,8 +7,8 @@ expected of it. FSRS's own probability would not do: it learns from each lapse t
 A card's effect u is added to the logit of that rate. Effects of ordinary cards are normal around
 0; those of leeches are equally likely from `_LEAST_LEECH_EFFECT` on. The spread of the ordinary
 cards and the share of leeches are estimated by maximum likelihood (a two-groups model; Efron, 2008,
-Statistical Science 23). The spread also takes up that a card that was forgotten by chance is weaker
-after the same interval.
+Statistical Science 23). A card that was forgotten by chance is weaker than others after the same
+interval. The spread of the ordinary cards includes this difference, too.
 
 How often a card is forgotten then speaks for a leech by the ratio of the two likelihoods. For an
 ordinary card this ratio is 1 on average, and it exceeds e with a probability of at most 1/e

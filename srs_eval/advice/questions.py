@@ -299,7 +299,7 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         "Optimize next",
     ),
     health_remedies.QUESTION: QuestionDefinition(
-        "What to do after a failed health check?",
+        "What should I do after a failed health check?",
         _for_each_preset(health_remedies.assess_health_remedies),
         "After a failed check",
     ),

@@ -195,7 +195,7 @@ def missing_data_sentence(missing: MissingData | None) -> str:
     """Format the data still needed as a sentence."""
     if missing is None or not missing.can_come:
         return f"{capitalize(format_missing_data(missing))}."
-    return f"About {_format_amounts(missing)} like these would tell."
+    return f"About {_format_amounts(missing)} like these would settle it."
 
 
 def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:

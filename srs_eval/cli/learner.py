@@ -455,7 +455,7 @@ def compare(
     details: options.Details = False,
     json: options.Json = None,
 ) -> int:
-    """Recommend what to do with each preset, and say how sure that is.
+    """Recommend what to do with each preset, and say how certain that is.
 
     --question answers one question with its evidence; --details does so for all.
     """
@@ -588,7 +588,7 @@ def _show_comparison(
                 continue
             for sentence in sentences(finding):
                 console.print(f"\n{sentence}", markup=False)
-    console.print("\nWhat that rests on: --details", style="dim")
+    console.print("\nFor the evidence, add --details.", style="dim")
 
 
 def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughData:
@@ -620,7 +620,7 @@ def workload(
     model: options.WorkloadModel = "FSRS-6",
     json: options.Json = None,
 ) -> int:
-    """Estimate the reviews and minutes a day that a desired retention costs, and how sure that is.
+    """Estimate the reviews and minutes a day that a desired retention costs, with their ranges.
 
     The estimate is for all presets together, or for the one that --preset names.
     """

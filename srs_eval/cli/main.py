@@ -494,7 +494,7 @@ def models(
 
 @app.command()
 def config(init: options.ConfigInit = False) -> int:
-    """Print where your settings are read from, and the values in force."""
+    """Print where your settings are read from, and their current values."""
     from srs_eval.tui.config import config_path, load_config, write_commented_config
 
     path = config_path()

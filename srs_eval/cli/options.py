@@ -391,7 +391,7 @@ Weights = Annotated[
         "--weights",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="DIR|FILE",
-        help=("Read weights from a folder, from RWKV's file, or from a file of `models pretrain`."),
+        help=("Read weights from a folder, from RWKV's file, or from a file by `models pretrain`."),
     ),
 ]
 SeenUsers = Annotated[
@@ -458,7 +458,7 @@ Setup = Annotated[
         "--setup",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="LEDGER",
-        help="Train the models in an audit's ledger with its hyperparameters, as NAME-tuned.",
+        help="Train models with the hyperparameters in an audit's ledger, as NAME-tuned.",
     ),
 ]
 Jobs = Annotated[
@@ -483,7 +483,7 @@ Reference = Annotated[
 NoCache = Annotated[
     bool,
     typer.Option(
-        "--no-cache", rich_help_panel=_HOW_IT_RUNS, help="Neither use nor save earlier results."
+        "--no-cache", rich_help_panel=_HOW_IT_RUNS, help="Neither use nor save stored results."
     ),
 ]
 Equivalence = Annotated[
@@ -745,7 +745,7 @@ New = Annotated[
     typer.Option(
         "--new",
         rich_help_panel=_HOW_IT_RUNS,
-        help="Add this many new cards a day. Without it, as many as lately.",
+        help="Add this many new cards a day. Without it, as many as you have added lately.",
     ),
 ]
 After = Annotated[

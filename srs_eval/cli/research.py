@@ -103,7 +103,7 @@ def batch(
     redo: options.Redo = None,
     merge: options.Merge = None,
 ) -> int:
-    """Evaluate models on the users of a data set. Run it again to do what is missing."""
+    """Evaluate models on the users of a data set. Run it again to finish what is missing."""
     from srs_eval.batch import open_prediction_file, run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import render_raw_parquet, render_raw_table

@@ -19,7 +19,7 @@ class Prepared:
     """The rows have been selected and counted; the configurations come next."""
 
     reviews: int  # rows that the protocol starts from
-    evaluated: int  # rows that are evaluated without `--secs`; 0 if there are too few
+    evaluated: int  # rows that are evaluated with intervals in days; 0 if there are too few
     configurations: tuple[Configuration, ...]  # roughly in the order in which they start
     uncompiled: frozenset[str] = frozenset()
     """Names of configurations whose kernels are not on disk yet; some share the same kernels."""
@@ -85,9 +85,10 @@ def plan_start_order(
     workers: int,
     prioritized: Collection[str] = (),
 ) -> list[Configuration]:
-    """Sort configurations: prioritized ones come first, and shorter ones before longer ones.
+    """Sort configurations into the order in which they start.
 
-    With more than two workers, all but two of them start with the longest configurations, so that
+    Prioritized ones come first, and shorter ones before longer ones. But with more than two
+    workers, all but two of them start with the longest configurations, prioritized or not, so that
     none of these is left to the end.
     """
 
@@ -209,6 +210,7 @@ class Run:
             self.evaluated = event.evaluated
             for configuration in event.configurations:
                 earlier_run = self.models.get(configuration.name)
+                # Only a configuration that already has its result keeps its state.
                 if earlier_run is None or earlier_run.result is None:
                     self.models[configuration.name] = ModelRun(
                         configuration,
@@ -240,11 +242,11 @@ class Run:
             self._groups = groups  # None: ranked again when needed
         elif isinstance(event, Failed):
             model.stage = Stage.FAILED
-            model.reason = printable(event.reason, None)
+            model.reason = printable(event.reason, limit=None)
             model.detail = event.detail
         elif isinstance(event, Skipped):
             model.stage = Stage.SKIPPED
-            model.reason = printable(event.reason, None)
+            model.reason = printable(event.reason, limit=None)
 
     def end(self, now: float) -> None:
         """Record that the engine has stopped; unfinished configurations count as cancelled."""
@@ -317,7 +319,11 @@ class Run:
         ]
 
     def ranked_results(self) -> list[RankedResult]:
-        """Return the lines of all groups in order, only the first one of each configuration."""
+        """Return the lines of all groups in order, only the first one of each configuration.
+
+        A configuration may be in several groups: where others lack predictions for some reviews, a
+        further group ranks all of them on the reviews that they share.
+        """
         lines_by_name: dict[str, RankedResult] = {}
         for group in self.groups():
             for line in group.lines:

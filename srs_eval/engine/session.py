@@ -37,6 +37,7 @@ class LearnerSession:
         self._selections: dict[str, Selection] = {}
         self._trials: dict[Protocol, Trials | NotEnoughData] = {}
         self._member_results: list[tuple[Configuration, Context, Result]] = []
+        """Results of models whose predictions ensembles combine (their members)."""
 
     def selection(self, protocol: Protocol) -> Selection:
         if protocol.rows not in self._selections:
@@ -91,8 +92,8 @@ class LearnerSession:
         require(model.needs, model.name)
         require_memory(model.needs)
         trials = self.trials(configuration.protocol)
-        # Progress does not change a result, and hyperparameters are compared as part of the
-        # configuration.
+        # Progress does not change a result. Hyperparameters count only in the configuration, which
+        # is compared as well: a context merely gets a copy of them for the fit.
         comparable_context = replace(context, tick=Context().tick, hyperparameters={})
         for member, member_context, result in self._member_results:
             if member == configuration and member_context == comparable_context:
@@ -111,6 +112,7 @@ class LearnerSession:
         prediction = _predict_held_out(task)
         features = self.log.features
         notes = prediction.notes
+        # Only a user's own models read the user's table of features.
         if model.file is not None and features is not None and features.note:
             notes += (features.note,)
         seconds = time.perf_counter() - start
@@ -152,7 +154,7 @@ class LearnerSession:
         def predict_own() -> Prediction:
             entry_index = self.selection(configuration.protocol).entry_index
             # `task` is the one that is made below, before a model can call this.
-            return predict_with_presets(task, self.log, entry_index, self.trials)
+            return predict_with_presets(task, self.log, entry_index, prepare_trials=self.trials)
 
         def read_external_predictions() -> Prediction:
             entry_index = self.selection(configuration.protocol).entry_index
@@ -222,7 +224,10 @@ class LearnerSession:
 
 
 def _kernel_key(configuration: Configuration) -> str:
-    """Return the key of a model and its fit, under which their kernels are recorded."""
+    """Return the key of a model and its fit, under which their kernels are recorded.
+
+    The digest tells versions of a user's model file apart.
+    """
     model = configuration.model
     fit = "default" if configuration.fit == "own" else configuration.fit  # neither is fitted
     file_digest = model.file.digest[:16] if model.file else ""
@@ -248,7 +253,10 @@ def estimate_compile_seconds(configurations: Iterable[Configuration]) -> float:
 
 
 def mark_compiled(configuration: Configuration) -> None:
-    """Record that a configuration's kernels are on disk; call it after all of them have run."""
+    """Record that a configuration's kernels are on disk; call it after all of them have run.
+
+    Nothing is recorded of a model whose code may change unnoticed: its key would stay the same.
+    """
     if configuration.compiles and configuration.model.has_known_code:
         mark_kernels(_kernel_key(configuration))
 

@@ -71,7 +71,7 @@ def _forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     return power(1.0 + factor * t / s, -w[20])
 
 
-_STEPS = make_steps(21, _forgetting_curve, limit=limit_lapse_v5)
+_STEPS = make_steps(minimum_index=21, curve=_forgetting_curve, limit=limit_lapse_v5)
 
 
 def _short_term_increase(s: Value, rating: Value, w: Value) -> Value:
@@ -170,7 +170,9 @@ def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float
     if len(train) < _MIN_TO_FIT:
         return list(DEFAULT)
     start = fit_s0(trials, train, np.ones(len(train)), context)
-    if len(train) < _MIN_TO_TRAIN or (trials.i[train] == 2).all():
+    # `i` is 1 for a card's first review and counts on with each review on a later day.
+    only_second_reviews = (trials.i[train] == 2).all()
+    if len(train) < _MIN_TO_TRAIN or only_second_reviews:
         return start
     longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_MAX_HISTORY))
     weights = compute_recency_weights(len(train))
@@ -216,13 +218,13 @@ def _make_anki_model() -> RecurrentModel:
         keep="last",
         make_batches=_batch_by_card,
         draw_orders=draw_rust_shuffles,
-        anneals_over="sizes",
+        anneals_over="sizes",  # the decay of the learning rate ignores that batches are whole cards
     )
 
 
 def _drop_outliers(trials: Trials, train: IntArray) -> IntArray:
     """Drop the rows of cards whose first interval is rare for their first rating."""
-    second = train[trials.i[train] == 2]
+    second = train[trials.i[train] == 2]  # each card's first review on a later day
     rare = find_first_interval_outliers(
         trials.first_rating[second], trials.elapsed_days[second], as_fsrs_rs=True
     )
@@ -236,7 +238,8 @@ _LEARNING_RATE = hyperparameters.learning_rate(1e-4)
 _S0_FACTOR = 100.0
 _R_MIN = 1e-9  # R is kept this far from 0 and 1, since the gradient is divided by R (1 - R)
 
-# Gradients, which `_compile_kernel` puts here.
+# Gradients of steps. These names are only read in `_descend`, which is never run as it stands:
+# `specialise` compiles it with the entries of the same names in `_compile_kernel`.
 _curve_adjoint: Any = None
 _success_adjoint: Any = None
 _difficulty_adjoint: Any = None
@@ -264,7 +267,8 @@ def _descend(
         t = delta_t[row]
         if t < 1.0:
             continue
-        # The state before the row; the last transition, from the state before it.
+        # After the loop, (s, d) is the state before the row, and (last_s, last_d) is the state
+        # before that, from which the last transition led there, with last_t and rating.
         s, d, last_s, last_d, last_t, rating = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for k in range(history_start[row], history_end[row]):
             last_s, last_d = s, d
@@ -287,6 +291,9 @@ def _descend(
         if s <= _MIN_STABILITY:
             continue
 
+        # An adjoint takes the derivative of the loss by its step's result, adds those by w to
+        # `gradient`, and returns those by the arguments that `_compile_kernel` names for it: s_bar
+        # is dl/ds, d_bar is dl/dd.
         gradient = np.zeros(21)
         r = min(max(_forgetting_curve(t, s, w), _R_MIN), 1.0 - _R_MIN)
         s_bar = _curve_adjoint(t, s, w, (r - y[row]) / (r * (1.0 - r)), gradient)
@@ -354,7 +361,7 @@ MODELS = (
     TrainedModel(
         name="FSRS-6",
         family="fsrs",
-        inputs="IL, G, SR",
+        inputs="IL, G, SR",  # intervals in days, grades, same-day reviews
         parameters=21,
         source="fsrs-optimizer 6.1.3 (2025), src/fsrs_optimizer/fsrs_optimizer.py",
         cost=Cost(seconds_per_10k=0.0105, seconds_to_compile=6.0),
@@ -369,7 +376,7 @@ MODELS = (
         ),
         aliases={"your parameters": "FSRS-6-own"},
         parameters_with={"pretrain": 4, "two_buttons": 17},
-        always_short=True,
+        always_short=True,  # same-day reviews are always in the histories
         predict=predict,
         fit=fit,
         fit_s0=fit_s0,

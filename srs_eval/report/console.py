@@ -135,7 +135,7 @@ def _render_section(
 ) -> list[RenderableType]:
     from rich.text import Text
 
-    if section.folded:
+    if section.folded or section.is_for_files_only:
         return []
     lines: list[RenderableType] = ["", Text(section.title, "bold underline")]
     for block in section.blocks:

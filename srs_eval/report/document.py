@@ -48,6 +48,13 @@ class Section:
     summary: str = ""  # one line beside the title
     side_by_side: bool = False  # whether pictures stand side by side, if there is room
 
+    @property
+    def is_for_files_only(self) -> bool:
+        """Return True if the section shows nothing: its tables are all in files for programs."""
+        if self.summary:
+            return False
+        return all(isinstance(block, Table) and not block.is_shown for block in self.blocks)
+
     def iter_blocks(self) -> Iterator[str | Table | Picture | Code]:
         """Yield all blocks, also those of subsections and the tables of pictures."""
         for block in self.blocks:

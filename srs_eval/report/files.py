@@ -294,7 +294,8 @@ def _escape_markdown(text: str) -> str:
 
 def _render_page(document: Document) -> str:
     """Render the whole page as text."""
-    anchored = [(f"s{number}", section) for number, section in enumerate(document.sections, 1)]
+    shown_sections = [section for section in document.sections if not section.is_for_files_only]
+    anchored = [(f"s{number}", section) for number, section in enumerate(shown_sections, 1)]
     if document.panes is None:
         lead = "".join(map(_render_paragraph, document.lead))
         body = [f'<div class="lead">{lead}</div>']

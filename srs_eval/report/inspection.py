@@ -334,12 +334,12 @@ def build_summary_tables(inspection: Inspection) -> tuple[Table, Table, Table]:
         deck_name,
         preset_name,
         *figure_heads,
-        Column("retention", 2, min_width=100),
+        Column("retention", 0, percent=True, min_width=100),
     )
     preset_heads = (
         preset_name,
         "parameters",
-        Column("retention", 2),
+        Column("retention", 0, percent=True),
         *figure_heads,
         Column("ignores before", min_width=100),
     )

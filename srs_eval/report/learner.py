@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from srs_eval.advice.workload.ranges import MINUTES
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.reviews import ReviewLog
+from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import anonymize
 from srs_eval.engine.ranking import REFERENCE, RankingGroup, own_scheduler
 from srs_eval.engine.result import Result
@@ -56,10 +55,10 @@ from srs_eval.stats.tables import Column, Figure, Table, make_figure
 from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
-    "anki": "Reviews are those that Anki's optimizer takes{}; a verdict speaks of reviews like "
-    "these. An interval beyond 0 is none yet where several are tested together (Holm), nor below "
-    "1,000 reviews or 20 days.",
-    "benchmark": "Reviews are those of the benchmark{}; a verdict speaks of reviews like these. "
+    "anki": "These are the reviews that Anki's optimizer uses{}; a verdict holds for reviews like "
+    "them. An interval that excludes 0 is not a verdict yet if several are tested together (Holm), "
+    "or if there are fewer than 1,000 reviews or 20 days.",
+    "benchmark": "These are the benchmark's reviews{}; a verdict holds for reviews like them. "
     "FSRS-6 is fitted to the reviews before each fold.",
 }
 STATE_CLOSING = (
@@ -70,6 +69,8 @@ _PICTURES_NOTE = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals."
 )
+_Series = tuple[str, Sequence[float | FloatArray]]
+"""Name and values of a line in a chart: estimates, or (estimate, low end, high end) each."""
 _MONTHS_IN_BRIEF = 6  # latest months that a brief table shows
 _COSTS_SUMMARY_LENGTH = 2  # sentences: what optimized FSRS costs, and what today's schedule costs
 
@@ -102,13 +103,13 @@ def build_learner_report(
     answers = _ask_all(question_context, on_question, known, costs)
     scheduler = own_scheduler(log)
     groups = run.groups()
-    calibrated = _select_calibrated_results(run, scheduler)
-    predictor = next(iter(calibrated), "")  # model by which months are predicted
+    results_by_model = _select_main_results(run, scheduler)
+    predictor = next(iter(results_by_model), "")  # model by which months are predicted
     months: Sequence[Month] = ()
-    if calibrated:
-        months = questions.result_months(log, protocol, calibrated[predictor])
+    if results_by_model:
+        months = questions.result_months(log, protocol, results_by_model[predictor])
     charts = (
-        *_build_calibration_pictures(calibrated),
+        *_build_calibration_pictures(results_by_model),
         *_build_recall_pictures(list_recall_by_month([*answers.on_settings, *answers.on_days])),
         *_build_costs_pictures(answers.workload),
     )
@@ -117,8 +118,11 @@ def build_learner_report(
         sections.append(Section("In pictures", charts, summary=_PICTURES_NOTE, side_by_side=True))
     findings = [*answers.on_settings, *answers.on_days, *answers.on_costs]
     overview = Overview.from_answers(log, findings)
-    asked = {finding.question for finding in answers.on_settings}
-    on_settings = [finding for finding in overview.completed_answers if finding.question in asked]
+    # Not `answers.on_settings`: its answer on CHECKS lacks the checks that other answers add.
+    settings_questions = {finding.question for finding in answers.on_settings}
+    on_settings = [
+        finding for finding in overview.completed_answers if finding.question in settings_questions
+    ]
     sections += _build_answers_section(on_settings, answers.rows, answers.workload)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
@@ -128,14 +132,15 @@ def build_learner_report(
     inspection = inspect_log(log)
     sections.append(build_summary_section(inspection, with_notes=not anonymous))
     sections.append(_build_metric_card(run, protocol))
-    screen = overview.first_screen
+    first_screen = overview.first_screen
     return Document(
         title=_build_title(log, narrowed_to or {}, anonymous),
         lead=tuple(
-            " ".join([pane.title, *(line.text for line in pane.answers)]) for pane in screen.panes
+            " ".join([pane.title, *(line.text for line in pane.answers)])
+            for pane in first_screen.panes
         ),
         sections=tuple(sections),
-        panes=screen,
+        panes=first_screen,
         facts=tuple(list_facts(inspection, overview.row_rule)),
     )
 
@@ -144,9 +149,10 @@ def build_learner_report(
 class _ReportAnswers:
     """Answers that a report shows."""
 
-    on_settings: Sequence[Finding]  # and on models and memory: all questions but the next two
-    on_days: Sequence[Finding]
-    on_costs: Sequence[Finding]  # for the first screen
+    on_settings: Sequence[Finding]
+    """Answers to all questions but those of `on_days` and `on_costs`: also on models and memory."""
+    on_days: Sequence[Finding]  # answers to DAY_QUESTIONS
+    on_costs: Sequence[Finding]  # answer to COSTS, for the first screen
     workload: Workload | str  # costs of retentions, or why they are unknown (`_estimate_costs`)
     rows: str  # the reviews behind `on_settings`: "anki" or "benchmark"
 
@@ -160,8 +166,8 @@ def _ask_all(
     """Ask all questions of a report that have no answer in `known`."""
     log = question_context.log
     available: set[str] = set()
-    for task in questions.tasks_for(log):
-        available.update(task)
+    for question_names in questions.tasks_for(log):
+        available.update(question_names)
     without_presets = [
         question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
     ]
@@ -176,18 +182,19 @@ def _ask_all(
     on_days = _answer_questions(question_context, ["day"], announce, known)
     announce("workload")
     workload = costs or _estimate_costs(question_context, at_once=bool(known))
+    # COSTS asks the same as "workload", but for a few retentions only ("at a glance").
     on_costs = [answer for answer in known if answer.question == questions.COSTS]
     if not on_costs and isinstance(workload, Workload):
         on_costs = [workload.glance_finding]
     elif not on_costs:
-        unannounced = available & {questions.COSTS}
+        unannounced = available & {questions.COSTS}  # to say why the costs are unknown
         on_costs = _answer_questions(question_context, unannounced, lambda _: None, known)
     rows = questions.rows_behind(log, names)
     return _ReportAnswers(on_settings, on_days, on_costs, workload, rows)
 
 
-def _select_calibrated_results(run: Run, scheduler: str | None) -> dict[str, Result]:
-    """Return results of the learner's scheduler and of FSRS, by the models' words.
+def _select_main_results(run: Run, scheduler: str | None) -> dict[str, Result]:
+    """Return results of the learner's scheduler and of FSRS, by the models' readable names.
 
     The scheduler comes first; it is left out if it was not evaluated. Without FSRS, the best model
     takes its place.
@@ -219,8 +226,10 @@ def _answer_questions(
     findings: list[Finding] = []
     for name in names:
         announce(name)
-        answered_by = questions.DAY_QUESTIONS if name in questions.DAY_QUESTIONS else (name,)
-        answers = [answer for answer in known if answer.question in answered_by]
+        answered_questions: Sequence[str] = (name,)
+        if name in questions.DAY_QUESTIONS:  # asking the first of these answers all four
+            answered_questions = questions.DAY_QUESTIONS
+        answers = [answer for answer in known if answer.question in answered_questions]
         findings += answers or answer_or_explain(name, question_context)
     return findings
 
@@ -259,9 +268,11 @@ def export_learner(
 def _estimate_costs(question_context: QuestionContext, *, at_once: bool) -> Workload | str:
     """Return what a desired retention costs; if that is unknown, a sentence that says why.
 
-    The sentence is "" if the file tells nothing of scheduling. With `at_once`, return the first
-    estimate instead of the last.
+    The sentence is "" if presets cannot be evaluated: their settings are unknown, or too few of
+    their reviews are left (`can_evaluate_by_preset`). With `at_once`, return the first estimate
+    instead of the last.
     """
+    # The benchmark's rows are behind the answers only if presets cannot be evaluated.
     if questions.rows_behind(question_context.log, (PARAMETERS,)) == "benchmark":
         return ""
     estimates = questions.ask("workload", question_context)
@@ -289,13 +300,14 @@ def _build_title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymou
 
 
 def _build_ranking_section(
-    group: RankingGroup, prefix: str, so_far: str, scheduler: str | None
+    group: RankingGroup, prefix: str, progress_note: str, scheduler: str | None
 ) -> Section:
+    """Return the section on a group; `prefix` begins the names of its tables and pictures."""
     names = [line.configuration.name for line in group.lines]
     own_row = names.index(scheduler) if scheduler in names else None
     blocks: list[Block] = []
-    if so_far:
-        blocks.append(f"So far: {so_far}.")
+    if progress_note:
+        blocks.append(f"So far: {progress_note}.")
     summary = summarize_ranking(group)
     if summary:
         blocks.append(summary)
@@ -350,7 +362,7 @@ def _build_recall_pictures(months: Sequence[RecallGroup]) -> list[Picture]:
     """Return a picture of the share recalled by month, which is that of the first screen."""
     if len(months) < 2:
         return []
-    series: list[tuple[str, list[Any]]] = [
+    series: list[_Series] = [
         ("recalled", [100 * np.clip(_interval_bounds(month.recalled), 0, 1) for month in months]),
         ("expected by FSRS", [100 * month.expected for month in months]),
     ]
@@ -362,7 +374,7 @@ def _build_month_picture(
     name: str,
     title: str,
     months: Sequence[Month] | Sequence[RecallGroup],
-    series: Sequence[tuple[str, Sequence[Any]]],
+    series: Sequence[_Series],
     unit: str,
     table: Table | None = None,
 ) -> Picture:
@@ -388,13 +400,14 @@ def _build_months_section(name: str, months: Sequence[Month]) -> list[Section]:
         for month in months
     )
     latest = tuple(range(len(months))[-_MONTHS_IN_BRIEF:])
-    # What is recalled of evaluated reviews is not shown beside what is recalled of all.
     table = Table.from_rows(
         "months",
         f"Month by month, by {name}",
         heads,
         rows,
         brief_rows=latest,
+        # The picture of recall by month is about all reviews, and these are the evaluated ones: two
+        # different shares recalled in one month would confuse people.
         is_shown=False,
     )
     title = "Log loss: was I predictable?"
@@ -417,7 +430,7 @@ def _build_costs_pictures(workload: Workload | str) -> list[Picture]:
     mark = None
     if not workload.is_fsrs_off:
         title += "; the line is today's"
-        mark = workload.at(workload.desired)
+        mark = workload.at(workload.desired)  # position of today's retention among the ticks
     chart = pictures.band_chart(minutes.tolist(), ticks, "minutes a day", mark=mark)
     table = replace(shown.tables(workload.finding)[0], name="workload-1")
     return [Picture("workload", title, chart, table)]
@@ -504,7 +517,10 @@ def select_preset_findings(answers: Sequence[Finding]) -> list[Finding]:
 
 
 def build_presets_table(presets: Sequence[Finding]) -> Table:
-    """Return a table of what to do with each preset and how sure that is."""
+    """Return a table of what to do with each preset and how sure that is.
+
+    On PARAMETERS, `shown.line` says only how sure it is; `preset_action` says what to do.
+    """
     certainty = Column("how sure", note="that it is at least as good as leaving things as they are")
     rows = ((finding.subject, preset_action(finding), shown.line([finding])) for finding in presets)
     return Table.from_rows("what-to-do", "", ("preset", "what to do", certainty), rows)
@@ -543,7 +559,8 @@ def _summarize_answers(answers: Sequence[Finding]) -> str:
     """Summarize the answers to a question in a line.
 
     Without a line of its own, a question has the first sentence on all reviews or presets or, if
-    there is none, on the first subject.
+    there is none, on the first subject. So has PARAMETERS: its line says only how sure the
+    recommendation is, not what it is.
     """
     question = answers[0].question
     subject = answers[0].subject

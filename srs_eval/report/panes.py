@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -257,7 +258,7 @@ def _wrap(text: str, width: int, max_lines: int) -> list[str]:
     Text of more than `max_lines` is cut off and ends with "…".
     """
     lines = [""]
-    for word in text.split(" "):
+    for word in re.split(r" (?!%)", text):  # a number and its % stay together
         longer = f"{lines[-1]} {word}" if lines[-1] else word
         if cell_len(longer) <= width or not lines[-1]:
             lines[-1] = longer

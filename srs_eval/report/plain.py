@@ -53,8 +53,7 @@ def _write_pane(pane: Pane) -> Iterator[str]:
                 if label[:1].isdigit():  # "asked for 80 %"
                     label = f"{row_title} {label}"
                 figures = _join_cells(column_titles, item.figures)
-                note = ", look here" if item.level == "look" else ""
-                yield f"{label}: {figures}{note}"
+                yield f"{label}: {figures}{_write_bar_note(item)}"
             case PresetRow():
                 name, *cells = item.cells
                 yield f"{name}: {', '.join(filter(None, cells))}"
@@ -62,6 +61,13 @@ def _write_pane(pane: Pane) -> Iterator[str]:
                 for month in item.months:
                     if month.remembered is not None:
                         yield f"{month.label}: {month.remembered} % remembered"
+
+
+def _write_bar_note(bar: Bar) -> str:
+    """Write the note at the end of a bar: ", look here", ", too few"."""
+    if bar.level == "look":
+        return ", look here"
+    return f", {bar.note}" if bar.note else ""
 
 
 def _write_line(line: PaneLine) -> str:

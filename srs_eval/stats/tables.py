@@ -85,13 +85,15 @@ class Column:
     """Heading of a column, and the format of its figures."""
 
     title: str
-    digits: int = 4  # decimals of a figure that is not rounded by its interval
-    round_by_interval: bool = True  # round by the interval's width
+    digits: int = 4  # decimals of a figure, unless it is rounded by its interval
+    round_by_interval: bool = True
+    """Round a figure with an interval to `decimals`, not to `digits`."""
     signed: bool = False
     percent: bool = False  # figures are shares
     format_figure: Callable[[Figure], str] | None = None
     """Formats a figure in words where a sign does not suffice: "0.0021 worse ±.0012"."""
-    decimals: int = 0  # decimals of a figure with its interval; 0: the interval's width decides
+    decimals: int = 0
+    """Decimals of a figure that is rounded by its interval; 0: the interval's width decides."""
     key: str = ""  # name in files for programs, if it is not the title
     note: str = ""  # meaning in a few words
     heading_note: str = ""  # how to read the column, in words for the table's heading
@@ -112,8 +114,9 @@ class Table:
     caption: str = ""  # printed below the title in a paper
     is_shown: bool = True  # if False, it is in files for programs only
     own_row: int | None = None  # index of the reader's own row
-    brief_rows: tuple[int, ...] | None = None  # rows that suffice for a forum; None: all of them
-    faint_rows: tuple[int, ...] = ()  # rows in the background, such as the baseline
+    brief_rows: tuple[int, ...] | None = None
+    """Indices of the rows that suffice for a forum; None: all of them. `own_row` is one of them."""
+    faint_rows: tuple[int, ...] = ()  # indices of rows in the background, such as the baseline
 
     @classmethod
     def from_rows(

@@ -151,7 +151,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
     "answers": (
         _CANCEL,
         Action("again", "r", "Ask again", "Answer what was cancelled"),
-        Action("details", "enter,d", "Why", "What the answer of the chosen pane rests on"),
+        Action("details", "enter,d", "Why", "The evidence behind the chosen pane's answer"),
         _COPY,
         Action(
             "costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"

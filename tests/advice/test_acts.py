@@ -122,20 +122,20 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     (act,) = find_acts([], [BACKLOG])
     assert act.backlog is not None
     assert act.backlog.days is None
-    assert describe_gain(act) == "50 hours"
+    assert describe_gain(act) == "takes 50 hours"
     costs = make_workload(7.0)
     assert isinstance(costs.evidence, Workload)
     first = find_acts([costs], [BACKLOG])[0]
     assert first.backlog is not None
     assert first.backlog.days == 858  # 3,000 minutes at 3.5 a day
-    assert describe_gain(first) == "50 hours, 858 days at your pace"
+    assert describe_gain(first) == "takes 50 hours, as much as 858 of your days"
     assert describe_act(first) == "Clear the backlog first."
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
 
 def test_late_reviews_are_an_act_only_if_they_surely_cost_recall() -> None:
     (act,) = find_acts([make_late(0.09)], ())
-    assert act.points == pytest.approx(0.09)
+    assert act.recall_gain == pytest.approx(0.09)
     assert (act.probability or 0.0) > 0.99
     assert describe_gain(act) == "9 % more remembered"
     assert not find_acts([make_late(0.09, half_width=0.1)], ())
@@ -158,7 +158,7 @@ def test_limit_is_an_act_if_it_keeps_recall_below_what_is_asked_for() -> None:
     acts = find_acts([replace(costs, evidence=limited)], ())
     assert [act.kind for act in acts] == [ActKind.RAISE_REVIEW_LIMIT]
     assert describe_act(acts[0]) == "Raise your limit of 10 reviews a day."
-    assert describe_gain(acts[0]) == "76 % remembered instead of 90 %"
+    assert describe_gain(acts[0]) == "76 % remembered, 90 % asked for"
     only_highest = (*(FREE,) * (len(figures) - 1), WAITING)  # above what is asked for
     later = replace(limited, limit_effects=only_highest)
     assert not find_acts([replace(costs, evidence=later)], ())

@@ -83,7 +83,7 @@ def test_unknown_parameters_are_not_called_never_optimized(log: ReviewLog) -> No
     answers = compare(bare, questions=["parameters", "often", "retention"])
     first = answers[0]
     stated = " ".join(shown.sentences(first))
-    assert "does not say which parameters are in force: the defaults stand here" in stated
+    assert "does not say which parameters you use, so the defaults are used here" in stated
     text = join_sentences(answers)
     assert "never been optimized" not in text
     assert "parameters in force (" not in text

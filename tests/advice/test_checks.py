@@ -120,8 +120,8 @@ def test_gap_without_reviews_is_named_with_its_date(
     assert 49 <= pause.count <= 55
     until = np.datetime64(int(log.entries.time_ms[4_000]), "ms").item()
     day = f"{until.day} {calendar.month_abbr[until.month]} {until.year}"
-    assert describe_check(pause) == f"A break of {pause.count} days, until {day}"
-    assert describe_check(replace(pause, gap_end_date=None)).endswith("days, in the last year")
+    assert describe_check(pause) == f"A break of {pause.count} days until {day}"
+    assert describe_check(replace(pause, gap_end_date=None)).endswith("days in the last year")
 
 
 def test_suspended_cards_matter_only_if_all_are(log: ReviewLog) -> None:
@@ -298,7 +298,6 @@ def make_step_check(
     ("situation", "step", "best", "text"),
     [
         ("first Again", 1.0, 0.5, "Learning step after Again: 1 min is too long, try 30 s"),
-        ("first Hard", 6.0, 144.0, "Learning step after Hard: 6 min is too short, try 2.4 h"),
         ("first Good", 10.0, 3.0, "Learning step after Good: 10 min is too long, try 3 min"),
         ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, try 12 s or less"),
         ("lapse", 10.0, 1e5, "Relearning step: 10 min is too short, try 10 h or more"),
@@ -319,9 +318,13 @@ def test_wrong_step_is_named_with_a_better_one(
 
 
 def test_steps_of_a_day_are_not_proposed() -> None:
-    check = make_step_check("first Hard", "longer", 6.0, 1_600.0, longest=5_000.0)
+    check = make_step_check("first Good", "longer", 6.0, 1_600.0, longest=5_000.0)
     assert (check.level, check.timing) == ("fine", None)
     assert describe_check(check) == "The learning steps are right"
+
+
+def test_delay_after_hard_is_no_step_that_can_be_set() -> None:
+    assert make_step_check("first Hard", "longer", 6.0, 144.0).level == "fine"
 
 
 def test_hardly_any_again_is_explained_unless_hard_hides_it() -> None:

@@ -12,6 +12,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.difficulty import (
     _count_good_to_nine,
+    _count_reviews_of_all,
     _judge,
     assess_difficulty,
     compute_difficulties,
@@ -80,6 +81,13 @@ def test_judge_needs_reviews_and_three_points(
     judged, missing = _judge(difference)
     assert judged == conclusion
     assert (missing is not None) == (conclusion == f.CANT_TELL)
+
+
+def test_missing_reviews_are_of_all_cards() -> None:
+    of_hard_cards = f.MissingData(reviews=229, days=3)
+    assert _count_reviews_of_all(of_hard_cards, 0.5) == f.MissingData(reviews=458, days=3)
+    assert _count_reviews_of_all(f.MissingData(days=3), 0.5) == f.MissingData(days=3)
+    assert _count_reviews_of_all(None, 0.5) is None
 
 
 def test_more_effect_of_again_brings_more_cards_near_ten(

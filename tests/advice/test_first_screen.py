@@ -233,7 +233,7 @@ def test_reasons_for_less_recall_add_up_in_points() -> None:
     one_day = replace(groups[-1], recalled=Interval(0.6, math.nan, 40, 1))
     few = replace(late, groups=(*groups[:-1], one_day))
     text = render_text(build_screen([replace(findings[0], evidence=few)]))
-    assert re.search(r"old cards +60 % +92 % +70 % .*too few", text)
+    assert re.search(r"old cards +60 % +92 % +70 % .*not sure", text)
     off = replace(late, conclusion="not asked for", desired=None)
     findings = [replace(findings[0], evidence=off)]
     assert "◀" not in render_text(build_screen(findings))
@@ -306,7 +306,7 @@ def test_single_preset_has_no_rows(presets: int) -> None:
     assert (len(pane.items) > 1) == (presets > 1)
     expected = "You have one. Keep it."
     if presets > 1:
-        expected = "Keep your 5; too few reviews to compare them."
+        expected = "Keep your 5 presets. You have too few reviews to compare them."
     assert pane.summary.text == expected
 
 
@@ -331,7 +331,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
             )
         unknown.append(finding)
     stated = build_screen(unknown[:2], rows="benchmark").panes
-    assert stated[0].summary.text == "With FSRS on in Anki, press Optimize."
+    assert stated[0].summary.text == "If FSRS is on in Anki, press Optimize."
     assert read_acts(turn_fsrs_off(answers=unknown[:2]))[0] == "Turn FSRS on."
     assert "Only an Anki collection" in stated[2].summary.text
     suspended = ExcludedCards("suspended", 1_006, 1_006)
@@ -339,7 +339,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     assert [gone[2].summary.text, gone[3].summary.text] == ["No card is in use."] * 2
     assert gone[0].summary == PaneLine("Nothing to do.", "not yet", "●")
     text = render_text(FirstScreen(gone[:1], ()))
-    assert "All your 1,006 cards are suspended. This is about how it was." in text
+    assert "All your 1,006 cards are suspended. This is about your past reviews." in text
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_act_below_1000_reviews_claims_no_likelihood() -> None:
         assert ("likely" in pane.summary.right_text + line(findings[1:2])) == (reviews >= 1_000)
         return [item.text for item in pane.items if isinstance(item, PaneLine)]
 
-    assert "Too few reviews to judge" in act(999)[1]
+    assert "too few reviews to judge" in act(999)[1]
     assert act(1_000)[0] == "Change nothing."
 
 
@@ -421,7 +421,7 @@ def test_recall_of_eleven_reviews_is_too_few_to_go_by() -> None:
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])
-def test_rows_of_few_reviews_are_marked_too_few(desired: float | None) -> None:
+def test_rows_of_few_reviews_are_marked_as_unsure(desired: float | None) -> None:
     (finding,) = (finding for finding in make_answers() if isinstance(finding.evidence, Retention))
     assert isinstance(finding.evidence, Retention)
 
@@ -434,8 +434,8 @@ def test_rows_of_few_reviews_are_marked_too_few(desired: float | None) -> None:
         items = build_screen([replace(finding, evidence=evidence)]).panes[1].items
         return [item.note for item in items if isinstance(item, Bar)]
 
-    assert notes(200, 32) == ["too few", "too few"]
-    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "too few"]
+    assert notes(200, 32) == ["not sure", "not sure"]
+    assert notes(2_000, 32) == ["" if desired is None else "◀ look", "not sure"]
     assert notes(2_000, 900)[1] == ""
 
 
@@ -512,9 +512,9 @@ def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     assert line([finding]).startswith("●")
     is_off = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=True))
     is_off = replace(is_off, probability=0.6, recommendation="optimize")
-    assert line([is_off]) == "once FSRS is on: could go either way, 60 %"
+    assert line([is_off]) == "could go either way, 60 % once FSRS is on"
     assert (
-        "that it predicts your coming reviews better than FSRS's defaults" in sentences(is_off)[0]
+        "that it predicts your future reviews better than FSRS's defaults" in sentences(is_off)[0]
     )
 
 
@@ -553,5 +553,5 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
         build_screen(make_answers(), excluded_cards=ExcludedCards("deleted", 0, 1)).panes[0].items
     )
     lines = [item for item in items if isinstance(item, PaneLine)]
-    past_note = next(item for item in lines if "how it was" in item.text)
+    past_note = next(item for item in lines if "your past reviews" in item.text)
     assert past_note.drop_order == 0

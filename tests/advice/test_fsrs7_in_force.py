@@ -151,7 +151,7 @@ def test_presets_of_two_versions_are_each_evaluated_by_theirs(anki: ReviewLog) -
 def test_answers_that_need_fsrs6_say_the_preset_runs_fsrs7(fork: ReviewLog) -> None:
     (split,) = compare(fork, questions=["split"])
     assert split.conclusion == f.RUNS_FSRS_7
-    assert "not told" in shown.line([split])
+    assert "unknown" in shown.line([split])
     health = compare(fork, questions=["health"])
     for finding in health:
         assert f.get_evidence(finding, f.Health).check is None

@@ -387,10 +387,10 @@ def test_line_of_how_often_groups_the_presets() -> None:
         Finding("often", "Maps", "every +25 %", evidence=OptimizationFrequency("as good")),
         Finding("often", "Fish", "every +10 %", evidence=OptimizationFrequency("safe")),
     ]
-    assert shown.line(answers[:1]) == "every +10 % of reviews, safe for everybody"
+    assert shown.line(answers[:1]) == "every +10 % of reviews, which is safe for everybody"
     assert shown.line(answers) == (
-        "every +10 % of reviews, safe for everybody: Words and Fish; "
-        "every +25 % of reviews, as good as always: Maps"
+        "every +10 % of reviews, which is safe for everybody: Words and Fish; "
+        "every +25 % of reviews, which is as good as always: Maps"
     )
 
 
@@ -447,9 +447,11 @@ def test_retention_below_desired_is_split_by_its_reason(
     assert gaps == pytest.approx(difference)
     assert evidence.schedule_gap.estimate == pytest.approx(expected[0] - 0.97)
     line = shown.line([answer])
-    assert any("Of the difference in points" in sentence for sentence in shown.sentences(answer))
-    assert ("points less as cards were scheduled for less" in line) == (reason == "schedule")
-    assert ("points less as FSRS expected too much" in line) == (reason == "expecting")
+    assert any(
+        "The difference, in percentage points" in sentence for sentence in shown.sentences(answer)
+    )
+    assert ("points less because cards were scheduled for less" in line) == (reason == "schedule")
+    assert ("points less because FSRS expected too much" in line) == (reason == "expecting")
 
 
 def _make_fit_finding(
@@ -663,9 +665,9 @@ def test_line_of_health_joins_the_presets() -> None:
 
     words = answer("Words", "keep", 0.98)
     maps = answer("Maps", "keep", 0.84)
-    assert shown.line([words]) == "FSRS is right (sure, 98 %)"
+    assert shown.line([words]) == "FSRS is right for you (sure, 98 %)"
     assert shown.line([words, maps, answer("New")]) == (
-        "FSRS is right: Words (sure, 98 %) and Maps (likely, 84 %); too few reviews: New"
+        "FSRS is right for you: Words (sure, 98 %) and Maps (likely, 84 %); too few reviews: New"
     )
 
 

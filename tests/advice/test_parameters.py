@@ -124,7 +124,7 @@ def test_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog)
         if is_stored:
             assert sum(reviews) != figure_of_all.reviews
             assert "better here than on the reviews since" in text
-            assert all("since these were set" in title for title in titles)
+            assert all("since these parameters were set" in title for title in titles)
             continue
         assert sum(reviews) == figure_of_all.reviews
         mean = np.average([figure.estimate for figure in figures if figure], weights=reviews)
@@ -159,7 +159,8 @@ def test_presets_each_have_an_act_and_its_probability(log: ReviewLog) -> None:
         assert "by optimizing again" in basis
         table = shown.tables(finding)[0]
         assert len(table.rows) == len(evidence.candidates)
-        seen = f"{finding.reviews:,} reviews since these were set, which no candidate had seen"
+        reviews = f"{finding.reviews:,} reviews"
+        seen = f"{reviews} since these parameters were set, which no candidate had seen"
         assert table.title.endswith(seen)
     assert isinstance(summary.evidence, ParameterSummary)
     actions: dict[str, str] = {}
@@ -236,7 +237,7 @@ def test_stored_parameters_of_others_may_matter_with_too_few_reviews_to_fit(
 
 @pytest.mark.parametrize(
     ("entries", "sure"),
-    [(300, "by other people's reviews 90 %"), (600, "could go either way")],
+    [(300, "judging by other people, 90 %"), (600, "could go either way")],
 )
 def test_log_without_presets_has_one_act_for_all_reviews(
     log: ReviewLog, entries: int, sure: str
@@ -251,7 +252,7 @@ def test_log_without_presets_has_one_act_for_all_reviews(
     first, basis, *remarks = shown.sentences(finding)
     assert f"({sure}" in first
     assert "optimizing again" not in basis  # whether it was ever optimized is unknown
-    assert "does not say which parameters are in force" in remarks[0]
+    assert "does not say which parameters you use" in remarks[0]
 
 
 def test_act_by_other_peoples_experience_alone_is_at_most_likely(
@@ -268,7 +269,7 @@ def test_act_by_other_peoples_experience_alone_is_at_most_likely(
     assert finding.probability == pytest.approx(0.94)
     assert describe_certainty(finding.probability) == "likely"
     assert (
-        "likely: the chance that it predicts your coming reviews better is 94 %"
+        "likely: the chance that it predicts your future reviews better is 94 %"
         in (shown.sentences(finding)[0])
     )
 

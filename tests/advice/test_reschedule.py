@@ -112,3 +112,10 @@ def test_line_groups_presets() -> None:
         for name, conclusion in (("A", "no need"), ("B", "backlog"), ("C", "no need"))
     ]
     assert shown.line(findings) == "no need: A and C; not all at once: B"
+
+
+def test_cards_that_stay_are_said_not_to_move() -> None:
+    load = make_load(5, 0.9)
+    evidence = f.Reschedule("no need", 30, desired=0.9, without=load, rescheduled=load)
+    text = " ".join(shown.sentences(f.Finding("reschedule", "A", evidence=evidence)))
+    assert "Most would not move." in text

@@ -142,11 +142,11 @@ def test_new_cards_are_at_most_those_of_the_deck(log: ReviewLog, stages: list[Wo
         known_cards = result.figures[:, KNOWN]
         assert (few.figures[:, KNOWN] < known_cards).all()
         assert (known_cards <= result.learned_cards + result.unseen_cards).all()
-        assert f"and {result.unseen_cards} new ones; " in join_sentences(result)
+        assert f"and {result.unseen_cards} new ones. " in join_sentences(result)
     assert "and 3 new ones a day until the 179 that are left have" in join_sentences(
         replace(stages[0], unseen_cards=179)
     )
-    assert "and 3 new ones a day; " in join_sentences(replace(stages[0], unseen_cards=180))
+    assert "and 3 new ones a day. " in join_sentences(replace(stages[0], unseen_cards=180))
     assert "no new ones" in join_sentences(few)
     assert "no new ones" in join_sentences(replace(stages[0], unseen_cards=0))
 
@@ -170,7 +170,7 @@ def test_todays_schedule_is_compared_on_the_same_cards(
     stated = f"{current[REVIEWS]:,.0f}"
     known_cards = f"{current[KNOWN]:,.0f}"
     schedule = "SM-2" if is_off else "the parameters in force"
-    sentence = f"If you keep {schedule}, they take {current[MINUTES]:.0f}"
+    sentence = f"If you keep {schedule}, your cards take {current[MINUTES]:.0f}"
     assert sentence in join_sentences(result)
     assert ("on, optimized" in join_sentences(result)) == is_off
     row = [str(cell).partition(" (")[0] for cell in tables(result.finding)[0].rows[-1]]
@@ -379,7 +379,7 @@ def test_limit_of_reviews_is_named_where_some_retentions_reach_it(stages: list[W
     limited = limit_rows(stages[-1], waiting, now=0.0)
     _, items = render_minutes(limited, is_one_of_several=False)
     text = "Asked for 95 %, your limit of 200 reviews a day makes cards wait."
-    assert PaneLine(text, drop_order=2) in items
+    assert PaneLine(text, drop_order=4) in items
     assert "your limit of 200 reviews a day makes cards wait, and you" in join_sentences(limited)
 
 
@@ -446,7 +446,7 @@ def test_new_cards_left_by_a_limit_are_named(stages: list[Workload]) -> None:
     reached = replace(last, new_limits=(DailyLimit("Words", 3),))
     assert left in join_sentences(reached)
     _, items = render_minutes(reached, is_one_of_several=False)
-    assert PaneLine(left, drop_order=2) in items
+    assert PaneLine(left, drop_order=4) in items
     fewer = tuple(replace(item, new_cards=(100,) * 5) for item in effects)
     held_back = join_sentences(replace(reached, limit_effects=fewer))
     assert "reviews a day holds back new cards, too: it leaves 400 new cards" in held_back
@@ -476,9 +476,9 @@ def test_far_fewer_minutes_than_now_are_explained_by_new_cards(stages: list[Work
         unseen_cards=12,
         new_a_day=8,
     )
-    reason = "Until now most minutes went to new cards, and 12 are left."
+    reason = "Until now, most of your time went to new cards, and 12 are left."
     assert reason in join_sentences(last)
-    assert PaneLine(reason, drop_order=2) in render_minutes(last, is_one_of_several=False)[1]
+    assert PaneLine(reason, drop_order=4) in render_minutes(last, is_one_of_several=False)[1]
     for changes in (
         {"recent_minutes_on_begun_cards": 2.0},
         {"unseen_cards": 5_000},
@@ -489,7 +489,7 @@ def test_far_fewer_minutes_than_now_are_explained_by_new_cards(stages: list[Work
 
 def test_more_minutes_than_now_are_explained_by_overdue_cards(stages: list[Workload]) -> None:
     last = replace(stages[-1], recent_minutes_a_day=1.0, overdue=OverdueCards(94, 300, 30.0))
-    reason = "Until now you reviewed fewer cards than came due: 94 are overdue."
+    reason = "Until now, you reviewed fewer cards than came due: 94 are overdue."
     assert reason in join_sentences(last)
     on_time = replace(last, overdue=OverdueCards(2, 300, 1.0))
     assert "Until now" not in join_sentences(on_time)
@@ -561,6 +561,27 @@ def test_workload_beyond_simulated_memory_says_on_which_side(
     text = join_sentences(replace(last, current_figures=tuple(current_figures)))
     assert f"FSRS has you remember {expected}. So their minutes are not compared" in text
     assert "remember with the parameters in force (" in text
+
+
+def test_retention_with_about_todays_memory_is_the_nearest(stages: list[Workload]) -> None:
+    last = stages[-1]
+    recalled = last.figures[:, RECALLED]
+    middle = len(last.retentions) // 2
+    current_figures = list(last.current_figures or ())
+    current_figures[RECALLED] = float(recalled[middle])
+    assert recalled.min() < recalled[middle] < recalled.max()
+    beyond = [list(draw) for draw in last.current_draws]
+    for draw in beyond:
+        draw[RECALLED] = 0.9999  # so that too few draws reach today's memory
+    text = join_sentences(
+        replace(
+            last,
+            current_figures=tuple(current_figures),
+            current_draws=tuple(map(tuple, beyond)),
+        )
+    )
+    asked = f"Asked for {100 * last.retentions[middle]:.0f} %"
+    assert f"{asked}, FSRS has you remember about as much as" in text
 
 
 def test_workload_says_what_today_costs_at_equal_memory(stages: list[Workload]) -> None:
@@ -671,15 +692,15 @@ def test_coverage_is_told_only_of_what_was_measured(stages: list[Workload]) -> N
     last = stages[-1]
     year = replace(last, question=replace(last.question, days=365))
     after_pause = replace(year, question=replace(year.question, after=30))
-    assert "For simulated learners" in join_sentences(year)
-    assert "For simulated learners" not in join_sentences(last)  # of 60 days
-    assert "For simulated learners" not in join_sentences(after_pause)
+    assert "We tested such ranges" in join_sentences(year)
+    assert "We tested such ranges" not in join_sentences(last)  # of 60 days
+    assert "We tested such ranges" not in join_sentences(after_pause)
 
 
 def test_figures_have_no_ranges_while_draws_are_missing(stages: list[Workload]) -> None:
     for stage in stages[:5]:
         stated = stage.finding
-        assert sentences(stated)[-1].startswith("Ranges come when all 5 memories")
+        assert sentences(stated)[-1].startswith("Ranges appear once 5 versions")
         assert stated.conclusion == "see figures"
         cells = itertools.chain.from_iterable(tables(stated)[0].rows)
         assert "(" not in "".join(map(str, cells))
@@ -696,7 +717,7 @@ def test_pace_is_measured_over_the_days_of_the_log(log: ReviewLog, stages: list[
     assert usual.new_a_day == round(per_day)
     assert (usual.recent_reviews_a_day, usual.pace_days) == (round(done_a_day), days)
     lately = (
-        f"In the last 90 days you took {minutes:.1f} minutes and did {done_a_day:.0f} reviews a"
+        f"In the last 90 days you spent {minutes:.1f} minutes and did {done_a_day:.0f} reviews a"
     )
     assert lately in join_sentences(usual)
     since_ms = 1000 * (log.day_grid.next_day_at_s - 30 * 86_400)
@@ -735,8 +756,10 @@ def test_workload_of_all_presets_is_their_sum(log: ReviewLog) -> None:
         assert both.figures[both.at(both.desired), figure] == pytest.approx(own_total, rel=0.02)
     assert join_sentences(both).startswith("All your cards take")
     assert "each preset keeps the retention that you ask of it now: " in join_sentences(both)
+    for name, desired in both.presets:
+        assert f"{100 * desired:.0f} % in {name}" in join_sentences(both)
     assert join_sentences(single_results[0]).startswith(
-        f"The cards of {single_results[0].preset} take"
+        f"The cards in {single_results[0].preset} take"
     )
     named = next(workload(log, both.presets[0][0], replace(question, new_a_day=7)))
     assert named.new_a_day == 7
@@ -753,7 +776,7 @@ def test_given_parameters_replace_those_in_force(
         assert by_given.current_figures is not None
         assert stages[0].current_figures is not None
         assert by_given.current_figures[REVIEWS] > stages[0].current_figures[REVIEWS]
-        assert "If you keep the parameters given, they take" in join_sentences(by_given)
+        assert "If you keep the parameters given, your cards take" in join_sentences(by_given)
     with pytest.raises(InputError, match="17, 19 or 21"):
         next(workload(log, question=QUICK, parameters=forgetful[:5]))
 
@@ -763,7 +786,7 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     desired_index = last.at(last.desired)
     assert f"{last.figures[desired_index, REVIEWS]:.0f} " in join_sentences(last)
     assert f"{last.figures[desired_index, MINUTES]:.1f} " in join_sentences(last)
-    assert "come from 5 memories that would suit your reviews" in join_sentences(last)
+    assert "come from 5 versions of your memory that fit your reviews" in join_sentences(last)
     rows = tables(last.finding)[0].rows
     curve = rows[:-1]  # below it is today's schedule
     labels = []
@@ -773,11 +796,11 @@ def test_sentences_state_the_figures_of_the_table(stages: list[Workload]) -> Non
     # A retention that no month came near is marked as the model's guess.
     assert last.observed_retentions is not None
     low, high = last.observed_retentions
-    assert f"{100 * low:.0f} to {100 * high:.0f} % recalled" in join_sentences(last)
+    assert f"you recalled {100 * low:.0f} to {100 * high:.0f} %" in join_sentences(last)
     marks = ["?" in str(row[1]) for row in curve]
     assert marks == [not low <= retention <= high for retention in last.retentions]
     never = replace(last, observed_retentions=None)
-    assert f"No month had {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
+    assert f"None of your months had {MIN_MONTH_REVIEWS} reviews" in join_sentences(never)
 
 
 @pytest.mark.parametrize(
@@ -919,7 +942,7 @@ def test_workload_command_while_fsrs_is_off_names_sm2(
     assert main(["workload", "somebody.anki2", "--retention", "90", "--days", "30"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "a day once FSRS is on, optimized and asked for 91 %; you would remember" in out
-    assert "If you keep SM-2, they take" in out
+    assert "If you keep SM-2, your cards take" in out
 
 
 @pytest.mark.parametrize(

@@ -7,17 +7,24 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from srs_eval.advice.findings import Month
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Run
 from srs_eval.models.configurations import resolve_configurations
+from srs_eval.report.console import render_document
+from srs_eval.report.document import Document, Section
 from srs_eval.report.files import render_as
-from srs_eval.report.learner import build_learner_report
+from srs_eval.report.learner import _build_months_section, build_learner_report
+from srs_eval.stats.intervals import Interval
+from srs_eval.stats.tables import Table
 from tests.helpers.program import run_in_process
 from tests.helpers.reports import check_page
 from tests.tui.app_world import make_answers, make_costs, make_log
@@ -123,6 +130,32 @@ def test_months_add_up_to_the_result() -> None:
     assert len({month.name for month in months}) == len(months)
 
 
+def test_section_of_tables_for_files_has_no_heading() -> None:
+    table = Table.from_rows("months", "Month by month", ("month",), [("2026-01",)], is_shown=False)
+    sections = [Section("Over time", (table,), side_by_side=True)]
+    sections += [Section(title, ("A sentence.",)) for title in ("Answers", "Days", "Metric card")]
+    document = Document("A collection", (), tuple(sections))
+    page = render_as(document, "html")
+    assert "Over time" not in page  # neither as a heading nor among the links to sections
+    assert "Metric card" in page
+    console = Console(file=StringIO(), width=80)
+    console.print(render_document(document, 80))
+    printed = console.file.getvalue()
+    assert "Over time" not in printed
+    assert "Metric card" in printed
+    assert json.loads(render_as(document, "json"))["tables"]["months"]["rows"]
+
+
+@pytest.mark.parametrize(("count", "is_for_files"), [(1, True), (2, False)])
+def test_months_section_of_one_month_is_for_files(count: int, is_for_files: bool) -> None:
+    share = Interval(0.9, 0.01, 100, 20)
+    months = [Month(f"2026-0{number + 1}", share, 0.9, share) for number in range(count)]
+    (section,) = _build_months_section("average", months)
+    assert section.is_for_files_only == is_for_files
+    (table,) = (block for block in section.iter_blocks() if isinstance(block, Table))
+    assert len(table.rows) == count
+
+
 @pytest.fixture
 def nothing_asked(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Answer no question."""
@@ -173,7 +206,7 @@ def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.Mo
         "md",
     )
     assert "once FSRS is on, optimized and asked for 90 %; you would remember" in report
-    assert "If you keep SM-2, they take" in report
+    assert "If you keep SM-2, your cards take" in report
     assert "FSRS is off" not in report
 
 

@@ -282,7 +282,7 @@ def test_sure_act_is_not_above_doubts_about_fsrs() -> None:
         others = [finding for finding in answers if finding.question != "says"]
         text = read_first_screen([*others, open_question])
         assert "(sure; " in text
-        assert ("Too few reviews to say yet" in text) is not is_off
+        assert ("Too few reviews to say whether" in text) is not is_off
         assert "right about you" not in text
 
 
@@ -321,7 +321,7 @@ def test_open_question_of_presets_agrees_with_the_act(has_parameters: bool) -> N
 def test_few_reviews_of_presets_say_keep_in_pane_and_evidence() -> None:
     few = Finding("split", "all presets", reviews=400, evidence=Sharing("preset", 5))
     answers = [finding for finding in make_answers() if finding.question != "split"]
-    assert "Keep your 5; too few reviews" in read_first_screen([*answers, few])
+    assert "Keep your 5 presets. You have too few reviews" in read_first_screen([*answers, few])
     assert shown.sentences(few)[0].startswith("Keep your 5 presets for now")
 
 
@@ -374,4 +374,4 @@ def test_badge_of_optimizing_while_fsrs_is_off_is_that_of_its_row() -> None:
         "could go either way ●○○○○",
     ]
     row = shown.line([answers[1]])
-    assert row == "once FSRS is on: could go either way, 60 %"
+    assert row == "could go either way, 60 % once FSRS is on"

@@ -17,6 +17,7 @@ from srs_eval.models import all_models
 from srs_eval.report.console import make_console, render_models_table
 from srs_eval.report.export import build_models_document
 from srs_eval.tui.config import RecentFile, State, save_state
+from srs_eval.tui.screens.answers import EvidenceScreen
 from srs_eval.tui.widgets.ranking import RankingTable
 from tests.helpers.hostile_names import OBEYED, WICKED
 from tests.tui.app_world import (
@@ -132,3 +133,16 @@ async def test_brackets_in_names_are_no_markup(
     ]
     make_console(sys.stdout).print(render_models_table(listed, 80))
     assert "[red]" in capsys.readouterr().out
+
+
+async def test_brackets_in_preset_names_are_no_markup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EvidenceScreen, "_format_title", lambda *_: "What to do: Maps [b][/] [/]")
+    app = make_app(tmp_path, Path("collection.anki2"), evaluate=FakeEngine(["AVG"]))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+        await wait_until(pilot, lambda: "models: 1 of 1" in screen_text(app))
+        await pilot.press("enter")
+        await wait_until(pilot, lambda: "Maps [b][/] [/]" in screen_text(app))
+    app.session.shut_down()

@@ -87,7 +87,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
     if act.follows_fsrs:
         return f"Then {instruction}."
     if not act.is_known:
-        return f"With FSRS on in Anki, {instruction}."
+        return f"If FSRS is on in Anki, {instruction}."
     return f"{say.capitalize(instruction)}."
 
 
@@ -110,11 +110,12 @@ def describe_gain(act: Act) -> str:
         case ActKind.FORGET_LESS:
             return f"you forget {say.format_share(act.forgotten or 0.0)}"
         case ActKind.REVIEW_ON_TIME:
-            return f"{_format_points(act.points or 0.0)} % more remembered"
+            return f"{_format_points(act.recall_gain or 0.0)} % more remembered"
         case ActKind.RAISE_REVIEW_LIMIT:
-            desired = say.format_share(act.desired or 0.0)
             recalled = say.format_share(act.recalled or 0.0)
-            return f"{recalled} remembered instead of {desired}"
+            if act.desired is None:
+                return f"{recalled} remembered"
+            return f"{recalled} remembered, {say.format_share(act.desired)} asked for"
         case ActKind.REPAIR_PARAMETERS | ActKind.WAIT_FOR_REVIEWS:
             return ""
         case ActKind.CHANGE_NOTHING:
@@ -132,11 +133,11 @@ def describe_gain(act: Act) -> str:
 
 
 def _describe_work(backlog: Backlog) -> str:
-    """Describe the work of a backlog: "3 hours, 9 days at your pace"."""
+    """Describe the work of a backlog: "takes 3 hours, as much as 9 of your days"."""
     work = say.format_work_time(backlog.minutes)
     if backlog.days is None or backlog.days < 2:
-        return work
-    return f"{work}, {format_count(backlog.days, 'day')} at your pace"
+        return f"takes {work}"
+    return f"takes {work}, as much as {backlog.days} of your days"
 
 
 def _format_points(share: float) -> str:
@@ -188,13 +189,13 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.FORGET_LESS:
             yield "Or split the cards that you keep forgetting.", ""
         case ActKind.REVIEW_ON_TIME:
-            yield "Late reviews cost this much; no setting can mend it.", ""
+            yield "Late reviews cost this much, and no setting can fix that.", ""
         case ActKind.RAISE_REVIEW_LIMIT:
             yield "Deck options › Daily Limits › Maximum reviews/day", ""
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS:
             yield _explain_keeping(act), ""
         case ActKind.CHANGE_TO_FSRS | ActKind.FIT_FSRS:
-            yield "They go into its field for FSRS parameters", "y copies the line"
+            yield "They go into the field “FSRS parameters”.", "y copies the line"
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
         case ActKind.OPTIMIZE:
@@ -202,15 +203,18 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.PASTE_PARAMETERS | ActKind.USE_DEFAULTS:
             yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
     if act.kind in _CLAIMS:
-        yield _CLAIMS[act.kind], ""
+        claim = _CLAIMS[act.kind]
+        if (act.probability or 0.0) < f.LIKELY:
+            claim = claim.replace(" should ", " may ")
+        yield claim, ""
 
 
 _CLAIMS: Mapping[ActKind, str] = {
-    ActKind.TURN_FSRS_ON: "FSRS should predict your coming reviews better than SM-2.",
-    ActKind.LEAVE_FSRS_OFF: "SM-2 should predict your coming reviews better than FSRS.",
-    ActKind.OPTIMIZE: "FSRS should then predict your coming reviews better.",
-    ActKind.PASTE_PARAMETERS: "FSRS should then predict your coming reviews better.",
-    ActKind.USE_DEFAULTS: "FSRS should then predict your coming reviews better.",
+    ActKind.TURN_FSRS_ON: "FSRS should predict your future reviews better than SM-2.",
+    ActKind.LEAVE_FSRS_OFF: "SM-2 should predict your future reviews better than FSRS.",
+    ActKind.OPTIMIZE: "FSRS should then predict your future reviews better.",
+    ActKind.PASTE_PARAMETERS: "FSRS should then predict your future reviews better.",
+    ActKind.USE_DEFAULTS: "FSRS should then predict your future reviews better.",
 }
 """What the probability of an act is about."""
 
@@ -228,7 +232,7 @@ def _describe_backlog(backlog: Backlog) -> str:
 def _explain_keeping(act: Act) -> str:
     """Say why nothing is to be changed."""
     if act.kind == ActKind.WAIT_FOR_REVIEWS:
-        return "Too few reviews to judge your parameters by. Go on reviewing."
+        return "You have too few reviews to judge your parameters by. Keep reviewing."
     assert act.finding is not None
     is_sure_enough = (act.probability or 0.0) >= f.LIKELY
     if is_sure_enough and not act.hardly_matters:

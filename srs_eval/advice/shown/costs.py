@@ -32,11 +32,12 @@ DRAWS_NOTE = (
     "the figures; they assume that your habits stay as they are."
 )
 _COVERAGE = (
-    "For simulated learners, most of whom do not remember as FSRS says, such ranges held the true "
-    "figures of a year in 95 to 97 % of the cases, and in 85 % where they held least."
+    "We tested such ranges on simulated learners, most of whom do not remember as FSRS says: they "
+    "contained the true figures of a year in 95 to 97 % of cases, and in 85 % at worst."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
+_RETENTION_DROP_ORDERS = {0.80: 2, 0.95: 1}  # without room, the extreme ones go first
 _MIN_CURVE_POINTS = 4  # fewest retentions of a curve of minutes
 _MAX_NAMES = 5  # most names of presets in a sentence
 _MAX_TABLE_ROWS = 12  # for more retentions, the table has them in steps of 5 %
@@ -76,7 +77,7 @@ def _describe_optimized(workload: Workload) -> Iterator[str]:
     reviews = _format_at_desired(workload, REVIEWS)
     minutes = _format_at_desired(workload, MINUTES)
     recalled = _format_at_desired(workload, RECALLED)
-    cards = "All your cards" if len(workload.presets) > 1 else f"The cards of {workload.preset}"
+    cards = "All your cards" if len(workload.presets) > 1 else f"The cards in {workload.preset}"
     model = _name_scheduler(workload)
     condition = "on, optimized" if workload.is_fsrs_off else "optimized"
     yield (
@@ -93,8 +94,8 @@ def _describe_current(workload: Workload) -> Iterator[str]:
     minutes = _format_current(workload, MINUTES)
     recalled = _format_current(workload, RECALLED)
     yield (
-        f"If you keep {workload.schedule}, they take {minutes} minutes and {reviews} reviews a "
-        f"day; you would remember {recalled} of your reviews."
+        f"If you keep {workload.schedule}, your cards take {minutes} minutes and {reviews} reviews "
+        f"a day; you would remember {recalled} of your reviews."
     )
 
 
@@ -170,11 +171,8 @@ def _describe_incomparable(workload: Workload, recalled_now: float, current: str
     recalled = workload.figures[:, RECALLED]
     recalled_now_text = _format_figure(RECALLED, recalled_now)
     model = _name_scheduler(workload)
-    index = int(np.argmax(recalled))
-    comparative = "less"
-    if recalled.min() > recalled_now:
-        index = int(np.argmin(recalled))
-        comparative = "more"
+    index = int(np.argmin(np.abs(recalled - recalled_now)))  # the one that comes nearest
+    comparative = "more" if recalled.min() > recalled_now else "less"
     asked = f"asked for {say.format_share(workload.retentions[index])}"
     if comparative == "less" and recalled.max() >= recalled_now:
         return (
@@ -236,7 +234,7 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
     period = "day" if workload.pace_days == 1 else f"{workload.pace_days} days"
     minutes = _format_figure(MINUTES, workload.recent_minutes_a_day)
     yield (
-        f"In the last {period} you took {minutes} minutes and did "
+        f"In the last {period} you spent {minutes} minutes and did "
         f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts once a day; "
         "learning steps count only in minutes."
     )
@@ -248,9 +246,9 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
 def _explain_change(workload: Workload) -> str:
     """Say why a year of today's schedule takes far fewer, or more, minutes than now.
 
-    Examples: "Until now most minutes went to new cards, and 246 are left."; "Until now you reviewed
-    fewer cards than came due: 94 are overdue." "" if they differ little, or if the reviews do not
-    say why.
+    Examples: "Until now, most of your time went to new cards, and 246 are left."; "Until now, you
+    reviewed fewer cards than came due: 94 are overdue." "" if they differ little, or if
+    the reviews do not say why.
     """
     recent = workload.recent_minutes_a_day
     figures = workload.current_figures
@@ -268,12 +266,12 @@ def _explain_change(workload: Workload) -> str:
         if workload.unseen_cards:
             verb = "is" if workload.unseen_cards == 1 else "are"
             left = f"{workload.unseen_cards:,} {verb} left"
-        return f"Until now most minutes went to new cards, and {left}."
+        return f"Until now, most of your time went to new cards, and {left}."
     overdue = workload.overdue
     if minutes > _FAR_MORE * recent and overdue.cards > _MIN_SHARE_OVERDUE * overdue.learned:
         verb = "is" if overdue.cards == 1 else "are"
         return (
-            f"Until now you reviewed fewer cards than came due: {overdue.cards:,} {verb} overdue."
+            f"Until now, you reviewed fewer cards than came due: {overdue.cards:,} {verb} overdue."
         )
     return ""
 
@@ -290,12 +288,12 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
     known_cards = _format_at_desired(workload, KNOWN)
     learned_cards = format_count(workload.learned_cards, "card")
     yield (
-        f"That is the mean of the next {format_count(days, 'day')} with your {learned_cards} and "
-        f"{new_cards}; {known_cards} cards are known at the end."
+        f"These are averages over the next {format_count(days, 'day')} with your {learned_cards} "
+        f"and {new_cards}. At the end, you would know {known_cards} cards."
     )
     if _differs_by_preset(workload):
         by_preset = say.join_names(
-            [f"{100 * desired:.0f} in {name}" for name, desired in workload.presets]
+            [f"{say.format_share(desired)} in {name}" for name, desired in workload.presets]
         )
         yield (
             "In the row “yours”, each preset keeps the retention that you ask of it now: "
@@ -316,15 +314,15 @@ def _describe_overdue(workload: Workload) -> Iterator[str]:
 def _describe_observed_range(workload: Workload) -> Iterator[str]:
     if workload.observed_retentions is None:
         yield (
-            f"No month had {MIN_MONTH_REVIEWS} reviews: what is said of any retention is the "
-            "model's guess."
+            f"None of your months had {MIN_MONTH_REVIEWS} reviews, so all figures are the model's "
+            "guess."
         )
         return
     low, high = (f"{100 * share:.0f}" for share in workload.observed_retentions)
     observed_range = low if low == high else f"{low} to {high}"
     yield (
-        f"Your months so far with at least {MIN_MONTH_REVIEWS} reviews had {observed_range} % "
-        "recalled. Beyond, marked with ?, figures are the model's guess."
+        f"In your months with at least {MIN_MONTH_REVIEWS} reviews, you recalled {observed_range} "
+        "%. Beyond that range (marked with ?), the figures are the model's guess."
     )
 
 
@@ -451,11 +449,11 @@ def _describe_ranges(workload: Workload) -> Iterator[str]:
     """Describe the ranges, citing `benchmarks/ranges.py` (docs/workload.md)."""
     draws = workload.question.draws
     if not workload.has_all_draws:
-        yield f"Ranges come when all {draws} memories that your reviews allow have been simulated."
+        yield f"Ranges appear once {draws} versions of your memory have been simulated."
         return
     yield (
-        f"The ranges come from {draws} memories that would suit your reviews, and are widened for "
-        "what no model knows."
+        f"The ranges come from {draws} versions of your memory that fit your reviews, and are "
+        "widened for what no model knows."
     )
     question = workload.question
     if question.model == "FSRS-6" and question.days == _COVERED_DAYS and not question.after:
@@ -507,7 +505,7 @@ def render_minutes(
     if current is not None:
         longest = max(longest, float(workload.current_band[1][MINUTES]))
     columns = ("remembered", "minutes a day")
-    items: list[PaneItem] = [Heading("asked for", columns, drop_order=3)]
+    items: list[PaneItem] = [Heading("asked for", columns)]
     for index in shown:
         retention = workload.retentions[index]
         is_desired = _is_desired_now(workload, retention)
@@ -524,7 +522,7 @@ def render_minutes(
             (say.format_share(float(recalled[index])), figure),
             share=float(minutes[index]) / longest,
             range_end=float(high[index]) / longest,
-            drop_order=1 if retention == GLANCE_RETENTIONS[1] and not is_desired else 0,
+            drop_order=_RETENTION_DROP_ORDERS.get(retention, 0) if not is_desired else 0,
         )
         items.append(bar)
     if current is not None:
@@ -543,25 +541,25 @@ def render_minutes(
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
-        items.append(Bar(name, ("", figure), 0.0, level="not yet"))
+        items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=3))
         reason = _explain_change(workload)
         if reason:
-            items.append(PaneLine(reason, drop_order=2))
+            items.append(PaneLine(reason, drop_order=4))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
         cards += f" and {format_count(new, 'new one')}"
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
     items.append(
-        PaneLine(f"Average over the next year, with your {cards}{of_preset}.", drop_order=2)
+        PaneLine(f"Average over the next year, with your {cards}{of_preset}.", drop_order=4)
     )
     if workload.is_limited[shown].any() and not _is_decided_by_limit(workload):
         limited = _format_limited_retentions(workload)
         text = f"Asked for {limited}, {_name_review_limit(workload)} makes cards wait."
-        items.append(PaneLine(text, drop_order=2))
+        items.append(PaneLine(text, drop_order=4))
     new_left = _explain_new_left(workload)
     if new_left:
-        items.append(PaneLine(new_left, drop_order=2))
+        items.append(PaneLine(new_left, drop_order=4))
     if workload.by_fsrs7:
         items.append(PaneLine(_figures_by_version_sentence(workload)))
     points = sorted((float(recalled[index]), float(minutes[index])) for index in shown)
@@ -586,9 +584,9 @@ def _summarize_minutes(workload: Workload) -> str:
     """Say what is remembered in how many minutes, and what today's schedule takes for as much.
 
     Examples: "To remember as much as with SM-2 (92 %), FSRS takes 21 minutes a day instead of
-    25. To know as many cards at the end, FSRS takes 18."; "To remember as much as with SM-2 (92 %),
-    FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you would remember
-    89 % in 17 minutes a day."
+    25. To know as many cards after the year, FSRS takes 18."; "To remember as much as with
+    SM-2 (92 %), FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you
+    would remember 89 % in 17 minutes a day."
     """
     if _is_decided_by_limit(workload):
         return _describe_deciding_limit(workload)
@@ -600,7 +598,7 @@ def _summarize_minutes(workload: Workload) -> str:
     current = "with SM-2"
     if not workload.is_fsrs_off:
         optimized = "optimized parameters take"
-        current = f"you would unchanged{_version_note(workload)}"
+        current = f"with today's settings{_version_note(workload)}"
     minutes = _format_figure(MINUTES, same_share.minutes)
     now_minutes = _format_figure(MINUTES, comparison.minutes)
     recalled = say.format_share(comparison.recalled)
@@ -618,7 +616,7 @@ def _summarize_minutes(workload: Workload) -> str:
     if same_known is not None and same_known.extra_minutes.is_beyond_zero:
         known_minutes = _format_figure(MINUTES, same_known.minutes)
         if known_minutes != minutes:
-            text += f" To know as many cards at the end, {optimized} {known_minutes}."
+            text += f" To know as many cards after the year, {optimized} {known_minutes}."
     return text
 
 

@@ -69,14 +69,16 @@ def _judge(finding: Finding, evidence: f.Difficulty) -> str:
     action = "Optimize"
     if evidence.fsrs_is_off:
         come = "With FSRS's defaults, these cards would come"
-        action = "Optimize before you turn FSRS on"
+        action = "Turn FSRS on, and optimize at once"
     match evidence.conclusion:
         case "as expected":
             return "That does no harm, because FSRS predicts these cards well."
         case "below":
-            return f"{come} too late, because FSRS expects too much of them. {action}."
+            reason = "because FSRS expects you to remember more of them than you do"
+            return f"{come} too late, {reason}. {action}."
         case "above":
-            return f"{come} too early, because FSRS expects too little of them. {action}."
+            reason = "because FSRS expects you to forget more of them than you do"
+            return f"{come} too early, {reason}. {action}."
     return f"{say.capitalize(say.format_cant_tell(finding.missing, ' whether that does harm'))}."
 
 
@@ -88,7 +90,7 @@ def _describe_recall(evidence: f.Difficulty) -> list[str]:
     recalled = format_percent(group.recalled.estimate, 0)
     expected = format_percent(group.expected, 0)
     reviews = format_count(group.recalled.reviews, "review")
-    source = "the parameters in force"
+    source = "the current parameters"
     if evidence.fsrs_is_off:
         source = "FSRS's defaults (FSRS is off)"
     sentence = (
@@ -105,11 +107,11 @@ def _explain_buttons(evidence: f.Difficulty) -> str:
     again, hard, *_ = evidence.after_answer
     count = evidence.good_to_nine
     if count is None:
-        return_path = "Good hardly lowers it: 200 answers Good do not bring a card from 10 to 9"
+        return_path = "Good hardly lowers it: even 200 of them do not bring a card from 10 to 9"
     elif count == 1:
-        return_path = "Good lowers it: one is enough from near 10 to 9"
+        return_path = "Good lowers it: one is enough to get from near 10 to 9"
     else:
-        return_path = f"Good lowers it slowly: from near 10 to 9, it takes {count} of them"
+        return_path = f"Good lowers it slowly: it takes {count} of them to get from near 10 to 9"
     return f"Again and Hard raise difficulty (from 5 to {again:.1f} and {hard:.1f}). {return_path}."
 
 

@@ -18,7 +18,7 @@ _DAYS_SHOWN_EXACTLY = 10  # longer intervals are shown in whole days
 def _line(findings: Sequence[Finding]) -> str:
     """Summarize the first intervals, grouping presets with equal answers.
 
-    Example: "too short after Good; as your reviews ask for: Maps".
+    Example: "too short after Good; as your reviews suggest: Maps".
     """
     return say.summarize_presets(findings, _summarize)
 
@@ -32,7 +32,7 @@ def _summarize(finding: Finding) -> str:
         buttons = [button.button for button in evidence.buttons if button.conclusion == conclusion]
         if buttons:
             parts.append(f"{words} after {say.join_names(buttons)}")
-    return ", ".join(parts) if parts else "as your reviews ask for"
+    return ", ".join(parts) if parts else "as your reviews suggest"
 
 
 def _sentences(finding: Finding) -> list[str]:
@@ -42,7 +42,7 @@ def _sentences(finding: Finding) -> list[str]:
         return [f"{say.capitalize(_summarize(finding))}."]
     source = "Your first intervals come from your preset's parameters"
     if not evidence.is_fitted:
-        source = "Your first intervals come from FSRS's defaults, which know nothing of you"
+        source = "Your first intervals come from FSRS's defaults, which know nothing about you"
     if evidence.fsrs_is_off:
         source = "While FSRS is off, this is about the intervals that its defaults would give"
     sentences = [_answer(finding, evidence), f"{source}."]
@@ -53,10 +53,10 @@ def _sentences(finding: Finding) -> list[str]:
 
 def _answer(finding: Finding, evidence: f.ButtonIntervals) -> str:
     if evidence.conclusion == "as it is":
-        return "Your first intervals are about as long as your own first reviews ask for."
+        return "Your first intervals are about as long as your own first reviews suggest."
     answer = f"Your first interval is {_summarize(finding)}"
     if evidence.fsrs_is_off:
-        return f"{answer}. Optimize before you turn FSRS on."
+        return f"{answer}. Turn FSRS on, and optimize at once."
     return f"{answer}. Optimizing would change that."
 
 
@@ -68,7 +68,7 @@ def _describe_button(button: f.FirstInterval, desired: str) -> str:
     if button.own is None or button.low is None or button.high is None:
         verb = "is" if button.cards == 1 else "are"
         return f"{rule}; {cards} {verb} too few to check that."
-    own = f"{_format_days(button.own)} ({_format_range(button.low, button.high)})"
+    own = _format_own(button.own, button.low, button.high)
     recalled = format_percent(button.recalled, 0)
     expected = format_percent(button.expected, 0)
     return (
@@ -86,12 +86,19 @@ def _format_days(days: float) -> str:
     return format_count(round(days), "day")
 
 
-def _format_range(low: float, high: float) -> str:
+def _format_own(days: float, low: float, high: float) -> str:
+    """Format an interval by the learner's own reviews: "27 days (20 days to 35 days)".
+
+    Where nearly all was remembered, reviews only tell that it is as long as FSRS allows, or more.
+    """
+    text = _format_days(days)
+    if low == high and days > _DAYS_SHOWN_EXACTLY:
+        return f"{text} or more"
     low_text = _format_days(low)
     high_text = _format_days(high)
     if low_text == high_text:
-        return "and surely so"
-    return f"{low_text} to {high_text}"
+        return text
+    return f"{text} ({low_text} to {high_text})"
 
 
 def _tables(finding: Finding) -> list[Table]:

@@ -136,7 +136,7 @@ def _advice_pane(so_far: _AnswersSoFar, acts: Sequence[Act]) -> tuple[Pane, f.Fi
     if excluded is not None:
         if not acts:
             items.append(PaneLine("Nothing to do.", "not yet", say.ACT_MARK))
-        items.append(PaneLine(f"  {_describe_excluded(excluded)} This is about how it was."))
+        items.append(PaneLine(f"  {_describe_excluded(excluded)} This is about your past reviews."))
     if not items:
         items.append(PaneLine(_nothing_known_sentence(so_far), "not yet"))
     if not acts:
@@ -186,9 +186,9 @@ def _no_presets_sentence(excluded: f.ExcludedCards) -> str:
 def _nothing_known_sentence(so_far: _AnswersSoFar) -> str:
     unanswered_findings = so_far.with_evidence(f.Unanswered)
     if not unanswered_findings:
-        return "Nothing can be told."
+        return "Nothing can be said."
     _, unanswered = unanswered_findings[0]
-    return f"Nothing can be told: {unanswered.reason}."
+    return f"Nothing can be said: {unanswered.reason}."
 
 
 # 2 How well do I remember?
@@ -239,7 +239,7 @@ def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
     if so_far.excluded_cards is not None:
         return _no_presets_sentence(so_far.excluded_cards)
     if so_far.rows != "anki":
-        return "Only an Anki collection tells that."
+        return "Only an Anki collection can answer this."
     finding = next((finding for finding, _ in so_far.with_evidence(TooFewForCosts)), None)
     if finding is None:
         if _is_unanswered(so_far, "parameters"):
@@ -303,7 +303,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
     """Return the answer; `has_new_parameters` if a preset is to get pooled ones."""
     count = sharing.unit_count
     if sharing.conclusion == f.RUNS_FSRS_7:
-        return f"Keep your {count}; whether they could share FSRS-7 parameters is not told."
+        return f"Keep your {count} presets. Whether they could share FSRS-7 parameters is unknown."
     if count == 1:
         return "You have one. Keep it."
     match finding.recommendation:
@@ -313,7 +313,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
             return f"Your {count} presets forget differently: keep them apart."
         case Recommendation.POOLED:
             return _describe_pooled(count, has_new_parameters=has_new_parameters)
-    return f"Keep your {count}; too few reviews to compare them."
+    return f"Keep your {count} presets. You have too few reviews to compare them."
 
 
 def _preset_row(finding: f.Finding, so_far: _AnswersSoFar) -> PresetRow:
@@ -366,7 +366,7 @@ def _footer_lines(so_far: _AnswersSoFar) -> Iterator[PaneLine]:
         if findings and all(map(_needs_reviews, findings)):
             unanswered.append(words)
     if unanswered:
-        yield PaneLine(f"Too few reviews to say yet: {' · '.join(unanswered)}", "not yet")
+        yield PaneLine(f"Too few reviews to say {' · '.join(unanswered)}", "not yet")
 
 
 def _needs_reviews(finding: f.Finding) -> bool:

@@ -27,14 +27,14 @@ from srs_eval.stats.tables import Column, Table
 def _frequency_line(findings: Sequence[Finding]) -> str:
     """Summarize how often to optimize, grouping presets with equal answers.
 
-    Example: "every +25 % of reviews, as good as always: Maps; every +10 % of reviews, safe for
-    everybody: Words".
+    Example: "every +25 % of reviews, which is as good as always: Maps; every +10 % of reviews,
+    which is safe for everybody: Words".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        reason = "safe for everybody"
+        reason = "which is safe for everybody"
         if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
-            reason = "as good as always"
+            reason = "which is as good as always"
         answer = f"{finding.recommendation} of reviews, {reason}"
         subjects.setdefault(answer, []).append((finding.subject, ""))
     return say.format_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
@@ -47,7 +47,7 @@ def _frequency_sentences(finding: Finding) -> list[str]:
     if not get_evidence(finding, f.OptimizationFrequency).costs:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell what is enough for you."]
-    basis = f"Held against optimizing at every +2 %, on the {reviews} after the first fit."
+    basis = f"Compared with optimizing at every +2 %, on the {reviews} after the first fit."
     return [advice, basis]
 
 
@@ -75,13 +75,13 @@ def _noise_sentences(finding: Finding) -> list[str]:
     noisy = [f"w{k}" for k, parameter in enumerate(parameters) if parameter.is_noise]
     if not noisy:
         return [
-            f"None of the {len(parameters)} parameters is noise: fitted to other days of yours, "
-            "each would change by less than half of what learners differ by."
+            f"None of the {len(parameters)} parameters is noise: fitted to other days of your "
+            "reviews, each would change by less than half as much as learners differ."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
         f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): fitted to other days "
-        f"of yours, {pronoun} would change by more than half of what learners differ by."
+        f"of your reviews, {pronoun} would change by more than half as much as learners differ."
     ]
 
 
@@ -106,7 +106,7 @@ def _hard_line(findings: Sequence[Finding]) -> str:
     return {
         "yes": "behaves like Again: press Again for what you have forgotten",
         "no": "used as it should be",
-        "seldom": "hardly ever pressed, too seldom to matter",
+        "seldom": "pressed too rarely to matter",
         f.CANT_TELL: say.format_cant_tell(findings[0].missing, " whether it behaves like Again"),
     }[get_evidence(findings[0], f.HardButton).conclusion]
 
@@ -120,13 +120,15 @@ def _hard_sentences(finding: Finding) -> list[str]:
         recalled = format_percent(learning.recalled)
         unchanged = format_percent(learning.unchanged)
         sentences.append(
-            f"In the reviews after a Hard you recalled {recalled}; if Hard left your memory as it "
-            f"was, it would be {unchanged}."
+            f"In the reviews after a Hard you recalled {recalled}; if Hard left your memory "
+            f"unchanged, you would have recalled {unchanged}."
         )
     if finding.interval is not None:
         difference = say.format_difference(finding.interval.estimate)
         interval = say.format_interval(finding.interval)
-        sentences.append(f"Were it Again in the past, log loss would be {difference} {interval}.")
+        sentences.append(
+            f"If each past Hard had been Again, log loss would be {difference} {interval}."
+        )
     return sentences
 
 
@@ -165,7 +167,7 @@ _STEP_SETTINGS: Mapping[str, str] = {
 _UNKNOWN_REASONS = {
     "few": "too few answers",
     "alike": "the delays hardly vary",
-    "no curve": "recall does not fall as on the curve",
+    "no curve": "recall does not follow the curve",
     "flat": "recall is about the same at all delays",
 }
 
@@ -179,7 +181,10 @@ def _steps_sentences(finding: Finding) -> list[str]:
         for step in timings.steps:
             if step.conclusion == conclusion:
                 sentences.append(_describe_step_change(step, desired))
-    for conclusion, words in (("as it is", "As it is"), (f.CANT_TELL, "Can't tell")):
+    for conclusion, words in (
+        ("as it is", "Keep the step"),
+        (f.CANT_TELL, "Can't tell which step is right"),
+    ):
         situations = [
             _with_article(step) for step in timings.steps if step.conclusion == conclusion
         ]
@@ -269,12 +274,14 @@ def _steps_tables(finding: Finding) -> list[Table]:
         return []
     desired = format_percent(timings.desired, 0)
     columns = ("after", "answers", "usual delay", "recalled", f"{desired} until", "step")
-    title = f"{finding.subject}: when recall meets {desired} within the day"
+    title = f"{finding.subject}: when recall falls to {desired} within the day"
     return [make_evidence_table(title, columns, rows)]
 
 
 def _with_article(step: f.StepTiming) -> str:
-    return "Again and then Good" if step.situation == "Again, then Good" else f"a {step.situation}"
+    return (
+        "Again followed by Good" if step.situation == "Again, then Good" else f"a {step.situation}"
+    )
 
 
 def _format_duration(minutes: float) -> str:
@@ -386,7 +393,7 @@ def _checks_tables(finding: Finding) -> list[Table]:
             leech_row = (str(leech.card_id), leech.reviews, leech.lapses, usual, leech.chance)
             leech_rows.append(leech_row)
     columns = ("check", "", "count", "of", RECALLED, EXPECTED, Column("minutes", digits=0))
-    tables = [make_evidence_table("What was looked at", columns, rows)]
+    tables = [make_evidence_table("What was checked", columns, rows)]
     if leech_rows:
         title = "Cards forgotten far too often, the worst ones (search Anki for cid:NUMBER)"
         leech_columns = ("card", "reviews", "forgotten", "usual", "chance")
@@ -518,9 +525,9 @@ def _describe_gap(check: f.Check) -> str:
         return f"No review since {_format_day(check.last_review_date)}"
     if check.level == "look":
         if check.gap_end_date is None:
-            return f"A break of {check.count} days, in the last year"
-        return f"A break of {check.count} days, until {_format_day(check.gap_end_date)}"
-    return f"Longest pause of the last year: {format_count(check.count, 'day')}"
+            return f"A break of {check.count} days in the last year"
+        return f"A break of {check.count} days until {_format_day(check.gap_end_date)}"
+    return f"Longest break in the last year: {format_count(check.count, 'day')}"
 
 
 def _format_day(iso: str) -> str:
@@ -544,7 +551,7 @@ def _explain_old_cards(check: f.Check) -> str:
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
         f"Of 100 old cards{preset} you recalled {estimate} than expected ({most} to {least}). The "
-        f"chance that you recall over 3 % fewer is {probability} %."
+        f"chance that you recall over 3 % fewer than expected is {probability} %."
     )
     if check.level == "look":
         explanation += (
@@ -566,10 +573,10 @@ def _describe_old_cards(check: f.Check) -> str:
         return f"Old cards: {_describe_inconclusive(check)}"
     if check.level == "not yet":
         probability = say.round_down_percent(check.probability)
-        return f"Old cards: forgotten too often? {probability} % likely"
+        return f"Old cards: a {probability} % chance that you forget too many"
     if check.probability < f.SURE:
         fewer = round(100 * (check.expected - check.recalled.estimate))
-        return f"Old cards: you likely forget {fewer} % too many"
+        return f"Old cards: you probably forget {fewer} points more than expected"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         return "Old cards: you forget twice as many as expected"
     return f"Old cards: {_describe_recall(check)}"
@@ -585,7 +592,7 @@ def _describe_button(check: f.Check) -> str:
     if check.problem == "seldom" and check.name == "again":
         return "You forget less than 1 %: you could review less"
     if check.problem == "seldom":
-        return f"{name} is pressed too seldom to matter"
+        return f"You press {name} too rarely for it to matter"
     if check.problem == "too many":
         return f"You forget {share}: too many"
     if check.level == "look":

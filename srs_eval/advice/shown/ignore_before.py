@@ -104,8 +104,8 @@ def _answer(evidence: f.IgnoreBefore) -> str:
             "your reviews clearly better."
         )
     return (
-        f"Leave {_OPTION} empty: with none of the {len(evidence.dates)} dates that were tried did "
-        "FSRS predict your reviews clearly better."
+        f"Leave {_OPTION} empty: with each of the {len(evidence.dates)} dates that were tried, "
+        "FSRS did not predict your reviews clearly better."
     )
 
 

@@ -46,18 +46,18 @@ _RETENTION_WORDS = {
 _HARD_CONDITION = "unless Hard hides forgetting"
 
 _CAUSE_CLAUSES = {
-    f.RetentionCause.SCHEDULED_FOR_LESS: "as cards were scheduled for less",
-    f.RetentionCause.SCHEDULED_FOR_MORE: "as cards were scheduled for more",
-    f.RetentionCause.LATE: "as cards came late",
-    f.RetentionCause.EARLY: "as cards came early",
-    f.RetentionCause.EXPECTED_TOO_MUCH: "as FSRS expected too much",
-    f.RetentionCause.EXPECTED_TOO_LITTLE: "as FSRS expected too little",
+    f.RetentionCause.SCHEDULED_FOR_LESS: "because cards were scheduled for less",
+    f.RetentionCause.SCHEDULED_FOR_MORE: "because cards were scheduled for more",
+    f.RetentionCause.LATE: "because cards came late",
+    f.RetentionCause.EARLY: "because cards came early",
+    f.RetentionCause.EXPECTED_TOO_MUCH: "because FSRS expected too much",
+    f.RetentionCause.EXPECTED_TOO_LITTLE: "because FSRS expected too little",
 }
 _SCHEDULING = {f.RetentionCause.SCHEDULED_FOR_LESS, f.RetentionCause.SCHEDULED_FOR_MORE}
 """Causes that lie in the schedule."""
 _SCHEDULE_EXPLANATION = (
-    "Intervals are whole days, one day at least, and those set before you last changed the "
-    "options of the preset were made for other settings."
+    "Intervals are whole days and never less than one, and those set before you last changed the "
+    "preset's options were made for other settings."
 )
 
 
@@ -98,7 +98,7 @@ def _retention_line(findings: Sequence[f.Finding]) -> str:
             for part in retention.parts:
                 size = f"{abs(100 * part.gap.estimate):.1f} points"
                 causes.append(f"{size} {direction} {_CAUSE_CLAUSES[part.cause]}")
-            # "desired 90 %: 3.1 points less as cards came late"
+            # "desired 90 %: 3.1 points less because cards came late"
             notes = [": ".join([*notes, ", ".join(causes)])]
         figures = ""
         if say.has_enough_to_show(recalled):
@@ -122,13 +122,13 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     reviews = format_count(recalled.reviews, "review")
     figures = f"{format_percent(recalled.estimate)} recalled on {reviews} ({interval})"
     if retention.fsrs_is_off:
-        expectation = f"FSRS, which is off, would have expected {expected} of these."
+        expectation = f"FSRS, which is off, would have expected you to recall {expected}."
     else:
-        expectation = f"The parameters in force expected {expected} of these."
+        expectation = f"The current parameters expected you to recall {expected} of these."
     if retention.true_retention is not None:
         expectation += f" {_describe_true_retention(retention.true_retention)}"
     if retention.desired is None:
-        reason = "FSRS is off, so none was asked for" if retention.fsrs_is_off else "not known"
+        reason = "none, because FSRS is off" if retention.fsrs_is_off else "unknown"
         return [f"{figures}; desired: {reason}.", expectation]
     conclusion = say.capitalize(_describe_conclusion(retention))
     answer = f"{conclusion}: {figures}, {format_percent(retention.desired)} desired."
@@ -139,7 +139,7 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     causes = [
         f"{_format_points(part.gap)} {_CAUSE_CLAUSES[part.cause]}" for part in retention.parts
     ]
-    sentences = [answer, f"Of the difference in points: {', '.join(causes)}."]
+    sentences = [answer, f"The difference, in percentage points: {', '.join(causes)}."]
     if any(part.cause in _SCHEDULING for part in retention.parts):
         sentences.append(_SCHEDULE_EXPLANATION)
     return [*sentences, expectation]
@@ -221,7 +221,7 @@ def _calibration_sentences(finding: f.Finding) -> list[str]:
     return [
         answer,
         f"Over all {reviews} it expected {expected}, and you recalled {recalled}.",
-        "The parameters in force may have been fitted to these reviews.",
+        "The current parameters may have been fitted to these reviews.",
     ]
 
 
@@ -385,7 +385,7 @@ _MAX_MONTHS = 12  # most months shown, the latest ones
 _MARK_NOTES: Mapping[str, tuple[str, LineLevel]] = {
     "": ("", ""),
     "look": ("◀ look", "look"),
-    "few": ("too few", "not yet"),
+    "few": ("not sure", "not yet"),
 }
 """The note at the end of a bar and its level, by the mark of the bar's group."""
 
@@ -673,7 +673,8 @@ def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[Mont
     months = _fill_in_months(list(recalled_by_month))[-_MAX_MONTHS:]
     current_year, _, current_month = time.strftime("%Y-%m").partition("-")
     # As text, "days 31-60" comes after every date.
-    has_old_months = months[0] <= f"{int(current_year) - 1}-{current_month}"
+    is_old = months[0] <= f"{int(current_year) - 1}-{current_month}"
+    is_in_future = months[-1] > f"{current_year}-{current_month}"  # a clock was wrong
     figures = []
     for month in months:
         recalled = recalled_by_month.get(month)
@@ -682,7 +683,7 @@ def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[Mont
         if recalled is not None and recalled.reviews >= fewest:
             remembered = round(100 * recalled.estimate)
         name, year = _name_month(month)
-        figures.append(MonthFigure(name, year if has_old_months else "", remembered))
+        figures.append(MonthFigure(name, year if is_old or is_in_future else "", remembered))
     while figures[0].remembered is None:
         del figures[0]
     return tuple(figures)

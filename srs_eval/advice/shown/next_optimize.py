@@ -25,7 +25,7 @@ def _summarize(finding: Finding) -> str:
     evidence = get_evidence(finding, f.NextOptimization)
     match evidence.conclusion:
         case "now":
-            return "it is time"
+            return "it is time to look again"
         case "later":
             return say.format_due_date(evidence.missing)
         case "never":
@@ -57,12 +57,12 @@ def _sentences(finding: Finding) -> list[str]:
     )
     if evidence.conclusion == "now":
         return [
-            f"It is time to optimize again: your reviews have grown enough since {day}. "
-            "“Are my parameters good?” says what that would gain.",
+            f"Your reviews have grown enough since {day} to look again. “Are my parameters good?” "
+            "says whether optimizing would help now.",
             history,
         ]
     if evidence.conclusion == "never":
-        return ["You need not optimize again in the next two years at your pace.", history]
+        return ["At your pace, you need not optimize again in the next two years.", history]
     return [f"Optimize again {_describe_wait(evidence)}.", history]
 
 

@@ -40,7 +40,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.OPTIMIZE: "press Optimize",
     Recommendation.POOLED: "paste the parameters below into this preset",
     Recommendation.ONE_LINE: (
-        "paste the parameters below into this preset, the same for all that say so"
+        "paste the parameters below, which several presets share, into this preset"
     ),
     Recommendation.DEFAULTS: "go back to the default parameters",
 }
@@ -54,8 +54,8 @@ _CHANGES: Mapping[str, str] = {
     f.DEFAULTS: "going back to the defaults",
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""
-_CLAIM = "that it predicts your coming reviews better"
-_CLAIM_OF_KEEPING = "that no change would predict your coming reviews noticeably better"
+_CLAIM = "that it predicts your future reviews better"
+_CLAIM_OF_KEEPING = "that no change would predict your future reviews noticeably better"
 
 
 def describe_doubt(finding: f.Finding) -> str:
@@ -115,7 +115,7 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
     if finding.probability is None:
         return "not evaluated"
     if evidence.fsrs_is_off:
-        return f"once FSRS is on: {say.format_certainty(finding.probability)}"
+        return f"{say.format_certainty(finding.probability)} once FSRS is on"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
     if f.lacks_own_evidence(finding):
@@ -141,7 +141,7 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     change = _CHANGES[evidence.compared_candidate]
     claim = _CLAIM_OF_KEEPING if is_keep else _CLAIM
     if not is_keep and not finding.parameters:
-        claim = f"that {change} predicts your coming reviews better"
+        claim = f"that {change} predicts your future reviews better"
         instruction = f"{INSTRUCTIONS[Recommendation.KEEP]}, or {instruction}"
     if not finding.parameters and finding.hardly_matters:
         instruction += f": {change} would hardly matter"
@@ -177,7 +177,7 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
 
 
 def _population_certainty(probability: float) -> str:
-    return f"by other people's reviews {say.round_down_percent(probability)} %"
+    return f"judging by other people, {say.round_down_percent(probability)} %"
 
 
 def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
@@ -186,7 +186,7 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     gain = say.format_signed(belief.gain, 3)
     low = say.format_signed(belief.low, 3)
     high = say.format_signed(belief.high, 3)
-    expected = f"expect log loss to be better by {gain} ({low} to {high})"
+    expected = f"expect log loss to improve by {gain} ({low} to {high})"
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
         reference = "yours"
@@ -198,14 +198,14 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
         and finding.recommendation == Recommendation.KEEP
         and (finding.probability or 0.0) >= f.SURE
     ):
-        return "There is next to nothing new to learn from: a fit of today would be the same."
+        return "There is next to nothing new to learn from: a fit today would be the same."
     if candidate.difference is None:
-        return f"Too few reviews that neither had seen: by {population}, {expected}."
+        return f"Too few reviews that neither had seen. Judging by {population}, {expected}."
     name = candidate_name(candidate.name)
     difference = say.format_log_loss_difference(
         candidate.difference, "unseen review", f" than {reference}"
     )
-    return f"On your own reviews: {name}, {difference}. Together with {population}, {expected}."
+    return f"On your own reviews: {name}, {difference}. Combined with {population}, {expected}."
 
 
 def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
@@ -217,12 +217,12 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
         )
     elif not evidence.is_known:
         caveats.append(
-            "The file does not say which parameters are in force: the defaults stand here."
+            "The file does not say which parameters you use, so the defaults are used here."
         )
     if evidence.search:
         caveats.append(
-            f"Anki optimizes this preset on a search of its own, {evidence.search!r}; here all of "
-            "the preset's cards count that are not suspended."
+            f"Anki optimizes this preset on the cards that {evidence.search!r} finds; here, all "
+            "of its cards count that are not suspended."
         )
     return tuple(caveats)
 
@@ -278,10 +278,10 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
             candidate.verdict or "",
             None
             if candidate.belief is None
-            else say.round_down_percent(candidate.belief.probability),
+            else f"{say.round_down_percent(candidate.belief.probability)} %",
         )
         rows.append(row)
-    since = " since these were set, which" if evidence.is_fitted else " that"
+    since = " since these parameters were set, which" if evidence.is_fitted else " that"
     reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
     difference = log_loss_difference("minus current")
     columns = ("candidate", LOG_LOSS, difference, "verdict", "better in")
@@ -293,12 +293,12 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
 _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "one line of parameters is enough for all",
     Recommendation.SPLIT: "a line of its own for each is better",
-    Recommendation.POOLED: "a line for each, drawn to each other",
+    Recommendation.POOLED: "a line for each, pulled together",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough",
     Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own",
-    Recommendation.POOLED: "Give each of your {units} parameters that are drawn to each other",
+    Recommendation.POOLED: "Give each of your {units} parameters that are pulled together",
 }
 """Sentences that get their certainty in brackets at the end."""
 
@@ -320,7 +320,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     evidence = f.get_evidence(finding, f.Sharing)
     if evidence.conclusion == f.RUNS_FSRS_7:
         return (
-            "Whether presets that run FSRS-7 could share parameters is not told: what presets "
+            "Whether presets that run FSRS-7 could share parameters is unknown: what presets "
             "share is computed for FSRS-6.",
         )
     if evidence.unit_count == 1:
@@ -331,9 +331,9 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
         return (f"Keep your {units} for now: {reviews} are too few to compare them.",)
     assert finding.probability is not None
     answer = _SHARING_SENTENCES[finding.recommendation].format(units=units)
-    claim = "that they predict your coming reviews no worse than shared ones"
+    claim = "that they predict your future reviews no worse than shared ones"
     if finding.recommendation == Recommendation.KEEP_SHARED:
-        claim = "that separate ones would not predict your coming reviews noticeably better"
+        claim = "that separate ones would not predict your future reviews noticeably better"
     sentences = [f"{answer} ({say.format_certainty(finding.probability, claim)})."]
     if finding.recommendation == Recommendation.POOLED:
         sentences.append("That saves about 0.005 log loss if they differ and costs 0.0003 if not.")

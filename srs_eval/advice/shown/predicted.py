@@ -170,9 +170,9 @@ def _fit_tables(finding: f.Finding) -> list[Table]:
 
 
 _SCHEDULER_ADVICE = {
-    Recommendation.KEEP: "FSRS is right",
+    Recommendation.KEEP: "FSRS is right for you",
     Recommendation.TURN_FSRS_ON: "turn FSRS on",
-    Recommendation.STAY_WITH_SM2: "SM-2 is right",
+    Recommendation.STAY_WITH_SM2: "SM-2 is right for you",
 }
 
 
@@ -209,15 +209,15 @@ def _health_sentences(finding: f.Finding) -> list[str]:
         comparison = f"FSRS-6 is {saving} once optimized; {difference}"
         is_fsrs_worse = health.sm2.difference.estimate > 0
         if is_fsrs_worse and finding.recommendation != Recommendation.STAY_WITH_SM2:
-            comparison = f"nearly everybody gained by it, though on your own reviews {comparison}"
+            comparison = f"nearly everybody gains from it, though on your own reviews {comparison}"
     else:
         reviews = format_count(finding.reviews, "evaluated review")
-        comparison = f"as nearly everybody gained by it; your {reviews} say too little yet"
+        comparison = f"nearly everybody gains from it; your {reviews} are too few to say"
     if finding.probability is not None:
         advice = say.capitalize(_SCHEDULER_ADVICE[finding.recommendation])
-        claim = "that FSRS predicts your coming reviews better"
+        claim = "that FSRS predicts your future reviews better"
         if finding.recommendation == Recommendation.STAY_WITH_SM2:
-            claim = "that SM-2 predicts your coming reviews better"
+            claim = "that SM-2 predicts your future reviews better"
         certainty = say.format_certainty(finding.probability, claim)
         comparison = f"{advice} ({certainty}): {comparison}"
     return [f"{comparison}.", _health_check_sentence(health)]
@@ -227,7 +227,7 @@ def _health_check_sentence(health: f.Health) -> str:
     check = health.check
     if health.runs_fsrs7:
         condition = " once FSRS is on," if health.fsrs_is_off else ""
-        return f"Anki's health check is of FSRS-6, and{condition} this preset runs FSRS-7."
+        return f"Anki's health check is for FSRS-6, and{condition} this preset runs FSRS-7."
     if check is None:
         return (
             "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
@@ -236,8 +236,8 @@ def _health_check_sentence(health: f.Health) -> str:
     return (
         f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: log loss "
         f"is {check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), "
-        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}); one of both has to "
-        "hold."
+        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). One of the "
+        "two has to stay within its limit."
     )
 
 

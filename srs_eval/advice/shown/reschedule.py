@@ -39,7 +39,9 @@ def _sentences(finding: Finding) -> list[str]:
     """Return whether to reschedule, which cards would move, and what comes due."""
     evidence = get_evidence(finding, f.Reschedule)
     if evidence.conclusion == "no schedule":
-        return ["The file does not say when cards are due, so nothing can be said of rescheduling."]
+        return [
+            "The file does not say when cards are due, so nothing can be said about rescheduling."
+        ]
     if evidence.without is None or evidence.rescheduled is None:
         return ["There are too few cards in review to say what rescheduling would change."]
     cards = format_count(evidence.cards, "card")
@@ -59,13 +61,13 @@ def _answer(evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards
     asked = format_percent(evidence.desired, 0)
     now = format_percent(without.recall, 0)
     after = format_percent(rescheduled.recall, 0)
-    when_due = f"when they come, you would remember {now} of them, and you ask for {asked}."
+    when_due = f"you would remember {now} of them when they come up, but you ask for {asked}."
     moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
     match evidence.conclusion:
         case "no need":
             return [
                 f"There is no need to reschedule when you {moment}: you would remember {after} of "
-                f"your cards when they come, and {now} without rescheduling.",
+                f"your cards when they come up, and {now} without rescheduling.",
                 _NEXT_REVIEW,
             ]
         case "backlog":
@@ -74,28 +76,30 @@ def _answer(evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards
             return [
                 f"Do not reschedule everything at once when you {moment}: {added} would be due "
                 f"today, and you do about {format_count(pace, 'review')} a day.",
-                f"As they are scheduled, your cards come too late: {when_due}",
+                f"Your cards are scheduled too late: {when_due}",
                 _NEXT_REVIEW,
             ]
     direction = "early" if without.recall > rescheduled.recall else "late"
     return [
-        f"Reschedule when you {moment}: as they are scheduled, your cards come too {direction}.",
+        f"Reschedule when you {moment}: your cards are scheduled too {direction}.",
         f"By the optimized parameters, {when_due}",
         _NEXT_REVIEW,
     ]
 
 
 def _describe_moves(days_moved: tuple[float, float, float]) -> str:
-    """Describe how far cards move, such as "Most move by 3 days sooner to 8 days later"."""
+    """Describe how far cards move: "Most would come between 3 days sooner and 8 days later."."""
     low, median, high = (round(days) for days in days_moved)
+    if low == high == 0:
+        return "Most would not move."
     if low == high:
-        return f"Most would move by {_format_move(median)}."
-    return f"Most would move between {_format_move(low)} and {_format_move(high)}."
+        return f"Most would come {_format_move(median)}."
+    return f"Most would come between {_format_move(low)} and {_format_move(high)}."
 
 
 def _format_move(days: int) -> str:
     if days == 0:
-        return "not at all"
+        return "on the same day"
     return f"{format_count(abs(days), 'day')} {'sooner' if days < 0 else 'later'}"
 
 

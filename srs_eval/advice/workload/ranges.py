@@ -6,9 +6,9 @@ not FSRS: see `_MISFIT`.
 
 Schedules are compared at equal memory, because minutes can always be saved by forgetting more: at
 the desired retention at which optimized FSRS has the learner remember the same share of reviews, or
-know as many cards, as today's schedule. Between simulated retentions the logarithm of minutes is
-interpolated linearly in that of the share forgotten, or in the number of cards known. Beyond the
-simulated retentions nothing is compared.
+know as many cards, as today's schedule. Between simulated retentions log(minutes) is interpolated
+linearly in log(share forgotten), or in the number of cards known. Beyond the simulated retentions
+nothing is compared.
 
 The last axis of an array of figures has the order of `FIGURES`.
 """
@@ -177,7 +177,7 @@ def _logit(share: float | FloatArray) -> FloatArray:
 
 
 def _to_range_scale(figure: int, values: FloatArray) -> FloatArray:
-    """Return logarithms of figures; for a share remembered, minus that of the share forgotten."""
+    """Return log(figures); for a share remembered, -log(1 - share)."""
     if figure == RECALLED:
         return -np.log(np.maximum(1.0 - values, _TINY))
     result: FloatArray = np.log(np.maximum(values, _TINY))
@@ -201,8 +201,9 @@ def compare_schedules(
 ) -> ScheduleComparison:
     """Compare FSRS at r desired retentions with today's schedule.
 
-    `figures` (r, 5) and `current` (5,) are estimates; the draws (n, r, 5) and (n, 5) are of the
-    same n memories. Without draws, the ends of ranges are the estimates.
+    The retentions must ascend: a range of them is cut out where memory is best or minutes are
+    fewest. `figures` (r, 5) and `current` (5,) are estimates; the draws (n, r, 5) and (n, 5) are of
+    the same n memories. Without draws, the ends of ranges are the estimates.
     """
     pairs = None
     if draws is not None and current_draws is not None:
@@ -230,8 +231,8 @@ def _compare_at_equal(
     Return None if the retentions do not reach today's schedule, by the estimate or by too many
     draws.
     """
-    rising = _select_rising(measure, figures)
-    memory = figures[rising, measure]
+    up_to_best = _select_up_to_best(measure, figures)
+    memory = figures[up_to_best, measure]
     minutes_now = float(current[MINUTES])
     log_ratio = _find_log_minutes_ratio(measure, figures, current)
     if log_ratio is None or minutes_now <= 0.0:
@@ -254,7 +255,9 @@ def _compare_at_equal(
         high = float(upper_end)
     memory_now = _to_memory_scale(measure, current[measure])
     return EqualMemory(
-        retention=_interpolate(memory_now, _to_memory_scale(measure, memory), retentions[rising]),
+        retention=_interpolate(
+            memory_now, _to_memory_scale(measure, memory), retentions[up_to_best]
+        ),
         minutes=minutes_now * math.exp(log_ratio),
         extra_minutes=RangedFigure(
             estimate=minutes_now * math.expm1(log_ratio),
@@ -269,26 +272,26 @@ def _compare_at_equal_minutes(
 ) -> EqualMinutes | None:
     """Return where FSRS takes today's minutes; None if it does so at no simulated retention."""
     # Below some retention, forgetting costs more time than it saves: from there on minutes rise.
-    rising = slice(int(np.argmin(figures[:, MINUTES])), None)
-    minutes = figures[rising, MINUTES]
+    from_cheapest = slice(int(np.argmin(figures[:, MINUTES])), None)
+    minutes = figures[from_cheapest, MINUTES]
     if len(minutes) < 2 or not minutes[0] <= current[MINUTES] <= minutes[-1] or minutes[0] <= 0.0:
         return None
     log_minutes = np.log(minutes)
     log_minutes_now = math.log(float(current[MINUTES]))
-    log_forgotten = _to_memory_scale(RECALLED, figures[rising, RECALLED])
+    log_forgotten = _to_memory_scale(RECALLED, figures[from_cheapest, RECALLED])
     return EqualMinutes(
-        retention=_interpolate(log_minutes_now, log_minutes, retentions[rising]),
+        retention=_interpolate(log_minutes_now, log_minutes, retentions[from_cheapest]),
         recalled=1.0 - math.exp(_interpolate(log_minutes_now, log_minutes, log_forgotten)),
-        known=_interpolate(log_minutes_now, log_minutes, figures[rising, KNOWN]),
+        known=_interpolate(log_minutes_now, log_minutes, figures[from_cheapest, KNOWN]),
     )
 
 
 def _find_log_minutes_ratio(measure: int, figures: FloatArray, current: FloatArray) -> float | None:
-    """Return the logarithm of FSRS's minutes at equal memory, as a multiple of today's.
+    """Return log(FSRS's minutes / today's minutes) at equal memory.
 
     None if the retentions do not lie on both sides of today's schedule.
     """
-    figures = figures[_select_rising(measure, figures)]
+    figures = figures[_select_up_to_best(measure, figures)]
     values = figures[:, measure]
     if not values.min() <= current[measure] <= values.max():
         return None
@@ -299,8 +302,8 @@ def _find_log_minutes_ratio(measure: int, figures: FloatArray, current: FloatArr
     return at_equal_memory - log_minutes_now
 
 
-def _select_rising(measure: int, figures: FloatArray) -> slice:
-    """Return the retentions up to the one with the best memory.
+def _select_up_to_best(measure: int, figures: FloatArray) -> slice:
+    """Return the positions of the retentions up to the one with the best memory.
 
     Beyond it, daily limits leave more cards undone than a higher retention makes up for.
     """
@@ -321,7 +324,7 @@ def _to_memory_scale(measure: int, values: float | FloatArray) -> FloatArray:
 def _interpolate(x: float | FloatArray, xs: FloatArray, ys: FloatArray) -> float:
     """Interpolate linearly at x, which lies between the smallest and the largest of xs.
 
-    The xs may be in any order.
+    The xs are sorted first: shares forgotten descend where retentions ascend.
     """
     order = np.argsort(xs, kind="stable")
     return float(np.interp(float(x), xs[order], ys[order]))

@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from rich.markup import escape
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -367,9 +367,9 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                         pane_lines.append(item.text)
                 sections = [render_full_pane(pane, styles), Text("")]
         box = self.query_one("#box")
-        box.border_title = self._format_title(pane)
+        box.border_title = Content(self._format_title(pane))
         command = name_command(question)
-        box.border_subtitle = escape(f"srs-eval {command} {self.session.file_name}")
+        box.border_subtitle = Content(f"srs-eval {command} {self.session.file_name}")
         other_answers: tuple[Finding, ...] = ()
         if self._pane_number == _PANE_OF_ACTS and pane is not None:
             other_answers = self._find_answers_behind_acts(pane, answers)
