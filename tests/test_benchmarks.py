@@ -94,6 +94,7 @@ def test_scripts_can_be_imported() -> None:
         "verdicts",
         "answers",
         "intervals",
+        "further_questions",
         "ignore_dates",
         "_peers",
         "scale",

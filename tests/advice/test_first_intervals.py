@@ -13,10 +13,13 @@ from srs_eval.advice import shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.first_intervals import (
     _GRID,
+    _SHOWN_SHARE,
+    _VERDICT_SHARE,
     _compare,
     _compute_days_to,
-    _estimate_stability,
+    _draw_stabilities,
     _find_minima,
+    _find_range,
     assess_first_intervals,
 )
 from srs_eval.models import fsrs6
@@ -69,7 +72,7 @@ def test_find_minima_at_the_ends_stays_on_the_grid() -> None:
     assert minima == pytest.approx(np.log([_GRID[0], _GRID[-1]]))
 
 
-def test_estimate_stability_of_known_recall_has_the_truth_in_its_range() -> None:
+def test_range_of_stability_of_known_recall_has_the_truth() -> None:
     drawn = np.random.default_rng(3)
     decay = fsrs6.DEFAULT[20]
     factor = 0.9 ** (-1 / decay) - 1
@@ -78,10 +81,14 @@ def test_estimate_stability_of_known_recall_has_the_truth_in_its_range() -> None
     recalled = drawn.random(2_000) < (1 + factor * elapsed / 4.0) ** -decay
     p = (1 + factor * elapsed[None] / _GRID[:, None]) ** -decay
     losses = -np.log(np.where(recalled[None], p, 1 - p))
-    estimate, low, high = _estimate_stability(losses, day)
+    estimate, draws = _draw_stabilities(losses, day)
+    low, high = _find_range(draws, _SHOWN_SHARE)
     assert low < 4.0 < high
     assert low < estimate < high
     assert math.log(high / low) < 1.5
+    lowest, highest = _find_range(draws, _VERDICT_SHARE)  # wider: a learner has four buttons
+    assert lowest < low
+    assert high < highest
 
 
 def test_cards_are_those_with_a_review_on_a_later_day(
