@@ -20,6 +20,7 @@ from srs_eval.data import file_contents, outputs
 from srs_eval.data.errors import InputError
 from srs_eval.data.readers import files
 from srs_eval.engine import workers
+from srs_eval.report import formats
 from srs_eval.tui import background
 from srs_eval.tui.widgets import plot
 from tests.conftest import PATIENCE, REPOSITORY, write_simulated_collection
@@ -148,7 +149,7 @@ def test_the_clipboard_of_each_system(
 def test_graphs_without_braille_are_drawn_in_blocks(
     platform: str, variables: dict[str, str], has: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _pretend(plot, platform, variables, monkeypatch)
+    _pretend(formats, platform, variables, monkeypatch)
     axis = plot.Axis(0.0, 1.0)
     marks = (plot.GraphMark([0.0, 1.0], [0.0, 1.0], ""), plot.GraphMark([0.5], [0.5], "", "●"))
     drawn = plot.draw_graph(plot.PlotGraph(marks, axis, axis, ""), 17, 7)

@@ -450,6 +450,7 @@ class MonthFigure:
     name: str  # "Jul"
     year: str  # "’24" if one of the months is long ago, else ""
     remembered: int | None
+    has_few_reviews: bool = False  # the last month is shown however few its reviews are
 
     @property
     def label(self) -> str:

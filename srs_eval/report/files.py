@@ -379,7 +379,8 @@ def _render_html_item(item: PaneItem) -> str:
                 height = above_floor / (100 - _MONTH_FLOOR_PERCENT)
             bars.append(
                 f'<li><i style="height:{_MONTH_HEIGHT_REM * height:.2f}rem"></i>'
-                f"<span>{figure}</span>{escape(month.label)}</li>"
+                f"<span>{figure}{' ?' if month.has_few_reviews else ''}</span>"
+                f"{escape(month.label)}</li>"
             )
         scale = f"Remembered by month, in per cent (bars from {_MONTH_FLOOR_PERCENT} to 100):"
         return f'<p class="soft">{scale}</p><ol class="months">{"".join(bars)}</ol>'

@@ -351,7 +351,8 @@ def _render_months(
         line = Text(f"{label or '│':>{len(_CHART_MARGIN) - 1}} ", styles["faint"])
         for month in months:
             block = _choose_month_block(month.remembered, level, bar_height)
-            line.append((block * (cell_width - 1)).ljust(cell_width), styles["bar"])
+            style = styles["faint" if month.has_few_reviews else "bar"]
+            line.append((block * (cell_width - 1)).ljust(cell_width), style)
         lines.append(line)
     first_year = months[0].year
     names = Text(first_year.ljust(len(_CHART_MARGIN)), styles["faint"])
@@ -362,7 +363,9 @@ def _render_months(
         year = month.year
         names.append(name.ljust(cell_width), styles["faint"])
         figure = "–" if month.remembered is None else f"{month.remembered}"
-        figures.append(figure.ljust(cell_width))
+        if month.has_few_reviews:
+            figure += "?"
+        figures.append(figure.ljust(cell_width), styles["faint" if month.has_few_reviews else ""])
     lines += [figures, names]
     for line in lines:
         line.rstrip()

@@ -60,7 +60,8 @@ def _write_pane(pane: Pane) -> Iterator[str]:
             case MonthBars():
                 for month in item.months:
                     if month.remembered is not None:
-                        yield f"{month.label}: {month.remembered} % remembered"
+                        note = ", of few reviews" if month.has_few_reviews else ""
+                        yield f"{month.label}: {month.remembered} % remembered{note}"
 
 
 def _write_bar_note(bar: Bar) -> str:
@@ -91,6 +92,8 @@ def write_plain_table(table: Table) -> Iterator[str]:
     first_title, *titles = [column.title for column in table.columns]
     for name, *cells in format_rows(table):
         label = name or first_title
+        if label[:1].isdigit() and label.endswith(" %"):  # "asked for 90 %"
+            label = f"{first_title} {label}"
         yield f"{label}: {_join_cells(titles, cells)}"
 
 

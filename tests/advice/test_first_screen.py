@@ -46,7 +46,7 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.shown import document, line, sentences, tables
 from srs_eval.advice.workload.estimate import TooFewForCosts
 from srs_eval.report.panes import render_first_screen, render_pane
-from srs_eval.stats.intervals import Interval
+from srs_eval.stats.intervals import Interval, Verdict
 from srs_eval.tui.widgets.panes import NOTE_LINES, compute_heights
 from tests.helpers.advice import build_screen
 from tests.tui.app_world import make_answers, make_costs
@@ -478,6 +478,14 @@ def test_doubtful_act_says_how_likely_it_helps_and_how_much(recommendation: str)
     assert "mistake" not in first
 
 
+@pytest.mark.parametrize("recommendation", [Recommendation.POOLED, Recommendation.ONE_LINE])
+def test_doubtful_parameters_are_not_to_be_pasted_from_below(recommendation: str) -> None:
+    belief = Belief(0.578, 0.003, low=-0.0024, high=0.0091)
+    first, *_ = sentences(make_doubtful_preset(belief, recommendation=recommendation))
+    assert first.startswith("Leave the parameters as they are: ")
+    assert "below" not in first
+
+
 @pytest.mark.parametrize(
     ("low", "high", "outcome"),
     [
@@ -555,3 +563,32 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
     lines = [item for item in items if isinstance(item, PaneLine)]
     past_note = next(item for item in lines if "your past reviews" in item.text)
     assert past_note.drop_order == 0
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text", "level"),
+    [
+        ("better", "Optimized FSRS predicts you 12 % better than the old SM-2", "fine"),
+        ("as good", "Optimized FSRS predicts you as well as the old SM-2", "fine"),
+        ("worse", "The old SM-2 would predict you better than FSRS", "look"),
+        ("can't tell yet", "", ""),
+    ],
+)
+@pytest.mark.parametrize("is_off", [False, True])
+def test_fifth_pane_holds_fsrs_against_sm2_while_fsrs_is_on(
+    verdict: Verdict, text: str, level: str, is_off: bool
+) -> None:
+    figure = Interval(0.12, 0.02, 3_000, 90)
+    sm2 = Rival("SM-2 as scheduled", "older scheduler", figure, figure, verdict, figure)
+    fit = Fit("well", "stored", figure, figure, (sm2,), is_off)
+    finding = Finding("fit", "all reviews", reviews=3_000, evidence=fit)
+    checks = [Check("leeches", "fine"), Check("easy", "fine", 0, 900, problem="seldom")]
+    pane = build_screen([finding], checks=checks).panes[4]
+    lines = [item for item in pane.items if isinstance(item, PaneLine)]
+    beside_sm2 = [line for line in lines if "SM-2" in line.text]
+    if is_off or not text:
+        assert not beside_sm2
+    else:
+        (line,) = beside_sm2
+        assert (line.text, line.level) == (text, level)
+        assert lines[0] == line

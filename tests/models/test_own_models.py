@@ -742,7 +742,7 @@ def test_run_with_a_failed_model_prints_its_table_and_exits_1(
     run = ("run", collection, "--models", "SLIP,AVG", "--model-file", file, "--jobs", "0")
     done = run_in_process(*run)
     assert done.returncode == 1
-    assert "\naverage " in done.stdout
+    assert "\naverage: log loss " in done.stdout
     assert [line for line in done.stderr.splitlines() if "SLIP" in line] == [
         "failed: SLIP: SystemExit: 0"
     ]

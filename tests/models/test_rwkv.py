@@ -337,8 +337,8 @@ def test_compare_includes_rwkv_when_weights_are_given(
     path = write_simulated_collection(tmp_path_factory, 3, 1_500)
     done = run_in_process("compare", path, "--question", "models", "--weights", weights_file)
     assert done.returncode == 0, done.stderr
-    rows = [line.split("  ")[0] for line in done.stdout.splitlines()]
-    assert {"RWKV-Curve", "RWKV-Instant"} <= {row.split(" ")[0] for row in rows}
+    rows = {line.partition(":")[0] for line in done.stdout.splitlines()}
+    assert {"RWKV-Curve", "RWKV-Instant (online)"} <= rows
 
 
 def test_find_weights_searches_the_usual_folders(

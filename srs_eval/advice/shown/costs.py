@@ -585,8 +585,8 @@ def _summarize_minutes(workload: Workload) -> str:
 
     Examples: "To remember as much as with SM-2 (92 %), FSRS takes 21 minutes a day instead of
     25. To know as many cards after the year, FSRS takes 18."; "To remember as much as with
-    SM-2 (92 %), FSRS takes about as long: 26 minutes a day instead of 25."; "Optimized, you
-    would remember 89 % in 17 minutes a day."
+    SM-2 (92 %), FSRS takes 26 minutes a day instead of 25, which is too close to call.";
+    "Optimized, you would remember 89 % in 17 minutes a day."
     """
     if _is_decided_by_limit(workload):
         return _describe_deciding_limit(workload)
@@ -604,12 +604,13 @@ def _summarize_minutes(workload: Workload) -> str:
     recalled = say.format_share(comparison.recalled)
     is_settled = same_share.extra_minutes.is_beyond_zero
     text = f"To remember as much as {current} ({recalled}), {optimized}"
-    if workload.has_all_draws and not is_settled:
-        text += " about as long:"
-    text += f" {minutes} minutes a day"
-    if minutes != now_minutes:
-        text += f" instead of {now_minutes}"
-    text += "."
+    is_open = workload.has_all_draws and not is_settled
+    if minutes == now_minutes:
+        as_long = " just as long:" if is_open else ""
+        text += f"{as_long} {minutes} minutes a day."
+    else:
+        doubt = ", which is too close to call" if is_open else ""
+        text += f" {minutes} minutes a day instead of {now_minutes}{doubt}."
     same_known = comparison.same_known
     if not workload.has_all_draws:  # it is told only if it surely differs
         same_known = None

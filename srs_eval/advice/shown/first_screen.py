@@ -20,6 +20,7 @@ from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
 from srs_eval.advice.shown.memory import render_retention
 from srs_eval.advice.shown.parameters import preset_action
+from srs_eval.advice.shown.predicted import describe_older_scheduler
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import MIN_REVIEWS
@@ -340,8 +341,14 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     if not conclusive:
         return _make_pane(5, [PaneLine(_TOO_FEW_REVIEWS, "not yet")], "wrong")
     lines = [
-        PaneLine(describe_check(check), check.level, MARKS[check.level], drop_order=position)
-        for position, check in enumerate(conclusive[:_MAX_CHECKS])
+        PaneLine(describe_check(check), check.level, MARKS[check.level]) for check in conclusive
+    ]
+    beside_sm2 = None if so_far.fit is None else describe_older_scheduler(so_far.fit)
+    if beside_sm2 is not None:
+        problem_count = sum(line.level == "look" for line in lines)
+        lines.insert(0 if beside_sm2.level == "look" else problem_count, beside_sm2)
+    lines = [
+        replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
     ]
     problems = [describe_check(check) for check in so_far.checks if check.level == "look"]
     if problems:

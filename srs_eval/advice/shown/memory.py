@@ -680,10 +680,14 @@ def _list_month_figures(recalled_by_month: Mapping[str, Interval]) -> tuple[Mont
         recalled = recalled_by_month.get(month)
         fewest = 1 if month == months[-1] else _MIN_MONTH_REVIEWS
         remembered = None
+        has_few_reviews = False
         if recalled is not None and recalled.reviews >= fewest:
             remembered = round(100 * recalled.estimate)
+            has_few_reviews = recalled.reviews < _MIN_MONTH_REVIEWS
         name, year = _name_month(month)
-        figures.append(MonthFigure(name, year if is_old or is_in_future else "", remembered))
+        if not (is_old or is_in_future):
+            year = ""
+        figures.append(MonthFigure(name, year, remembered, has_few_reviews))
     while figures[0].remembered is None:
         del figures[0]
     return tuple(figures)

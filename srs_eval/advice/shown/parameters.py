@@ -44,6 +44,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
     ),
     Recommendation.DEFAULTS: "go back to the default parameters",
 }
+_PASTED = (Recommendation.POOLED, Recommendation.ONE_LINE)  # whose parameters stand below
 
 
 HARDLY_MATTERS = "it hardly matters"
@@ -142,7 +143,10 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
     claim = _CLAIM_OF_KEEPING if is_keep else _CLAIM
     if not is_keep and not finding.parameters:
         claim = f"that {change} predicts your future reviews better"
-        instruction = f"{INSTRUCTIONS[Recommendation.KEEP]}, or {instruction}"
+        if finding.recommendation in _PASTED:  # there is nothing below that could be pasted
+            instruction = INSTRUCTIONS[Recommendation.KEEP]
+        else:
+            instruction = f"{INSTRUCTIONS[Recommendation.KEEP]}, or {instruction}"
     if not finding.parameters and finding.hardly_matters:
         instruction += f": {change} would hardly matter"
     elif not finding.parameters and finding.probability < f.LIKELY:

@@ -10,7 +10,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.model_evidence import ErrorGroup, ModelErrors
-from srs_eval.advice.sentences import Renderer
+from srs_eval.advice.sentences import PaneLine, Renderer
 from srs_eval.advice.shown.columns import (
     EXPECTED,
     LOG_LOSS,
@@ -120,6 +120,27 @@ def _fit_sentence(finding: f.Finding) -> str:
         quality = f"{fit.conclusion} than your average does"
     subject = "FSRS is off; it" if fit.fsrs_is_off else "FSRS"
     return f"{subject} {verb} you {quality}: {saving}."
+
+
+def describe_older_scheduler(finding: f.Finding) -> PaneLine | None:
+    """Return how FSRS, which is on, does beside SM-2; None if that cannot be told.
+
+    Example: "Optimized FSRS predicts you 12 % better than the old SM-2".
+    """
+    fit = f.get_evidence(finding, f.Fit)
+    rival = next(iter(fit.rivals_of_kind("older scheduler")), None)
+    if rival is None or fit.fsrs_is_off or fit.current_scheduler is not None:
+        return None
+    match rival.verdict:
+        case "better":
+            percent = f"{100 * rival.saved.estimate:.0f} %"
+            text = f"Optimized FSRS predicts you {percent} better than the old SM-2"
+            return PaneLine(text, "fine", "✓")
+        case "as good":
+            return PaneLine("Optimized FSRS predicts you as well as the old SM-2", "fine", "✓")
+        case "worse":
+            return PaneLine("The old SM-2 would predict you better than FSRS", "look", "!")
+    return None
 
 
 def _fit_sentences(finding: f.Finding) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -26,6 +28,7 @@ from srs_eval.advice.shown import first_screen
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
 from srs_eval.advice.workload.ranges import REVIEWS
 from srs_eval.data.errors import NotEnoughData, format_count
+from srs_eval.data.paths import DEMO_FILE
 from srs_eval.engine.failures import describe_failure
 from srs_eval.report import formats
 from srs_eval.report.inspection import list_facts
@@ -368,8 +371,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                 sections = [render_full_pane(pane, styles), Text("")]
         box = self.query_one("#box")
         box.border_title = Content(self._format_title(pane))
-        command = name_command(question)
-        box.border_subtitle = Content(f"srs-eval {command} {self.session.file_name}")
+        box.border_subtitle = Content(f"srs-eval {name_command(question)} {self._name_file()}")
         other_answers: tuple[Finding, ...] = ()
         if self._pane_number == _PANE_OF_ACTS and pane is not None:
             other_answers = self._find_answers_behind_acts(pane, answers)
@@ -409,6 +411,14 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                     if answer.question == question and is_act and not is_known:
                         answers.append(answer)
         return tuple(answers)
+
+    def _name_file(self) -> str:
+        """Return the file as a command line takes it; FILE for the demo, which has a command."""
+        log = self.session.log
+        path = None if log is None else Path(log.import_summary.path)
+        if path is None or path == DEMO_FILE:
+            return "FILE"
+        return shlex.quote(path.name)
 
     def _format_title(self, pane: Pane | None) -> str:
         """Return the title of the pane, which a preset's name may follow, or else of the line."""
