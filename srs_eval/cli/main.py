@@ -276,7 +276,7 @@ def _insert_command(raw_arguments: list[str], group: TyperGroup) -> list[str]:
 
 def _refuse_misspelled_command(word: str, commands: Sequence[str]) -> None:
     """Raise InputError if the first word is no file, but nearly the name of a command."""
-    if Path(word).suffix or Path(word).exists():
+    if word.startswith("-") or Path(word).suffix or Path(word).exists():
         return
     visible = [command for command in commands if command != "open"]
     nearest = difflib.get_close_matches(word.lower(), visible, n=2, cutoff=0.6)

@@ -707,16 +707,16 @@ async def test_opening_another_file_asks_while_questions_are_open(tmp_path: Path
 @pytest.mark.slow
 async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(100, 30)) as pilot:
+    async with app.run_test(size=(100, 45)) as pilot:
         await wait_until(pilot, lambda: "answered in" in screen_text(app))
         await pilot.press("enter")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
         await wait_until(pilot, lambda: "├" in screen_text(app))
         assert "−0.0290 ±.0120" in screen_text(app)
         await pilot.press("end")
-        await wait_until(pilot, lambda: "What the buttons would show" in screen_text(app))
+        await wait_until(pilot, lambda: "How well does FSRS predict me?" in screen_text(app))
         await pilot.press("n")
-        await wait_until(pilot, lambda: "Maps" in screen_text(app))
+        await wait_until(pilot, lambda: "When FSRS says 90 %" in screen_text(app))
         for key, evidence in (
             ("2", "Default: retention"),
             ("3", "by desired retention"),

@@ -289,7 +289,7 @@ def test_misspelled_command_gets_a_suggestion_unless_it_is_a_file(
     message = capsys.readouterr().err
     assert message == 'srs-eval: There is no command and no file "comprae". Did you mean compare?\n'
     Path("comprae").write_text("not a collection")
-    for word in ("comprae", "collection.anki2", "zzz"):
+    for word in ("comprae", "collection.anki2", "zzz", "--models"):  # options are no commands
         assert main([word]) == 2
         assert "Did you mean" not in capsys.readouterr().err
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -555,17 +556,11 @@ def read_ranks(table: str, names: list[str]) -> list[tuple[int | None, str]]:
     """Return ranks and names of the lines of a printed table, group after group."""
     by_words = {resolve_configurations(name)[0].words: name for name in names}
     ranks: list[tuple[int | None, str]] = []
-    for line in map(str.strip, table.splitlines()):
-        rank, _, rest = line.partition(" ")
-        comes_first = rank.isdigit() or rank == "–"  # in a leaderboard the model does
-        named = f"{rest.strip() if comes_first else line} "
-        words = max(
-            (phrase for phrase in by_words if named.startswith(f"{phrase} ")), key=len, default=""
-        )
-        if not comes_first:
-            rank = named[len(words) :].strip().partition(" ")[0]
-        if words and (rank.isdigit() or rank == "–"):
-            ranks.append((int(rank) if rank.isdigit() else None, by_words[words]))
+    for line in table.splitlines():
+        words, _, rest = line.partition(": ")
+        if words in by_words and "log loss" in rest.lower():
+            rank = re.search(r"^(?:#|place) (\d+);", rest)
+            ranks.append((None if rank is None else int(rank.group(1)), by_words[words]))
     return ranks
 
 

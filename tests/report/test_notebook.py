@@ -20,6 +20,7 @@ import srs_eval
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, TrainedModel, load_model_file
+from srs_eval.stats.tables import Figure
 from tests.conftest import PATIENCE, REPOSITORY
 from tests.helpers.program import batches_in_process, run_in_process
 from tools.simulated import simulate_learner, write_collection, write_dataset
@@ -61,7 +62,7 @@ def test_models_as_objects_are_evaluated_beside_names(log: ReviewLog, tmp_path: 
         assert "CONSTANT" not in srs_eval.evaluate(log, models="baseline")
         (finding,) = srs_eval.compare(log, "models", models=make_constant_model(0.9))
         (table,) = srs_eval.tables(finding)
-        losses = {row[0]: row[1].estimate for row in table.rows if hasattr(row[1], "estimate")}
+        losses = {row[0]: row[1].value for row in table.rows if isinstance(row[1], Figure)}
         again = srs_eval.evaluate(log, models=make_constant_model(0.9))["CONSTANT"]
         assert losses["CONSTANT"] == again.metrics.log_loss
         with pytest.raises(InputError, match=r"FAILING has failed: .*nothing"):

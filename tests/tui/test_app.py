@@ -464,7 +464,7 @@ async def test_every_screen_draws_at_every_size(tmp_path: Path, size: tuple[int,
 @pytest.mark.slow
 async def test_help_and_palette_hold_every_action(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE)
-    async with app.run_test(size=(100, 60)) as pilot:
+    async with app.run_test(size=(100, 90)) as pilot:
         await to_results(pilot, app)
         for key, name in ((None, "RunScreen"), ("d", "DetailsScreen"), ("v", "CompareScreen")):
             if key is not None:

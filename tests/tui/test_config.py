@@ -217,7 +217,7 @@ async def test_keys_theme_and_threshold_hold_in_the_app(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, options=AppOptions(config=config))
     assert app.theme == "nord"
     assert app.animation_level == "none"
-    async with app.run_test(size=(100, 50)) as pilot:
+    async with app.run_test(size=(100, 90)) as pilot:
         await to_results(pilot, app)
         standings = {line.standing for line in app.session.models.run.groups()[0].lines}
         assert standings == {"best", "as good", None}
