@@ -18,11 +18,11 @@ from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import RECALLED, EqualMemory, RangedFigure
+from srs_eval.stats.intervals import NORMAL_QUANTILE
 
 MAX_ACTS = 3
 _MIN_RECALL_GAIN = f.NEGLIGIBLE_POINTS / 100  # share of reviews (points are per cent)
 """A limit that costs less is no act."""
-_NORMAL_95 = 1.959964
 _TINY = 1e-9  # smallest standard deviation
 
 
@@ -182,7 +182,7 @@ def _find_late_act(answers: Sequence[f.Finding]) -> Act | None:
     for part in f.find_shortfall_parts(retentions):
         if part.cause == f.RetentionCause.LATE:
             recall_gain = -part.gap.estimate  # the gap is negative if lateness costs recall
-            spread = max(part.gap.half_width / _NORMAL_95, _TINY)
+            spread = max(part.gap.half_width / NORMAL_QUANTILE, _TINY)
             return Act(
                 ActKind.REVIEW_ON_TIME,
                 probability=1 - NormalDist(recall_gain, spread).cdf(0.0),
@@ -212,7 +212,7 @@ def _find_limit_act(workload: Workload | None) -> Act | None:
     probability = None
     if workload.has_all_draws:  # else the figures have no ranges yet
         low, high = (float(bound[position, RECALLED]) for bound in workload.band)
-        spread = max((high - low) / (2 * _NORMAL_95), _TINY)
+        spread = max((high - low) / (2 * NORMAL_QUANTILE), _TINY)
         probability = NormalDist(recalled, spread).cdf(workload.desired)
         if probability < f.LIKELY:
             return None
@@ -333,7 +333,7 @@ def _add_minutes(act: Act, workload: Workload | None) -> Act:
     if not act.saves_minutes:
         return act
     minutes_now = same_memory.minutes - extra.estimate  # FSRS's minutes without the extra ones
-    spread = max((extra.high - extra.low) / (2 * _NORMAL_95), _TINY)
+    spread = max((extra.high - extra.low) / (2 * NORMAL_QUANTILE), _TINY)
     probability = NormalDist(extra.estimate, spread).cdf(0.0)
     return replace(
         act,

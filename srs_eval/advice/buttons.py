@@ -435,8 +435,7 @@ def preview_typical_cards(
 
 def _next_interval(memory: Memory, s: float, retention: float) -> float:
     """Return the days until R falls to the desired retention: FSRS-6's curve, solved for t."""
-    decay = memory.parameters[20]
-    return s * math.expm1(-math.log(retention) / decay) / math.expm1(-math.log(0.9) / decay)
+    return s * fsrs6.compute_days_until(retention, memory.parameters[20])
 
 
 def _new_card_seconds(memory: Memory, preset: Preset, retention: float) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.data.reviews import FloatArray, IntArray
+from srs_eval.models import fsrs6
 
 QUESTION = "first"
 _BUTTONS = ("Again", "Hard", "Good", "Easy")
@@ -76,7 +77,7 @@ def _assess_buttons(
         return []
     trials = learner.trials
     parameters = learner.active_parameters(group)
-    days_to_desired = _compute_days_to(desired, parameters[20])
+    days_to_desired = fsrs6.compute_days_until(desired, parameters[20])
     expected = learner.predict_with_parameters(parameters, index)
     losses = _compute_grid_losses(learner, parameters, index)
     buttons = []
@@ -123,11 +124,6 @@ def _compare(interval: float, low: float, high: float) -> _Conclusion:
     if waited > max(high, 1.0):
         return "shorter"
     return "as it is"
-
-
-def _compute_days_to(desired: float, decay: float) -> float:
-    """Return the days until recall falls to the desired share, at a stability of one day."""
-    return math.expm1(-math.log(desired) / decay) / math.expm1(-math.log(0.9) / decay)
 
 
 def _compute_grid_losses(

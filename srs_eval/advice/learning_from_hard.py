@@ -30,7 +30,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.models import fsrs6
-from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.stats.intervals import NORMAL_QUANTILE, Interval, mean_interval
 from srs_eval.stats.search import find_minimum
 
 _HARD = 2
@@ -51,7 +51,6 @@ _MAX_LOG_GROWTH = 5.0
 _BOUND_WIDTH = 0.01  # estimates so near to the largest or smallest growth are at it
 _EPSILON = 1e-6  # keeps probabilities away from 0 and 1
 _STANDARD_NORMAL = NormalDist()
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +139,7 @@ def _fit_log_growth(pairs: _ReviewPairs) -> Interval:
     if abs(estimate) < _MAX_LOG_GROWTH - _BOUND_WIDTH:
         return interval
     # All are recalled, or all forgotten: influences that are alike say nothing of the error.
-    half_width_of_model = _NORMAL_95 / math.sqrt(len(pairs.day) * information)
+    half_width_of_model = NORMAL_QUANTILE / math.sqrt(len(pairs.day) * information)
     return replace(interval, half_width=max(interval.half_width, half_width_of_model))
 
 
@@ -154,6 +153,6 @@ def _compute_chance(hard: Interval, good: Interval) -> float:
     for w15 in _PUBLISHED_W15:
         expected = math.log1p(w15 * growth)  # g of Hard
         slope = w15 * (growth + 1) / (1 + w15 * growth)  # of `expected`, by g of Good
-        error = math.hypot(hard.half_width, slope * good.half_width) / _NORMAL_95
+        error = math.hypot(hard.half_width, slope * good.half_width) / NORMAL_QUANTILE
         chances.append(_STANDARD_NORMAL.cdf((hard.estimate - expected) / error))
     return sum(chances) / len(chances)

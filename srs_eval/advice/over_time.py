@@ -39,7 +39,7 @@ from srs_eval.models.state import (
     run_filters,
 )
 from srs_eval.stats import intervals
-from srs_eval.stats.intervals import Interval, Verdict
+from srs_eval.stats.intervals import NORMAL_QUANTILE, Interval, Verdict
 from srs_eval.stats.persistence import Persistence, estimate_persistence
 from srs_eval.training.hyperparameters import Context
 from srs_eval.training.state_features import FeatureGroup
@@ -161,7 +161,6 @@ def assess_predictability(learner: Learner) -> f.Finding:
 # The learner's day
 
 STATE_MODEL = "STATE-FSRS-6"
-_NORMAL_95 = 1.959964
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +294,7 @@ def _daily_states(
     for day in np.unique(evaluated.day).tolist():
         on_day = evaluated.day == day
         variance = max(float(evaluated.offset_variance[on_day].mean()), 0.0)
-        band = _NORMAL_95 * math.sqrt(variance)
+        band = NORMAL_QUANTILE * math.sqrt(variance)
         offset = float(evaluated.offset[on_day].mean()) - usual
         state = f.DayState(
             name=format_day(day),

@@ -329,21 +329,8 @@ FURTHER_QUESTIONS = (
     card_kinds.QUESTION,
 )
 """Questions that reports answer and the app answers last; `compare` answers them only by name."""
-NAMED_QUESTIONS = (
-    PARAMETERS,
-    "split",
-    "often",
-    HEALTH,
-    "hard",
-    "steps",
-    "noise",
-    "retention",
-    *FURTHER_QUESTIONS,
-    MODELS,
-    PERCENTILES,
-    CHECKS,
-)
-"""Questions that `srs-eval compare --question` takes, and `all`."""
+NAMED_QUESTIONS = (*COMPARE_QUESTIONS, *FURTHER_QUESTIONS, MODELS, PERCENTILES, CHECKS)
+"""Questions that `compare` answers by name, in this order."""
 
 
 def name_command(question: str) -> str:
@@ -457,11 +444,12 @@ def answer_questions(
     count as none. Raises, before the first answer, NotEnoughData for too few reviews and InputError
     for an unknown question, or for one that needs presets if there are none.
     """
-    available = (*COMPARE_QUESTIONS, *FURTHER_QUESTIONS, MODELS, PERCENTILES, CHECKS)
     log = add_predictions_file(log, predictions)
     chosen = set(default_questions(log, context) if questions is None else questions)
-    for question in sorted(chosen.difference(available)):
-        raise InputError(f'There is no question "{question}": choose among {", ".join(available)}.')
+    for question in sorted(chosen.difference(NAMED_QUESTIONS)):
+        raise InputError(
+            f'There is no question "{question}": choose among {", ".join(NAMED_QUESTIONS)}.'
+        )
     about_presets = chosen - NEEDS_NO_PRESETS
     if about_presets - {PARAMETERS}:
         require_presets(log)
@@ -478,7 +466,7 @@ def answer_questions(
         if about_presets and PARAMETERS not in chosen:
             yield from presets.find_unsupported_parameters(log)
         answers: list[Finding] = []
-        for question in available:
+        for question in NAMED_QUESTIONS:
             if question not in chosen:
                 continue
             for finding in ask(question, question_context):

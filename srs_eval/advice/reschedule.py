@@ -10,7 +10,6 @@ little; that is left out.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -28,6 +27,7 @@ from srs_eval.advice.workload.today import (
 )
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.reviews import REVIEW_CARD, FloatArray, IntArray, Preset
+from srs_eval.models import fsrs6
 
 QUESTION = "reschedule"
 _MIN_CARDS = 20
@@ -65,14 +65,15 @@ def _assess_preset(learner: Learner, group: int, preset: Preset) -> f.Reschedule
     if is_moved.sum() < _MIN_CARDS:
         return f.Reschedule("few cards", cards=int(is_moved.sum()))
     memory = Memory("FSRS-6", tuple(parameters))
-    stability = compute_memory_state(today, memory)[0, is_moved]
+    state = compute_memory_state(today, memory)[:, is_moved]
     desired = preset.desired_retention or _DEFAULT_RETENTION
-    interval = compute_intervals(stability, parameters, desired, preset.maximum_interval or 36_500)
+    longest = preset.maximum_interval or 36_500
+    interval = compute_intervals(state[0], parameters, desired, longest)
     last = last_day[is_moved]
     due_now = today.due_day[is_moved]
     due_rescheduled = last + interval
-    without = _measure_load(due_now, last, stability, parameters)
-    rescheduled = _measure_load(due_rescheduled, last, stability, parameters)
+    without = _measure_load(due_now, last, state, memory)
+    rescheduled = _measure_load(due_rescheduled, last, state, memory)
     moved = due_rescheduled - due_now
     least_move = np.maximum(_MIN_MOVE * np.maximum(due_now - last, 1), 1)
     pace = measure_pace(learner.log, group).reviews_a_day
@@ -107,19 +108,14 @@ def compute_intervals(
     stability: FloatArray, parameters: Sequence[float], desired: float, maximum: int
 ) -> IntArray:
     """Compute whole days until recall falls to the desired share, from FSRS-6's stability (n,)."""
-    decay = parameters[20]
-    ratio = math.expm1(-math.log(desired) / decay) / math.expm1(-math.log(0.9) / decay)
-    return np.clip(np.round(stability * ratio), 1, maximum).astype(np.int64)
+    days = stability * fsrs6.compute_days_until(desired, parameters[20])
+    return np.clip(np.round(days), 1, maximum).astype(np.int64)
 
 
-def _measure_load(
-    due: IntArray, last: IntArray, stability: FloatArray, parameters: Sequence[float]
-) -> f.DueCards:
-    """Measure the load of cards with these due days, last reviews and stabilities (n,)."""
-    decay = parameters[20]
+def _measure_load(due: IntArray, last: IntArray, state: FloatArray, memory: Memory) -> f.DueCards:
+    """Measure the load of cards with these due days and last reviews (n,) and states (2, n)."""
     day = np.maximum(due, 0)
-    factor = math.expm1(-math.log(0.9) / decay)
-    recall = (1 + factor * (day - last) / stability) ** -decay
+    recall = memory.recurrent.recall(day - last, state, memory.values)
     by_day = np.bincount(day[day < f.LOAD_DAYS], minlength=f.LOAD_DAYS)
     return f.DueCards(int((due <= 0).sum()), tuple(by_day.tolist()), float(recall.mean()))
 

@@ -31,6 +31,7 @@ written out here: after a same-day review it is not the derivative of the formul
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -69,6 +70,14 @@ def _forgetting_curve(t: Value, s: Value, w: Value) -> Value:
     """Return R(t) = (1 + factor t/s)^-w[20], with factor such that R(s) = 0.9."""
     factor = exp(-LOG_09 / w[20]) - 1.0
     return power(1.0 + factor * t / s, -w[20])
+
+
+def compute_days_until(retention: float, decay: float) -> float:
+    """Compute the days until R falls to a retention, at a stability of one day.
+
+    `decay` is w[20]. At another stability it takes that many times as long.
+    """
+    return math.expm1(-math.log(retention) / decay) / math.expm1(-LOG_09 / decay)
 
 
 _STEPS = make_steps(minimum_index=21, curve=_forgetting_curve, limit=limit_lapse_v5)

@@ -291,7 +291,7 @@ def estimate_more_reviews(
 # The calibration graph
 
 
-_NORMAL_QUANTILE = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+NORMAL_QUANTILE = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,11 +317,11 @@ def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray,
     successes = np.asarray(recalled, np.float64)
     n = np.asarray(count, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (successes + _NORMAL_QUANTILE**2 / 2) / (n + _NORMAL_QUANTILE**2)
+        middle = (successes + NORMAL_QUANTILE**2 / 2) / (n + NORMAL_QUANTILE**2)
         half = (
-            _NORMAL_QUANTILE
-            / (n + _NORMAL_QUANTILE**2)
-            * np.sqrt(successes * (n - successes) / n + _NORMAL_QUANTILE**2 / 4)
+            NORMAL_QUANTILE
+            / (n + NORMAL_QUANTILE**2)
+            * np.sqrt(successes * (n - successes) / n + NORMAL_QUANTILE**2 / 4)
         )
     # The bounds are exactly 0 or 1 at the ends; rounding must not change that.
     low = np.where(successes == 0, 0.0, middle - half)

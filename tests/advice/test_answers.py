@@ -40,7 +40,7 @@ from srs_eval.stats.intervals import Interval
 from srs_eval.training.hyperparameters import Cancelled, Context
 from tests.helpers.advice import replace_with_hard, write_small_table
 from tests.helpers.marks import slow_except
-from tests.helpers.program import run_in_process, run_program
+from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner, write_dataset
 
 # The answer
@@ -228,15 +228,19 @@ def test_several_decks_or_presets_are_selected_together(log: ReviewLog) -> None:
 
 
 @pytest.mark.slow
-def test_sentences_come_first_and_then_tables(collection: Path, tmp_path: Path) -> None:
+def test_sentences_first_then_tables_of_80_columns(
+    collection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("srs_eval.report.console.get_width", lambda _: 80)  # as in a terminal
     before = collection.read_bytes()
     target = tmp_path / "answers.json"
-    done = run_program(
+    done = run_in_process(
         "compare", collection, "--params", "0.2" + ", 1.0" * 20, "--details", "--json", target
     )
     assert done.returncode == 0, done.stderr
     assert collection.read_bytes() == before
     lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
     assert lines[1] == "Are my parameters good?"
     assert "params 1" in done.stdout
     assert "--rows anki" in done.stdout

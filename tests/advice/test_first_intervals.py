@@ -16,7 +16,6 @@ from srs_eval.advice.first_intervals import (
     _SHOWN_SHARE,
     _VERDICT_SHARE,
     _compare,
-    _compute_days_to,
     _draw_stabilities,
     _find_minima,
     _find_range,
@@ -55,9 +54,9 @@ def test_compare_takes_less_than_a_day_as_a_day(
     assert _compare(interval, low, high) == conclusion
 
 
-def test_compute_days_to_90_percent_is_a_stability() -> None:
-    assert _compute_days_to(0.9, 0.2) == pytest.approx(1.0)
-    assert _compute_days_to(0.8, 0.2) > 2
+def test_compute_days_until_90_percent_is_a_stability() -> None:
+    assert fsrs6.compute_days_until(0.9, 0.2) == pytest.approx(1.0)
+    assert fsrs6.compute_days_until(0.8, 0.2) > 2
 
 
 def test_find_minima_interpolates_a_parabola() -> None:

@@ -591,4 +591,5 @@ def test_fifth_pane_holds_fsrs_against_sm2_while_fsrs_is_on(
     else:
         (line,) = beside_sm2
         assert (line.text, line.level) == (text, level)
+        assert (pane.summary.text == text) == (level == "look")  # in one line, where room is short
         assert lines[0] == line

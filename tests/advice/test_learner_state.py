@@ -92,12 +92,17 @@ def test_log_without_a_clock_has_numbered_days_and_no_hours(simulated_dataset: P
 
 
 def test_state_command_writes_answers_and_days(
-    simulated_collection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    simulated_collection: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr("srs_eval.report.console.get_width", lambda _: 80)  # as in a terminal
     target = tmp_path / "state.json"
     assert main(["state", str(simulated_collection), "--json", str(target)]) == 0
     out = capsys.readouterr().out
     assert "How much is your day?" in out
+    assert max(map(len, out.splitlines())) <= 80
     document = json.loads(target.read_text("utf-8"))
     assert [answer["question"] for answer in document["answers"]] == [
         "day", "today", "hour", "session",

@@ -716,7 +716,7 @@ async def test_enter_shows_the_evidence_of_an_answer(tmp_path: Path) -> None:
         await pilot.press("end")
         await wait_until(pilot, lambda: "How well does FSRS predict me?" in screen_text(app))
         await pilot.press("n")
-        await wait_until(pilot, lambda: "When FSRS says 90 %" in screen_text(app))
+        await wait_until(pilot, lambda: "Maps" in screen_text(app))
         for key, evidence in (
             ("2", "Default: retention"),
             ("3", "by desired retention"),

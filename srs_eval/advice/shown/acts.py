@@ -203,20 +203,18 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         case ActKind.PASTE_PARAMETERS | ActKind.USE_DEFAULTS:
             yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
     if act.kind in _CLAIMS:
-        claim = _CLAIMS[act.kind]
-        if (act.probability or 0.0) < f.LIKELY:
-            claim = claim.replace(" should ", " may ")
-        yield claim, ""
+        verb = "should" if (act.probability or 0.0) >= f.LIKELY else "may"
+        yield _CLAIMS[act.kind].format(verb=verb), ""
 
 
 _CLAIMS: Mapping[ActKind, str] = {
-    ActKind.TURN_FSRS_ON: "FSRS should predict your future reviews better than SM-2.",
-    ActKind.LEAVE_FSRS_OFF: "SM-2 should predict your future reviews better than FSRS.",
-    ActKind.OPTIMIZE: "FSRS should then predict your future reviews better.",
-    ActKind.PASTE_PARAMETERS: "FSRS should then predict your future reviews better.",
-    ActKind.USE_DEFAULTS: "FSRS should then predict your future reviews better.",
+    ActKind.TURN_FSRS_ON: "FSRS {verb} predict your future reviews better than SM-2.",
+    ActKind.LEAVE_FSRS_OFF: "SM-2 {verb} predict your future reviews better than FSRS.",
+    ActKind.OPTIMIZE: "FSRS {verb} then predict your future reviews better.",
+    ActKind.PASTE_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
+    ActKind.USE_DEFAULTS: "FSRS {verb} then predict your future reviews better.",
 }
-"""What the probability of an act is about."""
+"""What the probability of an act is about; the verb says whether it is at least likely."""
 
 
 def _describe_backlog(backlog: Backlog) -> str:

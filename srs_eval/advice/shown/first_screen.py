@@ -347,10 +347,10 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     if beside_sm2 is not None:
         problem_count = sum(line.level == "look" for line in lines)
         lines.insert(0 if beside_sm2.level == "look" else problem_count, beside_sm2)
+    problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
     ]
-    problems = [describe_check(check) for check in so_far.checks if check.level == "look"]
     if problems:
         summary = PaneLine(" · ".join(problems), "look", "!")
     else:

@@ -330,6 +330,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         super().__init__()
         self._line_key = question, title
         self._pane_number = pane_number
+        self._shown_answers: tuple[Finding, ...] = ()
 
     def content(self) -> ComposeResult:
         box = VerticalScroll(id="box")
@@ -376,6 +377,7 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         if self._pane_number == _PANE_OF_ACTS and pane is not None:
             other_answers = self._find_answers_behind_acts(pane, answers)
             answers = (*answers, *other_answers)
+        self._shown_answers = answers
         for number, answer in enumerate(answers, start=1):
             answer_question = QUESTION_REGISTRY[answer.question]
             is_of_other_line = answer_question.is_evidence_only or answer in other_answers
@@ -431,8 +433,16 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
         return QUESTION_REGISTRY[question].title
 
     def move(self, step: int) -> None:
-        keys = [(line.question, line.title) for line in self.session.overview.lines if line.answers]
+        lines = [line for line in self.session.overview.lines if line.answers]
+        keys = [(line.question, line.title) for line in lines]
         index = keys.index(self._line_key) + step if self._line_key in keys else 0
+        if self._pane_number == _PANE_OF_ACTS and step > 0:
+            # Acts rest on several lines: the first line comes next of which no answer is shown.
+            index = len(lines)
+            for position, line in enumerate(lines):
+                if not any(answer in self._shown_answers for answer in line.answers):
+                    index = position
+                    break
         if 0 <= index < len(keys):
             self._line_key = keys[index]
             self._pane_number = None
