@@ -479,6 +479,11 @@ class Fit(Evidence):
     defaults_verdict: Verdict | None = None  # FSRS's defaults compared with it
     would_run_fsrs7: bool = False  # a fork of Anki would run FSRS-7, once FSRS is on
 
+    @property
+    def has_older_scheduler(self) -> bool:
+        """Return whether Anki's older scheduler, SM-2, predicted these reviews, too."""
+        return bool(self.rivals_of_kind("older scheduler"))
+
     def rivals_of_kind(self, kind: str) -> list[Rival]:
         """Return the rivals of one kind."""
         return [rival for rival in self.rivals if rival.kind == kind]

@@ -47,6 +47,7 @@ from srs_eval.report.console import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
+    from pathlib import Path
 
     from rich.console import Console
 
@@ -149,6 +150,7 @@ def run(
         equivalence=choose_equivalence(equivalence),
         setup=setup,
         all_models=all_models,
+        has_named_models=_has_named_models(invocation, model_file),
         names=names,
     )
     if invocation.info_name == "open":  # the hidden command of this function, see `main`
@@ -157,6 +159,7 @@ def run(
 
 
 def demo(
+    invocation: typer.Context,
     rows: options.Rows = "benchmark",
     secs: options.Secs = False,
     clock: options.Clock = "seconds",
@@ -236,6 +239,7 @@ def demo(
         reference=reference,
         equivalence=choose_equivalence(equivalence),
         all_models=all_models,
+        has_named_models=_has_named_models(invocation, model_file),
     )
     return _open_app_or_rank(ranking)
 
@@ -836,5 +840,15 @@ def _open_app(ranking: RankingOptions) -> int:
         predictions=ranking.predictions,
         context=ranking.context,
         use_cache=not ranking.no_cache,
+        folds_models=not ranking.has_named_models,
         config=replace(load_config(), equivalence=ranking.equivalence),
     )
+
+
+def _has_named_models(invocation: typer.Context, model_file: list[Path] | None) -> bool:
+    """Return whether the user has named models: in an option, in config.toml or in a file."""
+    from srs_eval.tui.config import Config, load_config
+
+    source = invocation.get_parameter_source("models")
+    is_option = source is not None and source.name == "COMMANDLINE"
+    return is_option or bool(model_file) or load_config().models != Config.models

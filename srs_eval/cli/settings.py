@@ -277,4 +277,5 @@ class RankingOptions(EvaluationOptions):
     json: str | None = None
     csv: str | None = None
     all_models: bool = False
+    has_named_models: bool = False  # the user has chosen which models are ranked
     names: NamingYear = "2025"

@@ -39,17 +39,19 @@ PLAIN_STYLES: Mapping[str, str] = {
 """Rich's styles by level, and the styles of bars and of the faint text beside them."""
 _HORIZONTAL_BLOCKS = " ▏▎▍▌▋▊▉█"
 _VERTICAL_BLOCKS = " ▁▂▃▄▅▆▇█"
-_MIN_BAR_WIDTH = 6
+_MIN_BAR_WIDTH = 4
 _MAX_BAR_WIDTH = 44
 _MIN_INLINE_BAR_WIDTH = 12  # columns; shorter bars stand below their figures if there is room
 _MAX_MONTH_LINES = 8  # most lines of months in the app
 _MONTH_FLOOR_PERCENT = 50  # per cent at which a month's column is empty
 _CHART_MARGIN = "100 ┤ "  # left of the bars of months
+_LOW_CHART_MARGIN = f"{_MONTH_FLOOR_PERCENT}-100 ┤ "  # the same if bars have one line
 _MIN_CURVE_LINES = 8  # fewest and most lines of a curve with its axes
 _MAX_CURVE_LINES = 13
 _MAX_CURVE_WIDTH = 60
 _BRAILLE_BLANK = 0x2800
 _BRAILLE_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # by line and column
+_READABLE_CHART_LINES = 5  # lines of a chart of months whose bars differ visibly
 _MIN_CHART_LINES = 3  # fewest lines of a chart of months: bars, figures and names
 _FRAME_WIDTH = 4  # columns of a pane's frame with its padding
 _MIN_TEXT_WIDTH = 30  # columns; a text with fewer has no text at its right end beside it
@@ -191,7 +193,7 @@ def _render_items(
     lines_left = height - sum(map(len, blocks))
     needed_lines = len(bars)  # for bars below their figures
     if any(isinstance(item, MonthBars) for item in items):
-        needed_lines += 1
+        needed_lines += _READABLE_CHART_LINES if spacious else 1
     if bar_width < _MIN_INLINE_BAR_WIDTH and lines_left >= needed_lines:
         wide_bar = min(width - 4, _MAX_BAR_WIDTH)
         for position, item in enumerate(items):
@@ -338,25 +340,29 @@ def _render_months(
     if height < _MIN_CHART_LINES:
         return [_render_month_line(by_month, width, styles)]
     cell_width = max(cell_len(month.name) for month in by_month.months) + 1
-    fitting = max(1, (width - len(_CHART_MARGIN)) // cell_width)
-    months = by_month.months[-fitting:]
     bar_height = height - 2  # names and figures take a line each
+    # Bars of one line have both ends of the scale beside them.
+    margin = len(_CHART_MARGIN if bar_height > 1 else _LOW_CHART_MARGIN)
+    fitting = max(1, (width - margin) // cell_width)
+    months = by_month.months[-fitting:]
     lines = []
     for level in reversed(range(bar_height)):
-        label = ""
-        if level == bar_height - 1:
+        label = "│"
+        if bar_height == 1:
+            label = _LOW_CHART_MARGIN.rstrip()
+        elif level == bar_height - 1:
             label = "100 ┤"
         elif level == 0:
             label = f"{_MONTH_FLOOR_PERCENT} ┤"
-        line = Text(f"{label or '│':>{len(_CHART_MARGIN) - 1}} ", styles["faint"])
+        line = Text(f"{label:>{margin - 1}} ", styles["faint"])
         for month in months:
             block = _choose_month_block(month.remembered, level, bar_height)
             style = styles["faint" if month.has_few_reviews else "bar"]
             line.append((block * (cell_width - 1)).ljust(cell_width), style)
         lines.append(line)
     first_year = months[0].year
-    names = Text(first_year.ljust(len(_CHART_MARGIN)), styles["faint"])
-    figures = Text("%".rjust(len(_CHART_MARGIN) - 3).ljust(len(_CHART_MARGIN)), styles["faint"])
+    names = Text(first_year.ljust(margin), styles["faint"])
+    figures = Text("%".rjust(margin - 3).ljust(margin), styles["faint"])
     year = first_year
     for month in months:
         name = month.name if month.year == year else month.year

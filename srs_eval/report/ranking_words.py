@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from srs_eval.advice.sentences import capitalize, describe_spells
 from srs_eval.data.errors import format_count
@@ -94,15 +94,17 @@ def list_sections(group: RankingGroup) -> list[tuple[str, Sequence[RankedResult]
     return sections
 
 
-def summarize_ranking(group: RankingGroup) -> str:
+def summarize_ranking(group: RankingGroup, folded: Collection[str] = ()) -> str:
     """Return the verdicts in a sentence, or that there are too few reviews for any verdict.
 
-    Return "" if no model has a rank, as when the baseline is alone.
+    Return "" if no model has a rank, as when the baseline is alone. The `folded` configurations,
+    which Anki cannot use, are named like the others, but the sentence says that they are among
+    them.
     """
     if group.best is None:
         return ""
     if not group.has_too_few_reviews:
-        summary = describe_verdicts(group)
+        summary = f"{_introduce_folded(group, folded)}{describe_verdicts(group)}"
         if group.phi is not None:
             summary += f" {describe_spells(group.phi)}"
         return summary
@@ -114,6 +116,21 @@ def summarize_ranking(group: RankingGroup) -> str:
         f"{reviews} of {days} {verb} too few to tell models apart: "
         f"{MIN_REVIEWS:,} reviews and {MIN_DAYS} days are needed."
     )
+
+
+def _introduce_folded(group: RankingGroup, folded: Collection[str]) -> str:
+    """Return what comes before verdicts that may name folded models; "" if none is folded."""
+    ranked = [line for line in group.lines if line.rank is not None]
+    listed = [line for line in ranked if line.configuration.name not in folded]
+    if len(listed) == len(ranked):
+        return ""
+    introduction = "Among all models, folded or not: "
+    if listed and listed[0] is not group.best:
+        best = listed[0]
+        comes = _conjugate(best, "comes", "come")
+        first = f"Of the models that Anki can use, {best.configuration.words} {comes} first. "
+        return first + introduction
+    return introduction
 
 
 def describe_verdicts(group: RankingGroup) -> str:

@@ -112,8 +112,12 @@ _NEXT = Action("next", "n,right_square_bracket", "Next", "The one after")
 _SWITCH_ROWS = Action(
     "switch_rows", "R", "Rows", "The other reviews: those of Anki's optimizer, or the benchmark's"
 )
+_FOLD = Action("fold", "a", "All or Anki's", "Show all models, or only those that Anki can use")
 _COMPARE = Action(
     "compare", "v", "Compare", "Two models side by side: the marked ones, or yours and this one"
+)
+_COMPARE_SCHEDULERS = replace(
+    _COMPARE, label="SM-2, FSRS", help="What SM-2 and FSRS predicted, side by side", footer=False
 )
 _OVERLAY = Action(
     "overlay", "l", "Overlay", "Another model's curves over this one's, or this one's alone"
@@ -157,6 +161,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
             "costs", "w", "Costs", "What a desired retention costs: reviews, minutes, cards known"
         ),
         Action("ranking", "m", "Models", "The ranking of all models, which fills by itself"),
+        _COMPARE_SCHEDULERS,
         _EXPORT,
         Action(
             "import_summary", "i", "Import", "What was read from the file, and which reviews count"
@@ -197,6 +202,7 @@ SCREEN_ACTIONS: Mapping[str, tuple[Action, ...]] = {
         Action("again", "r", "Run again", "Evaluate what was cancelled or has failed"),
         Action("details", "enter,d", "Details", "Everything about the selected model"),
         Action("filter", "slash", "Filter", "Show only models whose name has some words in it"),
+        _FOLD,
         Action(
             "order", "o", "Order", "Order by the next column, or click its heading", footer=False
         ),
@@ -425,6 +431,7 @@ class State:
     backwards: bool = False
     filter: str = ""  # words that a model's name must contain
     hidden: tuple[str, ...] = ()  # families that are not shown
+    shows_all_models: bool = False  # False: models that Anki cannot use are folded
 
     def with_opened(self, path: Path, entries: int, now: float) -> State:
         """Return this state with `path` as the latest file."""

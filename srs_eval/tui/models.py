@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from srs_eval.data.errors import format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.tui.background import Background
+from srs_eval.tui.config import Config
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from srs_eval.tui.session import AppSession
 
 _Rows = Literal["benchmark", "anki"]
+SM2_AND_FSRS = ("Anki-dry-run", "FSRS-6")
+"""Anki's two schedulers as configurations: SM-2, and FSRS fitted to earlier reviews."""
 
 
 class ModelEvaluator:
@@ -280,6 +283,46 @@ class ModelEvaluator:
         self.run = Run()
         self._evaluated_with = None
 
+    # --- comparing SM-2 and FSRS
+
+    @property
+    def can_compare_schedulers(self) -> bool:
+        """Return whether SM-2 and FSRS are both evaluated, or are both going to be."""
+        from srs_eval.engine.run import Stage
+
+        models = self.run_of_open_file.models
+        if not models:  # which ones there are is known only once they have started
+            return self.requested == Config.models
+        stages = {models[name].stage for name in SM2_AND_FSRS if name in models}
+        has_both = models.keys() >= set(SM2_AND_FSRS)
+        return has_both and stages.isdisjoint((Stage.FAILED, Stage.SKIPPED))
+
+    @property
+    def has_both_schedulers(self) -> bool:
+        """Return whether the figures of SM-2 and FSRS are both there."""
+        return self.run_of_open_file.results_by_name().keys() >= set(SM2_AND_FSRS)
+
+    # --- models that are folded
+
+    @property
+    def can_fold(self) -> bool:
+        """Return whether models that Anki cannot use may be folded in the ranking.
+
+        They may not if the user has chosen which models are evaluated, or if the reviews are not
+        Anki's, because another program may use other models.
+        """
+        session = self._session
+        if session.log is None or session.log.import_summary.app_name != "Anki":
+            return False
+        return session.options.folds_models and self.requested == session.options.models
+
+    def foldable_names(self) -> frozenset[str]:
+        """Return the names of the run's models that can be folded."""
+        if not self.can_fold:
+            return frozenset()
+        configurations = [run.configuration for run in self.run.models.values()]
+        return _find_unusable(configurations, self.own_scheduler)
+
     # --- one model
 
     def errors_of(self, model: ModelRun) -> list[Table]:
@@ -304,3 +347,30 @@ class ModelEvaluator:
             graph = compute_calibration_graph(result.y, result.p, bins)
             self._graphs[key] = result, graph
         return self._graphs[key][1]
+
+
+def _find_unusable(
+    configurations: Sequence[Configuration], own_scheduler: str | None
+) -> frozenset[str]:
+    """Return the names of the models that a user of Anki cannot choose.
+
+    The learner's own scheduler, parameters and predictions are not among them, nor is the average
+    of the reviews on which a usable model is evaluated.
+    """
+    from srs_eval.engine.ranking import comparison_rows
+    from srs_eval.models.kinds import ExternalModel
+    from srs_eval.models.own_parameters import is_available_in_anki
+
+    unusable = set()
+    usable_rows = set()
+    for configuration in configurations:
+        is_own = configuration.fit == "own" or configuration.name == own_scheduler
+        is_external = isinstance(configuration.model, ExternalModel)
+        if is_own or is_external or is_available_in_anki(configuration):
+            usable_rows.add(comparison_rows(configuration))
+        elif not configuration.is_baseline:
+            unusable.add(configuration.name)
+    for configuration in configurations:
+        if configuration.is_baseline and comparison_rows(configuration) not in usable_rows:
+            unusable.add(configuration.name)
+    return frozenset(unusable)

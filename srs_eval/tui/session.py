@@ -46,6 +46,7 @@ class AppOptions:
     """Options that the app was started with."""
 
     models: str = "all"
+    folds_models: bool = True  # False: no model is folded, because the user has named the models
     jobs: int | None = None
     protocol: Protocol = field(default_factory=Protocol)
     timezone: str | None = None

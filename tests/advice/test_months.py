@@ -43,6 +43,14 @@ def test_months_between_are_gaps_and_the_last_one_is_always_there() -> None:
     assert not _list_month_figures({"2024-03": recalled["2024-03"]})
 
 
+def test_low_bars_of_months_have_their_scale_beside_them() -> None:
+    recalled = {"2024-01": Interval(0.75, 0.02, 200, 20), "2024-02": Interval(1.0, 0.02, 170, 20)}
+    bars = MonthBars(_list_month_figures(recalled))
+    pane = Pane("How well do I remember?", PaneLine(""), (bars,), ())
+    lines = [line.plain.rstrip() for line in render_pane(pane, 60, 3)]
+    assert lines == ["50-100 ┤ ▄▄▄ ███", "     %   75  100", "’24      Jan Feb"]
+
+
 def test_months_are_drawn_on_one_scale_with_gaps() -> None:
     recalled = {
         "2023-11": Interval(1.0, 0.0, 400, 20),

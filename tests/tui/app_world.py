@@ -467,8 +467,14 @@ class WatchedApp(SrsEvalApp):
                 await asyncio.sleep(0.01)
 
 
-def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> WatchedApp:
-    """Make an app whose surroundings are made up and whose state is saved in `folder`."""
+def make_app(
+    folder: Path, path: Path | None = None, *, folds_models: bool = False, **keywords: Any
+) -> WatchedApp:
+    """Make an app whose surroundings are made up and whose state is saved in `folder`.
+
+    The ranking lists all models, as if the user had unfolded it; with `folds_models`, it is as
+    `folder` has it, and at the first start folded.
+    """
     settings: dict[str, Any] = {
         "evaluate": FakeEngine(),
         "answer": FakeAnswers(),
@@ -480,7 +486,10 @@ def make_app(folder: Path, path: Path | None = None, **keywords: Any) -> Watched
     }
     settings.update(keywords)
     options = settings.pop("options", AppOptions())
-    return WatchedApp(path, options, state_folder=folder, **settings)
+    app = WatchedApp(path, options, state_folder=folder, **settings)
+    if not folds_models:
+        app.session.state = replace(app.session.state, shows_all_models=True)
+    return app
 
 
 async def wait_until(pilot: Any, condition: Callable[[], Any], seconds: float = 120.0) -> None:

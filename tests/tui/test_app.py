@@ -723,7 +723,9 @@ async def test_real_engine_gives_the_same_figures(tmp_path: Path) -> None:
         for event in events
         if isinstance(event, Finished)
     }
-    app = WatchedApp(path, AppOptions(models=names, jobs=1), state_folder=tmp_path)
+    app = WatchedApp(
+        path, AppOptions(models=names, jobs=1, folds_models=False), state_folder=tmp_path
+    )
     async with app.run_test(size=(80, 24)) as pilot:
         await to_import_summary(pilot)
         await pilot.press("enter")

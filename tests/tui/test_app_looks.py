@@ -1,4 +1,4 @@
-"""Compare pictures of screens: the first one in all sizes and both themes, five others in one.
+"""Compare pictures of screens: the first one in all sizes and both themes, others in one.
 
 All in a tour through one app. After a wanted change: pytest THIS_FILE --snapshot-update, and look
 at the pictures.
@@ -66,5 +66,9 @@ async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPa
             await pilot.press(*keys)
             await wait_until(pilot, is_on_screen(app, screen))
             await look(screen)
+            if screen == "RunScreen":
+                await pilot.press("a")
+                await look("RunScreen-folded")
+                await pilot.press("a")
     app.session.shut_down()
     assert not different, f"look at {', '.join(different)}; wanted: --snapshot-update"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from srs_eval.advice.sentences import Pane, PaneLine
+from srs_eval.advice.sentences import Bar, Heading, MonthBars, MonthFigure, Pane, PaneLine
 from srs_eval.report.panes import (
     count_hidden_items,
     count_needed_lines,
@@ -22,6 +22,11 @@ from tests.tui.app_world import is_on_screen, make_answers, make_app, screen_tex
 SAID = "one two, three; four · five six seven eight nine ten eleven twelve thirteen"
 LINE = PaneLine(SAID, "look", "!")
 PANE = Pane("Anything wrong?", LINE, (LINE,), ())
+BARS = (
+    Heading("", ("you", "asked", "expected")),
+    *(Bar(label, ("91 %",) * 3, 0.91) for label in ("all", "young cards", "old cards")),
+)
+MONTHS = MonthBars(tuple(MonthFigure("Feb", "’24", 91) for _ in range(9)))
 
 
 @pytest.mark.parametrize("width", range(30, 100, 3))
@@ -51,6 +56,36 @@ def test_pane_heights_depend_on_frames_and_long_actions() -> None:
     assert compute_heights(80, 22, action_lines=3)[1] == {1: 5, 2: 6, 3: 6, 4: 1, 5: 1}
     assert compute_heights(80, 22, {2: 1, 3: 2, 4: 1, 5: 2})[1] == {1: 5, 2: 1, 3: 2, 4: 1, 5: 2}
     assert [len(render_unframed(5, PANE, width, 2)) for width in (60, 110)] == [2, 1]
+
+
+def test_upper_panes_get_the_lines_without_notes() -> None:
+    with_notes = compute_heights(100, 28, lower_lines=7)[1]
+    without_notes = compute_heights(100, 28, lower_lines=7, note_lines=1)[1]
+    assert without_notes[2] == with_notes[2] + 2
+    assert without_notes[4] == with_notes[4] == 9
+
+
+def test_upper_panes_get_the_lines_that_the_lower_ones_do_not_need() -> None:
+    heights = compute_heights(100, 28, lower_lines=5)[1]
+    assert heights[4] == 7
+    assert heights[2] + heights[4] + heights[1] == 25
+
+
+async def test_months_are_a_chart_in_a_usual_window(tmp_path: Path) -> None:
+    app = make_app(tmp_path, Path("collection.anki2"))
+    pane = Pane("How well do I remember?", LINE, (LINE, *BARS, MONTHS), ())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await wait_until(pilot, lambda: "answered in" in screen_text(app))
+        box = app.screen.query_one("#pane-2", PaneBox)
+        box.show(pane)
+        await pilot.pause()
+        lines = screen_text(app).splitlines()
+        top, bottom = [
+            next(number for number, line in enumerate(lines) if label in line)
+            for label in ("100 ┤", " 50 ┤")
+        ]
+        assert bottom - top + 1 >= 3
+    app.session.shut_down()
 
 
 async def test_at_the_least_size_keys_that_matter_stay(tmp_path: Path) -> None:

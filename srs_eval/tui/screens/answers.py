@@ -20,7 +20,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from srs_eval.advice.findings import ALL_REVIEWS, Finding
+from srs_eval.advice.findings import ALL_REVIEWS, Finding, Fit
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
@@ -34,6 +34,7 @@ from srs_eval.report import formats
 from srs_eval.report.inspection import list_facts
 from srs_eval.report.panes import count_needed_lines, wrap_notes
 from srs_eval.tui.background import Background
+from srs_eval.tui.models import SM2_AND_FSRS
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.dialogs import ChooseScreen, ConfirmDialog
 from srs_eval.tui.screens.import_summary import ImportSummaryScreen
@@ -92,6 +93,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         self._drawn_state: tuple[object, ...] = ()  # nothing is drawn again until this changes
         self._note = ""  # stands in place of the notes below the panes for some seconds
         self._note_timer: Timer | None = None
+        self._awaits_comparison = False  # it opens once SM-2 and FSRS have their figures
 
     def content(self) -> ComposeResult:
         yield PaneBox(1)
@@ -116,8 +118,11 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def on_resize(self, event: events.Resize) -> None:
         self.update_now()
 
-    def _size_panes(self, width: int, height: int) -> None:
-        """Set the height of each pane; the top line and the line of keys take one line each."""
+    def _size_panes(self, width: int, height: int, note_lines: int) -> None:
+        """Set the height of each pane; the top line and the line of keys take one line each.
+
+        `note_lines` is the number of lines below the panes.
+        """
         boxes = self.query(PaneBox)
         short_panes = {}
         for box in boxes:
@@ -129,7 +134,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             count_needed_lines(box.pane, width // 2 - 4) for box in boxes if box.number > 3
         )
         is_side_by_side, heights = compute_heights(
-            width, height - 2, short_panes, action_lines, lower_lines
+            width, height - 2, short_panes, action_lines, lower_lines, note_lines
         )
         self.set_class(not is_side_by_side, "-stacked")
         for box in boxes:
@@ -144,28 +149,51 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
             return
         screen = self.overview.first_screen
         size = self.app.size
-        state = (screen, size, self.app.theme, self._note)
+        hint = self._comparison_hint()
+        state = (screen, size, self.app.theme, self._note, hint)
         if state != self._drawn_state:
             self._drawn_state = state
             for box, pane in zip(self.query(PaneBox), screen.panes, strict=True):
-                box.show(pane)
-            self._size_panes(*size)
-            self._draw_notes(screen, size.width)
+                box.show(pane, hint if box.number == _PANE_OF_ACTS else "")
+            note_lines = self._draw_notes(screen, size.width)
+            self._size_panes(*size, note_lines)
         self._update_progress()
         self.refresh_bindings()
 
-    def _draw_notes(self, screen: FirstScreen, width: int) -> None:
-        """Draw the notes below the panes, or a message in the lines of notes and progress."""
+    @property
+    def _can_compare_schedulers(self) -> bool:
+        """Return whether SM-2 can be compared with FSRS on these reviews."""
+        for answer in self.overview.answers:
+            if isinstance(answer.evidence, Fit) and answer.evidence.has_older_scheduler:
+                return self.session.models.can_compare_schedulers
+        return False
+
+    def _comparison_hint(self) -> str:
+        """Return what the key of the comparison shows; "" if there is nothing to compare."""
+        if not self._can_compare_schedulers:
+            return ""
+        actions = self.session.config.with_keys(self.actions)
+        key = next(action.key_label for action in actions if action.id == "compare")
+        return f"{key} shows what SM-2 and FSRS predicted, side by side"
+
+    def _draw_notes(self, screen: FirstScreen, width: int) -> int:
+        """Draw the notes below the panes, or a message in the lines of notes and progress.
+
+        Return how many lines notes and progress, or the message, take.
+        """
         below = self.query_one("#below", Static)
         has_message = bool(self._note)
-        below.styles.height = NOTE_LINES if has_message else NOTE_LINES - 1
         self.query_one("#progress").display = not has_message
         if has_message:
             message = replace(screen, footer=(PaneLine(self._note),))
-            below.update(Text("\n".join(wrap_notes(message, width, NOTE_LINES)), "bold"))
+            lines = wrap_notes(message, width, NOTE_LINES)
+            below.update(Text("\n".join(lines), "bold"))
         else:
             lines = wrap_notes(screen, width, NOTE_LINES - 1)
             below.update(Text("\n".join(lines), theme_styles(self.app)["not yet"]))
+        below.display = bool(lines)
+        below.styles.height = len(lines)
+        return len(lines) if has_message else len(lines) + 1
 
     def show_note(self, message: str, seconds: float) -> None:
         """Show a message in place of the notes and the progress for some seconds."""
@@ -182,6 +210,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
     def _update_progress(self) -> None:
         if self.is_missing("#progress"):
             return
+        self._open_awaited_comparison()
         session = self.session
         end = session.answers_ended_at or session.monotonic()
         duration = formats.format_duration(end - session.answers_started_at)
@@ -195,6 +224,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         else:
             text = f"answered in {duration}"
         evaluation = session.models.run_of_open_file
+        if self._awaits_comparison:
+            text = "SM-2 and FSRS open side by side once both are evaluated"
         if evaluation.models:
             text += f" · models: {evaluation.finished_count} of {len(evaluation.models)}"
         self.query_one("#progress", Static).update(
@@ -217,6 +248,8 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         if action in ("costs", "choose"):
             # By another rule, presets are unknown or hardly have reviews.
             return self.overview.row_rule == "anki"
+        if action == "compare":
+            return self._can_compare_schedulers
         if action == "cancel":
             return self.session.answers_ended_at is None or super().check_action(action, parameters)
         if action == "again":
@@ -265,6 +298,29 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
 
     def action_costs(self) -> None:
         self.app.push_screen(CostsScreen())
+
+    def action_compare(self) -> None:
+        """Show SM-2 and FSRS side by side; evaluate the models first unless that is done."""
+        if not self.session.models.has_both_schedulers:
+            self.session.models.ensure_started()
+        self._awaits_comparison = True
+        self._update_progress()
+
+    def _open_awaited_comparison(self) -> None:
+        """Open the comparison that the user waits for, or say why it will not come."""
+        models = self.session.models
+        run = models.run_of_open_file
+        if not self._awaits_comparison or not self.is_current:
+            return
+        if models.has_both_schedulers:
+            self._awaits_comparison = False
+            self.compare(run, *SM2_AND_FSRS)
+        elif not models.can_cancel or not self._can_compare_schedulers:
+            self._awaits_comparison = False
+            self.show_note("SM-2 and FSRS have not both been evaluated, so nothing opens.", 4)
+
+    def on_screen_suspend(self, event: events.ScreenSuspend) -> None:
+        self._awaits_comparison = False  # it would open over what the user looks at now
 
     def action_copy(self) -> None:
         self.session.copy_parameters(_find_line_to_copy(self.overview))

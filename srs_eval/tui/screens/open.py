@@ -6,7 +6,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,6 +33,8 @@ _MAX_LOCAL_FILES = 8  # files offered from the working folder
 _DEMO_KEY = "demo"
 _LOCAL_HEADING = "In this folder"
 _NO_PROFILE_HEADING = "No Anki profile was found in"
+_DOT_FOLDERS: Mapping[str, list[str]] = {".": ["./", "../"], "..": ["../"]}
+"""The current folder and the one above it, by what has been typed."""
 
 
 def _expand_home(path: str) -> Path:
@@ -43,14 +45,16 @@ def _expand_home(path: str) -> Path:
 def _complete_path(typed: str) -> list[str]:
     """Return the paths that begin with `typed`: folders (with a final slash), then files.
 
-    Only files that srs-eval can open are returned. Upper and lower case are alike in the last part
-    of a path.
+    Only files that srs-eval can open are returned, and hidden entries only if the last part of the
+    path begins with a dot. Upper and lower case are alike in the last part of a path.
     """
     if not typed:
         return []
     slashed_path = typed.replace("\\", "/") if os.name == "nt" else typed
     folder, _, start = slashed_path.rpartition("/")
-    if not folder and not typed.startswith(("/", "~", ".")):
+    if slashed_path == "~":
+        return ["~/"]
+    if not folder and not slashed_path.startswith("/"):
         prefix = ""
         folder_path = Path()
     else:
@@ -73,7 +77,8 @@ def _complete_path(typed: str) -> list[str]:
                     files.append(f"{prefix}{entry.name}")
     except (OSError, ValueError):  # unreadable folder, null character
         return []
-    candidates = sorted(folders, key=str.lower) + sorted(files, key=str.lower)
+    dot_folders = _DOT_FOLDERS.get(slashed_path, [])
+    candidates = dot_folders + sorted(folders, key=str.lower) + sorted(files, key=str.lower)
     return candidates[:_MAX_CANDIDATES]
 
 

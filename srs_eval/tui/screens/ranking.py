@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from heapq import heapify, heapreplace
 from typing import Any, ClassVar
 
@@ -27,9 +27,10 @@ from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
 from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import render_metric_table, render_parameter_table
-from srs_eval.tui.widgets.ranking import RankingTable
+from srs_eval.tui.widgets.ranking import FOLD_LINE, RankingTable
 
 _ROW_OWNERS = {"anki": "Anki's", "benchmark": "the benchmark's"}  # who counts these rows
+_MIN_WIDTH_FOR_OTHER_ROWS = 96  # of the window, to name the other rows in the title, too
 _ANSWER_LINES = 3  # lines of the ranking's answer
 _ANSWER_LINES_LOW = 2  # the same in a low window
 _REFRESH_SECONDS = 1 / 6  # between two updates of the screen
@@ -115,11 +116,35 @@ class RunScreen(AppScreen, actions="run"):
             seconds_left,
             self.session.state,
             self.session.models.own_scheduler,
+            self._folded_names(),
+            self._fold_key,
         )
         self.query_one("#headings", Static).update(self.table.heading)
         self._update_titles()
         self._update_status(now)
         self.call_later(self._show_model)  # called separately, because both take long
+
+    def _folded_names(self) -> frozenset[str]:
+        """Return the models for which one line stands."""
+        if self.session.state.shows_all_models:
+            return frozenset()
+        return self._foldable_names()
+
+    def _foldable_names(self) -> frozenset[str]:
+        """Return the models that can be folded.
+
+        A filter, or the choice of families, says which models the user wants to see: then none can.
+        """
+        state = self.session.state
+        if state.filter.strip() or state.hidden:
+            return frozenset()
+        return self.session.models.foldable_names()
+
+    @property
+    def _fold_key(self) -> str:
+        """Return the key that folds and unfolds models, as the user has set it."""
+        actions = self.session.config.with_keys(self.actions)
+        return next(action.key_label for action in actions if action.id == "fold")
 
     def _update_titles(self) -> None:
         """Show which rows and models are shown, and what the ranking says once it is complete."""
@@ -129,10 +154,13 @@ class RunScreen(AppScreen, actions="run"):
         if not state.filter and not state.hidden:  # else filter and families need the room
             title += f" on {_ROW_OWNERS[self.session.models.protocol.rows]} rows"
             alternative_rows = self.session.models.alternative_rows
-            if alternative_rows is not None:
+            has_room = not self._folded_names() or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
+            if alternative_rows is not None and has_room:
                 title += f" (R: {_ROW_OWNERS[alternative_rows]})"
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
+        if self._folded_names():
+            title += f" ({self._fold_key}: all)"
         if state.filter:
             title += f' · "{formats.truncate(state.filter, 20)}"'
         if state.hidden:
@@ -140,18 +168,24 @@ class RunScreen(AppScreen, actions="run"):
             title += f" · without {' '.join(hidden_letters)}"
         box = self.query_one("#ranking")
         box.border_title = escape(title)
-        box.border_subtitle = escape(formats.explain_letters(self._model_families()))
+        box.border_subtitle = escape(
+            formats.explain_letters(self._model_families(without=self._folded_names()))
+        )
         groups = [] if self.evaluation.is_running else self.evaluation.groups()
-        sentence = summarize_ranking(groups[0]) if groups else ""
+        sentence = summarize_ranking(groups[0], self._folded_names()) if groups else ""
         width = max(self.size.width - 2, 20)
         line_count = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
         answer = self.query_one("#answer", Static)
         answer.update(Text(textwrap.fill(sentence, width, max_lines=line_count, placeholder=" …")))
         answer.display = bool(sentence)
 
-    def _model_families(self) -> set[str]:
-        """Return the families of the models that are evaluated."""
-        return {model.configuration.model.family for model in self.evaluation.models.values()}
+    def _model_families(self, without: Collection[str] = ()) -> set[str]:
+        """Return the families of the models that are evaluated, `without` some models."""
+        families: set[str] = set()
+        for name, model in self.evaluation.models.items():
+            if name not in without:
+                families.add(model.configuration.model.family)
+        return families
 
     def _update_status(self, now: float) -> None:
         evaluation = self.evaluation
@@ -190,6 +224,9 @@ class RunScreen(AppScreen, actions="run"):
         """Show the chosen model beside the ranking, if it or its looks have changed."""
         if not self.is_attached:
             return
+        if self.table.chosen == FOLD_LINE:
+            self._show_fold_line()
+            return
         model = self.evaluation.models.get(self.table.chosen or "")
         if model is None:
             return
@@ -225,18 +262,40 @@ class RunScreen(AppScreen, actions="run"):
             render_parameter_table(result, self.session.log)
         )
 
+    def _show_fold_line(self) -> None:
+        """Explain beside the ranking what the folded models are."""
+        if self._drawn_model == (FOLD_LINE,):
+            return
+        self._drawn_model = (FOLD_LINE,)
+        box = self.query_one("#model")
+        box.border_title = "Folded models"
+        box.set_class(True, "-no-result")
+        self.query_one("#more").set_class(False, "-with-result")
+        self.query_one("#reason", Static).update(
+            Text(
+                "Anki cannot schedule with these models. They are evaluated all the same, and each "
+                "has its place among all models. Press Enter to show them."
+            )
+        )
+        self.query_one(CalibrationChart).show(None)
+
     @on(OptionList.OptionHighlighted)
     def _moved(self) -> None:
         self._show_model()
         self.refresh_bindings()
 
     @on(OptionList.OptionSelected)
-    def _selected(self) -> None:
-        self.action_details()
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        if event.option_id == FOLD_LINE:
+            self.action_fold()
+        else:
+            self.action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "switch_rows":
             return self.session.models.alternative_rows is not None
+        if action == "fold":
+            return bool(self._foldable_names())
         if action == "again":
             return not self.evaluation.is_running and self.evaluation.has_missing_results
         return super().check_action(action, parameters)
@@ -285,6 +344,9 @@ class RunScreen(AppScreen, actions="run"):
         next_index = (orders.index(self.session.state.order) + 1) % len(orders)
         self._change_view(order=orders[next_index], backwards=False)
 
+    def action_fold(self) -> None:
+        self._change_view(shows_all_models=not self.session.state.shows_all_models)
+
     def action_families(self) -> None:
         screen = FamiliesScreen(self._model_families(), self.session.state.hidden)
         self.app.push_screen(screen, self._hide_families)
@@ -295,6 +357,7 @@ class RunScreen(AppScreen, actions="run"):
 
     def _change_view(self, **changes: Any) -> None:
         self.session.remember(**changes)
+        self.refresh_bindings()
         self.update_now()
 
     def action_cancel(self) -> None:
@@ -314,6 +377,9 @@ class RunScreen(AppScreen, actions="run"):
     def action_details(self) -> None:
         """Show the chosen model, or the best one if the list has not been drawn yet."""
         name = self.table.chosen
+        if name == FOLD_LINE:
+            self.action_fold()
+            return
         ranked = self.evaluation.ranked_results()
         if not name and ranked:
             name = ranked[0].configuration.name

@@ -16,11 +16,10 @@ from srs_eval.advice.sentences import Pane
 from srs_eval.advice.shown import first_screen
 from srs_eval.report.panes import count_hidden_items, render_pane, render_unframed
 
-NOTE_LINES = 3  # lines below the panes, reserved for notes and progress
+NOTE_LINES = 3  # most lines below the panes, for notes and progress
 _NO_SHORT_PANES: Mapping[int, int] = {}
 _MAX_UNFRAMED_LINES = 2  # lines of a pane without a frame, at most
 _ROOMY_HEIGHT = 30  # lines of the screen from which the first pane is shown in full
-_TALL_HEIGHT = 40  # lines of the screen from which the upper row takes what the lower has left
 _MIN_LOWER_LINES = 5
 _SIDE_BY_SIDE_SIZE = (96, 23)  # columns and lines from which panes stand side by side
 _MIN_FRAMED_HEIGHTS = {2: 6, 3: 6, 4: 5, 5: 5}  # fewest lines of a pane in its frame
@@ -36,23 +35,24 @@ def compute_heights(
     short_panes: Mapping[int, int] = _NO_SHORT_PANES,
     action_lines: int = 2,
     lower_lines: int = 11,
+    note_lines: int = NOTE_LINES,
 ) -> tuple[bool, dict[int, int]]:
     """Return whether panes stand side by side, and the height of each pane by its number.
 
     A pane of one or two lines has no frame. `action_lines` is what the first pane (What to do)
     needs inside its frame. Where panes are stacked, a pane of `short_panes` never has a frame; it
-    gets the lines that it needs without one (the mapping's values) if there are any to spare. On a
-    tall screen, the lower row of panes side by side gets its `lower_lines` and a frame at most.
+    gets the lines that it needs without one (the mapping's values) if there are any to spare. Of
+    panes side by side, the lower row gets its `lower_lines` and a frame at most, whatever the
+    number of `note_lines` below the panes; the upper row gets the rest.
     """
-    lines_left = height - NOTE_LINES
+    lines_left = height - note_lines
     max_action_lines = 3 if height < _ROOMY_HEIGHT else 6
     first_height = 2 + min(max(action_lines, 2), max_action_lines)  # 2: the frame
     min_width, min_height = _SIDE_BY_SIDE_SIZE
     if width >= min_width and height >= min_height:
         # The lower row has less to say: it gets 45 %, and at most 13 lines.
-        lower_height = min((9 * (lines_left - first_height)) // 20, 13)
-        if height >= _TALL_HEIGHT:
-            lower_height = min(lower_height, max(lower_lines, _MIN_LOWER_LINES) + 2)
+        lower_height = min((9 * (height - NOTE_LINES - first_height)) // 20, 13)
+        lower_height = min(lower_height, max(lower_lines, _MIN_LOWER_LINES) + 2)
         upper_height = lines_left - first_height - lower_height
         return True, {
             1: first_height,
@@ -115,6 +115,7 @@ class PaneBox(Widget, can_focus=True):
     def __init__(self, number: int) -> None:
         super().__init__(id=f"pane-{number}")
         self.number = number
+        self.hint = ""  # about a key, in the lower edge of the frame
         self.pane = Pane(
             first_screen.TITLES[number - 1], first_screen.WAITING, (first_screen.WAITING,), ()
         )
@@ -122,8 +123,9 @@ class PaneBox(Widget, can_focus=True):
     def on_mount(self) -> None:
         self.set_class(self.app.no_color, "-no-colour")
 
-    def show(self, pane: Pane) -> None:
+    def show(self, pane: Pane, hint: str = "") -> None:
         self.pane = pane
+        self.hint = hint
         self._update_titles()
         self.refresh()
 
@@ -148,10 +150,12 @@ class PaneBox(Widget, can_focus=True):
         hidden_count = 0
         if not self.has_class("-line"):
             hidden_count = count_hidden_items(self.pane, *self.size)
+        subtitles = []
         if hidden_count and self.size.height:
-            self.border_subtitle = f"{hidden_count} more: Enter"
-        else:
-            self.border_subtitle = ""
+            subtitles.append(f"{hidden_count} more: Enter")
+        if self.hint:
+            subtitles.append(self.hint)
+        self.border_subtitle = " · ".join(subtitles)
 
     def on_resize(self) -> None:
         self._update_titles()

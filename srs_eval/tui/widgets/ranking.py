@@ -12,6 +12,7 @@ from textual import events
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option, OptionDoesNotExist
 
+from srs_eval.data.errors import format_count
 from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.engine.run import ModelRun, Run, Stage
 from srs_eval.models.configurations import Configuration
@@ -29,6 +30,8 @@ _MIN_WIDTH_FOR_INTERVALS = 70  # width from which intervals are drawn
 _MIN_INTERVAL_WIDTH = 24  # of the column of drawn intervals
 _MIN_NAME_WIDTH = 16
 _MAX_NAME_WIDTH = 25
+FOLD_LINE = "folded models"
+"""Id of the line that stands for the folded models; no model has this name."""
 
 
 class RankingTable(OptionList):
@@ -58,10 +61,13 @@ class RankingTable(OptionList):
         seconds_left: Mapping[str, float],
         state: State,
         own_scheduler: str | None,
+        folded: frozenset[str] = frozenset(),
+        fold_key: str = "",
     ) -> None:
         """Update the headings, and the list if any line of it has changed.
 
-        `seconds_left` maps models to their remaining seconds; `own_scheduler` is the learner's.
+        `seconds_left` maps models to their remaining seconds; `own_scheduler` is the learner's. One
+        line, which names `fold_key`, stands for the `folded` models.
         """
         if not self.size.width:
             return
@@ -71,16 +77,17 @@ class RankingTable(OptionList):
         visible = {
             configuration.name: configuration
             for configuration in configurations
-            if _is_visible(configuration, state)
+            if _is_visible(configuration, state) and configuration.name not in folded
         }
         self.shown_count = len(visible)
-        self._lay_out_columns(groups, configurations, state)
+        self._lay_out_columns(groups, configurations, folded, state)
         unfinished = []
         for model in evaluation.unfinished():
             if model.name in visible:
                 seconds = seconds_left.get(model.name, 0.0)
                 unfinished.append((model.name, self._format_unfinished(model, seconds)))
-        rows = list(self._build_rows(groups, visible, unfinished, state))
+        fold_text = _describe_folded(evaluation, folded, fold_key)
+        rows = list(self._build_rows(groups, visible, unfinished, fold_text, state))
         # If the list scrolls, the learner's own line stays in sight below the headings.
         if own_scheduler in evaluation.results_by_name() and len(rows) >= self.size.height:
             own_line = self._format_ranked(evaluation.ranked_result(own_scheduler))
@@ -106,11 +113,13 @@ class RankingTable(OptionList):
         groups: list[RankingGroup],
         visible: Mapping[str, Configuration],
         unfinished: list[tuple[str, Text]],
+        fold_text: str,
         state: State,
     ) -> Iterator[tuple[str | None, Text]]:
         """Yield the lines of the list, each with its model's name, or None if none can be chosen.
 
-        The `visible` models are shown; the `unfinished` ones come after the first group.
+        The `visible` models are shown; the `unfinished` ones come after the first group. If there
+        is a `fold_text`, it is a line below all models, which can be chosen like one.
         """
         if not groups:
             yield from unfinished
@@ -136,14 +145,24 @@ class RankingTable(OptionList):
                 names_above |= {line.configuration.name for line in lines}
             if is_first:
                 yield from unfinished
+        text_width = sum(self._widths.values()) - 4
+        if fold_text:
+            yield FOLD_LINE, Text(" ▸ " + "\n   ".join(textwrap.wrap(fold_text, text_width)))
         for remark in make_table_remarks(list(visible.values())):
-            wrapped = textwrap.wrap(remark, sum(self._widths.values()) - 4)
+            wrapped = textwrap.wrap(remark, text_width)
             yield None, Text("   " + "\n   ".join(wrapped), "dim")
 
     def _lay_out_columns(
-        self, groups: list[RankingGroup], configurations: list[Configuration], state: State
+        self,
+        groups: list[RankingGroup],
+        configurations: list[Configuration],
+        folded: frozenset[str],
+        state: State,
     ) -> None:
-        """Compute columns, their heading and the scale of the drawn intervals for this width."""
+        """Compute columns, their heading and the scale of the drawn intervals for this width.
+
+        The scale leaves out the `folded` models.
+        """
         names = [configuration.words for configuration in configurations]
         name_width = max(map(len, names), default=0) + 2
         self._widths = _compute_column_widths(self.size.width - 1, name_width, state.order)
@@ -156,7 +175,8 @@ class RankingTable(OptionList):
                 if baseline_loss is None and group.baseline is not None:  # the first group's
                     baseline_loss = group.baseline.log_loss
                 for line in group.lines:
-                    if line.standing is not Standing.BELOW_BASELINE:
+                    is_folded = line.configuration.name in folded
+                    if line.standing is not Standing.BELOW_BASELINE and not is_folded:
                         losses.append(line.log_loss)
             self._scale = fit_scale(losses, self._widths["interval plot"] - 2, baseline_loss)
             if baseline_loss is not None:
@@ -316,7 +336,9 @@ class RankingTable(OptionList):
 
     def on_click(self, event: events.Click) -> None:
         clicked = event.style.meta.get("option")
-        if clicked is not None and clicked != self.highlighted:
+        if clicked is None or self.options[clicked].id == FOLD_LINE:  # unfolds at the first click
+            return
+        if clicked != self.highlighted:
             event.prevent_default()  # which would also open it
             if not self.options[clicked].disabled:
                 self.highlighted = clicked
@@ -367,3 +389,15 @@ def _is_visible(configuration: Configuration, state: State) -> bool:
     if configuration.model.family in state.hidden and not configuration.is_baseline:
         return False
     return all(map(configuration.matches, state.filter.split()))
+
+
+def _describe_folded(evaluation: Run, folded: frozenset[str], key: str) -> str:
+    """Return the line that stands for the folded models; "" if none are folded."""
+    if not folded:
+        return ""
+    text = f"{format_count(len(folded), 'model')} that Anki cannot use"
+    unfinished_count = sum(not evaluation.models[name].is_over for name in folded)
+    if evaluation.is_running and unfinished_count:
+        text += f", {unfinished_count} still running"
+    pronoun = "it" if len(folded) == 1 else "them"
+    return f"{text}: press {key} to show {pronoun}"
