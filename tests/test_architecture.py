@@ -231,6 +231,23 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
         assert re.search(r"\d+\.\d+\.\d+", done.stdout)
 
 
+def test_answers_do_without_the_readers_of_files() -> None:
+    """Check that workers, which get what was read, load no readers."""
+    script = (
+        "import sys\n"
+        "import srs_eval.advice.answering\n"
+        "print([name for name in sys.modules if name.startswith('srs_eval.data.readers')])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
     """Check that reading and evaluating are loaded after the first screen has appeared."""
     script = textwrap.dedent(

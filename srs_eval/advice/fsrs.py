@@ -26,7 +26,6 @@ from srs_eval.advice.candidates import CONFIGURATIONS, PRESET_PROTOCOL, Learner
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.parameters import OTHER_MODELS, compare_candidates
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.readers.predictions import make_name_unique
 from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray
 from srs_eval.data.trials import Trials, compute_rmse_bin_ids
 from srs_eval.engine.shared_reviews import (
@@ -408,6 +407,10 @@ def external_predictions(
     """
     reserved = {*_CANDIDATES, *reserved_names, *learner.log.source_predictions}
     in_file = learner.log.external_predictions
+    if not in_file:
+        return {}
+    from srs_eval.data.readers.predictions import make_name_unique  # the readers take long to load
+
     predictions: dict[str, HeldOutPredictions] = {}
     for name, external in in_file.items():
         held_out = select_held_out(external, learner.held_out_entries)

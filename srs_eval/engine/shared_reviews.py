@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Protocol as Interface
 from typing import TypeVar
@@ -21,7 +21,6 @@ import numpy as np
 from srs_eval import metrics
 from srs_eval.data.errors import InputError, NotInstalled, format_count
 from srs_eval.data.protocol import Protocol
-from srs_eval.data.readers.predictions import add_predictions
 from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray, ReviewLog
 from srs_eval.engine.result import Result, TestSet
 from srs_eval.models.configurations import Configuration, find_meaning, resolve_configurations
@@ -64,7 +63,11 @@ def add_predictions_file(log: ReviewLog, path: Path | None) -> ReviewLog:
     Raises:
         InputError: The file cannot be used.
     """
-    return log if path is None else add_predictions(log, path, find_meaning)
+    if path is None:
+        return log
+    from srs_eval.data.readers.predictions import add_predictions  # the readers take long to load
+
+    return add_predictions(log, path, find_meaning)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +106,11 @@ def select_held_out(external: ExternalPredictions, entry: IntArray) -> HeldOutPr
 
 
 def intersect_reviews(reviews: Iterable[IntArray]) -> IntArray:
-    """Return the reviews that are in each of the arrays, ascending; there is at least one array."""
-    return reduce(np.intersect1d, reviews)
+    """Return the reviews that are in each of the arrays, ascending.
+
+    There is at least one array, and none holds a review twice.
+    """
+    return reduce(partial(np.intersect1d, assume_unique=True), reviews)
 
 
 def evaluate_external(

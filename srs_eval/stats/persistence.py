@@ -219,12 +219,16 @@ def _compute_day_covariance(weighted: FloatArray, gaps: IntArray) -> FloatArray:
     It is Σ phi^|t - s| times the weights (r, D) of days s and t, over all pairs of days.
     """
     rows, day_count = weighted.shape
-    # Σ over s <= t of phi^(t - s) times the weight of s, for each phi, row and t
-    past = np.empty((len(PHIS), rows, day_count))
+    # Σ over s <= t of phi^(t - s) times the weight of s, for each t, phi and row
+    past = np.empty((day_count, len(PHIS), rows))
     sums = np.zeros((len(PHIS), rows))
+    decays = {gap: (PHIS**gap)[:, None] for gap in {0, *gaps.tolist()}}
+    weights_by_day = np.ascontiguousarray(weighted.T)
     for position, gap in enumerate([0, *gaps.tolist()]):
-        sums = (PHIS**gap)[:, None] * sums + weighted[:, position]
-        past[:, :, position] = sums
-    earlier_or_same = past @ weighted.T
+        sums *= decays[gap]
+        sums += weights_by_day[position]
+        past[position] = sums
+    by_phi = np.ascontiguousarray(past.transpose(1, 2, 0))  # (phis, r, D)
+    earlier_or_same = by_phi @ weighted.T
     # Both orders of two days count, and a day with itself once.
     return earlier_or_same + earlier_or_same.transpose(0, 2, 1) - weighted @ weighted.T

@@ -32,6 +32,11 @@ def test_further_questions_hold_up_neither_the_first_screen_nor_the_models(log: 
     assert all(QUESTION_REGISTRY[name].line_title for name in further)
 
 
+def test_questions_of_the_first_screen_are_asked_before_all_others() -> None:
+    is_later = [not set(task) & set(FIRST_SCREEN_QUESTIONS) for task in TASKS_WITH_PRESETS]
+    assert is_later == sorted(is_later)
+
+
 @pytest.mark.parametrize("question", ABOUT_FSRS_6)
 def test_questions_about_fsrs_6_say_so_to_users_of_fsrs_7(
     question: str, log: ReviewLog, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -43,16 +44,20 @@ from srs_eval.advice.workload.ranges import (
     compare_schedules,
     find_ends,
 )
+from srs_eval.advice.workload.simulator import Memory
 from srs_eval.advice.workload.today import (
     MIN_MONTH_REVIEWS,
     OverdueCards,
+    States,
+    TodaysCards,
     collect_todays_cards,
+    compute_memory_state,
     count_overdue,
     measure_pace,
 )
 from srs_eval.cli.main import main
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import LEARNING, REVIEW, Entries, Preset, ReviewLog
+from srs_eval.data.reviews import LEARNING, REVIEW, Entries, FloatArray, Preset, ReviewLog
 from srs_eval.models import fsrs6
 from tests.helpers.anki_files import make_collection, plain_history
 from tools.simulated import simulate_learner, write_collection
@@ -96,6 +101,24 @@ def test_workload_has_a_stage_for_every_draw(stages: list[Workload]) -> None:
     assert stages[3].progress_text == "parameters that your reviews allow: 3 of 5"
     for stage in stages:
         assert sentences(stage.finding)  # every stage can be shown
+
+
+def test_states_of_the_cards_are_computed_once_by_each_memory(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories = []
+
+    def compute(today: TodaysCards, memory: Memory, states: States = "history") -> FloatArray:
+        memories.append((id(today), memory))
+        return compute_memory_state(today, memory, states)
+
+    monkeypatch.setattr("srs_eval.advice.workload.today.compute_memory_state", compute)
+    *_, last = workload(log, question=replace(QUICK, draws=3, with_sm2=True))
+    times = Counter(memories)
+    best = [count for count in times.values() if count > 1]
+    assert best == [2] * len(last.presets)  # as the scheduler and as the memory
+    # The fit, three draws, today's parameters and SM-2
+    assert len(times) == 6 * len(last.presets)
 
 
 def test_figures_rise_with_the_retention_within_their_band(stages: list[Workload]) -> None:

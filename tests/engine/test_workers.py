@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import signal
@@ -107,6 +108,11 @@ def pool_of(number: int, **keywords: Any) -> Iterator[WorkerPool]:
     finally:
         pool.terminate_workers()
         assert not multiprocessing.active_children()
+
+
+def test_workers_look_for_garbage_rarely() -> None:
+    with WorkerPool(1) as pool:
+        assert pool.submit(gc.get_threshold).result()[0] > 10_000
 
 
 def test_pool_returns_results_exceptions_and_messages() -> None:

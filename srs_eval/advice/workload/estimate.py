@@ -46,6 +46,7 @@ from srs_eval.advice.workload import limits, ranges
 from srs_eval.advice.workload import presets as preset_simulation
 from srs_eval.advice.workload import today as habits
 from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
+from srs_eval.advice.workload.presets import CardMemories, ScheduledDecks
 from srs_eval.advice.workload.ranges import (
     FIGURES,
     KNOWN,
@@ -53,7 +54,7 @@ from srs_eval.advice.workload.ranges import (
     ScheduleComparison,
     compare_schedules,
 )
-from srs_eval.advice.workload.simulator import SM2, TRAINABLES, Memory, SimulationResult
+from srs_eval.advice.workload.simulator import SM2, TRAINABLES, SimulationResult
 from srs_eval.data.arguments import check_numbers, check_type
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
@@ -686,53 +687,23 @@ def _refine(
     pool = ThreadPoolExecutor(count_cores())
 
     def start(
-        seeds: Sequence[int], memories: Sequence[Memory], retentions: Sequence[float]
+        decks: ScheduledDecks,
+        memories: CardMemories,
+        seeds: Sequence[int],
+        retentions: Sequence[float],
     ) -> _PendingSimulations:
-        """Start the simulations of all presets at each of the desired retentions.
-
-        The best fits schedule, and recall follows the memories, one for each preset.
-        """
-        decks = preset_simulation.make_decks(presets, best, memories, question.states)
+        """Start the simulations of all presets at each of the desired retentions."""
         by_retention = []
         for retention in retentions:
-            by_seed = []
-            for seed in seeds:
-                by_preset = []
-                for number, cards in enumerate(presets):
-                    desired = retention
-                    if retention == latest.desired:
-                        desired = cards.desired_retention
-                    by_preset.append(
-                        pool.submit(
-                            cards.simulate_once,
-                            best[number],
-                            memories[number],
-                            decks[number],
-                            seed,
-                            desired,
-                        )
-                    )
-                by_seed.append(by_preset)
-            by_retention.append(by_seed)
+            by_preset = [retention] * len(presets)
+            if retention == latest.desired:
+                by_preset = [cards.desired_retention for cards in presets]
+            by_retention.append(decks.start(pool, memories, seeds, by_preset))
         return by_retention
-
-    def start_current(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
-        """Start simulations of today's schedule, where recall follows the memories."""
-        return [preset_simulation.start_current(pool, presets, memories, question.states, seeds)]
-
-    def start_sm2(seeds: Sequence[int], memories: Sequence[Memory]) -> _PendingSimulations:
-        """Start simulations of SM-2, where recall follows the memories, if SM-2 is asked for."""
-        if not question.with_sm2 or latest.is_fsrs_off:
-            return []
-        by_sm2 = [replace(cards, scheduler=cards.sm2) for cards in presets]
-        return [preset_simulation.start_current(pool, by_sm2, memories, question.states, seeds)]
 
     def report(workload: Workload) -> Workload:
         learner.context.tick(workload.progress)
         return workload
-
-    def average(simulations: preset_simulation.Simulations) -> tuple[_Figures, ...]:
-        return tuple(_average_runs(runs, question.budget) for runs in simulations)
 
     review_limits = [
         DailyLimit(learner.group_name(cards.group), cards.settings.reviews_a_day)
@@ -747,28 +718,35 @@ def _refine(
         # The fits of all presets, then draw by draw; `fit_and_draw` never ends.
         memories = zip(*memories_by_preset, strict=False)
         best = next(memories)
+        fits = CardMemories.make(presets, best)
+        decks = ScheduledDecks.make(presets, best, question.states)
         repeats = range(preset_simulation.REPEATS)
-        simulations = _wait_for(start(repeats, best, latest.retentions))
+        current_repeats = range(preset_simulation.CURRENT_REPEATS)
+        simulations = _wait_for(start(decks, fits, repeats, latest.retentions))
+        all_runs = list(itertools.chain.from_iterable(simulations))
+        current_decks = None
         current_figures = None
         current_limit_effects = None
-        all_runs = list(itertools.chain.from_iterable(simulations))
-        has_other_schedule = not preset_simulation.are_scheduled_by(presets, best)
-        if has_other_schedule:
-            seeds = range(preset_simulation.CURRENT_REPEATS)
-            current_simulations = _wait_for(start_current(seeds, best))
-            (current_figures,) = average(current_simulations)
-            (current_runs,) = current_simulations
-            current_limit_effects = limits.measure_effects(current_runs)
-            all_runs += current_runs
+        if not preset_simulation.are_scheduled_by(presets, best):
+            schedulers = [cards.scheduler for cards in presets]
+            current_decks = ScheduledDecks.make(presets, schedulers, question.states)
+            runs = _wait_for_runs(current_decks.start_current(pool, fits, current_repeats))
+            current_figures = _average_runs(runs, question.budget)
+            current_limit_effects = limits.measure_effects(runs)
+            all_runs += runs
+        sm2_decks = None
         sm2 = None
-        for runs in _wait_for(start_sm2(range(preset_simulation.CURRENT_REPEATS), best)):
+        if question.with_sm2 and not latest.is_fsrs_off:
+            schedulers = [cards.sm2 for cards in presets]
+            sm2_decks = ScheduledDecks.make(presets, schedulers, question.states)
+            runs = _wait_for_runs(sm2_decks.start_current(pool, fits, current_repeats))
             sm2 = ScheduleEstimate(
                 _average_runs(runs, question.budget), limits.measure_effects(runs)
             )
             all_runs += runs
         latest = replace(
             latest,
-            estimates=average(simulations),
+            estimates=tuple(_average_runs(runs, question.budget) for runs in simulations),
             current_figures=current_figures,
             limit_effects=tuple(map(limits.measure_effects, simulations)),
             current_limit_effects=current_limit_effects,
@@ -776,7 +754,7 @@ def _refine(
         )
         is_at_a_glance = question.retentions == COMPARED_RETENTIONS
         if is_at_a_glance and HIGHEST_RETENTION in latest.compared_retentions:
-            (highest,) = _wait_for(start(repeats, best, [HIGHEST_RETENTION]))
+            (highest,) = _wait_for(start(decks, fits, repeats, [HIGHEST_RETENTION]))
             latest = _add_highest(latest, highest)
             all_runs += highest
         review_limit = limits.find_review_limit(review_limits, all_runs)
@@ -784,11 +762,16 @@ def _refine(
         yield report(latest)
         pending: list[tuple[_PendingSimulations, _PendingSimulations, _PendingSimulations]] = []
         for number in range(1, question.draws + 1):
-            drawn = next(memories)
+            drawn = CardMemories.make(presets, next(memories))
             seeds = range(number, number + 1)  # the draw's number is its seed
-            current = start_current(seeds, drawn) if has_other_schedule else []
-            by_retention = start(seeds, drawn, latest.retentions)
-            pending.append((by_retention, current, start_sm2(seeds, drawn)))
+            current = []
+            if current_decks is not None:
+                current.append(current_decks.start_current(pool, drawn, seeds))
+            by_retention = start(decks, drawn, seeds, latest.retentions)
+            by_sm2 = []
+            if sm2_decks is not None:
+                by_sm2.append(sm2_decks.start_current(pool, drawn, seeds))
+            pending.append((by_retention, current, by_sm2))
             most_pending = 3 if number < question.draws else 0  # enough to keep the threads busy
             while len(pending) > most_pending:
                 latest = _add_draw(latest, *map(_wait_for, pending.pop(0)))
@@ -852,13 +835,17 @@ def _add_draw(
 
 def _wait_for(pending: _PendingSimulations) -> preset_simulation.Simulations:
     """Return the results of started simulations."""
-    by_retention = []
-    for runs in pending:
-        by_seed = []
-        for futures in runs:
-            by_seed.append([future.result() for future in futures])
-        by_retention.append(by_seed)
-    return by_retention
+    return [_wait_for_runs(runs) for runs in pending]
+
+
+def _wait_for_runs(
+    pending: Sequence[Sequence[Future[SimulationResult]]],
+) -> list[list[SimulationResult]]:
+    """Return the results of one schedule's simulations, by seed and preset."""
+    by_seed = []
+    for futures in pending:
+        by_seed.append([future.result() for future in futures])
+    return by_seed
 
 
 def _average_runs(runs: Sequence[Sequence[SimulationResult]], budget: float | None) -> _Figures:

@@ -14,7 +14,7 @@ from srs_eval.advice.candidates import Learner
 from srs_eval.advice.workload import simulator as sim
 from srs_eval.advice.workload import today as habits
 from srs_eval.data.errors import InputError, NotEnoughData
-from srs_eval.data.reviews import IntArray
+from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.models import anki_sm2
 from srs_eval.models.own_parameters import model_name, normalize_parameters, preset_parameters
 
@@ -112,48 +112,80 @@ def fit_and_draw(
     yield from repeat(best)
 
 
-def make_decks(
-    presets: Sequence[PresetCards],
-    schedulers: Sequence[sim.Memory],
-    memories: Sequence[sim.Memory],
-    states: habits.States,
-) -> list[sim.SimulatedDeck]:
-    """Make each preset's deck with its cards' states by the scheduler and by the memory."""
-    decks = []
-    for cards, scheduler, memory in zip(presets, schedulers, memories, strict=True):
-        deck = habits.make_deck(cards.today, scheduler, states)
-        memory_state = deck.state
-        if memory != scheduler:
-            memory_state = habits.compute_memory_state(cards.today, memory)
-        decks.append(replace(deck, memory_state=memory_state))
-    return decks
+@dataclass(frozen=True, eq=False)
+class ScheduledDecks:
+    """Cards of several presets with their schedulers, and the cards' states by these."""
 
+    presets: Sequence[PresetCards]
+    schedulers: Sequence[sim.Memory]
+    decks: Sequence[sim.SimulatedDeck]  # without states by a memory
 
-def start_current(
-    pool: ThreadPoolExecutor,
-    presets: Sequence[PresetCards],
-    memories: Sequence[sim.Memory],
-    states: habits.States,
-    seeds: Sequence[int],
-) -> list[list[Future[sim.SimulationResult]]]:
-    """Start simulations by seed and preset while today's schedulers go on.
+    @staticmethod
+    def make(
+        presets: Sequence[PresetCards], schedulers: Sequence[sim.Memory], states: habits.States
+    ) -> ScheduledDecks:
+        decks = []
+        for cards, scheduler in zip(presets, schedulers, strict=True):
+            decks.append(habits.make_deck(cards.today, scheduler, states))
+        return ScheduledDecks(presets, schedulers, decks)
 
-    Recall follows the memories, one for each preset.
-    """
-    schedulers = [cards.scheduler for cards in presets]
-    decks = make_decks(presets, schedulers, memories, states)
-    by_seed = []
-    for seed in seeds:
-        by_preset = []
-        for cards, deck, memory in zip(presets, decks, memories, strict=True):
+    def start(
+        self,
+        pool: ThreadPoolExecutor,
+        memories: CardMemories,
+        seeds: Sequence[int],
+        retentions: Sequence[float],
+    ) -> list[list[Future[sim.SimulationResult]]]:
+        """Start simulations by seed and preset; each preset has its own desired retention."""
+        decks = []
+        for number, deck in enumerate(self.decks):
+            memory_state = memories.states[number]
+            if memories.memories[number] == self.schedulers[number]:
+                memory_state = deck.state
+            decks.append(replace(deck, memory_state=memory_state))
+        by_seed = []
+        for seed in seeds:
+            by_preset = []
+            for number, cards in enumerate(self.presets):
+                by_preset.append(
+                    pool.submit(
+                        cards.simulate_once,
+                        self.schedulers[number],
+                        memories.memories[number],
+                        decks[number],
+                        seed,
+                        retentions[number],
+                    )
+                )
+            by_seed.append(by_preset)
+        return by_seed
+
+    def start_current(
+        self, pool: ThreadPoolExecutor, memories: CardMemories, seeds: Sequence[int]
+    ) -> list[list[Future[sim.SimulationResult]]]:
+        """Start simulations by seed and preset at the presets' desired retentions."""
+        retentions = []
+        for cards, scheduler in zip(self.presets, self.schedulers, strict=True):
             retention = cards.desired_retention
-            if cards.scheduler.model == sim.SM2:
+            if scheduler.model == sim.SM2:
                 retention = 0.9  # at which SM-2's intervals stay as they are
-            by_preset.append(
-                pool.submit(cards.simulate_once, cards.scheduler, memory, deck, seed, retention)
-            )
-        by_seed.append(by_preset)
-    return by_seed
+            retentions.append(retention)
+        return self.start(pool, memories, seeds, retentions)
+
+
+@dataclass(frozen=True, eq=False)
+class CardMemories:
+    """A memory for each preset, and the states of its cards by this memory."""
+
+    memories: Sequence[sim.Memory]
+    states: Sequence[FloatArray]
+
+    @staticmethod
+    def make(presets: Sequence[PresetCards], memories: Sequence[sim.Memory]) -> CardMemories:
+        states = []
+        for cards, memory in zip(presets, memories, strict=True):
+            states.append(habits.compute_memory_state(cards.today, memory))
+        return CardMemories(memories, states)
 
 
 def are_scheduled_by(presets: Sequence[PresetCards], memories: Sequence[sim.Memory]) -> bool:

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ from srs_eval.data.reviews import LEARNING, REVIEW, Entries, FloatArray, IntArra
 from srs_eval.data.rows import select_rows
 from srs_eval.models import fsrs7
 from srs_eval.models._fsrs import S_MAX
+from srs_eval.training.packing import Int32Array
 
 States = Literal["history", "stored"]
 
@@ -86,6 +88,16 @@ _ORDERS: dict[int, Order] = {
 
 
 @dataclass(frozen=True, eq=False)
+class _HistoryColumns:
+    """Columns of `loops.HistoryTable` that are the same for all models with the same `t`."""
+
+    same_day: IntArray
+    card: Int32Array
+    t: FloatArray
+    rating: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class CardHistories:
     """Reviews of m cards, those with most reviews first, stored round by round.
 
@@ -98,6 +110,34 @@ class CardHistories:
     days: FloatArray  # whole days since the previous review
     fraction: FloatArray  # days since the previous review, with fractions
     last_day: IntArray  # (m,) day of the last review, relative to the first simulated day
+
+    @cached_property
+    def by_days(self) -> _HistoryColumns:
+        """Columns for models with a formula for steps, reviews on the day of the previous one."""
+        is_step = self.days < 1.0
+        is_step[: self.round_start[1]] = False  # a first review is none
+        return self._make_columns(self.days, is_step)
+
+    @cached_property
+    def by_fraction(self) -> _HistoryColumns:
+        """Columns for models without a formula for steps."""
+        return self._make_columns(self.fraction, np.zeros(len(self.fraction), np.bool_))
+
+    def _make_columns(self, t: FloatArray, is_step: np.ndarray) -> _HistoryColumns:
+        """Sort the reviews round by round, in each round the steps last."""
+        from srs_eval.training.elementwise import LANES
+
+        round_start = self.round_start
+        round_number = np.repeat(np.arange(len(round_start) - 1), np.diff(round_start))
+        order = np.lexsort((is_step, round_number))
+        order = np.concatenate((order, np.zeros(LANES, np.int64)))
+        steps_in_round = np.bincount(round_number, is_step).astype(np.int64)
+        return _HistoryColumns(
+            same_day=round_start[1:] - steps_in_round,
+            card=(order - round_start[round_number[order]]).astype(np.int32),
+            t=t[order],
+            rating=self.rating[order],
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,31 +291,24 @@ def _states_after_histories(histories: CardHistories, memory: Memory) -> FloatAr
     from srs_eval.training.packing import pack
 
     m = len(histories.card)
-    round_start = histories.round_start
     room = m + LANES  # the loops process LANES cards at once, and may write beyond the last one
     states = np.ones((memory.state_size, room))
     if not m:
         return states[:, :m]
-    # A model with its own formula for the same day counts whole days; others use fractions.
-    in_days = memory.recurrent.same_day is not None
-    t = histories.days if in_days else histories.fraction
-    round_number = np.repeat(np.arange(len(round_start) - 1), np.diff(round_start))
-    is_step = (t < 1.0) & (round_number > 0) & in_days
-    order = np.lexsort((is_step, round_number))  # round by round, in each the steps last
-    order = np.concatenate((order, np.zeros(LANES, np.int64)))
-    steps_in_round = np.bincount(round_number, is_step).astype(np.int64)
+    has_steps = memory.recurrent.same_day is not None
+    columns = histories.by_days if has_steps else histories.by_fraction
     table = HistoryTable(
-        rounds=len(round_start) - 1,
-        begins=round_start,
-        same_day=round_start[1:] - steps_in_round,
-        card=(order - round_start[round_number[order]]).astype(np.int32),
-        t=t[order],
-        rating=histories.rating[order],
+        rounds=len(histories.round_start) - 1,
+        begins=histories.round_start,
+        same_day=columns.same_day,
+        card=columns.card,
+        t=columns.t,
+        rating=columns.rating,
         room=room,
         states=states,
         parameters=memory.values,
     )
-    work = make_workspace(memory.state_size, len(order) + LANES)
+    work = make_workspace(memory.state_size, len(columns.card) + LANES)
     compile_loops(memory.model)["follow"](pack(table), pack(work))
     return states[:, :m]
 
