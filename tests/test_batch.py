@@ -101,6 +101,7 @@ def undisturbed(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     out = tmp_path_factory.mktemp("undisturbed")
     done = run_without_workers(dataset, out)
     assert done.returncode == 1, done.stderr  # the poisoned user
+    assert done.stderr.endswith("evaluated: docs/protocol.md.\n")
     return out
 
 

@@ -47,6 +47,17 @@ def test_notebook_example_runs(
     assert "LogLoss" in lines[0]
 
 
+def test_protocol_example_prints_its_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    page = REPOSITORY / "docs" / "protocol.md"
+    (program,) = python_blocks(page)
+    monkeypatch.chdir(REPOSITORY)
+    exec(compile(program, page.name, "exec"), {})
+    assert f"```\n{capsys.readouterr().out}```\n" in page.read_text(encoding="utf-8")
+
+
 GUIDE = REPOSITORY / "docs" / "adding-a-model.md"
 EXAMPLES = ("LAST-REVIEW", "GROWING", "FOREST", "SMALL-GRU")
 

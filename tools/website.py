@@ -24,7 +24,14 @@ NOTES = sorted(path.stem for path in (DOCS / "models").glob("*.md"))
 SECTIONS = {
     "For learners": ("tutorial", "app", "findings", "glossary"),
     "How to": (),  # all others
-    "Reference": ("/reference/cli", "/reference/python", "/models/index", "formats", "metrics"),
+    "Reference": (
+        "/reference/cli",
+        "/reference/python",
+        "/models/index",
+        "formats",
+        "metrics",
+        "protocol",
+    ),
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),
     "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),
 }

@@ -287,6 +287,7 @@ def _print_leaderboards(out: Path, configurations: set[str], users: set[int]) ->
         sections = tuple(build_leaderboards(out, configurations, users))
         document = Document(title="", lead=(), sections=sections)
         console.print(render_document(document, get_width(console), f"`srs-eval report {out}`"))
+        say("How reviews are chosen and evaluated: docs/protocol.md.")
 
 
 def audit(

@@ -433,7 +433,8 @@ def _build_metric_card(
     from importlib.metadata import version
 
     lines = [
-        f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}.",
+        f"srs-eval {VERSION}, numpy {version('numpy')}, scipy {version('scipy')}. How reviews are "
+        "chosen and evaluated: docs/protocol.md.",
         "A mean of a metric is over users, weighted by each user's evaluated reviews or all alike; "
         "nothing is pooled over users. Users without a figure are left out of it, weight "
         "included.",

@@ -478,7 +478,10 @@ def _build_metric_card(run: Run, protocol: Protocol) -> Section:
     facts += [
         f"Not evaluated: {', '.join(names)}: {reason}." for reason, names in names_by_reason.items()
     ]
-    facts.append("What the metrics and verdicts mean is defined in the documentation of srs-eval.")
+    facts.append(
+        "The documentation of srs-eval explains how reviews are chosen and evaluated (protocol.md) "
+        "and what the metrics and verdicts mean (metrics.md)."
+    )
     return Section("Metric card", tuple(facts))
 
 

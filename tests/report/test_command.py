@@ -45,6 +45,7 @@ def test_report_of_a_batch_has_its_figures_in_every_form(
     assert "s / 10,000 reviews" in text
     assert "unchanged" in text
     assert "srs-eval " in text.split("Metric card")[1]
+    assert "docs/protocol.md" in text.split("Metric card")[1]
     means = list(csv.DictReader((outputs["csv"] / "1-means-by-users.csv").open(encoding="utf-8")))
     results = [json.loads(line) for line in (out / "result" / "AVG.jsonl").open()]
     shared = {result["user"] for result in results}

@@ -78,6 +78,7 @@ def test_anonymous_report_has_every_form_and_no_names(
         or "Evaluated on" in text.split("##")[0]
     )
     assert text.rstrip().split("## ")[-1].startswith("Metric card")
+    assert "protocol.md" in text.split("## ")[-1]
     tables = json.loads((exported / "r.json").read_text(encoding="utf-8"))["tables"]
     rows = {row["model"]: row for row in tables["ranking"]["rows"]}
     assert rows["average"]["place"] is None

@@ -1,0 +1,30 @@
+"""Check that the drawing of docs/protocol.md is today's, and draws the protocol's folds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from srs_eval.data.protocol import Protocol
+from srs_eval.data.trials import prepare_trials
+from tests.conftest import REPOSITORY
+from tests.helpers.golden import golden_log
+from tools.folds import PART_WIDTH, draw_folds
+
+DRAWING = REPOSITORY / "docs" / "folds.svg"
+
+
+def test_drawing_in_the_docs_is_what_the_script_draws() -> None:
+    assert DRAWING.read_text(encoding="utf-8") == draw_folds()
+
+
+def test_drawing_shows_the_folds_of_the_protocol() -> None:
+    log = golden_log(102)
+    assert log.rows is not None
+    folds = prepare_trials(log, log.rows, Protocol()).folds
+    bars = re.findall(r'<rect class="(\w+)" x="\d+" y="\d+" width="(\d+)"', draw_folds())
+    fitted = [round(int(width) / PART_WIDTH) for kind, width in bars if kind == "fitted"]
+    part = len(folds[0].test)
+    assert fitted == [len(fold.train) // part for fold in folds]
+    counts = Counter(kind for kind, _ in bars)
+    assert counts == {"fitted": len(folds), "predicted": len(folds), "later": 10}
