@@ -5,8 +5,9 @@
 with p_i, the prediction of a member, limited to 1e-6 ... 1 - 1e-6.
 
 Models that are wrong in different ways are less wrong together. The members of BLEND are FSRS-6,
-FSRS-7 and a small network; the weights are equal, because weights fitted to other people did no
-better. It knows nothing of the current day, so a scheduler could use it. With weights of RWKV there
+FSRS-7, a logistic regression and SBD; the weights are equal, because weights fitted to other people
+did no better. It knows nothing of the current day, so a scheduler could use it. BLEND-GRU, the
+BLEND of earlier versions, has a small network in place of the last two. With weights of RWKV there
 is BLEND+RWKV-Curve, whose two members are BLEND and RWKV-Curve.
 
 The engine runs each member once for all models that need it. docs/models/blend.md.
@@ -35,10 +36,12 @@ def _average_logits(predictions: Sequence[FloatArray]) -> FloatArray:
     return mean
 
 
+_FSRS_6 = "FSRS-6-recency"
+_FSRS_7 = "FSRS-7-short-secs-recency-equalize_test_with_non_secs"
+
 _make_blend = partial(
     Ensemble,
     family="neural",
-    parameters=21 + 34 + 503,
     source="models/blend.py: mean of logits (2026)",
     combine=_average_logits,
     always_short=True,
@@ -47,12 +50,25 @@ _make_blend = partial(
 MODELS = (
     _make_blend(
         name="BLEND",
+        family="history",
         inputs="FIL, G, SR",
+        parameters=21 + 34 + 34 + 7,
         members=(
-            "FSRS-6-recency",
-            "FSRS-7-short-secs-recency-equalize_test_with_non_secs",
-            "GRU-503-short-secs-equalize_test_with_non_secs",
+            _FSRS_6,
+            _FSRS_7,
+            "LogisticRegression-short-secs-equalize_test_with_non_secs",
+            "SBD-short-secs-equalize_test_with_non_secs",
         ),
+        flags=frozenset({"two_buttons"}),
+        version=2,
+        cost=Cost(seconds_per_10k=0.2, seconds_to_compile=8.0, kernels_of="FSRS-7"),
+        note="FSRS-6 and FSRS-7 recency, LogisticRegression and SBD: the mean of their logits.",
+    ),
+    _make_blend(
+        name="BLEND-GRU",
+        inputs="FIL, G, SR",
+        parameters=21 + 34 + 503,
+        members=(_FSRS_6, _FSRS_7, "GRU-503-short-secs-equalize_test_with_non_secs"),
         flags=frozenset({"two_buttons"}),
         cost=Cost(seconds_per_10k=0.6, seconds_to_compile=8.0, kernels_of="GRU-503"),
         note="FSRS-6 recency, FSRS-7 recency and GRU-503: the mean of their logits.",
@@ -60,10 +76,12 @@ MODELS = (
     _make_blend(
         name="BLEND+RWKV-Curve",
         inputs="FIL, G, SR, AT",
+        parameters=21 + 34 + 34 + 7,
         members=("BLEND", "RWKV-Curve"),
         flags=frozenset(),
         weights=compute_weights_digest,
-        cost=Cost(seconds_per_10k=1.1, seconds_to_compile=8.0, kernels_of="GRU-503"),
+        version=2,
+        cost=Cost(seconds_per_10k=0.7, seconds_to_compile=8.0, kernels_of="FSRS-7"),
         note=f"Half BLEND, half RWKV-Curve; needs {WEIGHTS_HINT}.",
     ),
 )
