@@ -1,9 +1,9 @@
 """Compare parameters for kinds of cards within a preset with one set for all of them.
 
-Two divisions are tried: by card template, and by the first answer. The template of a card is not
-read; it is taken from the card's place among the cards of its note, in the order in which they were
-made, which is the order of the templates. Cards whose first answer was Again or Hard are one kind,
-those with Good or Easy the other.
+Two divisions are tried: by card template, and by the first answer. Where the source does not say
+which template a card has, the card's place among the cards of its note stands for it: they were
+made in the order of the templates. Cards whose first answer was Again or Hard are one kind, those
+with Good or Easy the other.
 
 Before each of the five folds, each kind's parameters are fitted to its earlier reviews and one set
 to those of all kinds, in the way of `srs_eval.advice.pooling`, so that the difference comes from
@@ -59,9 +59,18 @@ def _assess_preset(learner: Learner, group: int) -> f.Finding:
     verdicts = learner.verdicts(differences)
     divisions = []
     for division, difference in differences.items():
-        counts = np.unique(kinds[division][learner.positions(group)], return_counts=True)[1]
+        in_preset = kinds[division][learner.positions(group)]
+        numbers, counts = np.unique(in_preset, return_counts=True)
         decision = _decide(learner, difference, verdicts[division])
-        divisions.append(f.CardDivision(division, tuple(counts.tolist()), difference, decision))
+        divisions.append(
+            f.CardDivision(
+                division,
+                tuple(counts.tolist()),
+                difference,
+                decision,
+                kinds=_name_kinds(learner, division, numbers),
+            )
+        )
     decisions = {division.conclusion for division in divisions}
     conclusion: f.YesNo = "no"
     if "yes" in decisions:
@@ -97,7 +106,7 @@ def _find_kinds(learner: Learner, index: IntArray) -> dict[str, IntArray]:
     """
     trials = learner.trials
     kinds = {
-        f.BY_TEMPLATE: _find_places(learner),
+        f.BY_TEMPLATE: _find_templates(learner),
         f.BY_FIRST_ANSWER: (trials.first_rating >= _GOOD).astype(np.int64),
     }
     usable = {}
@@ -108,6 +117,29 @@ def _find_kinds(learner: Learner, index: IntArray) -> dict[str, IntArray]:
             # Kinds that are too small go with the largest one.
             usable[division] = np.where(np.isin(kind, large), kind, values[counts.argmax()])
     return usable
+
+
+def _find_templates(learner: Learner) -> IntArray:
+    """Return a number for the template of each review's card (n,); -1 if it is not known."""
+    templates = learner.log.templates
+    if templates is None:
+        return _find_places(learner)
+    wanted = learner.trials.card_id
+    position = np.searchsorted(templates.card_id, wanted)
+    position = np.minimum(position, len(templates.card_id) - 1)
+    is_known = templates.card_id[position] == wanted
+    found: IntArray = np.where(is_known, templates.template[position], -1)
+    return found
+
+
+def _name_kinds(learner: Learner, division: str, numbers: IntArray) -> tuple[str, ...]:
+    """Return the names of the templates with these numbers; () for other kinds."""
+    templates = learner.log.templates
+    if division != f.BY_TEMPLATE or templates is None:
+        return ()
+    return tuple(
+        templates.names[number] if number >= 0 else "unknown" for number in numbers.tolist()
+    )
 
 
 def _find_places(learner: Learner) -> IntArray:

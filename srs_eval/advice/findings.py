@@ -481,8 +481,12 @@ class Fit(Evidence):
 
     @property
     def has_older_scheduler(self) -> bool:
-        """Return whether Anki's older scheduler, SM-2, predicted these reviews, too."""
-        return bool(self.rivals_of_kind("older scheduler"))
+        """Return whether SM-2, Anki's older scheduler, predicted these reviews, too.
+
+        They have to be enough for showing a log loss by itself.
+        """
+        has_enough = self.log_loss.reviews >= MIN_REVIEWS_SHOWN
+        return has_enough and bool(self.rivals_of_kind("older scheduler"))
 
     def rivals_of_kind(self, kind: str) -> list[Rival]:
         """Return the rivals of one kind."""
@@ -742,7 +746,8 @@ CheckProblem = Literal["", "few", "like Again", "too many", "seldom", "longer", 
 class Check:
     """One check and whether it found a problem; shares are from 0 to 1."""
 
-    name: str  # "overdue", "old cards", "gap", "leeches", a button, "steps" or "suspended"
+    name: str
+    """One of `checks._CHECK_ORDER`: "overdue", "leeches", a button, ..."""
     level: CheckLevel
     count: int = 0  # of cards or answers; the longest gap in days
     total: int = 0  # all cards or answers
@@ -752,7 +757,8 @@ class Check:
     gap_end_date: str | None = None  # day on which the longest gap ended, if dates are known
     recalled: Interval | None = None  # for old cards, or at the review after a button
     expected: float | None = None  # recall expected by FSRS
-    subject: str = ""  # the preset, for old cards and steps
+    subject: str = ""  # the preset, for ignored and old cards, and for steps
+    ignore_date: str | None = None  # before which Anki ignores cards, if it ignores all of a preset
     problem: CheckProblem = ""
     timing: StepTiming | None = None  # for steps: the one that the problem is about
     desired: float | None = None  # for steps: the retention at which a card should come again
@@ -983,6 +989,7 @@ class CardDivision:
     reviews: tuple[int, ...]  # of each kind
     difference: Interval
     conclusion: YesNo  # whether the kinds should have their own parameters
+    kinds: tuple[str, ...] = ()  # names of the kinds, if they are known
 
 
 @dataclass(frozen=True)

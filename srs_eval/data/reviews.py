@@ -151,6 +151,15 @@ class Cards(ReadOnly):
         return Cards(none, none, none, np.empty(0, np.bool_))
 
 
+@dataclass(frozen=True, eq=False)
+class CardTemplates(ReadOnly):
+    """The card templates of the cards that still exist (shape (n,), sorted by `card_id`)."""
+
+    card_id: IntArray
+    template: IntArray  # position in `names`
+    names: tuple[str, ...]  # "Basic", "Basic (and reversed card): Card 1"
+
+
 MAX_PARAMETERS = 1000
 """Readers keep at most this many of a preset's FSRS parameters, plus one if there are more."""
 
@@ -351,6 +360,7 @@ class ReviewLog(ReadOnly):
     rows: Rows | None = None
     cards: Cards = field(default_factory=Cards.empty)
     schedule: Schedule | None = None  # of collections and packages
+    templates: CardTemplates | None = None  # of all cards of collections and packages
     decks: Mapping[int, Deck] = field(default_factory=dict)
     presets: Mapping[int, Preset] = field(default_factory=dict)
     day_grid: DayGrid | None = None  # set with entries

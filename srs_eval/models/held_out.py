@@ -285,6 +285,7 @@ def without_current_state(log: ReviewLog, rows: Rows) -> ReviewLog:
         rows=rows,
         cards=reviewed,
         schedule=None,
+        templates=None,
         decks={key: replace(deck, desired_retention=None) for key, deck in log.decks.items()},
         presets={key: Preset(preset.id, preset.name) for key, preset in log.presets.items()},
         day_grid=None,

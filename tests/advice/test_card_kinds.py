@@ -10,8 +10,15 @@ import pytest
 from srs_eval.advice import card_kinds, shown
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.card_kinds import _decide, _find_kinds, _find_places, assess_card_kinds
-from srs_eval.data.reviews import IntArray, ReviewLog
+from srs_eval.advice.card_kinds import (
+    _decide,
+    _find_kinds,
+    _find_places,
+    _find_templates,
+    assess_card_kinds,
+)
+from srs_eval.advice.findings import get_evidence
+from srs_eval.data.reviews import CardTemplates, IntArray, ReviewLog
 from srs_eval.stats.intervals import Interval, Verdict
 
 
@@ -24,7 +31,7 @@ def learner(log: ReviewLog) -> Learner:
 
 def with_notes(learner: Learner, note_id: IntArray) -> Learner:
     cards = replace(learner.log.cards, note_id=note_id)
-    return replace(learner, log=replace(learner.log, cards=cards), _memo={})
+    return replace(learner, log=replace(learner.log, cards=cards, templates=None), _memo={})
 
 
 def test_find_places_counts_the_cards_of_a_note_in_order(learner: Learner) -> None:
@@ -102,3 +109,28 @@ def test_kinds_of_few_reviews_cannot_be_told(learner: Learner) -> None:
     assert finding.conclusion == f.CANT_TELL
     assert finding.missing is not None
     assert finding.missing.reviews
+
+
+def test_templates_are_named_where_the_source_has_them(learner: Learner) -> None:
+    card_id = learner.log.cards.card_id
+    template = np.arange(len(card_id)) % 2
+    templates = CardTemplates(card_id, template, ("Basic: Forwards", "Basic: Backwards"))
+    named = replace(learner, log=replace(learner.log, templates=templates), _memo={})
+    (finding,) = assess_card_kinds(named, [100])
+    division = next(
+        division
+        for division in get_evidence(finding, f.CardKinds).divisions
+        if division.name == f.BY_TEMPLATE
+    )
+    assert division.kinds == ("Basic: Forwards", "Basic: Backwards")
+    assert sum(division.reviews) == len(named.positions(100))
+    assert any("reviews of “Basic: Forwards” and" in text for text in shown.sentences(finding))
+
+
+def test_card_whose_template_is_unknown_is_a_kind_of_its_own(learner: Learner) -> None:
+    card_id = learner.log.cards.card_id
+    templates = CardTemplates(card_id[::2], np.zeros(len(card_id[::2]), np.int64), ("Basic",))
+    partly = replace(learner, log=replace(learner.log, templates=templates), _memo={})
+    found = _find_templates(partly)
+    is_known = np.isin(learner.trials.card_id, card_id[::2])
+    assert np.array_equal(found, np.where(is_known, 0, -1))

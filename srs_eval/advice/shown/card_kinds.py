@@ -9,6 +9,7 @@ from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Finding, get_evidence
 from srs_eval.advice.sentences import Renderer
 from srs_eval.advice.shown.columns import log_loss_difference, make_evidence_table
+from srs_eval.data.errors import format_count
 from srs_eval.stats.tables import Table
 
 _HOW_TO_SPLIT: Mapping[str, str] = {
@@ -70,10 +71,21 @@ def _describe_divisions(evidence: f.CardKinds) -> list[str]:
     """Describe each division's difference in log loss."""
     sentences = []
     for division in evidence.divisions:
-        reviews = say.join_names([f"{count:,}" for count in division.reviews])
         difference = say.format_log_loss_difference(division.difference)
-        sentences.append(f"By {division.name} ({reviews} reviews): {difference}.")
+        sentences.append(f"By {division.name} ({_count_reviews(division)}): {difference}.")
     return sentences
+
+
+def _count_reviews(division: f.CardDivision) -> str:
+    """Return the reviews of each kind: "1,200 and 340 reviews", "1,200 reviews of “Basic”, ..."."""
+    if not division.kinds:
+        counts = [f"{count:,}" for count in division.reviews]
+        return f"{say.join_names(counts)} reviews"
+    named_counts = [
+        f"{format_count(count, 'review')} of {say.quote_name(name)}"
+        for name, count in zip(division.kinds, division.reviews, strict=True)
+    ]
+    return say.join_names(named_counts)
 
 
 def _tables(finding: Finding) -> list[Table]:

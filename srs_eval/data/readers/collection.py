@@ -40,6 +40,7 @@ from srs_eval.data.readers.settings import (
     read_decks,
     read_presets,
 )
+from srs_eval.data.readers.templates import read_templates
 from srs_eval.data.reviews import (
     LEARNING,
     NEW_CARD,
@@ -47,6 +48,7 @@ from srs_eval.data.reviews import (
     RESCHEDULED,
     REVIEW_CARD,
     Cards,
+    CardTemplates,
     DayGrid,
     Entries,
     FloatArray,
@@ -79,6 +81,7 @@ _REQUIRED_COLUMNS = {
     "deck_config": {"id", "name", "config", "mtime_secs"},
     "decks": {"id", "name", "kind"},
 }
+_TEMPLATE_TABLES = ("col", "cards", "notes", "notetypes", "templates")
 _CONFIG_KEYS = (
     "fsrs",
     "rollover",
@@ -211,6 +214,7 @@ def _read_connection(
     rule_count = count_card_rules(config.get(OVERLAY_KEY))
     content_notes += _describe_fork(config, rule_count)
     decks = read_decks(connection, schema, decks_json, name)
+    templates = _read_templates(connection, schema)
     if not len(entries) and len(cards.card_id):
         raise InputError(
             f"{name} holds {len(cards.card_id):,} cards but no reviews; if it was exported "
@@ -235,12 +239,24 @@ def _read_connection(
         entries=entries,
         cards=cards,
         schedule=_make_due_days_relative(schedule, grid.anki_day_number),
+        templates=templates,
         decks=decks,
         presets=presets,
         day_grid=grid,
         card_rule_count=rule_count,
         optimized_before_s=_end_of_day(crt, config.get("lastFsrsOptimize")),
     )
+
+
+def _read_templates(connection: sqlite3.Connection, schema: int) -> CardTemplates | None:
+    """Read the cards' templates; None if they are damaged, as only one question is about them."""
+    columns = {table: list_columns(connection, table) for table in _TEMPLATE_TABLES}
+    try:
+        return read_templates(connection, schema, columns)
+    except sqlite3.OperationalError:
+        raise  # interrupted
+    except sqlite3.DatabaseError:
+        return None
 
 
 def _describe_fork(config: Mapping[str, Any], rule_count: int) -> list[str]:

@@ -132,7 +132,7 @@ def _read_stored_presets(
         )
         yield _StoredPreset(
             key=key,
-            label=_to_text(label),
+            label=to_text(label),
             read=partial(_read_proto_field, config),
             modified=modified,
             fork_fields=fork_fields,
@@ -140,7 +140,7 @@ def _read_stored_presets(
 
 
 def _read_json_presets(presets: Mapping[Any, Any]) -> Iterator[_StoredPreset]:
-    for key, value in _iterate_objects(presets):
+    for key, value in iterate_objects(presets):
         fork_values = value
         other_values = value.get("other")  # forks keep their keys here or beside Anki's own
         if isinstance(other_values, dict):
@@ -150,7 +150,7 @@ def _read_json_presets(presets: Mapping[Any, Any]) -> Iterator[_StoredPreset]:
         )
         yield _StoredPreset(
             key=key,
-            label=_to_text(value.get("name")),
+            label=to_text(value.get("name")),
             read=partial(_read_json_path, value),
             modified=value.get("mod"),
             fork_fields=fork_fields,
@@ -191,7 +191,7 @@ def _unpack_floats(packed: bytes) -> tuple[float, ...]:
     return _parse_parameters(struct.unpack(f"<{len(packed) // 4}f", packed))
 
 
-def _iterate_objects(objects: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
+def iterate_objects(objects: Mapping[Any, Any]) -> Iterator[tuple[int, dict[Any, Any]]]:
     """Yield number and object of each member of a JSON object whose key is a number."""
     for raw_key, value in objects.items():
         key = parse_integer(raw_key)
@@ -231,7 +231,7 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
     maximum_interval = parse_integer(read("rev.maxIvl", "maximum_review_interval"))
     if maximum_interval is None or not 1 <= maximum_interval <= 36500:
         maximum_interval = 36500
-    ignore_before = _to_text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
+    ignore_before = to_text(read("ignoreRevlogsBeforeDate", "ignore_revlogs_before_date"))
     if ignore_before and not _is_date(ignore_before):
         notes.append(
             f"Preset {printable(label)!r} ignores reviews before "
@@ -253,7 +253,7 @@ def _repair_preset(stored: _StoredPreset, notes: list[str], *, is_fork: bool) ->
         learning_steps=_parse_numbers(read("new.delays", "learn_steps")),
         relearning_steps=_parse_numbers(read("lapse.delays", "relearn_steps")),
         maximum_interval=maximum_interval,
-        search=_to_text(read("weightSearch", "param_search")) or None,
+        search=to_text(read("weightSearch", "param_search")) or None,
         sm2_settings=tuple(
             _parse_bounded(read(path, field), *bounds) for path, field, bounds in _SM2_SETTINGS
         ),
@@ -299,7 +299,7 @@ def read_decks(
     rows = connection.execute(f"select {integer_sql('id')}, name, kind from decks")
     decks = {}
     for key, label, kind in rows:
-        decks[key] = _deck_from_proto(key, _to_text(label), kind, name)
+        decks[key] = _deck_from_proto(key, to_text(label), kind, name)
     return _with_parents(decks)
 
 
@@ -320,8 +320,8 @@ def _deck_from_proto(key: int, label: str, kind: Any, name: str) -> Deck:
 
 def _decks_from_json(stored: Mapping[Any, Any]) -> dict[int, Deck]:
     decks: dict[int, Deck] = {}
-    for key, value in _iterate_objects(stored):
-        name = printable(_to_text(value.get("name")), 1000)
+    for key, value in iterate_objects(stored):
+        name = printable(to_text(value.get("name")), 1000)
         if parse_integer(value.get("dyn")) == 1:
             decks[key] = Deck(id=key, name=name, preset_id=None, filtered=True)
             continue
@@ -362,7 +362,8 @@ def parse_json_object(content: Any, name: str) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _to_text(value: Any) -> str:
+def to_text(value: Any) -> str:
+    """Return stored text; "" for anything else."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value if isinstance(value, str) else ""
