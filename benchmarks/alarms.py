@@ -1,6 +1,6 @@
 """Check the alarms of "Anything wrong?" on simulated learners whose truth is known.
 
-    python benchmarks/alarms.py [--learners 40] [--jobs 2] [--quick]
+    python benchmarks/alarms.py [--learners 40] [--jobs 2] [--quick] [--results FILE]
 
 Half of the learners of each world have about 2,000 reviews of later days, half about 6,000. Worlds
 are described in tools/simulated/worlds.py; unless a row says otherwise, the memory is FSRS-6, the
@@ -22,12 +22,15 @@ The tables, with Wilson's 95 % intervals:
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from _tables import format_wilson
@@ -47,9 +50,6 @@ _MATURE_DAYS = 21
 _TRUE_GAP = 0.03  # by which fewer old cards are recalled than expected, from which it matters
 _LARGE_GAP = 0.05
 _FALSE_ALARM_RATE = 0.025
-Diagnosis = TypeVar("Diagnosis")
-
-
 _PLAIN = World(stored="true", suspends_leeches=False)
 
 LEECH_WORLDS = {
@@ -86,6 +86,9 @@ OLD_CARD_WORLDS = {
     "power law, defaults": replace(_PLAIN, truth="power law", stored="defaults"),
     "ACT-R, defaults": replace(_PLAIN, truth="ACT-R", stored="defaults"),
 }
+
+
+Diagnosis = TypeVar("Diagnosis", "LeechDiagnosis", "ButtonDiagnosis", "OldCardDiagnosis")
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,21 @@ def diagnose_old_cards(world: World, seed: int) -> OldCardDiagnosis | None:
     return OldCardDiagnosis(old_cards.level, gap)
 
 
+@dataclass(frozen=True)
+class Part(Generic[Diagnosis]):
+    """Worlds whose learners get one kind of diagnosis; None is a learner without one."""
+
+    name: str
+    kind: type[Diagnosis]
+    diagnose: Callable[[World, int], Diagnosis | None]
+    worlds: dict[str, World]
+
+
+LEECHES = Part("leeches", LeechDiagnosis, diagnose_leeches, LEECH_WORLDS)
+BUTTONS = Part("buttons", ButtonDiagnosis, diagnose_buttons, HONEST_WORLDS | HIDDEN_WORLDS)
+OLD_CARDS = Part("old cards", OldCardDiagnosis, diagnose_old_cards, OLD_CARD_WORLDS)
+
+
 def print_row(*cells: object) -> None:
     print(f"| {' | '.join(map(str, cells))} |")
 
@@ -218,7 +236,7 @@ def print_buttons(diagnoses: dict[str, list[ButtonDiagnosis]]) -> None:
         for name in HIDDEN_WORLDS:
             if name.startswith("Hard"):
                 chances = _list_chances(diagnoses, [name], size)
-                found = sum(chance < critical for chance in chances)
+                found = sum(bool(chance < critical) for chance in chances)
                 print(f"- {name}, {size} reviews: {format_wilson(found, len(chances))}")
 
 
@@ -228,8 +246,8 @@ def _list_chances(
     return [row.chance for name in names for row in diagnoses[name] if row.size == size]
 
 
-def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis | None]]) -> None:
-    rows = [row for world_rows in diagnoses.values() for row in world_rows if row is not None]
+def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis]]) -> None:
+    rows = [row for world_rows in diagnoses.values() for row in world_rows]
     print("\n| old cards are truly recalled less by | look | fine | not yet |")
     print("|---|---|---|---|")
     limits = (-1.0, 0.01, _TRUE_GAP, _LARGE_GAP, 1.0)
@@ -242,19 +260,42 @@ def print_old_cards(diagnoses: dict[str, list[OldCardDiagnosis | None]]) -> None
         print_row(name, *(format_wilson(count, len(in_range)) for count in counts))
 
 
+class KeptDiagnoses:
+    """Diagnoses that are kept in a file as they come, so that a long run can go on from it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.done: dict[tuple[str, str, int], dict[str, Any] | None] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                with suppress(ValueError):  # the last line of a run that was killed
+                    part, world, seed, diagnosis = json.loads(line)
+                    self.done[part, world, seed] = diagnosis
+
+    def add(self, part: str, world: str, seed: int, diagnosis: dict[str, Any] | None) -> None:
+        self.done[part, world, seed] = diagnosis
+        if self.path is not None:
+            with self.path.open("a") as file:
+                file.write(json.dumps([part, world, seed, diagnosis]) + "\n")
+
+
 def diagnose_all(
-    diagnose: Callable[[World, int], Diagnosis],
-    worlds: dict[str, World],
-    learners: int,
-    pool: ProcessPoolExecutor,
+    part: Part[Diagnosis], learners: int, pool: ProcessPoolExecutor, kept: KeptDiagnoses
 ) -> dict[str, list[Diagnosis]]:
-    names = [name for name in worlds for _ in range(learners)]
-    seeds = [seed for _ in worlds for seed in range(learners)]
-    diagnoses: dict[str, list[Diagnosis]] = {name: [] for name in worlds}
-    for name, row in zip(
-        names, pool.map(diagnose, [worlds[name] for name in names], seeds), strict=True
-    ):
-        diagnoses[name].append(row)
+    """Return the diagnoses of each world's learners, without those that have none."""
+    running = {}
+    for seed in range(learners):
+        for name, world in part.worlds.items():
+            if (part.name, name, seed) not in kept.done:
+                running[pool.submit(part.diagnose, world, seed)] = name, seed
+    for future in as_completed(running):
+        diagnosis = future.result()
+        record = None if diagnosis is None else asdict(diagnosis)
+        kept.add(part.name, *running[future], record)
+    diagnoses: dict[str, list[Diagnosis]] = {}
+    for name in part.worlds:
+        records = [kept.done[part.name, name, seed] for seed in range(learners)]
+        diagnoses[name] = [part.kind(**record) for record in records if record is not None]
     return diagnoses
 
 
@@ -266,17 +307,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="two learners of each world")
     parser.add_argument("--parts", default="123", help="which of the three tables")
+    parser.add_argument("--results", type=Path, help="keep learners here, and go on from it")
     options = parser.parse_args()
     learners = 2 if options.quick else options.learners
+    kept = KeptDiagnoses(options.results)
     start = time.time()
     with ProcessPoolExecutor(options.jobs) as pool:
         if "1" in options.parts:
-            print_leeches(diagnose_all(diagnose_leeches, LEECH_WORLDS, learners, pool))
+            print_leeches(diagnose_all(LEECHES, learners, pool, kept))
         if "2" in options.parts:
-            button_worlds = HONEST_WORLDS | HIDDEN_WORLDS
-            print_buttons(diagnose_all(diagnose_buttons, button_worlds, learners, pool))
+            print_buttons(diagnose_all(BUTTONS, learners, pool, kept))
         if "3" in options.parts:
-            print_old_cards(diagnose_all(diagnose_old_cards, OLD_CARD_WORLDS, learners, pool))
+            print_old_cards(diagnose_all(OLD_CARDS, learners, pool, kept))
     print(f"{time.time() - start:.0f} s", file=sys.stderr)
     return 0
 
