@@ -93,7 +93,7 @@ class Act:
     follows_fsrs: bool = False  # whether FSRS has to be turned on first
     hardly_matters: bool = False
     scheduler: str = ""  # name of another program's scheduler
-    review_limit: int | None = None  # of a preset, reviews a day
+    review_limit: int | None = None  # reviews a day, if only one preset's limit is reached
     backlog: Backlog | None = None
     finding: f.Finding | None = None  # the finding behind it, with parameters to copy or without
 
@@ -170,7 +170,7 @@ def _make_backlog(check: f.Check, workload: Workload | None) -> Backlog:
     minutes = check.minutes or 0.0
     days = None
     if workload is not None and workload.recent_minutes_a_day > 0:
-        days = math.ceil(minutes / workload.recent_minutes_a_day)
+        days = round(minutes / workload.recent_minutes_a_day)
     return Backlog(check.count, check.total, minutes, days, check.last_review_date)
 
 
@@ -197,7 +197,7 @@ def _find_limit_act(workload: Workload | None) -> Act | None:
 
     While FSRS is off nothing is asked for: the limit has to hold cards back at every retention.
     """
-    if workload is None or workload.review_limit is None:
+    if workload is None or not workload.review_limits:
         return None
     position = workload.at(workload.desired)  # index of the retention in the figures' first axis
     is_binding = bool(workload.is_limited[position])
@@ -216,14 +216,15 @@ def _find_limit_act(workload: Workload | None) -> Act | None:
         probability = NormalDist(recalled, spread).cdf(workload.desired)
         if probability < f.LIKELY:
             return None
+    review_limits = workload.review_limits
     return Act(
         ActKind.RAISE_REVIEW_LIMIT,
         probability=probability,
         worth=recall_gain,
         recalled=recalled,
         desired=None if workload.is_fsrs_off else workload.desired,
-        review_limit=workload.review_limit.cards,
-        subjects=(workload.review_limit.preset,),
+        review_limit=review_limits[0].cards if len(review_limits) == 1 else None,
+        subjects=tuple(limit.preset for limit in review_limits),
         preset_count=len(workload.presets),
     )
 

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -104,7 +104,12 @@ def find_excluded_cards(log: ReviewLog) -> f.ExcludedCards | None:
 
 
 def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
-    """Return the reason, followed by the share of excluded entries if that is more than half."""
+    """Return the reason, followed by what leaves out most entries, or all cards of a preset."""
+    for preset, day in find_future_dates(log).items():
+        return (
+            f"{reason}: in the preset “{preset}”, “Ignore cards reviewed before” is {day}, and "
+            "you began all your cards before that date. Empty it in the deck options (FSRS)"
+        )
     excluded, state = find_excluded_majority(log)
     if not excluded:
         return str(reason)
@@ -125,6 +130,24 @@ def add_required_amount(log: ReviewLog, reason: str) -> str:
     needed = f"{intervals.MIN_REVIEWS:,} reviews on {intervals.MIN_DAYS} days"
     verb = "is" if count == 1 else "are"
     return f"{reason}; there {verb} {count:,} so far, and most answers need {needed}"
+
+
+def find_future_dates(log: ReviewLog) -> dict[str, str]:
+    """Return the dates before which Anki ignores cards that come after the last review.
+
+    They are keyed by the names of their presets. Such a date leaves out all cards of its preset.
+    """
+    if log.entries is None or not len(log.entries.time_ms):
+        return {}
+    last_ms = int(log.entries.time_ms.max())
+    used = {deck.preset_id for deck in log.decks.values()}
+    dates = {}
+    for preset in log.presets.values():
+        if preset.id in used and preset.ignore_before is not None:
+            start = datetime.fromisoformat(preset.ignore_before).replace(tzinfo=UTC)
+            if start.timestamp() * 1000 > last_ms:
+                dates[preset.name] = preset.ignore_before
+    return dates
 
 
 def find_excluded_majority(log: ReviewLog) -> tuple[int, str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.buttons import measure_recall_after_buttons, select_review_ratings
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import Learner, find_future_dates
 from srs_eval.advice.learning_from_hard import measure_learning_from_hard
 from srs_eval.advice.leeches import find_leeches
 from srs_eval.advice.over_time import RETENTION_TOLERANCE
@@ -21,6 +21,7 @@ from srs_eval.data.reviews import ReviewLog
 from srs_eval.stats.intervals import MIN_DAYS, Interval
 
 _CHECK_ORDER = (
+    "ignored cards",
     "overdue",
     "old cards",
     "leeches",
@@ -54,7 +55,12 @@ def run_checks(log: ReviewLog, learner: Learner | None) -> f.Finding:
     """Return one finding over all reviews; without a learner, there are too few to predict."""
     gaps = list(_check_gaps(log))
     since = next((check.last_review_date for check in gaps), None)
-    checks = [*gaps, *_check_cards(log, since), *_check_answers(learner)]
+    checks = [
+        *gaps,
+        *_check_cards(log, since),
+        *_check_ignored_cards(log),
+        *_check_answers(learner),
+    ]
     levels = {check.level for check in checks}
     evidence = f.Checks(_conclude(levels), tuple(_sort_worst_first(checks)))
     reviews = log.entries if log.entries is not None else log.rows
@@ -133,6 +139,13 @@ def _check_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
     suspended = int(log.cards.suspended.sum())
     if 2 * suspended > cards:
         yield f.Check("suspended", "look", count=suspended, total=cards)
+
+
+def _check_ignored_cards(log: ReviewLog) -> Iterator[f.Check]:
+    """Name a date that leaves out all cards of its preset, so that there is nothing to optimize."""
+    for preset, day in find_future_dates(log).items():
+        yield f.Check("ignored cards", "look", subject=preset, ignore_date=day)
+        return
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:

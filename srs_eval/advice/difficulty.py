@@ -153,7 +153,11 @@ def _judge(
 ) -> tuple[Literal["as expected", "below", "above", "can't tell"], f.MissingData | None]:
     """Compare what is recalled of the cards near 10 with what is expected."""
     missing = f.count_missing_data(difference.reviews, difference.days, fewest=_MIN_REVIEWS)
-    if missing == f.MissingData():
+    if missing != f.MissingData():
+        # Only a large difference would show from then on, so the number that is told is the one
+        # from which a small one would.
+        missing = f.count_missing_data(difference.reviews, difference.days)
+    else:
         side = intervals.classify_side(difference, RETENTION_TOLERANCE)
         if side == "no matter":
             return "as expected", None

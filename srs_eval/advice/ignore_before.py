@@ -14,6 +14,7 @@ here: all histories are whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,11 +23,11 @@ from datetime import UTC, date, datetime
 import numpy as np
 
 from srs_eval.advice import findings as f
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import Learner, find_future_dates
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
-from srs_eval.stats.intervals import MIN_REVIEWS
+from srs_eval.stats.intervals import MIN_DAYS, MIN_REVIEWS
 
 QUESTION = "ignore"
 _HELD_OUT_DIVISOR = 3  # the last third of the reviews is held out, or more if there are few
@@ -40,6 +41,8 @@ _QUARTER_MONTHS = (1, 4, 7, 10)
 
 def assess_ignore_dates(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding on the best date for each preset that runs FSRS-6."""
+    for name, day in find_future_dates(learner.log).items():
+        yield f.Finding(QUESTION, name, evidence=f.IgnoreBefore("empty", current=day))
     fsrs6_learner = learner.without_fsrs7()
     if fsrs6_learner is None:
         yield f.make_fsrs7_finding(QUESTION)
@@ -76,7 +79,7 @@ def _assess_preset(whole: Learner, learner: Learner, group: int) -> f.Finding:
         current = None
     held_out_count = max(len(index) // _HELD_OUT_DIVISOR, min(MIN_REVIEWS, len(index) // 2))
     held_out = index[len(index) - held_out_count :]
-    missing = f.count_missing_data(len(index), whole.count_days(held_out), fewest=2 * MIN_REVIEWS)
+    missing = _count_missing_data(len(index), len(held_out), whole.count_days(held_out))
     if missing != f.MissingData():
         evidence = f.IgnoreBefore(f.CANT_TELL, current=current)
         return f.Finding(QUESTION, name, reviews=held_out_count, missing=missing, evidence=evidence)
@@ -89,6 +92,18 @@ def _assess_preset(whole: Learner, learner: Learner, group: int) -> f.Finding:
         with suppress(NotEnoughData):
             losses[day] = _evaluate(whole, index, held_out, day, started_s)
     return _decide(whole, name, current, held_out, losses, started_s[index])
+
+
+def _count_missing_data(reviews: int, held_out: int, held_out_days: int) -> f.MissingData:
+    """Return the reviews missing from the minimum, or for the held-out ones to have enough days.
+
+    At the learner's pace, the held-out reviews cover as many more days as there are more of them.
+    """
+    missing = f.count_missing_data(reviews, held_out_days, fewest=2 * MIN_REVIEWS)
+    if missing.days is None:
+        return missing
+    needed = math.ceil(_HELD_OUT_DIVISOR * held_out / held_out_days * MIN_DAYS)
+    return f.MissingData(reviews=max(needed - reviews, missing.reviews or 0))
 
 
 def _find_learning_starts(learner: Learner) -> FloatArray:

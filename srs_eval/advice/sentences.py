@@ -94,11 +94,15 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def join_names(names: Sequence[str]) -> str:
-    """Join names as a list in English: "A", "A and B", "A, B and C"."""
+GUESS_MARK = "?"
+"""Mark of a table's row whose figures are the model's guess."""
+
+
+def join_names(names: Sequence[str], conjunction: Literal["and", "or"] = "and") -> str:
+    """Join names as a list in English: "A", "A and B", "A, B or C"."""
     if len(names) < 2:
         return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{', '.join(names[:-1])} {conjunction} {names[-1]}"
 
 
 def format_due_date(missing: MissingData | None) -> str:

@@ -461,7 +461,7 @@ def compare(
 ) -> int:
     """Recommend what to do with each preset, and say how certain that is.
 
-    --question answers one question with its evidence; --details does so for all.
+    --question answers one question with its evidence; --details shows the evidence of them all.
     """
     from srs_eval.advice import questions
     from srs_eval.advice.candidates import (

@@ -108,7 +108,7 @@ def report(
     average: options.Average = "user",
     digits: options.Digits = 0,
 ) -> int:
-    """Show tables, pairs and pictures of the results of many users."""
+    """Show tables, comparisons and pictures of the results of many users."""
     from srs_eval.report.dataset import build_results_report
 
     prepare_to_evaluate()

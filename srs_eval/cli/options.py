@@ -391,7 +391,7 @@ Weights = Annotated[
         "--weights",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="DIR|FILE",
-        help=("Read weights from a folder, from RWKV's file, or from a file by `models pretrain`."),
+        help=("Read weights from a folder, RWKV's file, or a file that `models pretrain` wrote."),
     ),
 ]
 SeenUsers = Annotated[
@@ -725,7 +725,10 @@ Question = Annotated[
         "--question",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|models|standing|wrong|all",
-        help="Answer this question.",
+        help=(
+            "Answer this question. “all” answers those up to “retention”, and “wrong”; the others "
+            "have to be named."
+        ),
     ),
 ]
 Retention = Annotated[
@@ -793,9 +796,7 @@ States = Annotated[
         "--states",
         rich_help_panel=_HOW_IT_RUNS,
         metavar="history|stored",
-        help=(
-            "Start from what each card's history says that you remember, or from what Anki stored."
-        ),
+        help=("Take each card's memory state from its history, or as Anki stored it."),
     ),
 ]
 

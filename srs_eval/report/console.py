@@ -166,6 +166,7 @@ def render_table(
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    table = table.shown
     if width is None:
         from srs_eval.report.plain import write_plain_table
 

@@ -249,6 +249,7 @@ def _render_copy_lines(section: Section) -> list[str]:
 
 
 def _render_table(table: Table) -> list[str]:
+    table = table.shown
     shown_rows = range(len(table.rows)) if table.brief_rows is None else table.brief_rows
     if not shown_rows and table.rows:  # in brief, such a table is left out
         return []
@@ -388,7 +389,10 @@ def _render_html_item(item: PaneItem) -> str:
     right = f" <span>{escape(item.right_text.strip())}</span>" if item.right_text else ""
     mark = f"<b>{escape(item.symbol)}</b> " if item.symbol else ""
     text = f"{mark}{escape(item.text.strip())}{right}"
-    return f"<p{_format_attribute('class', item.level.replace(' ', '-'))}>{text}</p>"
+    classes = [item.level.replace(" ", "-")]
+    if item.text.startswith(" "):  # details of the line above
+        classes.append("detail")
+    return f"<p{_format_attribute('class', ' '.join(filter(None, classes)))}>{text}</p>"
 
 
 def _render_html_row(item: PaneItem) -> str:
@@ -398,7 +402,7 @@ def _render_html_row(item: PaneItem) -> str:
     cells = f"<{tag}>{label}</{tag}>"
     for figure in figures:
         cells += f'<{tag} class="n">{figure}</{tag}>'
-    if isinstance(item, Bar):
+    if isinstance(item, Bar) and max(item.share, item.range_end):
         marker = "" if item.marker is None else f"--at:{item.marker:.1%};"
         style = f"{marker}--full:{item.share:.1%};--until:{max(item.range_end, item.share):.1%}"
         cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
@@ -449,6 +453,7 @@ def _render_folded_table(table: Table) -> str:
 
 
 def _render_html_table(table: Table) -> str:
+    table = table.shown
     columns = list(zip(table.columns, table.right_aligned, strict=True))
     heads = ""
     for column, is_right in columns:

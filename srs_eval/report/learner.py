@@ -56,8 +56,8 @@ from srs_eval.training.hyperparameters import Context
 
 _ROWS_CLOSINGS = {
     "anki": "These are the reviews that Anki's optimizer uses{}; a verdict holds for reviews like "
-    "them. An interval that excludes 0 is not a verdict yet if several are tested together (Holm), "
-    "or if there are fewer than 1,000 reviews or 20 days.",
+    "them. An interval that excludes 0 is not enough for a verdict if several differences are "
+    "tested together (by Holm's method), or if there are fewer than 1,000 reviews or 20 days.",
     "benchmark": "These are the benchmark's reviews{}; a verdict holds for reviews like them. "
     "FSRS-6 is fitted to the reviews before each fold.",
 }

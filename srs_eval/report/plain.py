@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from srs_eval.advice.sentences import (
+    GUESS_MARK,
     Bar,
     FirstScreen,
     Heading,
@@ -102,6 +103,8 @@ def _join_cells(titles: Sequence[str], cells: Sequence[str]) -> str:
     facts = []
     for title, cell in zip(titles, cells, strict=True):
         text = _remove_dots(cell).replace("✓", "yes")
+        if not title:  # marks of the row
+            text = text.replace(GUESS_MARK, " a guess").strip()
         if text in _MISSING:
             continue
         colon = "" if text[0] in _NUMBER_STARTS or not title else ":"

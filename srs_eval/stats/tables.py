@@ -99,6 +99,7 @@ class Column:
     heading_note: str = ""  # how to read the column, in words for the table's heading
     minor: bool = False  # left out on a page as narrow as a phone
     in_latex: bool = True  # if False, LaTeX leaves it out
+    is_shown: bool = True  # if False, it is in files for programs only
     min_width: int = 0  # width of the narrowest terminal that shows it
     overflow: Literal["", "fold", "cut"] = ""  # how its words fit a narrow terminal
 
@@ -168,6 +169,16 @@ class Table:
             bool(self.rows) and all(not isinstance(row[k], str) for row in self.rows)
             for k in range(len(self.columns))
         ]
+
+    @property
+    def shown(self) -> Table:
+        """Return the table with the columns that people see."""
+        positions = [k for k, column in enumerate(self.columns) if column.is_shown]
+        return replace(
+            self,
+            columns=tuple(self.columns[k] for k in positions),
+            rows=tuple(tuple(row[k] for k in positions) for row in self.rows),
+        )
 
     @property
     def abridged(self) -> Table:

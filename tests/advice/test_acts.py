@@ -127,8 +127,8 @@ def test_backlog_has_hours_and_days_at_todays_pace() -> None:
     assert isinstance(costs.evidence, Workload)
     first = find_acts([costs], [BACKLOG])[0]
     assert first.backlog is not None
-    assert first.backlog.days == 858  # 3,000 minutes at 3.5 a day
-    assert describe_gain(first) == "takes 50 hours, as much as 858 of your days"
+    assert first.backlog.days == 857  # 3,000 minutes at 3.5 a day
+    assert describe_gain(first) == "takes 50 hours, or 857 of your usual days"
     assert describe_act(first) == "Clear the backlog first."
     assert not find_acts([costs], [replace(BACKLOG, level="fine")])
 
@@ -152,7 +152,7 @@ def test_limit_is_an_act_if_it_keeps_recall_below_what_is_asked_for() -> None:
         costs.evidence,
         estimates=figures,
         draws=(figures, figures),
-        review_limit=DailyLimit("Default", 10),
+        review_limits=(DailyLimit("Default", 10),),
         limit_effects=(WAITING,) * len(figures),
     )
     acts = find_acts([replace(costs, evidence=limited)], ())
@@ -164,17 +164,19 @@ def test_limit_is_an_act_if_it_keeps_recall_below_what_is_asked_for() -> None:
     assert not find_acts([replace(costs, evidence=later)], ())
     harmless = replace(  # 90 are remembered all the same
         costs.evidence,
-        review_limit=limited.review_limit,
+        review_limits=limited.review_limits,
         limit_effects=limited.limit_effects,
     )
     assert not find_acts([replace(costs, evidence=harmless)], ())
     one_point = tuple((*row[:3], 0.89, 0.0) for row in figures)
     small = replace(limited, estimates=one_point, draws=(one_point, one_point))
     assert not find_acts([replace(costs, evidence=small)], ())
-    several = replace(acts[0], preset_count=2, subjects=())
-    assert describe_act(several) == "Raise the limit of 10 reviews a day of a preset."
-    named = replace(several, subjects=("Words",))
-    assert describe_act(named) == "Raise the limit of 10 reviews a day of “Words”."
+    of_one = replace(acts[0], preset_count=2, subjects=("Words",))
+    assert describe_act(of_one) == "Raise the limit of 10 reviews a day of “Words”."
+    both = replace(limited, review_limits=(DailyLimit("Words", 10), DailyLimit("Maps", 30)))
+    (act,) = find_acts([replace(costs, evidence=both)], ())
+    sentence = describe_act(replace(act, preset_count=2))
+    assert sentence == "Raise the daily review limits of “Words” and “Maps”."
 
 
 def test_turning_fsrs_on_and_optimizing_are_two_acts_with_their_own_badges() -> None:
@@ -191,10 +193,10 @@ def test_turning_fsrs_on_and_optimizing_are_two_acts_with_their_own_badges() -> 
 @pytest.mark.parametrize(
     ("minutes_now", "spread", "gain"),
     [
-        (7.0, 0.0, "the same memory for 5.3 minutes a day less"),
-        (1.7, 0.0, "closer predictions, about the same minutes"),
-        (0.5, 0.0, "closer predictions, but 1.2 minutes a day more"),
-        (7.0, 0.95, "closer predictions, about the same minutes"),
+        (7.0, 0.0, "5.3 minutes a day less for the same memory"),
+        (1.7, 0.0, "better predictions, about the same minutes"),
+        (0.5, 0.0, "better predictions, but 1.2 minutes a day more"),
+        (7.0, 0.95, "better predictions, about the same minutes"),
     ],
 )
 def test_minutes_are_a_gain_only_if_they_surely_differ(
@@ -213,7 +215,7 @@ def test_change_that_hardly_matters_says_so() -> None:
     assert describe_gain(acts[0]) == "it hardly matters"
     large = Belief(0.9, 0.02, 0.001, 0.04)
     acts = find_acts(turn_fsrs_off(make_settings(), belief=large), ())
-    assert describe_gain(acts[0]) == "closer predictions"
+    assert describe_gain(acts[0]) == "better predictions"
 
 
 def test_nothing_to_change_is_green_and_gives_way_to_habits() -> None:

@@ -101,7 +101,7 @@ def test_overdue_cards_are_counted_with_their_minutes(
     assert "overdue" not in find_checks_after(monkeypatch, none, 90)
     long_ago = find_checks_after(monkeypatch, replace(log, schedule=late_schedule), 90)
     assert list(long_ago)[:2] == ["overdue", "gap"]
-    assert " cards overdue on your last day: " in describe_check(long_ago["overdue"])
+    assert " cards overdue when you last reviewed: " in describe_check(long_ago["overdue"])
 
 
 def test_gap_without_reviews_is_named_with_its_date(

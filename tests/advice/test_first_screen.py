@@ -140,7 +140,7 @@ def test_act_row_and_copied_parameters_are_one_finding(world: str) -> None:
 def test_act_of_two_presets_is_the_larger_gain() -> None:
     screen = build_screen(without_habits(make_answers()))
     assert screen.panes[0].summary == PaneLine(
-        "Press Optimize for “Default”.", "fine", "●", "sure ●●●●●  closer predictions"
+        "Press Optimize for “Default”.", "fine", "●", "sure ●●●●●  better predictions"
     )
     assert screen.copyable is make_answers()[1] or screen.copyable == make_answers()[1]
     unsure = change_answers(PARAMETERS, recommendation="optimize", probability=0.6, parameters=None)
@@ -380,9 +380,7 @@ def test_footer_names_only_what_more_reviews_can_tell() -> None:
         few_finding = Finding("says", "all presets", missing=missing, evidence=evidence)
         return " ".join(line.text for line in build_screen([few_finding]).footer)
 
-    assert below(MissingData(reviews=90)).endswith(
-        "whether you remember 90 % when FSRS expects 90 %"
-    )
+    assert below(MissingData(reviews=90)).endswith("whether FSRS's predictions come true")
     assert below(MissingData()) == below(None) == ""
     assert below(MissingData(reviews=60_000, out_of_reach=True)) == ""
 

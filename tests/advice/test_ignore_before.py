@@ -10,8 +10,12 @@ import pytest
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import ignore_before, shown
-from srs_eval.advice.candidates import Learner
+from srs_eval.advice.candidates import Learner, explain_too_few
+from srs_eval.advice.checks import run_checks
+from srs_eval.advice.findings import get_evidence
 from srs_eval.advice.ignore_before import assess_ignore_dates
+from srs_eval.advice.shown.habits import describe_check
+from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import Interval
@@ -158,6 +162,41 @@ def test_assess_ignore_dates_takes_a_date_before_all_reviews_as_none(one_preset:
     dated = Learner.of(set_date(one_preset, "1970-01-01"))
     finding = next(assess_ignore_dates(dated, list(dated.groups)))
     assert f.get_evidence(finding, f.IgnoreBefore).current is None
+
+
+def test_date_after_all_cards_is_named(log: ReviewLog) -> None:
+    first = min(log.presets)
+    log = replace(
+        log,
+        presets=log.presets | {first: replace(log.presets[first], ignore_before="2999-01-01")},
+    )
+    learner = Learner.of(log)
+    finding, *others = assess_ignore_dates(learner, learner.groups)
+    assert finding.subject == log.presets[first].name
+    assert len(others) == len(log.presets) - 1
+    assert shown.line([finding]) == "empty it, 2999-01-01 leaves out every card"
+    assert "2999-01-01: you began all your cards before" in shown.sentences(finding)[0]
+    (check,) = [
+        check
+        for check in get_evidence(run_checks(log, learner), f.Checks).checks
+        if check.name == "ignored cards"
+    ]
+    setting = "“Ignore cards reviewed before”"
+    assert describe_check(check) == f"{setting} in “{finding.subject}” leaves out every card"
+
+
+def test_date_after_all_cards_of_the_only_preset_is_the_reason(one_preset: ReviewLog) -> None:
+    log = set_date(one_preset, "2999-01-01")
+    with pytest.raises(NotEnoughData) as error:
+        Learner.of(log)
+    assert "“Ignore cards reviewed before” is 2999-01-01" in explain_too_few(log, error.value)
+
+
+def test_missing_days_are_told_as_the_reviews_until_then() -> None:
+    # 3,000 reviews, of which the last 1,000 are of 5 days: 4,000 of them make 20 days.
+    assert ignore_before._count_missing_data(3_000, 1_000, 5) == f.MissingData(9_000)
+    assert ignore_before._count_missing_data(3_000, 1_000, 20) == f.MissingData()
+    assert ignore_before._count_missing_data(1_500, 750, 30) == f.MissingData(500)
 
 
 def test_assess_ignore_dates_of_few_reviews_cannot_tell(learner: Learner) -> None:

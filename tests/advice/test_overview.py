@@ -390,7 +390,7 @@ def test_line_of_how_often_groups_the_presets() -> None:
     assert shown.line(answers[:1]) == "every +10 % of reviews, which is safe for everybody"
     assert shown.line(answers) == (
         "every +10 % of reviews, which is safe for everybody: Words and Fish; "
-        "every +25 % of reviews, which is as good as always: Maps"
+        "every +25 % of reviews, which is as good as optimizing all the time: Maps"
     )
 
 
@@ -450,7 +450,7 @@ def test_retention_below_desired_is_split_by_its_reason(
     assert any(
         "The difference, in percentage points" in sentence for sentence in shown.sentences(answer)
     )
-    assert ("points less because cards were scheduled for less" in line) == (reason == "schedule")
+    assert ("points less because Anki scheduled cards for less" in line) == (reason == "schedule")
     assert ("points less because FSRS expected too much" in line) == (reason == "expecting")
 
 

@@ -123,7 +123,7 @@ def test_parameters_in_force_have_one_figure_on_the_same_reviews(log: ReviewLog)
         titles = [shown.tables(finding)[0].title for finding in presets]
         if is_stored:
             assert sum(reviews) != figure_of_all.reviews
-            assert "better here than on the reviews since" in text
+            assert "which makes them look better here" in text
             assert all("since these parameters were set" in title for title in titles)
             continue
         assert sum(reviews) == figure_of_all.reviews
@@ -294,7 +294,9 @@ def test_parameters_of_unknown_age_rest_on_other_people(
     finding = compare_presets(unknown)[0]
     assert (finding.reviews == 0) == (modified_s is None)
     assert (finding.interval is None) == (modified_s is None)
-    assert ("Too few reviews" in shown.sentences(finding)[1]) == (modified_s is None)
+    assert ("You have too few unseen reviews" in shown.sentences(finding)[1]) == (
+        modified_s is None
+    )
     assert finding.probability is not None
 
 

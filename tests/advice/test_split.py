@@ -213,7 +213,7 @@ def test_refit_folds_predict_every_review_once_after_training(
 def test_cost_of_optimizing_once_equals_a_fit_by_hand(log: ReviewLog, learner: Learner) -> None:
     answers = compare(log, questions=["often"])
     assert {answer.subject for answer in answers} == {"Preset 0", "Preset 1"}
-    assert "Compared with optimizing at every +2 %" in shown.sentences(answers[0])[1]
+    assert "This is compared with optimizing at every +2 %" in shown.sentences(answers[0])[1]
     (held,) = (column.title for column in shown.tables(answers[0])[0].columns if column.signed)
     assert held == "minus every +2 %"
     index = np.flatnonzero(learner.trials.partition == 100)

@@ -33,7 +33,7 @@ from srs_eval.advice.workload.estimate import (
     workload,
     workload_document,
 )
-from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
+from srs_eval.advice.workload.limits import DailyLimit, LimitEffects, find_review_limits
 from srs_eval.advice.workload.ranges import (
     FIGURES,
     KNOWN,
@@ -44,7 +44,7 @@ from srs_eval.advice.workload.ranges import (
     compare_schedules,
     find_ends,
 )
-from srs_eval.advice.workload.simulator import Memory
+from srs_eval.advice.workload.simulator import Memory, SimulationResult
 from srs_eval.advice.workload.today import (
     MIN_MONTH_REVIEWS,
     OverdueCards,
@@ -166,7 +166,7 @@ def test_new_cards_are_at_most_those_of_the_deck(log: ReviewLog, stages: list[Wo
         assert (few.figures[:, KNOWN] < known_cards).all()
         assert (known_cards <= result.learned_cards + result.unseen_cards).all()
         assert f"and {result.unseen_cards} new ones. " in join_sentences(result)
-    assert "and 3 new ones a day until the 179 that are left have" in join_sentences(
+    assert "and 3 new ones a day until the 179 that are left are" in join_sentences(
         replace(stages[0], unseen_cards=179)
     )
     assert "and 3 new ones a day. " in join_sentences(replace(stages[0], unseen_cards=180))
@@ -393,7 +393,7 @@ def limit_rows(result: Workload, waiting: Sequence[float], now: float) -> Worklo
         presets=result.presets[:1],
         limit_effects=tuple(effects),
         current_limit_effects=LimitEffects((now,) * 5, (7,) * 5),
-        review_limit=DailyLimit("Words", 200),
+        review_limits=(DailyLimit("Words", 200),),
     )
 
 
@@ -404,6 +404,40 @@ def test_limit_of_reviews_is_named_where_some_retentions_reach_it(stages: list[W
     text = "Asked for 95 %, your limit of 200 reviews a day makes cards wait."
     assert PaneLine(text, drop_order=4) in items
     assert "your limit of 200 reviews a day makes cards wait, and you" in join_sentences(limited)
+
+
+def test_all_limits_of_reviews_are_named(stages: list[Workload]) -> None:
+    waiting = [0.0] * (len(stages[-1].retentions) - 1) + [0.9]
+    limited = replace(
+        limit_rows(stages[-1], waiting, now=0.0),
+        presets=(("Words", 0.9), ("Maps", 0.9)),
+        review_limits=(DailyLimit("Words", 200), DailyLimit("Maps", 50)),
+    )
+    text = "Asked for 95 %, the limit of reviews a day in “Words” and “Maps” makes cards wait"
+    assert text in join_sentences(limited)
+
+
+def test_limit_for_which_few_cards_wait_is_not_named() -> None:
+    def make_result(waiting: int) -> SimulationResult:
+        none = np.zeros(3, np.int64)
+        return SimulationResult(none, none, none, np.full(3, waiting), np.zeros(3), known=0.0)
+
+    limits = [DailyLimit("Words", 200), DailyLimit("Maps", 50), DailyLimit("Verbs", 10)]
+    runs = [[make_result(20), make_result(70), make_result(1)]]
+    assert find_review_limits(limits, runs) == (limits[1], limits[0])
+    assert find_review_limits(limits, [[make_result(0)] * 3]) == ()
+
+
+def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    recalled = last.recalled_now
+    assert "Until now you remembered" not in join_sentences(
+        replace(last, recalled_until_now=recalled - 0.02)
+    )
+    sentences = join_sentences(replace(last, recalled_until_now=recalled - 0.1))
+    assert (
+        f"Until now you remembered {100 * (recalled - 0.1):.0f} %. The year's figures" in sentences
+    )
 
 
 def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]) -> None:
@@ -434,7 +468,7 @@ def test_comparison_uses_only_rows_that_no_limit_decides(stages: list[Workload])
     none_left = limit_rows(last, waiting, now=0.0)
     assert none_left.comparison is not None
     assert none_left.comparison.same_share is None
-    assert "decides the minutes of FSRS asked for 85 % or more" in join_sentences(none_left)
+    assert "decides the minutes of FSRS asked for 85 %, 91 % or 95 %" in join_sentences(none_left)
     assert "not compared at equal memory" in join_sentences(none_left)
 
 
@@ -449,13 +483,12 @@ def test_simulated_limit_of_reviews_is_found_for_both_schedules(off: ReviewLog) 
     *_, last = workload(replace(off, presets=presets), question=replace(QUICK, draws=2))
     assert last.is_limited.all()
     assert last.is_current_limited
-    assert last.review_limit is not None
-    assert last.review_limit.cards == 4
+    assert {limit.cards for limit in last.review_limits} == {4}
     assert len(last.limit_effects[0].waiting_shares) == 4 + 2  # seeds and draws
-    assert "a day of “" in join_sentences(last)
+    assert "the limit of reviews a day in " in join_sentences(last).lower()
     free = next(workload(off, question=QUICK))
     assert not free.is_limited.any()
-    assert free.review_limit is None
+    assert free.review_limits == ()
 
 
 def test_new_cards_left_by_a_limit_are_named(stages: list[Workload]) -> None:

@@ -358,8 +358,8 @@ def test_short_report_has_all_acts_and_the_facts() -> None:
     document = Document("collection", (), (), panes=screen, facts=("4,000 reviews", "FSRS is off"))
     text = as_text_of(document, "short")
     assert "**collection** · 4,000 reviews · FSRS is off" in text
-    assert "Turn FSRS on. (sure ●●●●●, closer predictions)" in text
-    assert "Then press Optimize for “Default”. (sure ●●●●●, closer predictions)" in text
+    assert "Turn FSRS on. (sure ●●●●●, better predictions)" in text
+    assert "Then press Optimize for “Default”. (sure ●●●●●, better predictions)" in text
 
 
 def test_badge_of_optimizing_while_fsrs_is_off_is_that_of_its_row() -> None:

@@ -33,3 +33,11 @@ def test_heading_says_how_to_read_columns() -> None:
     assert table.title == "Against"
     assert replace(table, title="").heading == ""
     assert Table.from_rows("", "Against", ("model",), []).heading == "Against"
+
+
+def test_shown_leaves_out_columns_for_programs() -> None:
+    hidden = Column("verdict", is_shown=False)
+    table = Table.from_rows("", "", ["candidate", hidden, "reviews"], [("one", "better", 7)])
+    assert [column.title for column in table.shown.columns] == ["candidate", "reviews"]
+    assert table.shown.rows == (("one", 7),)
+    assert table.records() == [{"candidate": "one", "verdict": "better", "reviews": 7}]

@@ -175,7 +175,7 @@ async def test_evidence_of_acts_is_that_of_all_acts(tmp_path: Path) -> None:
         await pilot.press("1")
         await wait_until(pilot, is_on_screen(app, "EvidenceScreen"))
         text = screen_text(app)
-        assert "Less than desired: 84.7 % recalled" in text
+        assert "Less than desired: you recalled 84.7 % of" in text
         assert "Are my parameters good?" in text
         assert "Press Optimize (sure" in text
         assert "Paste it in Anki: deck options, preset Default" in text

@@ -12,7 +12,7 @@ from srs_eval.advice.shown.parameters import HARDLY_MATTERS, describe_doubt
 from srs_eval.data.errors import format_count
 
 _MAX_NAMES = 3  # most presets that an act names
-_CLOSER = "closer predictions"
+_BETTER = "better predictions"
 _INDENT = "  "
 _DETAILS_DROP_ORDER = 10  # details go before any act
 _ACTS_OF_KEEPING = (ActKind.CHANGE_NOTHING, ActKind.WAIT_FOR_REVIEWS)
@@ -56,10 +56,10 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.REVIEW_ON_TIME:
             return "Review cards when they are due."
         case ActKind.RAISE_REVIEW_LIMIT:
-            limit = f"limit of {format_count(act.review_limit or 0, 'review')} a day"
-            if act.preset_count == 1:
-                return f"Raise your {limit}."
-            return f"Raise the {limit}{f' of {names}' if names else ' of a preset'}."
+            if act.review_limit is None:
+                return f"Raise the daily review limits of {names}."
+            limit = f"limit of {format_count(act.review_limit, 'review')} a day"
+            return f"Raise the {limit} of {names}." if names else f"Raise your {limit}."
         case ActKind.TURN_FSRS_ON:
             return "Turn FSRS on."
         case ActKind.LEAVE_FSRS_OFF:
@@ -123,21 +123,21 @@ def describe_gain(act: Act) -> str:
     if act.hardly_matters:
         return HARDLY_MATTERS
     if act.minutes_a_day is None:
-        return _CLOSER
+        return _BETTER
     minutes = _format_minutes(abs(act.minutes_a_day.estimate))
     if act.saves_minutes:
-        return f"the same memory for {minutes} a day less"
+        return f"{minutes} a day less for the same memory"
     if act.costs_minutes:
-        return f"{_CLOSER}, but {minutes} a day more"
-    return f"{_CLOSER}, about the same minutes"
+        return f"{_BETTER}, but {minutes} a day more"
+    return f"{_BETTER}, about the same minutes"
 
 
 def _describe_work(backlog: Backlog) -> str:
-    """Describe the work of a backlog: "takes 3 hours, as much as 9 of your days"."""
+    """Describe the work of a backlog: "takes 3 hours, or 9 of your usual days"."""
     work = say.format_work_time(backlog.minutes)
     if backlog.days is None or backlog.days < 2:
         return f"takes {work}"
-    return f"takes {work}, as much as {backlog.days} of your days"
+    return f"takes {work}, or {backlog.days} of your usual days"
 
 
 def _format_points(share: float) -> str:
@@ -208,7 +208,9 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
 
 
 _CLAIMS: Mapping[ActKind, str] = {
-    ActKind.TURN_FSRS_ON: "FSRS {verb} predict your future reviews better than SM-2.",
+    ActKind.TURN_FSRS_ON: (
+        "Once optimized, FSRS {verb} predict your future reviews better than SM-2."
+    ),
     ActKind.LEAVE_FSRS_OFF: "SM-2 {verb} predict your future reviews better than FSRS.",
     ActKind.OPTIMIZE: "FSRS {verb} then predict your future reviews better.",
     ActKind.PASTE_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
@@ -223,7 +225,7 @@ def _describe_backlog(backlog: Backlog) -> str:
     when = ""
     if backlog.last_review_date is not None:
         verb = "was" if backlog.cards == 1 else "were"
-        when = " on your last day"
+        when = " when you last reviewed"
     return f"{backlog.cards:,} of your {format_count(backlog.total, 'card')} {verb} overdue{when}."
 
 

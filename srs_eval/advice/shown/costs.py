@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from srs_eval.advice.workload.ranges import (
     RECALLED,
     REVIEWS,
     EqualMemory,
+    EqualMinutes,
     RangedFigure,
     ScheduleComparison,
 )
@@ -28,23 +29,28 @@ from srs_eval.data.errors import format_count
 from srs_eval.stats.tables import Table
 
 DRAWS_NOTE = (
-    "In brackets: 95 % ranges. ?: you have not had a month with this retention. A model computes "
-    "the figures; they assume that your habits stay as they are."
+    "In brackets: 95 % ranges. ?: a guess, as you have not had a month with this retention. A "
+    "model computes the figures; they assume that you review each card on the day it is due, and "
+    "that your other habits stay as they are."
 )
 _COVERAGE = (
     "We tested such ranges on simulated learners, most of whom do not remember as FSRS says: they "
-    "contained the true figures of a year in 95 to 97 % of cases, and in 85 % at worst."
+    "contained the true figures of a year in 94 to 97 % of cases, and in 86 % for one kind of "
+    "memory."
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
 _RETENTION_DROP_ORDERS = {0.80: 2, 0.95: 1}  # without room, the extreme ones go first
+_NEAR_SHOWN = 0.01  # a retention nearer than this to one with a bar needs no bar of its own
 _MIN_CURVE_POINTS = 4  # fewest retentions of a curve of minutes
+_MAX_LISTED_RETENTIONS = 3  # most retentions that a sentence lists one by one
 _MAX_NAMES = 5  # most names of presets in a sentence
 _MAX_TABLE_ROWS = 12  # for more retentions, the table has them in steps of 5 %
 # A year differs from the last weeks if its minutes are this many times theirs, and by some minutes.
 _FAR_LESS = 0.75
 _FAR_MORE = 1.33
 _MIN_MINUTES_APART = 1.0
+_MIN_RECALL_APART = 0.03  # difference in recall that a learner would wonder about
 _MIN_SHARE_OVERDUE = 0.1  # of learned cards; fewer overdue ones explain nothing
 
 
@@ -57,6 +63,7 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
         _describe_sm2,
         _describe_budget,
         _describe_recent_pace,
+        _describe_past_recall,
         _describe_cards,
         _describe_new_limit,
         _describe_overdue,
@@ -151,11 +158,11 @@ def _describe_schedules(
             f"{_describe_equal_memory(comparison.same_known, model, minutes_now)}."
         )
     same_minutes = comparison.same_minutes
-    if same_minutes is not None:
+    if same_minutes is not None and not _is_the_same(same_minutes, comparison):
         known = _format_figure(KNOWN, same_minutes.known)
         yield (
-            f"In the {minutes_now} minutes a day that {current} would take, {model} asked for "
-            f"{say.format_share(same_minutes.retention)} would have you remember "
+            f"If you asked {model} for {say.format_share(same_minutes.retention)}, it would take "
+            f"as long as {current} ({minutes_now} minutes a day). You would remember "
             f"{100 * same_minutes.recalled:.1f} % of your reviews instead of "
             f"{100 * comparison.recalled:.1f} %, and know {known} cards at the end instead of "
             f"{known_now}."
@@ -195,11 +202,19 @@ def _describe_equal_memory(equal: EqualMemory, model: str, minutes_now: str) -> 
     Example: "you would ask FSRS for 91 %: 26 minutes a day instead of 25 (0.8 more; the range
     is 0.2 fewer to 1.9 more)".
     """
+    minutes = _format_figure(MINUTES, equal.minutes)
+    instead = f" instead of {minutes_now}" if minutes != minutes_now else ", just as long"
     return (
         f"you would ask {model} for {say.format_share(equal.retention)}: "
-        f"{_format_figure(MINUTES, equal.minutes)} minutes a day instead of {minutes_now} "
-        f"({_format_extra_minutes(equal.extra_minutes)})"
+        f"{minutes} minutes a day{instead} ({_format_extra_minutes(equal.extra_minutes)})"
     )
+
+
+def _is_the_same(equal: EqualMinutes, comparison: ScheduleComparison) -> bool:
+    """Return True if at equal minutes the schedules differ in no figure that would be shown."""
+    same_share = f"{100 * equal.recalled:.1f}" == f"{100 * comparison.recalled:.1f}"
+    known, known_now = (_format_figure(KNOWN, value) for value in (equal.known, comparison.known))
+    return same_share and known == known_now
 
 
 def _name_scheduler(workload: Workload) -> str:
@@ -235,12 +250,26 @@ def _describe_recent_pace(workload: Workload) -> Iterator[str]:
     minutes = _format_figure(MINUTES, workload.recent_minutes_a_day)
     yield (
         f"In the last {period} you spent {minutes} minutes and did "
-        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts once a day; "
-        "learning steps count only in minutes."
+        f"{format_count(workload.recent_reviews_a_day, 'review')} a day. A card counts as one "
+        "review a day; learning steps count only towards the minutes."
     )
     reason = _explain_change(workload)
     if reason:
         yield reason
+
+
+def _describe_past_recall(workload: Workload) -> Iterator[str]:
+    """Say why the year's recall differs from that of all reviews until now, if it does."""
+    recalled = workload.recalled_now
+    until_now = workload.recalled_until_now
+    if until_now is None or math.isnan(recalled):
+        return
+    if abs(recalled - until_now) < _MIN_RECALL_APART or _is_decided_by_limit(workload):
+        return
+    yield (
+        f"Until now you remembered {say.format_share(until_now)}. The year's figures assume that "
+        "you review each card on the day it is due."
+    )
 
 
 def _explain_change(workload: Workload) -> str:
@@ -284,7 +313,7 @@ def _describe_cards(workload: Workload) -> Iterator[str]:
     elif workload.unseen_cards <= workload.new_a_day:
         new_cards = format_count(workload.unseen_cards, "new one")
     elif workload.new_a_day * days > workload.unseen_cards:
-        new_cards = f"{new_cards} until the {workload.unseen_cards:,} that are left have come"
+        new_cards = f"{new_cards} until the {workload.unseen_cards:,} that are left are used up"
     known_cards = _format_at_desired(workload, KNOWN)
     learned_cards = format_count(workload.learned_cards, "card")
     yield (
@@ -322,7 +351,7 @@ def _describe_observed_range(workload: Workload) -> Iterator[str]:
     observed_range = low if low == high else f"{low} to {high}"
     yield (
         f"In your months with at least {MIN_MONTH_REVIEWS} reviews, you recalled {observed_range} "
-        "%. Beyond that range (marked with ?), the figures are the model's guess."
+        "%. Beyond that range, the figures are the model's guess."
     )
 
 
@@ -348,7 +377,7 @@ def _describe_review_limit(workload: Workload) -> Iterator[str]:
     if workload.is_limited.any() and not _is_decided_by_limit(workload):
         yield (
             f"Asked for {_format_limited_retentions(workload)}, {_name_review_limit(workload)} "
-            "makes cards wait, and you remember less of them."
+            "makes cards wait, and you remember fewer of them."
         )
 
 
@@ -380,24 +409,36 @@ def _describe_deciding_limit(workload: Workload) -> str:
 
 
 def _format_limited_retentions(workload: Workload) -> str:
-    """Format the retentions at which a limit of reviews is reached: "90 % or more"."""
+    """Format the retentions at which a limit of reviews is reached: "95 % or 97 %".
+
+    Many are "90 % or more": at a glance, there are too few to tell from which one on it holds.
+    """
     limited = np.flatnonzero(workload.is_limited)
     lowest = say.format_share(workload.retentions[limited[0]])
-    if len(limited) == 1:
-        return lowest
+    if len(limited) <= _MAX_LISTED_RETENTIONS:
+        return say.join_names(
+            [say.format_share(workload.retentions[index]) for index in limited], "or"
+        )
     if limited[-1] == len(workload.retentions) - 1:
         return f"{lowest} or more"
     return f"{lowest} to {say.format_share(workload.retentions[limited[-1]])}"
 
 
 def _name_review_limit(workload: Workload) -> str:
-    """Return the name of the limit for which cards wait: "your limit of 200 reviews a day"."""
-    limit = workload.review_limit
-    assert limit is not None
-    name = f"limit of {format_count(limit.cards, 'review')} a day"
+    """Return the name of the limit for which cards wait: "your limit of 200 reviews a day".
+
+    Several limits have one name: "the limit of reviews a day in “Maps” and “Words”".
+    """
+    first = workload.review_limits[0]
+    name = f"limit of {format_count(first.cards, 'review')} a day"
     if len(workload.presets) == 1:
         return f"your {name}"
-    return f"the {name} of {say.quote_name(limit.preset)}"
+    if len(workload.review_limits) == 1:
+        return f"the {name} of {say.quote_name(first.preset)}"
+    names = [say.quote_name(limit.preset) for limit in workload.review_limits]
+    if len(names) > _MAX_NAMES:
+        names = [*names[: _MAX_NAMES - 1], f"{len(names) - _MAX_NAMES + 1} more"]
+    return f"the limit of reviews a day in {say.join_names(names)}"
 
 
 def _describe_new_limit(workload: Workload) -> Iterator[str]:
@@ -424,7 +465,7 @@ def _explain_new_left(workload: Workload) -> str:
     left = workload.new_left
     cards = f"{format_count(left, 'new card')} at the end"
     if left > workload.unseen_cards - workload.new_planned:
-        if workload.review_limit is None:
+        if not workload.review_limits:
             return ""
         limit = say.capitalize(_name_review_limit(workload))
         return f"{limit} holds back new cards, too: it leaves {cards}."
@@ -525,6 +566,9 @@ def render_minutes(
             drop_order=_RETENTION_DROP_ORDERS.get(retention, 0) if not is_desired else 0,
         )
         items.append(bar)
+    same_memory = _make_bar_of_equal_memory(workload, longest, shown)
+    if same_memory is not None:
+        items.append(same_memory)
     if current is not None:
         bar = Bar(
             _name_current(workload),
@@ -545,6 +589,8 @@ def render_minutes(
         reason = _explain_change(workload)
         if reason:
             items.append(PaneLine(reason, drop_order=4))
+        for sentence in _describe_past_recall(workload):
+            items.append(PaneLine(sentence, drop_order=5))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
@@ -568,6 +614,27 @@ def render_minutes(
         items.append(CostCurve(tuple(points), today, _name_current(workload)))
     summary = PaneLine(_summarize_minutes(workload))
     return summary, (summary, *items)
+
+
+def _make_bar_of_equal_memory(
+    workload: Workload, longest: float, shown: Sequence[int]
+) -> Bar | None:
+    """Return the bar of the retention that the summary is about, unless a bar shows it already.
+
+    That is the one at which FSRS remembers as much as today's schedule.
+    """
+    comparison = workload.comparison
+    if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
+        return None
+    equal = comparison.same_share
+    if any(abs(workload.retentions[index] - equal.retention) < _NEAR_SHOWN for index in shown):
+        return None
+    return Bar(
+        f"{say.format_share(equal.retention)} (as now)",
+        (say.format_share(comparison.recalled), _format_figure(MINUTES, equal.minutes)),
+        share=min(equal.minutes / longest, 1.0),
+        drop_order=2,
+    )
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:
@@ -617,7 +684,7 @@ def _summarize_minutes(workload: Workload) -> str:
     if same_known is not None and same_known.extra_minutes.is_beyond_zero:
         known_minutes = _format_figure(MINUTES, same_known.minutes)
         if known_minutes != minutes:
-            text += f" To know as many cards after the year, {optimized} {known_minutes}."
+            text += f" To know as many cards after a year, {optimized} {known_minutes} minutes."
     return text
 
 
@@ -669,14 +736,14 @@ def _cost_tables(finding: Finding) -> tuple[Table]:
     rows: list[tuple[object, ...]] = []
     for k in _select_rows(workload):
         retention = workload.retentions[k]
-        note = ""
+        notes = []
         if retention == workload.desired and workload.current_figures is None:
-            note += "now"
+            notes.append("now")
         if not _is_observed(workload, retention):
-            note += "?"
+            notes.append(say.GUESS_MARK)
         row = [
             _format_row_label(workload, retention),
-            note,
+            "".join(notes),
             _format_with_range(workload, k, RECALLED),
             _format_with_range(workload, k, MINUTES),
             _format_with_range(workload, k, REVIEWS),

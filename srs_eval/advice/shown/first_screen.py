@@ -43,7 +43,7 @@ _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
 }
 """Questions whose evidence stands behind acts about habits."""
 _QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
-    "says": "whether you remember 90 % when FSRS expects 90 %",
+    "says": "whether FSRS's predictions come true",
     "standing": "where you stand",
 }
 """Questions that no pane answers."""
@@ -245,7 +245,7 @@ def _no_costs_sentence(so_far: _AnswersSoFar) -> str:
     if finding is None:
         if _is_unanswered(so_far, "parameters"):
             return _TOO_FEW_REVIEWS
-        return "Nobody knows how these cards are scheduled."
+        return "The file does not say how these cards are scheduled."
     missing = finding.missing
     if missing is not None and missing.date is not None:
         date = say.format_approximate_date(missing.date)

@@ -27,27 +27,35 @@ from srs_eval.stats.tables import Column, Table
 def _frequency_line(findings: Sequence[Finding]) -> str:
     """Summarize how often to optimize, grouping presets with equal answers.
 
-    Example: "every +25 % of reviews, which is as good as always: Maps; every +10 % of reviews,
-    which is safe for everybody: Words".
+    Example: "every +25 % of reviews, which is as good as optimizing all the time: Maps; every +10 %
+    of reviews, which is safe for everybody: Words".
     """
     subjects: dict[str, list[tuple[str, str]]] = {}
     for finding in findings:
-        reason = "which is safe for everybody"
-        if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
-            reason = "which is as good as always"
-        answer = f"{finding.recommendation} of reviews, {reason}"
+        answer = f"{finding.recommendation} of reviews, {_frequency_reason(finding)}"
         subjects.setdefault(answer, []).append((finding.subject, ""))
     return say.format_groups(subjects) if len(subjects) > 1 else next(iter(subjects))
 
 
+def _frequency_reason(finding: Finding) -> str:
+    if get_evidence(finding, f.OptimizationFrequency).conclusion == "as good":
+        return "which is as good as optimizing all the time"
+    return "which is safe for everybody"
+
+
 def _frequency_sentences(finding: Finding) -> list[str]:
     """Return how often is enough, and what that is compared with."""
-    advice = f"Optimize at {_frequency_line([finding])}."
+    growth = finding.recommendation.removeprefix("every +")
+    reason = _frequency_reason(finding)
+    advice = f"Optimize whenever your reviews have grown by {growth}, {reason}."
     reviews = format_count(finding.reviews, "review")
     if not get_evidence(finding, f.OptimizationFrequency).costs:
         verb = "is" if finding.reviews == 1 else "are"
         return [advice, f"{reviews} {verb} too few to tell what is enough for you."]
-    basis = f"Compared with optimizing at every +2 %, on the {reviews} after the first fit."
+    basis = (
+        f"This is compared with optimizing at every +2 %, on the {reviews} after the first "
+        "optimization."
+    )
     return [advice, basis]
 
 
@@ -75,13 +83,13 @@ def _noise_sentences(finding: Finding) -> list[str]:
     noisy = [f"w{k}" for k, parameter in enumerate(parameters) if parameter.is_noise]
     if not noisy:
         return [
-            f"None of the {len(parameters)} parameters is noise: fitted to other days of your "
-            "reviews, each would change by less than half as much as learners differ."
+            f"None of the {len(parameters)} parameters is noise: if you had reviewed on other "
+            "days, each would change by less than half as much as it differs between learners."
         ]
     verb, pronoun = ("is", "it") if len(noisy) == 1 else ("are", "they")
     return [
-        f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): fitted to other days "
-        f"of your reviews, {pronoun} would change by more than half as much as learners differ."
+        f"{finding.conclusion} parameters {verb} noise ({', '.join(noisy)}): if you had reviewed "
+        f"on other days, {pronoun} would change by more than half as much as between learners."
     ]
 
 
@@ -94,7 +102,7 @@ def _noise_tables(finding: Finding) -> list[Table]:
     if not rows:
         return []
     columns = ("parameter", "fitted", "over days", "learners", "")
-    title = f"{finding.subject}: parameters and their standard deviations"
+    title = f"{finding.subject}: parameters, and how much they vary (standard deviations)"
     return [make_evidence_table(title, columns, rows)]
 
 
@@ -186,10 +194,12 @@ def _steps_sentences(finding: Finding) -> list[str]:
         (f.CANT_TELL, "Can't tell which step is right"),
     ):
         situations = [
-            _with_article(step) for step in timings.steps if step.conclusion == conclusion
+            f"after {_with_article(step)}"
+            for step in timings.steps
+            if step.conclusion == conclusion
         ]
         if situations:
-            sentences.append(f"{words} after {say.join_names(situations)}.")
+            sentences.append(f"{words} {say.join_names(situations)}.")
     return sentences or ["Can't tell: no card has been answered twice on a day."]
 
 
@@ -406,10 +416,13 @@ def describe_check(check: f.Check) -> str:
     is_fine = check.level == "fine"
     match check.name:
         case "overdue" if check.count:
-            date = " on your last day" if check.last_review_date else ""
+            date = " when you last reviewed" if check.last_review_date else ""
             return say.format_overdue(check.count, check.minutes or 0.0, check.total, date)
         case "overdue":
             return "No card is overdue"
+        case "ignored cards":
+            name = say.quote_name(check.subject)
+            return f"“Ignore cards reviewed before” in {name} leaves out every card"
         case "gap":
             return _describe_gap(check)
         case "leeches" if check.count:
@@ -456,9 +469,15 @@ def _explain_check(check: f.Check) -> list[str]:
     match check.name:
         case "overdue":
             return [
-                "Overdue are cards that were due before the day of your last review: one answer "
-                "each at your usual pace, and one more after Again. Fewer new cards a day (deck "
-                "options › Daily Limits) leave time for them."
+                "A card is overdue if it was due before the day of your last review. The time is "
+                "for one answer to each at your usual pace, and one more after Again. Fewer new "
+                "cards a day (deck options › Daily Limits) leave time for them."
+            ]
+        case "ignored cards":
+            return [
+                f"“Ignore cards reviewed before” is {check.ignore_date}, and you began all its "
+                "cards before that date, so Optimize has no reviews to learn from. Empty it in the "
+                "deck options (FSRS)."
             ]
         case "steps" if check.timing is not None:
             return [_explain_step(check, check.timing)]
@@ -485,8 +504,8 @@ def _explain_leeches(check: f.Check) -> str:
     worst = check.leeches[0]
     return (
         f"You forgot the worst card {worst.lapses} of {worst.reviews} times; {worst.usual:.1f} "
-        "times would be usual after such intervals. About 2 % of the cards named here are there "
-        "by chance. Rewrite your leeches, or suspend them."
+        "times would be usual after such intervals. About 2 % of the cards named here are no "
+        "leeches and were only unlucky. Rewrite your leeches, or suspend them."
     )
 
 
@@ -494,7 +513,7 @@ def _explain_seldom(check: f.Check) -> list[str]:
     """Say what it means that a button is hardly ever pressed."""
     if check.name == "again":
         return [
-            "Who hardly forgets anything reviews more than necessary: with FSRS on, a lower "
+            "If you hardly forget anything, you review more than necessary: with FSRS on, a lower "
             "desired retention (deck options › FSRS) saves time."
         ]
     return []
@@ -551,7 +570,7 @@ def _explain_old_cards(check: f.Check) -> str:
     preset = f" in preset “{check.subject}”" if check.subject else ""
     explanation = (
         f"Of 100 old cards{preset} you recalled {estimate} than expected ({most} to {least}). The "
-        f"chance that you recall over 3 % fewer than expected is {probability} %."
+        f"chance that you recall over 3 fewer than expected is {probability} %."
     )
     if check.level == "look":
         explanation += (
@@ -575,7 +594,8 @@ def _describe_old_cards(check: f.Check) -> str:
         probability = say.round_down_percent(check.probability)
         return f"Old cards: a {probability} % chance that you forget too many"
     if check.probability < f.SURE:
-        fewer = round(100 * (check.expected - check.recalled.estimate))
+        # Of the rounded shares, which stand beside it.
+        fewer = round(100 * check.expected) - round(100 * check.recalled.estimate)
         return f"Old cards: you probably forget {fewer} points more than expected"
     if 1 - check.recalled.estimate >= _TWICE_RATIO * (1 - check.expected):
         return "Old cards: you forget twice as many as expected"

@@ -58,8 +58,8 @@ def _sentences(finding: Finding) -> list[str]:
     if not evidence.causes:
         sentences.append(
             "None of the usual causes shows: Hard pressed for forgotten cards, a change at some "
-            "date, decks that differ, leeches, spells, or few reviews. Check again when you have "
-            "half as many reviews more."
+            "date, decks that differ, leeches, spells, or few reviews. Check again when your "
+            "reviews have grown by half."
         )
     return sentences
 
@@ -103,7 +103,9 @@ def _describe_cause(cause: f.FailedCheckCause, evidence: f.HealthRemedies) -> st
             )
         case f.FailedCheckCause.FEW_REVIEWS:
             reviews = format_count(evidence.reviews, "review")
-            return f"The check rests on {reviews} only. Optimize and check again from 1,000 on."
+            return (
+                f"The check rests on only {reviews}. Optimize and check again once you have 1,000."
+            )
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {f.HealthRemedies: Renderer(_sentences, _line)}

@@ -37,6 +37,8 @@ def _describe(finding: Finding) -> str:
             return f"leave it empty, though {evidence.best} may be better"
         case "no matter":
             return f"{evidence.current} makes no clear difference"
+        case "empty" if evidence.current is not None and not evidence.dates:
+            return f"empty it, {evidence.current} leaves out every card"
         case "empty" if evidence.current is not None:
             return f"empty it, {evidence.current} does harm"
         case "empty" | "no date to try":
@@ -53,6 +55,11 @@ def _sentences(finding: Finding) -> list[str]:
         return [
             f"Leave {_OPTION} empty: your reviews do not reach back far enough for a date to "
             "leave out old cards and keep enough new ones."
+        ]
+    if evidence.current is not None and not evidence.dates:
+        return [
+            f"Empty {_OPTION}, which is {evidence.current}: you began all your cards before that "
+            "date, so Optimize has no reviews to learn from."
         ]
     sentences = [_answer(evidence)]
     reviews = format_count(finding.reviews, "review")

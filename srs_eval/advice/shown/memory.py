@@ -46,8 +46,8 @@ _RETENTION_WORDS = {
 _HARD_CONDITION = "unless Hard hides forgetting"
 
 _CAUSE_CLAUSES = {
-    f.RetentionCause.SCHEDULED_FOR_LESS: "because cards were scheduled for less",
-    f.RetentionCause.SCHEDULED_FOR_MORE: "because cards were scheduled for more",
+    f.RetentionCause.SCHEDULED_FOR_LESS: "because Anki scheduled cards for less",
+    f.RetentionCause.SCHEDULED_FOR_MORE: "because Anki scheduled cards for more",
     f.RetentionCause.LATE: "because cards came late",
     f.RetentionCause.EARLY: "because cards came early",
     f.RetentionCause.EXPECTED_TOO_MUCH: "because FSRS expected too much",
@@ -115,12 +115,12 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     retention = get_evidence(finding, f.Retention)
     recalled = retention.groups[0].recalled
     expected = format_percent(retention.groups[0].expected)
-    interval = "one day has no interval"
+    interval = "no interval: all on one day"
     if math.isfinite(recalled.half_width):
         low, high = say.format_share_bounds(recalled, 1)
         interval = f"95 %: {low} to {high}"
     reviews = format_count(recalled.reviews, "review")
-    figures = f"{format_percent(recalled.estimate)} recalled on {reviews} ({interval})"
+    figures = f"you recalled {format_percent(recalled.estimate)} of {reviews} ({interval})"
     if retention.fsrs_is_off:
         expectation = f"FSRS, which is off, would have expected you to recall {expected}."
     else:
@@ -128,10 +128,12 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
     if retention.true_retention is not None:
         expectation += f" {_describe_true_retention(retention.true_retention)}"
     if retention.desired is None:
-        reason = "none, because FSRS is off" if retention.fsrs_is_off else "unknown"
-        return [f"{figures}; desired: {reason}.", expectation]
+        reason = "The desired retention is unknown."
+        if retention.fsrs_is_off:
+            reason = "FSRS is off, so there is no desired retention."
+        return [f"{say.capitalize(figures)}. {reason}", expectation]
     conclusion = say.capitalize(_describe_conclusion(retention))
-    answer = f"{conclusion}: {figures}, {format_percent(retention.desired)} desired."
+    answer = f"{conclusion}: {figures} and asked for {format_percent(retention.desired)}."
     if finding.missing is not None:
         return [answer, say.missing_data_sentence(finding.missing), expectation]
     if not retention.parts:
@@ -237,7 +239,7 @@ _PREDICTABILITY_WORDS = {
     "below": "more predictable than before",
     "above": "less predictable than before",
     "no matter": "about as predictable as before",
-    f.CANT_TELL: "can't tell yet whether more predictable than before",
+    f.CANT_TELL: "can't tell yet whether you are more predictable than before",
 }
 
 
@@ -309,7 +311,7 @@ _EFFECT_WORDS = {  # by question: the subject of the sentence, and what is known
 def _effect_line(findings: Sequence[f.Finding]) -> str:
     """Summarize what it is worth to know the day, the hour or the session.
 
-    Example: "hardly matters: knowing how it goes spares 2.1 % (1.5 to 2.7 %) of FSRS-6's error".
+    Example: "hardly matters: knowing how it goes saves 2.1 % (1.5 to 2.7 %) of FSRS-6's error".
     """
     (finding,) = findings
     effect = get_evidence(finding, f.DayEffect)
@@ -322,7 +324,7 @@ def _effect_line(findings: Sequence[f.Finding]) -> str:
     high = format_percent(effect.worth.high).replace("-", "−")
     _, knowledge = _EFFECT_WORDS[finding.question]
     return (
-        f"{effect.conclusion}: {knowledge} spares {estimate} % ({low} to {high}) of FSRS-6's error"
+        f"{effect.conclusion}: {knowledge} saves {estimate} % ({low} to {high}) of FSRS-6's error"
     )
 
 
@@ -338,7 +340,7 @@ def _effect_sentences(finding: f.Finding) -> list[str]:
         answer,
         f"That makes the log loss of {format_count(finding.reviews, 'evaluated review')} "
         f"{say.format_difference_with_range(finding.interval)}.",
-        "It says that errors come together, not why; no scheduler can know it ahead.",
+        "This shows that errors come together, but not why. No scheduler can know it in advance.",
     ]
 
 
@@ -368,7 +370,7 @@ def _today_line(findings: Sequence[f.Finding]) -> str:
 def _today_sentences(finding: f.Finding) -> list[str]:
     """Return how the last day went."""
     last_day = get_evidence(finding, f.DayStates).days[-1].name
-    return [f"On {last_day}, your last day, {_today_line([finding])}."]
+    return [f"On {last_day}, when you last reviewed, {_today_line([finding])}."]
 
 
 def _today_tables(finding: f.Finding) -> list[Table]:
@@ -639,7 +641,7 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"FSRS expected {points} too much"
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)
-            return f"Anki scheduled these cards for {scheduled}"
+            return f"Anki's intervals aimed at only {scheduled}"
     raise ValueError(f"{part.cause} does not make recall fall short")
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.sentences import Renderer
-from srs_eval.advice.shown.columns import LOG_LOSS, log_loss_difference, make_evidence_table
+from srs_eval.advice.shown.columns import (
+    LOG_LOSS,
+    VERDICT_OF_ACT,
+    log_loss_difference,
+    make_evidence_table,
+)
 from srs_eval.data.errors import format_count
 from srs_eval.stats.tables import Table
 
@@ -175,7 +181,7 @@ def _summary_sentences(summary: f.ParameterSummary) -> tuple[str, str]:
     reviews = format_count(best.log_loss.reviews, "review")
     return (
         f"{say.capitalize('; '.join(recommendations))}.",
-        f"Best over all presets: {candidate_name(best.name)}, log loss "
+        f"Over all presets, “{candidate_name(best.name)}” predicts best: its log loss is "
         f"{best.log_loss.estimate:.4f} on {reviews} that no candidate had seen.",
     )
 
@@ -190,12 +196,12 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     gain = say.format_signed(belief.gain, 3)
     low = say.format_signed(belief.low, 3)
     high = say.format_signed(belief.high, 3)
-    expected = f"expect log loss to improve by {gain} ({low} to {high})"
+    expected = f"you can expect a gain in log loss of {gain} ({low} to {high})"
     if evidence.is_fitted:
         population = "what people gained by optimizing again"
         reference = "yours"
     else:
-        population = "what people with as many reviews gained"
+        population = "what people with about as many reviews gained"
         reference = "FSRS's defaults"
     if (
         candidate.difference is None
@@ -204,12 +210,15 @@ def _basis_sentence(finding: f.Finding, evidence: f.PresetParameters) -> str:
     ):
         return "There is next to nothing new to learn from: a fit today would be the same."
     if candidate.difference is None:
-        return f"Too few reviews that neither had seen. Judging by {population}, {expected}."
+        return f"You have too few unseen reviews. Judging by {population}, {expected}."
     name = candidate_name(candidate.name)
     difference = say.format_log_loss_difference(
         candidate.difference, "unseen review", f" than {reference}"
     )
-    return f"On your own reviews: {name}, {difference}. Combined with {population}, {expected}."
+    return (
+        f"On your own reviews, “{name}” has a {difference}. Judging by this and by {population}, "
+        f"{expected}."
+    )
 
 
 def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
@@ -226,7 +235,7 @@ def _caveats(evidence: f.PresetParameters) -> tuple[str, ...]:
     if evidence.search:
         caveats.append(
             f"Anki optimizes this preset on the cards that {evidence.search!r} finds; here, all "
-            "of its cards count that are not suspended."
+            "of its cards that are not suspended count."
         )
     return tuple(caveats)
 
@@ -258,7 +267,7 @@ def _parameter_tables(finding: f.Finding) -> tuple[Table, ...]:
         count = 0 if log_loss is None else log_loss.reviews
         title = f"{finding.subject}: all {format_count(count, 'evaluated review')}"
         difference = log_loss_difference(f"minus {f.OPTIMIZED}")
-        columns = ("candidate", LOG_LOSS, difference, "verdict")
+        columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT)
         tables.append(make_evidence_table(say.capitalize(title), columns, rows))
     return tuple(tables)
 
@@ -288,7 +297,7 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
     since = " since these parameters were set, which" if evidence.is_fitted else " that"
     reviews = f"{format_count(finding.reviews, 'review')}{since} no candidate had seen"
     difference = log_loss_difference("minus current")
-    columns = ("candidate", LOG_LOSS, difference, "verdict", "better in")
+    columns = ("candidate", LOG_LOSS, difference, VERDICT_OF_ACT, "better in")
     return make_evidence_table(f"{finding.subject}: {reviews}", columns, rows)
 
 
@@ -297,12 +306,12 @@ def _candidate_table(finding: f.Finding, evidence: f.PresetParameters) -> Table:
 _SHARING_LINES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "one line of parameters is enough for all",
     Recommendation.SPLIT: "a line of its own for each is better",
-    Recommendation.POOLED: "a line for each, pulled together",
+    Recommendation.POOLED: "a line for each, drawn towards the others",
 }
 _SHARING_SENTENCES: Mapping[Recommendation, str] = {
     Recommendation.KEEP_SHARED: "Your {units} forget alike: one set of parameters is enough",
     Recommendation.SPLIT: "Your {units} forget differently: each needs parameters of its own",
-    Recommendation.POOLED: "Give each of your {units} parameters that are pulled together",
+    Recommendation.POOLED: "Give each of your {units} parameters drawn towards the others'",
 }
 """Sentences that get their certainty in brackets at the end."""
 
@@ -344,7 +353,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     if evidence.groups and len(evidence.groups) not in (1, evidence.unit_count):
         groups = "; ".join(map(say.join_names, evidence.groups))
         sentences.append(
-            f"By what each one's parameters predict of the others, these go together: {groups}."
+            f"Judging by how well each predicts the others' reviews, these go together: {groups}."
         )
     return tuple(sentences)
 
@@ -358,7 +367,8 @@ def _sharing_tables(finding: f.Finding) -> tuple[Table, ...]:
         reviews = unit.difference.reviews
         rows.append((unit.subject, unit.parameters, reviews, unit.difference, unit.decision))
     difference = log_loss_difference("minus shared")
-    columns = ("reviews of", "parameters", "reviews", difference, "decision")
+    decision = replace(VERDICT_OF_ACT, title="decision")
+    columns = ("reviews of", "parameters", "reviews", difference, decision)
     title = "Parameters of their own or one set for all"
     if finding.subject != f.ALL_PRESETS:
         title = f"{finding.subject}: {title}"

@@ -75,7 +75,7 @@ def _change_sentence(finding: f.Finding) -> str:
     if finding.probability is not None and finding.recommendation == Recommendation.TURN_FSRS_ON:
         certainty = say.format_certainty(finding.probability)
         if scheduler.verdict != "better":
-            saving = f"better than SM-2, as nearly everybody; on your own reviews so far {saving}"
+            saving = f"better than SM-2, as for nearly everybody; on your reviews so far {saving}"
         return (
             f"Turn FSRS on ({certainty}): optimized, it would predict you {saving}{defaults_note}."
         )
@@ -165,12 +165,12 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
     reviews = format_count(finding.reviews, "review")
     days = format_count(fit.log_loss.days, "day")
     basis = (
-        f"That is by log loss on {reviews} of {days}; optimized means fitted to the reviews before."
+        f"That is by log loss on {reviews} of {days}; “optimized” means fitted to earlier reviews."
     )
     if fit.parameter_source == "stored":
         basis += (
-            " Your parameters may have been fitted to them: what you have now looks better here "
-            "than on the reviews since, by which each preset is told what to do."
+            " Your parameters may have been fitted to these reviews, which makes them look better "
+            "here. The advice for each preset judges them only by later reviews."
         )
     sentences.append(basis)
     return sentences
@@ -251,14 +251,14 @@ def _health_check_sentence(health: f.Health) -> str:
         return f"Anki's health check is for FSRS-6, and{condition} this preset runs FSRS-7."
     if check is None:
         return (
-            "Anki makes no health check here: it needs more than 300 reviews, both outcomes, and "
-            "first intervals that are not all rare."
+            "Anki makes no health check here: it needs more than 300 reviews, some remembered and "
+            "some forgotten, and first intervals that are not all rare."
         )
     return (
         f"Anki's health check ({check.version}) {'passes' if check.passed else 'fails'}: log loss "
         f"is {check.log_loss_ratio:.2f} times what is usual (limit {check.log_loss_limit}), "
-        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). One of the "
-        "two has to stay within its limit."
+        f"RMSE(bins) {check.rmse_ratio:.2f} times (limit {check.rmse_limit}). It is "
+        "enough if one of the two is within its limit."
     )
 
 
@@ -347,11 +347,11 @@ def _percentile_sentences(finding: f.Finding) -> tuple[str, ...]:
         people = f"{fewest} to {most}"
     basis = (
         f"By log loss, FSRS-5 on your {format_count(finding.reviews, 'evaluated review')} against "
-        "9,999 published learners, of whom those count most who have about as many reviews and "
-        "recall about as much."
+        "9,999 published learners. Those who have about as many reviews as you, and recall about "
+        "as much, count most."
     )
     if fewest != most:
-        basis += " With other days of yours, the number would be in this range 95 times out of 100."
+        basis += " On other days like yours, the number would be in this range in 95 % of cases."
     answer = f"You are {comparative} to predict than {people} % of people with as many reviews"
     if most - fewest > _MAX_TELLING_RANGE:
         answer += ", which tells nothing yet"
@@ -370,7 +370,7 @@ def _percentile_tables(finding: f.Finding) -> tuple[Table, ...]:
         name = "log loss" if metric.metric == "LogLoss" else metric.metric
         values = (value for _, value in metric.quantiles)
         rows.append((name, metric.figure, *values, metric.people_worse_of_100))
-    title = "Figures below which so many people lie; less well: per cent predicted less well"
+    title = "Share of people with a lower figure; less well: % of people predicted less well"
     return (make_evidence_table(title, ("metric", "yours", *levels, "less well"), rows),)
 
 

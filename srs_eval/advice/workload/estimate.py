@@ -151,12 +151,14 @@ class Workload(Evidence):
     limit_effects: tuple[LimitEffects, ...] = ()  # (r,) in all simulations so far
     current_limit_effects: LimitEffects | None = None
     """The same under today's schedule; None where `current_figures` is."""
-    review_limit: DailyLimit | None = None  # the one for which most cards wait, if any do
+    review_limits: tuple[DailyLimit, ...] = ()
+    """Limits of reviews a day for which cards wait, the one for which most wait first."""
     new_limits: tuple[DailyLimit, ...] = ()
     """Limits of new cards a day that the learner reaches on most days with new cards."""
     new_allowed_a_day: int | None = None  # by the limits of all presets; None if one is unknown
     recent_minutes_on_begun_cards: float = 0.0
     """Minutes a day, of `recent_minutes_a_day`, for cards that were begun in these days."""
+    recalled_until_now: float | None = None  # share of the reviews until now
     sm2: ScheduleEstimate | None = None  # if FSRS is on and the question asks for SM-2, too
     by_fsrs7: tuple[str, ...] = ()
     """If the question is about FSRS-6: presets that FSRS-7 schedules today (all of them if the user
@@ -199,9 +201,7 @@ class Workload(Evidence):
         """Ends (r, FIGURES) of the 95 % ranges around the figures."""
         if not self.has_all_draws:
             return self.figures, self.figures
-        return ranges.find_ends(
-            self.figures, np.array(self.draws), self._limits, self._recalled_now
-        )
+        return ranges.find_ends(self.figures, np.array(self.draws), self._limits, self.recalled_now)
 
     @property
     def current_band(self) -> tuple[FloatArray, FloatArray]:
@@ -211,7 +211,7 @@ class Workload(Evidence):
         if not self.has_all_draws:
             return figures, figures
         return ranges.find_ends(
-            figures, np.array(self.current_draws), self._limits, self._recalled_now
+            figures, np.array(self.current_draws), self._limits, self.recalled_now
         )
 
     @property
@@ -221,7 +221,7 @@ class Workload(Evidence):
         figures = np.array(self.sm2.figures)
         if not self.has_all_draws:
             return figures, figures
-        return ranges.find_ends(figures, np.array(self.sm2.draws), self._limits, self._recalled_now)
+        return ranges.find_ends(figures, np.array(self.sm2.draws), self._limits, self.recalled_now)
 
     @property
     def is_limited(self) -> np.ndarray:
@@ -256,7 +256,7 @@ class Workload(Evidence):
         return (math.inf, math.inf, cards, 1.0, self.question.days)
 
     @property
-    def _recalled_now(self) -> float:
+    def recalled_now(self) -> float:
         """Share remembered under today's schedule."""
         if self.current_figures is not None:
             return self.current_figures[RECALLED]
@@ -438,6 +438,7 @@ def _start_estimates(
     overdue = habits.count_overdue(learner.log, group_ids, question.after)
     assert overdue is not None
     review_counts = [len(cards.index) for cards in presets]
+    index = np.concatenate([cards.index for cards in presets])
     desired_retentions = [cards.desired_retention for cards in presets]
     desired = round(float(np.average(desired_retentions, weights=review_counts)), 2)
     name = ALL_PRESETS
@@ -465,9 +466,7 @@ def _start_estimates(
         recent_reviews_a_day=round(sum(pace.reviews_a_day for pace in paces)),
         recent_minutes_a_day=sum(pace.minutes_a_day for pace in paces),
         schedule=schedule,
-        observed_retentions=habits.observed_retention_range(
-            learner, np.concatenate([cards.index for cards in presets])
-        ),
+        observed_retentions=habits.observed_retention_range(learner, index),
         excluded_preset_sentences=(
             *explain_left_out_presets(log).values(),
             *sentences_on_replaced.values(),
@@ -477,6 +476,7 @@ def _start_estimates(
         new_limits=_find_new_limits(learner, presets, paces),
         new_allowed_a_day=_sum_new_limits(learner, presets),
         recent_minutes_on_begun_cards=sum(pace.minutes_on_begun_cards for pace in paces),
+        recalled_until_now=float(learner.trials.y[index].mean()),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
     return _refine(learner, presets, without_figures)
@@ -661,7 +661,8 @@ def workload_document(result: Workload) -> dict[str, Any]:
         "now_low": None if current_low is None else _figures_by_name(current_low),
         "now_high": None if current_high is None else _figures_by_name(current_high),
         "now_limited": result.is_current_limited,
-        "review_limit": None if result.review_limit is None else asdict(result.review_limit),
+        "review_limit": asdict(result.review_limits[0]) if result.review_limits else None,
+        "review_limits": [asdict(limit) for limit in result.review_limits],
         "new_left": result.new_left,
         "comparison": None if result.comparison is None else asdict(result.comparison),
         "sm2": sm2,
@@ -757,8 +758,7 @@ def _refine(
             (highest,) = _wait_for(start(decks, fits, repeats, [HIGHEST_RETENTION]))
             latest = _add_highest(latest, highest)
             all_runs += highest
-        review_limit = limits.find_review_limit(review_limits, all_runs)
-        latest = replace(latest, review_limit=review_limit)
+        latest = replace(latest, review_limits=limits.find_review_limits(review_limits, all_runs))
         yield report(latest)
         pending: list[tuple[_PendingSimulations, _PendingSimulations, _PendingSimulations]] = []
         for number in range(1, question.draws + 1):

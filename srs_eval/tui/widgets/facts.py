@@ -268,6 +268,7 @@ def render_table_with_intervals(table: Table) -> WidthDependent:
 
     Where there is too little room beside it, the intervals are drawn below.
     """
+    table = table.shown
 
     def draw(width: int) -> Text:
         drawn_column = _find_drawn_column(table)
