@@ -61,7 +61,7 @@ MODELS = (
         ),
         flags=frozenset({"two_buttons"}),
         version=2,
-        cost=Cost(seconds_per_10k=0.2, seconds_to_compile=8.0, kernels_of="FSRS-7"),
+        cost=Cost(seconds_per_10k=0.2, seconds_to_compile=7.0, kernels_of="LogisticRegression"),
         note="FSRS-6 and FSRS-7 recency, LogisticRegression and SBD: the mean of their logits.",
     ),
     _make_blend(
@@ -81,7 +81,7 @@ MODELS = (
         flags=frozenset(),
         weights=compute_weights_digest,
         version=2,
-        cost=Cost(seconds_per_10k=0.7, seconds_to_compile=8.0, kernels_of="FSRS-7"),
+        cost=Cost(seconds_per_10k=0.7, seconds_to_compile=7.0, kernels_of="LogisticRegression"),
         note=f"Half BLEND, half RWKV-Curve; needs {WEIGHTS_HINT}.",
     ),
 )
