@@ -525,7 +525,9 @@ async def test_every_view_shows_the_same_ranks(
     ]
     assert list(notebook) == [name for _, _, name in flat]
     app = WatchedApp(
-        dataset, AppOptions(models=models, jobs=0, user=user), state_folder=tmp_path / "state"
+        dataset,
+        AppOptions(models=models, jobs=0, user=user, folds_models=False),
+        state_folder=tmp_path / "state",
     )
     async with app.run_test(size=(160, 48)) as pilot:
         await to_import_summary(pilot)
