@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -14,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from srs_eval.training.compile import _VIEW_PACKAGES
-from tests.conftest import PATIENCE, REPOSITORY
+from tests.conftest import REPOSITORY
 from tests.helpers.packages import ORDER
+from tests.helpers.program import run_script
 
 PACKAGE = REPOSITORY / "srs_eval"
 HEAVY = ("torch", "pandas", "numba", "sklearn", "scipy", "pyarrow", "textual", "matplotlib")
@@ -218,13 +218,7 @@ def test_start_up_imports_nothing_heavy(command: list[str]) -> None:
         "    assert not end.code, end.code\n"
         f"print('HEAVY', [name for name in {HEAVY!r} if name in sys.modules])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_script(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "HEAVY []"
     if command == ["--version"]:
@@ -238,14 +232,8 @@ def test_answers_do_without_the_readers_of_files() -> None:
         "import srs_eval.advice.answering\n"
         "print([name for name in sys.modules if name.startswith('srs_eval.data.readers')])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-    )
-    assert done.stdout.strip() == "[]"
+    done = run_script(script)
+    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
@@ -266,13 +254,7 @@ def test_the_first_screen_does_without_numpy(tmp_path: Path) -> None:
         asyncio.run(main())
         """
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run_script(script)
     assert done.stdout.strip() == "[]", done.stderr
 
 

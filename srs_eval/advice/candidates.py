@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -23,10 +23,11 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.pooling import PooledFits, fit_one_group, fit_pooled
+from srs_eval.data.days import find_midnight_s
 from srs_eval.data.errors import InputError, NotEnoughData
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
-from srs_eval.data.rows import SUSPENDED, exclude_presets, select_presets, select_rows
+from srs_eval.data.rows import IGNORED_DATE, SUSPENDED, exclude_presets, select_presets, select_rows
 from srs_eval.data.trials import Fold, Trials
 from srs_eval.engine.session import LearnerSession, fit_and_predict
 from srs_eval.metrics import log_losses
@@ -104,11 +105,13 @@ def find_excluded_cards(log: ReviewLog) -> f.ExcludedCards | None:
 
 
 def explain_too_few(log: ReviewLog, reason: NotEnoughData) -> str:
-    """Return the reason, followed by what leaves out most entries, or all cards of a preset."""
-    for preset, day in find_future_dates(log).items():
+    """Return the reason, followed by what leaves out more than half of the entries."""
+    future_dates = find_future_dates(log)
+    if future_dates and _are_most_ignored(log):
+        preset, day = next(iter(future_dates.items()))
         return (
             f"{reason}: in the preset “{preset}”, “Ignore cards reviewed before” is {day}, and "
-            "you began all your cards before that date. Empty it in the deck options (FSRS)"
+            "you began all its cards before that date. Empty it in the deck options (FSRS)"
         )
     excluded, state = find_excluded_majority(log)
     if not excluded:
@@ -135,19 +138,27 @@ def add_required_amount(log: ReviewLog, reason: str) -> str:
 def find_future_dates(log: ReviewLog) -> dict[str, str]:
     """Return the dates before which Anki ignores cards that come after the last review.
 
-    They are keyed by the names of their presets. Such a date leaves out all cards of its preset.
+    They are keyed by the names of their presets, which have reviews. Such a date leaves out all
+    cards of its preset.
     """
-    if log.entries is None or not len(log.entries.time_ms):
+    dated_presets = [preset for preset in log.presets.values() if preset.ignore_before is not None]
+    if log.entries is None or not dated_presets:
         return {}
-    last_ms = int(log.entries.time_ms.max())
-    used = {deck.preset_id for deck in log.decks.values()}
+    reviewed_cards = np.unique(log.entries.card_id)
+    with_reviews = set(log.preset_of(log.deck_of(reviewed_cards)).tolist())
+    last_s = int(log.entries.time_ms.max()) / 1000
     dates = {}
-    for preset in log.presets.values():
-        if preset.id in used and preset.ignore_before is not None:
-            start = datetime.fromisoformat(preset.ignore_before).replace(tzinfo=UTC)
-            if start.timestamp() * 1000 > last_ms:
-                dates[preset.name] = preset.ignore_before
+    for preset in dated_presets:
+        assert preset.ignore_before is not None
+        if preset.id in with_reviews and find_midnight_s(preset.ignore_before) > last_s:
+            dates[preset.name] = preset.ignore_before
     return dates
+
+
+def _are_most_ignored(log: ReviewLog) -> bool:
+    """Return True if presets' dates leave out more than half of the entries."""
+    ignored = select_rows(log, "anki").dropped.get(IGNORED_DATE, 0)
+    return 2 * ignored > len(log.reviews.card_id)
 
 
 def find_excluded_majority(log: ReviewLog) -> tuple[int, str]:

@@ -143,9 +143,10 @@ def _check_cards(log: ReviewLog, since: str | None) -> Iterator[f.Check]:
 
 def _check_ignored_cards(log: ReviewLog) -> Iterator[f.Check]:
     """Name a date that leaves out all cards of its preset, so that there is nothing to optimize."""
-    for preset, day in find_future_dates(log).items():
+    dates = find_future_dates(log)
+    if dates:
+        preset, day = next(iter(dates.items()))
         yield f.Check("ignored cards", "look", subject=preset, ignore_date=day)
-        return
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.candidates import Learner, find_future_dates
+from srs_eval.data.days import find_midnight_s
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.data.trials import Fold
@@ -75,9 +76,9 @@ def _assess_preset(whole: Learner, learner: Learner, group: int) -> f.Finding:
     started_s = _find_learning_starts(whole)
     preset = learner.log.presets.get(group)
     current = None if preset is None else preset.ignore_before
-    if current is not None and _midnight_s(current) <= started_s[index].min():
+    if current is not None and find_midnight_s(current) <= started_s[index].min():
         current = None
-    held_out_count = max(len(index) // _HELD_OUT_DIVISOR, min(MIN_REVIEWS, len(index) // 2))
+    held_out_count = _count_held_out(len(index))
     held_out = index[len(index) - held_out_count :]
     missing = _count_missing_data(len(index), len(held_out), whole.count_days(held_out))
     if missing != f.MissingData():
@@ -100,10 +101,17 @@ def _count_missing_data(reviews: int, held_out: int, held_out_days: int) -> f.Mi
     At the learner's pace, the held-out reviews cover as many more days as there are more of them.
     """
     missing = f.count_missing_data(reviews, held_out_days, fewest=2 * MIN_REVIEWS)
-    if missing.days is None:
+    if missing.days is None or not held_out_days:
         return missing
-    needed = math.ceil(_HELD_OUT_DIVISOR * held_out / held_out_days * MIN_DAYS)
+    needed_held_out = math.ceil(held_out / held_out_days * MIN_DAYS)
+    share = 2 if needed_held_out <= MIN_REVIEWS else _HELD_OUT_DIVISOR
+    needed = share * needed_held_out
     return f.MissingData(reviews=max(needed - reviews, missing.reviews or 0))
+
+
+def _count_held_out(reviews: int) -> int:
+    """Return how many of the latest reviews are held out: a third, or a half of few."""
+    return max(reviews // _HELD_OUT_DIVISOR, min(MIN_REVIEWS, reviews // 2))
 
 
 def _find_learning_starts(learner: Learner) -> FloatArray:
@@ -115,10 +123,6 @@ def _find_learning_starts(learner: Learner) -> FloatArray:
     cards, first_row = np.unique(selection.rows.card_id, return_index=True)
     started: FloatArray = time_s[first_row][np.searchsorted(cards, learner.trials.card_id)]
     return started
-
-
-def _midnight_s(day: str) -> float:
-    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
 
 
 def _choose_dates(started_s: FloatArray, time_s: FloatArray, current: str | None) -> list[str]:
@@ -158,7 +162,7 @@ def _select_distinct(days: Sequence[str], started_s: FloatArray) -> list[str]:
     selected = []
     count_before = len(started_s)
     for day in days:
-        count = int((started_s >= _midnight_s(day)).sum())
+        count = int((started_s >= find_midnight_s(day)).sum())
         if count < _MIN_TRAINING:
             break
         if count_before - count >= _MIN_SHARE_CHANGED * len(started_s):
@@ -176,7 +180,7 @@ def _evaluate(
     """
     is_used = np.ones(len(index), np.bool_)
     if day is not None:
-        is_used = started_s[index] >= _midnight_s(day)
+        is_used = started_s[index] >= find_midnight_s(day)
     folds = []
     for block in np.array_split(held_out, _BLOCKS):
         train = index[(index < block[0]) & is_used]
@@ -203,7 +207,7 @@ def _decide(
     verdicts = learner.verdicts(differences)
     dates = []
     for day, difference in differences.items():
-        left = int((started_s >= _midnight_s(day)).sum())
+        left = int((started_s >= find_midnight_s(day)).sum())
         log_loss = learner.interval(losses[day], held_out)
         dates.append(f.DateCandidate(day, left, log_loss, difference, verdicts[day]))
     conclusion, best = _conclude(dates, current, learner.equivalence)

@@ -24,6 +24,14 @@ DAY_S = 86_400
 _DEFAULT_ROLLOVER = 4
 
 
+def find_midnight_s(day: str) -> int:
+    """Return when a day ("2024-01-01") begins in UTC, as Unix seconds.
+
+    Anki reads the date of "Ignore cards reviewed before" so.
+    """
+    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp())
+
+
 @dataclass(frozen=True)
 class StoredClock:
     """Settings of a source that determine its days."""

@@ -14,13 +14,12 @@ import difflib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from srs_eval.data.days import DAY_S, to_study_days
+from srs_eval.data.days import DAY_S, find_midnight_s, to_study_days
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import (
     FILTERED,
@@ -49,7 +48,7 @@ _BAD_RATING = "rating out of range"
 _NO_START = "card without a learning start"
 _BEFORE_START = "before the card's last learning start"
 _AFTER_RESET = "card reset and not learned again"
-_IGNORED_DATE = "card learned before the preset's ignore-before date"
+IGNORED_DATE = "card learned before the preset's ignore-before date"
 _DELETED = "deleted card"
 SUSPENDED = "suspended card"
 
@@ -117,7 +116,7 @@ def select_rows(
     if apply_ignore_before:
         # Cards without a start are dropped already; for them, any position and time will do.
         start_ms = np.where(last_start >= 0, by_card.time_ms[np.maximum(last_start, 0)], 0)
-        reasons.drop(_IGNORED_DATE, start_ms < _look_up_ignore_before_ms(log, by_card.card_id))
+        reasons.drop(IGNORED_DATE, start_ms < _look_up_ignore_before_ms(log, by_card.card_id))
 
     positions = reasons.kept_positions()
     rows = _build_rows(by_card, positions, log.day_grid, is_benchmark=is_benchmark)
@@ -246,8 +245,7 @@ def _look_up_ignore_before_ms(log: ReviewLog, card_id: IntArray) -> IntArray:
     limits = np.zeros(len(card_id), np.int64)
     for preset in log.presets.values():
         if preset.ignore_before:
-            midnight = datetime.fromisoformat(preset.ignore_before).replace(tzinfo=UTC)
-            limits[preset_of == preset.id] = int(midnight.timestamp()) * 1000
+            limits[preset_of == preset.id] = find_midnight_s(preset.ignore_before) * 1000
     return limits
 
 

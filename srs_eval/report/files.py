@@ -402,12 +402,19 @@ def _render_html_row(item: PaneItem) -> str:
     cells = f"<{tag}>{label}</{tag}>"
     for figure in figures:
         cells += f'<{tag} class="n">{figure}</{tag}>'
-    if isinstance(item, Bar) and max(item.share, item.range_end):
-        marker = "" if item.marker is None else f"--at:{item.marker:.1%};"
-        style = f"{marker}--full:{item.share:.1%};--until:{max(item.range_end, item.share):.1%}"
-        cells += f'<td class="bar"><i style="{style}"></i>{escape(item.note)}</td>'
+    if isinstance(item, Bar):
+        cells += f'<td class="bar">{_draw_html_bar(item)}{escape(item.note)}</td>'
     level = item.level if isinstance(item, Bar | PresetRow) else ""
     return f"<tr{_format_attribute('class', level.replace(' ', '-'))}>{cells}</tr>"
+
+
+def _draw_html_bar(bar: Bar) -> str:
+    """Draw a bar with its range and marker; "" if there is nothing to draw."""
+    if bar.marker is None and not max(bar.share, bar.range_end):
+        return ""
+    marker = "" if bar.marker is None else f"--at:{bar.marker:.1%};"
+    style = f"{marker}--full:{bar.share:.1%};--until:{max(bar.range_end, bar.share):.1%}"
+    return f'<i style="{style}"></i>'
 
 
 def _render_paragraph(text: str) -> str:
@@ -520,6 +527,7 @@ _SIUNITX_BOLD = ", mode=text, detect-weight"  # needed for bold figures
 
 def _render_latex(table: Table) -> str:
     """Render a floating table with its caption; the best of a column is bold."""
+    table = table.shown
     columns = [
         (k, column, _latex_alignment(table, k))
         for k, column in enumerate(table.columns)

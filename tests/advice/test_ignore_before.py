@@ -10,18 +10,19 @@ import pytest
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import ignore_before, shown
-from srs_eval.advice.candidates import Learner, explain_too_few
+from srs_eval.advice.candidates import Learner, explain_too_few, find_future_dates
 from srs_eval.advice.checks import run_checks
 from srs_eval.advice.findings import get_evidence
 from srs_eval.advice.ignore_before import assess_ignore_dates
 from srs_eval.advice.shown.habits import describe_check
+from srs_eval.data.days import find_midnight_s
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold
 from srs_eval.stats.intervals import Interval
 
 DAY_S = 86_400.0
-NEW_YEAR_2024_S = ignore_before._midnight_s("2024-01-01")
+NEW_YEAR_2024_S = find_midnight_s("2024-01-01")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_assess_ignore_dates_trains_on_cards_learned_since(
     whole, reduced = folds[:3], folds[3:]
     for with_all, without_old in zip(whole, reduced, strict=True):
         assert np.array_equal(with_all.test, without_old.test)
-        is_left = started_s[with_all.train] >= ignore_before._midnight_s(day)
+        is_left = started_s[with_all.train] >= find_midnight_s(day)
         assert 0 < is_left.sum() < len(is_left)
         assert np.array_equal(without_old.train, with_all.train[is_left])
 
@@ -192,11 +193,32 @@ def test_date_after_all_cards_of_the_only_preset_is_the_reason(one_preset: Revie
     assert "“Ignore cards reviewed before” is 2999-01-01" in explain_too_few(log, error.value)
 
 
+def test_date_of_a_small_preset_is_not_the_reason(log: ReviewLog) -> None:
+    counts = dict.fromkeys(log.presets, 0)
+    for preset in log.preset_of(log.deck_of(log.reviews.card_id)).tolist():
+        counts[preset] = counts.get(preset, 0) + 1
+    smallest = min(log.presets, key=lambda key: counts[key])
+    dated = replace(log.presets[smallest], ignore_before="2999-01-01")
+    log = replace(log, presets=log.presets | {smallest: dated})
+    assert find_future_dates(log) == {dated.name: "2999-01-01"}
+    assert explain_too_few(log, NotEnoughData("few reviews")) == "few reviews"
+
+
+def test_date_of_a_preset_without_reviews_is_not_named(log: ReviewLog) -> None:
+    unused = replace(log.presets[min(log.presets)], id=999, name="Unused")
+    unused = replace(unused, ignore_before="2999-01-01")
+    assert find_future_dates(replace(log, presets=log.presets | {999: unused})) == {}
+
+
 def test_missing_days_are_told_as_the_reviews_until_then() -> None:
     # 3,000 reviews, of which the last 1,000 are of 5 days: 4,000 of them make 20 days.
     assert ignore_before._count_missing_data(3_000, 1_000, 5) == f.MissingData(9_000)
     assert ignore_before._count_missing_data(3_000, 1_000, 20) == f.MissingData()
     assert ignore_before._count_missing_data(1_500, 750, 30) == f.MissingData(500)
+    # 2,000 reviews, of which the last 1,000 are of 25 days; of 1,600 in 16 days a half is enough.
+    assert ignore_before._count_missing_data(2_000, 1_000, 25) == f.MissingData()
+    assert ignore_before._count_missing_data(1_600, 800, 16) == f.MissingData(400)
+    assert ignore_before._count_missing_data(1, 0, 0) == f.MissingData(1_999, 20)
 
 
 def test_assess_ignore_dates_of_few_reviews_cannot_tell(learner: Learner) -> None:

@@ -18,7 +18,7 @@ from srs_eval.advice.buttons import preview_typical_cards
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.questions import CHECKS, MODELS, PARAMETERS, compare, default_questions
 from srs_eval.advice.saved_answers import SavedAnswers, load_answers, save_answers
-from srs_eval.advice.sentences import PaneLine
+from srs_eval.advice.sentences import Bar, PaneLine
 from srs_eval.advice.shown import line, sentences, tables
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import _format_anki_interval
@@ -426,6 +426,26 @@ def test_limit_for_which_few_cards_wait_is_not_named() -> None:
     runs = [[make_result(20), make_result(70), make_result(1)]]
     assert find_review_limits(limits, runs) == (limits[1], limits[0])
     assert find_review_limits(limits, [[make_result(0)] * 3]) == ()
+
+
+def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Workload]) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    assert last.current_figures is not None
+    between = list(last.estimates[last.at(0.85)])
+    lower, upper = last.figures[[last.at(0.85), last.at(last.desired)], RECALLED]
+    between[RECALLED] = float(lower + upper) / 2
+    changed = replace(last, current_figures=tuple(between))
+    comparison = changed.comparison
+    assert comparison is not None
+    assert comparison.same_share is not None
+    _, items = render_minutes(changed, is_one_of_several=False)
+    labels = [item.label for item in items if isinstance(item, Bar) and item.label[0].isdigit()]
+    assert sum("(as now)" in label for label in labels) == 1
+    percents = [int(label.split()[0]) for label in labels]
+    assert percents == sorted(percents)
+    assert f"{100 * comparison.same_share.retention:.0f} % (as now)" in labels
+    _, items = render_minutes(last, is_one_of_several=False)  # 85 % has a bar
+    assert not any("as now" in item.label for item in items if isinstance(item, Bar))
 
 
 def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) -> None:

@@ -54,6 +54,17 @@ def run_program(
     )
 
 
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+
+
 def run_in_process(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `srs-eval` in this process, which is fast; batches and audits have no workers."""
     stdout = io.StringIO()

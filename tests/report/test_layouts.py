@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srs_eval.advice.sentences import Bar
 from srs_eval.data.errors import format_csv
 from srs_eval.report import pictures
 from srs_eval.report.cells import _format_with_interval, format_cell
@@ -20,7 +21,7 @@ from srs_eval.report.comparison import _effect_cell
 from srs_eval.report.dataset import build_results_report
 from srs_eval.report.document import Code, Document, Picture, Section
 from srs_eval.report.export import build_report_document, flatten_table
-from srs_eval.report.files import render_as
+from srs_eval.report.files import _render_html_row, render_as
 from srs_eval.report.pictures import render_svg
 from srs_eval.stats.tables import Column, Figure, Table
 from tests.helpers.marks import slow_except
@@ -261,3 +262,11 @@ def test_best_figure_follows_the_direction_of_its_metric(tmp_path: Path) -> None
         column = _heading_with_arrow(key)
         arrow = {"higher": "↑", "lower": "↓", "nearer 0": ""}[fact.better]
         assert (column if isinstance(column, str) else column.title).endswith(arrow)
+
+
+def test_html_bar_of_nothing_keeps_its_marker_and_note() -> None:
+    nothing = _render_html_row(Bar("all", ("0 %", "90 %"), 0.0, marker=0.9, note="look"))
+    assert '<i style="--at:90.0%;' in nothing
+    assert "look</td>" in nothing
+    without_marker = _render_html_row(Bar("last 90 days", ("", "8.2"), 0.0))
+    assert "<i" not in without_marker

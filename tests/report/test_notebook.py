@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +19,8 @@ from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, TrainedModel, load_model_file
 from srs_eval.stats.tables import Figure
-from tests.conftest import PATIENCE, REPOSITORY
-from tests.helpers.program import batches_in_process, run_in_process
+from tests.conftest import REPOSITORY
+from tests.helpers.program import batches_in_process, run_in_process, run_script
 from tools.simulated import simulate_learner, write_collection, write_dataset
 
 
@@ -398,11 +396,5 @@ def test_names_that_callers_need_are_exported_lazily() -> None:
         "import sys, srs_eval\nprint('numpy' in sys.modules, srs_eval.Protocol.__name__)\n"
         "print({'Protocol', 'Context', 'Model', 'InputError'} <= {*dir(srs_eval)})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=PATIENCE,
-    )
-    assert done.stdout.splitlines() == ["False Protocol", "True"]
+    done = run_script(script)
+    assert done.stdout.splitlines() == ["False Protocol", "True"], done.stderr

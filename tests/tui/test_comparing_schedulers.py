@@ -8,6 +8,7 @@ import pytest
 
 from srs_eval.app import AppOptions
 from srs_eval.tui.models import SM2_AND_FSRS
+from srs_eval.tui.screens.details import CompareScreen
 from tests.tui import app_world
 from tests.tui.app_world import (
     FILE,
@@ -35,7 +36,8 @@ async def test_v_opens_both_schedulers(tmp_path: Path) -> None:
         assert HINT in screen_text(app)
         await pilot.press("v")
         await wait_until(pilot, is_on_screen(app, "CompareScreen"))
-        assert app.screen.pair == list(SM2_AND_FSRS)  # type: ignore[attr-defined]
+        assert isinstance(app.screen, CompareScreen)
+        assert app.screen.pair == list(SM2_AND_FSRS)
         await pilot.press("escape")
         await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
 

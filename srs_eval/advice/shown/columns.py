@@ -12,7 +12,7 @@ EXPECTED = Column("expected", digits=1, percent=True, round_by_interval=False)
 LOG_LOSS = Column("log loss", round_by_interval=False)
 MINUS_EXPECTED = Column("minus expected", signed=True, round_by_interval=False)
 MINUS_RECALLED = Column("minus recalled", signed=True, round_by_interval=False)
-VERDICT_OF_ACT = Column("verdict", in_latex=False, is_shown=False)
+VERDICT_OF_ACT = Column("verdict", is_shown=False)
 """A verdict in the table of an act, whose own probability people read instead."""
 STATE = Column("state (logits)", round_by_interval=False)
 

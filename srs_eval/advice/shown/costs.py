@@ -546,7 +546,7 @@ def render_minutes(
     if current is not None:
         longest = max(longest, float(workload.current_band[1][MINUTES]))
     columns = ("remembered", "minutes a day")
-    items: list[PaneItem] = [Heading("asked for", columns)]
+    bars: list[tuple[float, Bar]] = []  # each with its retention
     for index in shown:
         retention = workload.retentions[index]
         is_desired = _is_desired_now(workload, retention)
@@ -565,10 +565,10 @@ def render_minutes(
             range_end=float(high[index]) / longest,
             drop_order=_RETENTION_DROP_ORDERS.get(retention, 0) if not is_desired else 0,
         )
-        items.append(bar)
-    same_memory = _make_bar_of_equal_memory(workload, longest, shown)
-    if same_memory is not None:
-        items.append(same_memory)
+        bars.append((retention, bar))
+    bars += _make_bar_of_equal_memory(workload, longest, shown)
+    items: list[PaneItem] = [Heading("asked for", columns)]
+    items += [bar for _, bar in sorted(bars, key=lambda pair: pair[0])]
     if current is not None:
         bar = Bar(
             _name_current(workload),
@@ -618,23 +618,24 @@ def render_minutes(
 
 def _make_bar_of_equal_memory(
     workload: Workload, longest: float, shown: Sequence[int]
-) -> Bar | None:
-    """Return the bar of the retention that the summary is about, unless a bar shows it already.
+) -> Iterator[tuple[float, Bar]]:
+    """Yield the retention that the summary is about with its bar, unless a bar shows it already.
 
     That is the one at which FSRS remembers as much as today's schedule.
     """
     comparison = workload.comparison
     if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
-        return None
+        return
     equal = comparison.same_share
     if any(abs(workload.retentions[index] - equal.retention) < _NEAR_SHOWN for index in shown):
-        return None
-    return Bar(
+        return
+    bar = Bar(
         f"{say.format_share(equal.retention)} (as now)",
         (say.format_share(comparison.recalled), _format_figure(MINUTES, equal.minutes)),
         share=min(equal.minutes / longest, 1.0),
         drop_order=2,
     )
+    yield equal.retention, bar
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:

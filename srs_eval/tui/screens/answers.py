@@ -172,9 +172,7 @@ class AnswersScreen(_AnswerScreenBase, actions="answers"):
         """Return what the key of the comparison shows; "" if there is nothing to compare."""
         if not self._can_compare_schedulers:
             return ""
-        actions = self.session.config.with_keys(self.actions)
-        key = next(action.key_label for action in actions if action.id == "compare")
-        return f"{key} shows what SM-2 and FSRS predicted, side by side"
+        return f"{self.key_of('compare')} shows what SM-2 and FSRS predicted, side by side"
 
     def _draw_notes(self, screen: FirstScreen, width: int) -> int:
         """Draw the notes below the panes, or a message in the lines of notes and progress.

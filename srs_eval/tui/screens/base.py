@@ -170,6 +170,11 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
     def content(self) -> ComposeResult:
         yield from ()
 
+    def key_of(self, action_id: str) -> str:
+        """Return the key of one of the screen's actions, as the user has set it."""
+        actions = self.session.config.with_keys(self.actions)
+        return next(action.key_label for action in actions if action.id == action_id)
+
     def update_now(self) -> None:
         """Show the current state."""
 

@@ -117,7 +117,7 @@ class RunScreen(AppScreen, actions="run"):
             self.session.state,
             self.session.models.own_scheduler,
             self._folded_names(),
-            self._fold_key,
+            self.key_of("fold"),
         )
         self.query_one("#headings", Static).update(self.table.heading)
         self._update_titles()
@@ -140,27 +140,22 @@ class RunScreen(AppScreen, actions="run"):
             return frozenset()
         return self.session.models.foldable_names()
 
-    @property
-    def _fold_key(self) -> str:
-        """Return the key that folds and unfolds models, as the user has set it."""
-        actions = self.session.config.with_keys(self.actions)
-        return next(action.key_label for action in actions if action.id == "fold")
-
     def _update_titles(self) -> None:
         """Show which rows and models are shown, and what the ranking says once it is complete."""
         state = self.session.state
+        folded = self._folded_names()
         model_count = len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else filter and families need the room
             title += f" on {_ROW_OWNERS[self.session.models.protocol.rows]} rows"
             alternative_rows = self.session.models.alternative_rows
-            has_room = not self._folded_names() or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
+            has_room = not folded or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
             if alternative_rows is not None and has_room:
                 title += f" (R: {_ROW_OWNERS[alternative_rows]})"
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
-        if self._folded_names():
-            title += f" ({self._fold_key}: all)"
+        if folded:
+            title += f" ({self.key_of('fold')}: all)"
         if state.filter:
             title += f' · "{formats.truncate(state.filter, 20)}"'
         if state.hidden:
@@ -168,11 +163,9 @@ class RunScreen(AppScreen, actions="run"):
             title += f" · without {' '.join(hidden_letters)}"
         box = self.query_one("#ranking")
         box.border_title = escape(title)
-        box.border_subtitle = escape(
-            formats.explain_letters(self._model_families(without=self._folded_names()))
-        )
+        box.border_subtitle = escape(formats.explain_letters(self._model_families(without=folded)))
         groups = [] if self.evaluation.is_running else self.evaluation.groups()
-        sentence = summarize_ranking(groups[0], self._folded_names()) if groups else ""
+        sentence = summarize_ranking(groups[0], folded) if groups else ""
         width = max(self.size.width - 2, 20)
         line_count = _ANSWER_LINES_LOW if self.has_class("-low") else _ANSWER_LINES
         answer = self.query_one("#answer", Static)
