@@ -80,8 +80,11 @@ def assess(scenario: str, seed: int) -> Diagnosis:
 
 
 def print_report(diagnoses: Sequence[Diagnosis]) -> None:
-    print("| scenario | late | expected too much | scheduled for less | too much, and true |")
-    print("|---|---|---|---|---|")
+    print(
+        "| scenario | late | expected too much | shortest interval | scheduled for less "
+        "| too much, and true |"
+    )
+    print("|---|---|---|---|---|---|")
     all_named = 0
     all_true = 0
     for scenario in SCENARIOS:
@@ -95,6 +98,7 @@ def print_report(diagnoses: Sequence[Diagnosis]) -> None:
             scenario,
             format_wilson(counts[RetentionCause.LATE], len(rows)),
             format_wilson(counts[RetentionCause.EXPECTED_TOO_MUCH], len(rows)),
+            format_wilson(counts[RetentionCause.SHORTEST_INTERVAL], len(rows)),
             format_wilson(counts[RetentionCause.SCHEDULED_FOR_LESS], len(rows)),
             format_wilson(true, len(accused)),
         ]

@@ -315,7 +315,11 @@ def _certainty_steps(finding: f.Finding) -> tuple[bool, bool]:
 
 
 def _expected_gain(finding: f.Finding) -> float:
-    return (finding.probability or 0.0) * (finding.gain or 0.0)
+    """Return the log loss that a preset's parameters can be expected to save over its reviews."""
+    held_out = f.get_evidence(finding, f.PresetParameters).held_out
+    log_loss = held_out[0].log_loss if held_out else None
+    reviews = finding.reviews if log_loss is None else log_loss.reviews
+    return (finding.probability or 0.0) * (finding.gain or 0.0) * reviews
 
 
 def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:

@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.pooling import PooledFits, fit_one_group, fit_pooled
@@ -69,6 +70,7 @@ _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.DEFAULTS: "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
 }
 """Configurations of the engine for presets that a fork of Anki schedules with FSRS-7."""
+_SHORTEST_INTERVAL = 1  # days; the shortest interval that Anki gives a card after its steps
 ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # candidates that need several presets
 _ACCEPTED_SOURCES = "give a collection, a package or a research export"
 PRESET_PROTOCOL = Protocol(rows="anki", short=True, partitions="preset")
@@ -197,10 +199,9 @@ def require_presets(log: ReviewLog) -> None:
     """Raise InputError unless `has_known_presets` holds."""
     if has_known_presets(log):
         return
-    problem = "says nothing of decks and presets"
-    if log.entries is None:
-        problem = "has rows that Anki did not choose"
-    raise InputError(f"{log.import_summary.path} {problem}: {_ACCEPTED_SOURCES}.")
+    raise InputError(
+        f"{log.import_summary.path} says nothing of Anki's decks and presets: {_ACCEPTED_SOURCES}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -390,6 +391,14 @@ class Learner:
         """Return True if the file says that FSRS is off."""
         return self.log.import_summary.fsrs_enabled is False
 
+    @cached_property
+    def excluded_majority(self) -> str:
+        """Return "suspended" or "deleted" if nearly all reviewed cards are, else ""."""
+        if can_evaluate_by_preset(self.log):
+            return ""
+        _, state = find_excluded_majority(self.log)
+        return state
+
     @property
     def sm2_candidates(self) -> tuple[str, ...]:
         """Return (SM2,) for a log from Anki, because the model is Anki's SM-2, else ()."""
@@ -505,6 +514,17 @@ class Learner:
         scheduled = entries.interval[self.entry_index]
         late: IntArray = np.where(scheduled >= 1, self.trials.elapsed_days - scheduled, 0)
         return late
+
+    @property
+    def is_due_after_a_day(self) -> NDArray[np.bool_]:
+        """Tell of each review (n,) whether its card was due after a day, the shortest interval.
+
+        False for all reviews if the source does not say when cards were due.
+        """
+        if self.days_late is None:
+            return np.zeros(len(self.trials), dtype=bool)
+        is_due: NDArray[np.bool_] = self.trials.elapsed_days - self.days_late == _SHORTEST_INTERVAL
+        return is_due
 
     def predict_on_due_days(self) -> FloatArray | None:
         """Return each review's probability (n,) on its due day by the active parameters.

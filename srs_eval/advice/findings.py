@@ -238,7 +238,7 @@ class Sharing(Evidence):
     """Benefit of separate parameters for presets, or for the decks of one preset."""
 
     unit: SharingUnit
-    unit_count: int
+    unit_count: int  # of those with usable reviews
     differences: tuple[SharingDifference, ...] = ()  # none: too few reviews
     pairs: tuple[tuple[str, str, Interval, Verdict], ...] = ()
     """Names of two presets; log loss of the first one's parameters on the second one's reviews,
@@ -246,6 +246,7 @@ class Sharing(Evidence):
     groups: tuple[tuple[str, ...], ...] = ()  # presets that could share, by the pairs
     conclusion: Literal["too few", "one preset", "FSRS-7"] = "too few"
     """The code if nothing is recommended."""
+    has_unused_presets: bool = False  # whether further presets have reviews, but no usable ones
 
 
 MIN_HARD_SHARE = 0.03
@@ -267,9 +268,12 @@ class RecallGroup:
 class RetentionCause(StrEnum):
     """A reason why the share recalled differs from the desired retention."""
 
+    SHORTEST_INTERVAL = "shortest interval"
+    """Cards due after one day, Anki's shortest interval, of which the active parameters expect less
+    than the desired retention on that day."""
     SCHEDULED_FOR_LESS = "scheduled for less"
-    """On the due days, the active parameters expect less than the desired retention: intervals are
-    whole days, and some were set by earlier settings."""
+    """On the due days of the other cards, the active parameters expect less than the desired
+    retention: intervals are rounded to days, and some were set by earlier settings."""
     SCHEDULED_FOR_MORE = "scheduled for more"
     LATE = "late"
     EARLY = "early"
@@ -289,7 +293,7 @@ class RetentionPart:
 class Retention(Evidence):
     """Share recalled in a preset's reviews of later days, and today's desired retention.
 
-    The three gaps add up to recalled minus desired.
+    The four gaps add up to recalled minus desired.
     """
 
     conclusion: Literal["below", "above", "no matter", "can't tell", "not asked for"]
@@ -297,8 +301,12 @@ class Retention(Evidence):
     desired: float | None  # None if unknown, and while FSRS is off
     fsrs_is_off: bool
     expectation_gap: Interval  # recalled minus expected when the reviews were done
+    shortest_gap: Interval | None = None
+    """What the cards of `RetentionCause.SHORTEST_INTERVAL` lack, averaged over all reviews; None if
+    desired retention or the due days are unknown."""
     schedule_gap: Interval | None = None
-    """Recall expected on the due days, minus desired retention; None if either is unknown."""
+    """Recall expected on the due days, minus desired retention, without what `shortest_gap` says;
+    None if either is unknown."""
     timing_gap: Interval | None = None
     """Recall expected when the reviews were done, minus that on the due days; None if unknown."""
     parts: tuple[RetentionPart, ...] = ()
@@ -310,11 +318,12 @@ class Retention(Evidence):
 
 
 _CAUSES = {
+    "shortest_gap": (RetentionCause.SHORTEST_INTERVAL, None),
     "schedule_gap": (RetentionCause.SCHEDULED_FOR_LESS, RetentionCause.SCHEDULED_FOR_MORE),
     "timing_gap": (RetentionCause.LATE, RetentionCause.EARLY),
     "expectation_gap": (RetentionCause.EXPECTED_TOO_MUCH, RetentionCause.EXPECTED_TOO_LITTLE),
 }
-"""Causes of each gap of `Retention` below and above zero."""
+"""Causes of each gap of `Retention` below and above zero; None if it is never on that side."""
 _MIN_PART = 0.01  # share of reviews; a smaller part is not worth naming
 
 
@@ -335,7 +344,7 @@ def find_retention_parts(
         gap = _average_gaps(gaps, reviews)
         if side == "below" and gap.high < 0 and gap.estimate <= -_MIN_PART:
             parts.append(RetentionPart(cause_below, gap))
-        if side == "above" and gap.low > 0 and gap.estimate >= _MIN_PART:
+        if side == "above" and cause_above and gap.low > 0 and gap.estimate >= _MIN_PART:
             parts.append(RetentionPart(cause_above, gap))
     return tuple(sorted(parts, key=lambda part: -abs(part.gap.estimate)))
 
@@ -478,6 +487,7 @@ class Fit(Evidence):
     current_scheduler: Rival | None = None  # scheduler in use instead of FSRS
     defaults_verdict: Verdict | None = None  # FSRS's defaults compared with it
     would_run_fsrs7: bool = False  # a fork of Anki would run FSRS-7, once FSRS is on
+    excluded_majority: str = ""  # "suspended" or "deleted", if nearly all reviewed cards are
 
     @property
     def has_older_scheduler(self) -> bool:

@@ -127,6 +127,7 @@ def assess_fit(learner: Learner) -> f.Finding:
         current_scheduler=None if current is None else rivals[current],
         defaults_verdict=None if current is None else learner.verdict(minus(f.DEFAULTS, current)),
         would_run_fsrs7=learner.is_fsrs_off and any(map(learner.runs_fsrs7, learner.groups)),
+        excluded_majority=learner.excluded_majority,
     )
     finding = f.Finding(
         "fit",

@@ -370,18 +370,25 @@ def _assess_preset_retention(
         conclusion = f.CANT_TELL
     if conclusion == f.CANT_TELL:
         missing = f.estimate_missing_data(gap, RETENTION_TOLERANCE)
+    shortest_gap = None
     schedule_gap = None
     timing_gap = None
     if p_due is not None:
         timing_gap = learner.interval(p_done[index] - p_due[index], index)
         if desired is not None:
-            schedule_gap = learner.interval(p_due[index] - desired, index)
+            missing_on_due_day = p_due[index] - desired
+            missing_after_a_day = np.where(
+                learner.is_due_after_a_day[index], np.minimum(missing_on_due_day, 0.0), 0.0
+            )
+            shortest_gap = learner.interval(missing_after_a_day, index)
+            schedule_gap = learner.interval(missing_on_due_day - missing_after_a_day, index)
     evidence = f.Retention(
         conclusion=conclusion,
         groups=tuple(groups),
         desired=desired,
         fsrs_is_off=learner.is_fsrs_off,
         expectation_gap=learner.interval(y[index] - p_done[index], index),
+        shortest_gap=shortest_gap,
         schedule_gap=schedule_gap,
         timing_gap=timing_gap,
         true_retention=_compute_true_retention(learner.log, group),

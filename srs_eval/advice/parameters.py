@@ -25,8 +25,6 @@ from srs_eval.advice.candidates import (
     ACROSS_PRESETS,
     CONFIGURATIONS,
     Learner,
-    can_evaluate_by_preset,
-    find_excluded_majority,
 )
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.split import find_shareable_presets
@@ -290,16 +288,15 @@ def _assess_preset(
     if best.difference is None and not hardly_matters:
         probability = population.limit_without_evidence(probability)
     # If nearly all cards are gone, this is about reviews of other rows: nothing is recommended.
-    excluded_majority = ""
-    if not can_evaluate_by_preset(learner.log):
-        excluded_majority = find_excluded_majority(learner.log)[1]
+    excluded_majority = learner.excluded_majority
     is_change = is_change and not excluded_majority
     # If FSRS is to be turned on, it needs parameters to start with, however unsure they are.
     parameters = None
     if is_change and (learner.is_fsrs_off or probability >= f.LIKELY):
         parameters = learner.fit_parameters(best.name, group)
     missing = None
-    if best.difference is not None and intervals.has_enough_data(best.difference):
+    is_open = best.difference is not None and intervals.has_enough_data(best.difference)
+    if best.difference is not None and is_open and not excluded_majority:
         missing = learner.missing_data_if_open(best.difference)
     probabilities = {}
     for candidate in candidates:

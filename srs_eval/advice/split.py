@@ -21,6 +21,7 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import Recommendation
+from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import fsrs6
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
@@ -143,7 +144,10 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
     if fsrs6_learner is not None:
         fsrs6_groups = [group for group in groups if group in fsrs6_learner.groups]
     if len(groups) < 2:
-        evidence = f.Sharing("preset", 1, conclusion="one preset")
+        has_unused_presets = _count_reviewed_presets(learner.log) > 1
+        evidence = f.Sharing(
+            "preset", 1, conclusion="one preset", has_unused_presets=has_unused_presets
+        )
         yield f.Finding("split", learner.group_name(groups[0]), evidence=evidence)
     elif fsrs6_learner is None or len(fsrs6_groups) < 2:
         evidence = f.Sharing("preset", len(groups), conclusion=f.RUNS_FSRS_7)
@@ -155,6 +159,13 @@ def assess_sharing(learner: Learner, groups: Sequence[int]) -> Iterator[f.Findin
         finding = assess_decks(fsrs6_learner, group)
         if finding is not None:
             yield finding
+
+
+def _count_reviewed_presets(log: ReviewLog) -> int:
+    """Count the presets whose cards have been answered."""
+    assert log.entries is not None
+    presets = log.preset_of(log.deck_of(log.entries.card_id))
+    return len(log.presets.keys() & set(presets.tolist()))
 
 
 def assess_decks(learner: Learner, group: int) -> f.Finding | None:

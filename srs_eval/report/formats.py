@@ -97,6 +97,10 @@ def format_ranges(ranges: Sequence[tuple[int, int]], limit: int = 5) -> str:
     return f"{listing} and more" if len(ranges) > limit else listing
 
 
+ROW_OWNERS: Mapping[str, str] = {"anki": "Anki's", "benchmark": "the benchmark's"}
+"""Who counts the reviews of each rule for rows."""
+
+
 def format_protocol(protocol: Protocol) -> str:
     """Return the rule for rows and every flag that differs from the default: "anki, secs"."""
     defaults = Protocol()

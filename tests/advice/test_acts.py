@@ -19,6 +19,7 @@ from srs_eval.advice.findings import (
     Retention,
     RetentionCause,
     RetentionPart,
+    get_evidence,
 )
 from srs_eval.advice.shown.acts import describe_act, describe_gain, render_acts
 from srs_eval.advice.workload.estimate import Workload
@@ -248,6 +249,28 @@ def test_presets_share_an_act_if_they_are_equally_sure() -> None:
     assert [(act.subjects, act.probability) for act in acts] == [(("B",), 0.9), (("C", "A"), 0.96)]
     assert acts[0].finding is likely
     assert describe_act(acts[1]) == "Paste new parameters into “C” and “A”."
+
+
+def test_presets_come_in_the_order_of_what_they_save_over_all_their_reviews() -> None:
+    fit, *presets = make_settings()
+    small, large = (
+        replace(
+            presets[0],
+            subject=name,
+            recommendation=Recommendation.OPTIMIZE,
+            probability=probability,
+            gain=gain,
+            reviews=reviews,
+            evidence=replace(get_evidence(presets[0], PresetParameters), held_out=()),
+            parameters=fsrs6.DEFAULT,
+        )
+        for name, probability, gain, reviews in (
+            ("small", 0.97, 0.03, 800),
+            ("large", 0.9, 0.02, 2_000),
+        )
+    )
+    acts = find_acts([fit, small, large], ())
+    assert [act.subjects for act in acts] == [("large",), ("small",)]
 
 
 def test_minutes_of_ranges_decide_what_is_sure() -> None:

@@ -310,6 +310,15 @@ def test_single_preset_has_no_rows(presets: int) -> None:
     assert pane.summary.text == expected
 
 
+def test_presets_without_usable_reviews_are_not_denied() -> None:
+    shared = Sharing("preset", 1, conclusion="one preset", has_unused_presets=True)
+    answers = change_answers("split", evidence=shared, recommendation="", subject="French")
+    pane = build_screen(answers).panes[3]
+    assert pane.summary.text == (
+        "Only “French” has usable reviews, so there is nothing to compare yet."
+    )
+
+
 def test_heights_of_panes_fit_every_window() -> None:
     for width in (60, 80, 96, 140):
         for height in range(14, 60):
@@ -510,6 +519,23 @@ def test_change_that_hardly_matters_is_called_so(recommendation: str) -> None:
     assert line([finding]) == "it hardly matters"
 
 
+@pytest.mark.parametrize(
+    ("is_off", "expected"),
+    [
+        (False, "●●○○○ could go either way, 74 % that optimizing helps"),
+        (True, "could go either way, 74 % that optimizing helps once FSRS is on"),
+    ],
+)
+def test_line_of_a_preset_to_leave_says_what_the_chance_is_of(is_off: bool, expected: str) -> None:
+    belief = Belief(0.74, 0.005, low=-0.011, high=0.024)
+    finding = make_doubtful_preset(belief, recommendation="optimize")
+    finding = replace(finding, probability=0.74)
+    assert not finding.parameters
+    assert isinstance(finding.evidence, PresetParameters)
+    finding = replace(finding, evidence=replace(finding.evidence, fsrs_is_off=is_off))
+    assert line([finding]) == expected
+
+
 def test_line_of_a_preset_while_fsrs_is_off_is_about_its_defaults() -> None:
     finding = next(
         finding for finding in make_answers() if isinstance(finding.evidence, PresetParameters)
@@ -573,7 +599,7 @@ def test_defaults_are_not_in_force_with_all_cards_suspended() -> None:
     ],
 )
 @pytest.mark.parametrize("is_off", [False, True])
-def test_fifth_pane_holds_fsrs_against_sm2_while_fsrs_is_on(
+def test_fifth_pane_compares_fsrs_with_sm2_while_fsrs_is_on(
     verdict: Verdict, text: str, level: str, is_off: bool
 ) -> None:
     figure = Interval(0.12, 0.02, 3_000, 90)
@@ -591,3 +617,36 @@ def test_fifth_pane_holds_fsrs_against_sm2_while_fsrs_is_on(
         assert (line.text, line.level) == (text, level)
         assert (pane.summary.text == text) == (level == "look")  # in one line, where room is short
         assert lines[0] == line
+
+
+@pytest.mark.parametrize(
+    ("verdict", "saved", "text", "level"),
+    [
+        ("better", 0.2, "Optimized FSRS predicts you 20 % better than SuperMemo SM-15", "fine"),
+        ("worse", -0.1, "SuperMemo SM-15 would predict you better than FSRS", "look"),
+        (
+            "can't tell yet",
+            0.2,
+            "Optimized FSRS predicts you 20 % better than SuperMemo SM-15, but that may be luck",
+            "not yet",
+        ),
+        (
+            "can't tell yet",
+            -0.1,
+            "Optimized FSRS predicts you 10 % worse than SuperMemo SM-15, but that may be luck",
+            "not yet",
+        ),
+    ],
+)
+def test_fifth_pane_compares_fsrs_with_another_programs_scheduler(
+    verdict: Verdict, saved: float, text: str, level: str
+) -> None:
+    figure = Interval(0.3, 0.02, 3_000, 90)
+    share_saved = Interval(saved, 0.05, 3_000, 90)
+    scheduler = Rival("SuperMemo SM-15", "brought along", figure, figure, verdict, share_saved)
+    fit = Fit("well", "optimized", figure, figure, (scheduler,), False, scheduler)
+    finding = Finding("fit", "all reviews", reviews=3_000, evidence=fit)
+    pane = build_screen([finding], checks=[Check("leeches", "fine")]).panes[4]
+    lines = [item for item in pane.items if isinstance(item, PaneLine)]
+    (line,) = [line for line in lines if "SM-15" in line.text]
+    assert (line.text, line.level) == (text, level)

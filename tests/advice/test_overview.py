@@ -38,6 +38,7 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.fsrs import assess_fit
 from srs_eval.advice.over_time import assess_calibration, assess_predictability, assess_retention
 from srs_eval.advice.overview import INCONCLUSIVE_LINE, Overview
+from srs_eval.advice.parameters import assess_parameters
 from srs_eval.advice.questions import (
     CHECKS,
     FURTHER_QUESTIONS,
@@ -442,10 +443,11 @@ def test_retention_below_desired_is_split_by_its_reason(
     assert evidence.conclusion == "below"
     in_first_group = learner.trials.partition == next(iter(learner.groups))
     difference = float(learner.trials.y[in_first_group].mean()) - 0.97
+    assert evidence.shortest_gap is not None
     assert evidence.schedule_gap is not None
-    gaps = evidence.schedule_gap.estimate + evidence.expectation_gap.estimate
-    assert gaps == pytest.approx(difference)
-    assert evidence.schedule_gap.estimate == pytest.approx(expected[0] - 0.97)
+    schedule_gaps = evidence.shortest_gap.estimate + evidence.schedule_gap.estimate
+    assert schedule_gaps + evidence.expectation_gap.estimate == pytest.approx(difference)
+    assert schedule_gaps == pytest.approx(expected[0] - 0.97)
     line = shown.line([answer])
     assert any(
         "The difference, in percentage points" in sentence for sentence in shown.sentences(answer)
@@ -549,6 +551,22 @@ def test_change_to_fsrs_comes_first_for_other_schedulers(log: ReviewLog) -> None
     overview = Overview("benchmark")
     overview.add([finding, make_unanswered("models", "of no matter here")])
     assert overview.lines[0].title == "FSRS for you?"
+
+
+def test_fsrs_is_not_to_be_turned_on_while_all_cards_are_suspended(log: ReviewLog) -> None:
+    assert log.cards is not None
+    cards = replace(log.cards, suspended=np.ones_like(log.cards.suspended))
+    summary = replace(log.import_summary, fsrs_enabled=False)
+    suspended = replace(log, cards=cards, import_summary=summary)
+    learner = Learner.of(suspended, protocol=ALL_REVIEWS_PROTOCOL)
+    sentence = shown.sentences(assess_fit(learner))[0]
+    assert sentence.startswith("If you learn such cards again, turn FSRS on (")
+    parameters = next(assess_parameters(learner, list(learner.groups), {}, {}))
+    assert shown.sentences(parameters)[:2] == (
+        "Nothing to do.",
+        "Most of what you reviewed is suspended, so presets cannot be evaluated.",
+    )
+    assert not any("settle" in text for text in shown.sentences(parameters))
 
 
 def test_sentence_on_fit_names_own_parameters_before_a_new_fit(log: ReviewLog) -> None:

@@ -24,7 +24,7 @@ from srs_eval.advice.findings import (
 )
 from srs_eval.advice.over_time import assess_retention
 from srs_eval.advice.questions import QuestionContext, ask
-from srs_eval.advice.sentences import Bar
+from srs_eval.advice.sentences import Bar, PaneLine
 from srs_eval.advice.shown.memory import render_retention
 from srs_eval.anki_import import load_log
 from srs_eval.data.reviews import Preset, ReviewLog
@@ -41,12 +41,17 @@ EASY_MEMORY = (*(4 * stability for stability in DEFAULT[:4]), *DEFAULT[4:])
 
 
 @cache
-def make_log(asked: float = 0.9, skipped: float = 0.0, reviews: int = 3_000) -> ReviewLog:
+def make_log(
+    asked: float = 0.9,
+    skipped: float = 0.0,
+    reviews: int = 3_000,
+    memory: tuple[float, ...] = EASY_MEMORY,
+) -> ReviewLog:
     """Return the log of a learner whose memory is exactly that of the parameters in force.
 
     `skipped` is the share of days without reviews.
     """
-    decks, presets, shares = make_single_deck(EASY_MEMORY, asked, (60.0, 600.0), (600.0,))
+    decks, presets, shares = make_single_deck(memory, asked, (60.0, 600.0), (600.0,))
     habits = Habits(
         first=np.array([0.2, 0.1, 0.5, 0.2]),
         hard=0.05,
@@ -61,7 +66,7 @@ def make_log(asked: float = 0.9, skipped: float = 0.0, reviews: int = 3_000) -> 
         new_per_day=12,
     )
     character = Character(
-        memory=Fsrs6(np.array([EASY_MEMORY]).T),
+        memory=Fsrs6(np.array([memory]).T),
         habits=habits,
         scheduler="fsrs",
         decks=decks,
@@ -105,13 +110,17 @@ def list_causes(retention: Retention) -> list[RetentionCause]:
     return [part.cause for part in retention.parts]
 
 
-def test_three_gaps_add_up_to_recalled_minus_desired() -> None:
+def test_four_gaps_add_up_to_recalled_minus_desired() -> None:
     retention = assess(make_log(skipped=0.8))
-    assert retention.schedule_gap is not None
-    assert retention.timing_gap is not None
-    gaps = (retention.schedule_gap, retention.timing_gap, retention.expectation_gap)
+    gaps = [
+        retention.shortest_gap,
+        retention.schedule_gap,
+        retention.timing_gap,
+        retention.expectation_gap,
+    ]
+    assert all(gap is not None for gap in gaps)
     difference = retention.groups[0].recalled.estimate - 0.9
-    assert sum(gap.estimate for gap in gaps) == pytest.approx(difference)
+    assert sum(gap.estimate for gap in gaps if gap) == pytest.approx(difference)
 
 
 def test_punctual_learner_with_true_parameters_has_no_part_to_mend() -> None:
@@ -124,7 +133,20 @@ def test_punctual_learner_with_true_parameters_has_no_part_to_mend() -> None:
 def test_raised_desired_retention_is_no_lateness_and_no_wrong_expectation() -> None:
     retention = assess(make_log(asked=0.8), lambda preset: replace(preset, desired_retention=0.9))
     assert retention.conclusion == "below"
-    assert list_causes(retention) == [RetentionCause.SCHEDULED_FOR_LESS]
+    assert list_causes(retention)[0] == RetentionCause.SCHEDULED_FOR_LESS
+    assert not {RetentionCause.LATE, RetentionCause.EXPECTED_TOO_MUCH} & set(list_causes(retention))
+
+
+def test_cards_that_fade_within_a_day_are_named() -> None:
+    fading = (*(0.1 * stability for stability in DEFAULT[:4]), *DEFAULT[4:])
+    retention = assess(make_log(memory=fading))
+    assert retention.conclusion == "below"
+    assert list_causes(retention)[0] == RetentionCause.SHORTEST_INTERVAL
+    assert RetentionCause.SCHEDULED_FOR_LESS not in list_causes(retention)
+    pane = render_retention({"Default": retention}, None, [])
+    assert pane is not None
+    lines = [item.text for item in pane[1] if isinstance(item, PaneLine)]
+    assert any("the shortest interval, is too long for many cards" in line for line in lines)
 
 
 def test_skipped_days_are_named_as_lateness() -> None:

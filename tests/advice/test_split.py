@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srs_eval.advice import parameters, pooling, shown, split
 from srs_eval.advice.candidates import Learner
-from srs_eval.advice.findings import POOLED, RECENCY, SEPARATE, SHARED
+from srs_eval.advice.findings import POOLED, RECENCY, SEPARATE, SHARED, Sharing, get_evidence
 from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import describe_certainty
 from srs_eval.advice.shown.parameters import candidate_name
@@ -158,6 +158,17 @@ def test_presets_that_lose_too_much_on_each_other_stay_apart() -> None:
 def test_split_of_a_single_preset_has_nothing_to_merge(log: ReviewLog) -> None:
     answer = compare(select_presets(log, "Preset 0"), questions=["split"])[0]
     assert answer.conclusion == "one preset"
+    assert not get_evidence(answer, Sharing).has_unused_presets
+
+
+def test_presets_whose_cards_are_suspended_are_not_denied(log: ReviewLog) -> None:
+    group = next(key for key, preset in log.presets.items() if preset.name == "Preset 0")
+    is_other = log.preset_of(log.cards.deck_id) != group
+    cards = replace(log.cards, suspended=log.cards.suspended | is_other)
+    answer = compare(replace(log, cards=cards), questions=["split"])[0]
+    assert answer.conclusion == "one preset"
+    assert get_evidence(answer, Sharing).has_unused_presets
+    assert shown.line([answer]).startswith("Only “Preset 0” has usable reviews")
 
 
 def test_decks_of_a_preset_are_compared_as_presets(log: ReviewLog) -> None:

@@ -402,7 +402,7 @@ def test_limit_of_reviews_is_named_where_some_retentions_reach_it(stages: list[W
     limited = limit_rows(stages[-1], waiting, now=0.0)
     _, items = render_minutes(limited, is_one_of_several=False)
     text = "Asked for 95 %, your limit of 200 reviews a day makes cards wait."
-    assert PaneLine(text, drop_order=4) in items
+    assert PaneLine(text, drop_order=6) in items
     assert "your limit of 200 reviews a day makes cards wait, and you" in join_sentences(limited)
 
 
@@ -458,6 +458,29 @@ def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) 
     assert (
         f"Until now you remembered {100 * (recalled - 0.1):.0f} %. The year's figures" in sentences
     )
+
+
+@pytest.mark.parametrize(
+    ("above_asked", "share_due", "is_explained"),
+    [(0.06, 0.5, True), (0.04, 0.5, False), (0.06, 0.2, False)],
+)
+def test_recall_above_what_is_asked_for_is_explained_by_dates_that_are_set(
+    stages: list[Workload], above_asked: float, share_due: float, is_explained: bool
+) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    lowest = list(last.estimates[0])
+    lowest[RECALLED] = last.retentions[0] + above_asked
+    all_reviews = lowest[REVIEWS] * last.question.days
+    changed = replace(
+        last,
+        estimates=(tuple(lowest), *last.estimates[1:]),
+        cards_due=round(share_due * all_reviews),
+    )
+    explanation = "Many of the coming reviews fall on dates that Anki has already set"
+    assert (explanation in join_sentences(changed)) == is_explained
+    _, items = render_minutes(changed, is_one_of_several=False)
+    lines = [item.text for item in items if isinstance(item, PaneLine)]
+    assert any(explanation in line for line in lines) == is_explained
 
 
 def test_limit_of_reviews_decides_instead_of_a_comparison(stages: list[Workload]) -> None:
@@ -522,7 +545,7 @@ def test_new_cards_left_by_a_limit_are_named(stages: list[Workload]) -> None:
     reached = replace(last, new_limits=(DailyLimit("Words", 3),))
     assert left in join_sentences(reached)
     _, items = render_minutes(reached, is_one_of_several=False)
-    assert PaneLine(left, drop_order=4) in items
+    assert PaneLine(left, drop_order=6) in items
     fewer = tuple(replace(item, new_cards=(100,) * 5) for item in effects)
     held_back = join_sentences(replace(reached, limit_effects=fewer))
     assert "reviews a day holds back new cards, too: it leaves 400 new cards" in held_back
@@ -554,7 +577,7 @@ def test_far_fewer_minutes_than_now_are_explained_by_new_cards(stages: list[Work
     )
     reason = "Until now, most of your time went to new cards, and 12 are left."
     assert reason in join_sentences(last)
-    assert PaneLine(reason, drop_order=4) in render_minutes(last, is_one_of_several=False)[1]
+    assert PaneLine(reason, drop_order=6) in render_minutes(last, is_one_of_several=False)[1]
     for changes in (
         {"recent_minutes_on_begun_cards": 2.0},
         {"unseen_cards": 5_000},

@@ -14,6 +14,7 @@ from srs_eval.cli.main import main
 from srs_eval.cli.settings import RankingOptions
 from srs_eval.tui.config import load_state
 from srs_eval.tui.models import _find_unusable
+from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.widgets.ranking import FOLD_LINE, RankingTable
 from tests.tui.app_world import (
     FILE,
@@ -57,6 +58,20 @@ async def test_ranking_folds_unusable_models(tmp_path: Path) -> None:
         assert "online models" not in text
         assert "Among all models, folded or not: FSRS-6 recency" in " ".join(text.split())
         assert len(app.session.models.run.results_by_name()) == len(MODELS)
+
+
+async def test_details_pass_over_folded_models(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, folds_models=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("home", "enter")
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        assert isinstance(app.screen, DetailsScreen)
+        seen = [app.screen.configuration]
+        for _ in MODELS:
+            await pilot.press("n")
+            seen.append(app.screen.configuration)
+        assert list(dict.fromkeys(seen)) == USABLE
 
 
 async def test_fold_choice_is_remembered(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ _COVERAGE = (
 )
 _COVERED_DAYS = 365  # for which the coverage was measured
 _MIN_MINUTES_SHOWN = 0.05  # minutes a day; less is not mentioned
-_RETENTION_DROP_ORDERS = {0.80: 2, 0.95: 1}  # without room, the extreme ones go first
+_RETENTION_DROP_ORDERS = {0.80: 4, 0.95: 3}  # without room, the extreme ones go first
 _NEAR_SHOWN = 0.01  # a retention nearer than this to one with a bar needs no bar of its own
 _MIN_CURVE_POINTS = 4  # fewest retentions of a curve of minutes
 _MAX_LISTED_RETENTIONS = 3  # most retentions that a sentence lists one by one
@@ -51,6 +51,8 @@ _FAR_LESS = 0.75
 _FAR_MORE = 1.33
 _MIN_MINUTES_APART = 1.0
 _MIN_RECALL_APART = 0.03  # difference in recall that a learner would wonder about
+_MIN_RECALL_ABOVE_ASKED = 0.05  # recall above the retention asked for that needs an explanation
+_MIN_SHARE_DUE = 1 / 3  # of the reviews; fewer on dates that are set already explain nothing
 _MIN_SHARE_OVERDUE = 0.1  # of learned cards; fewer overdue ones explain nothing
 
 
@@ -64,6 +66,7 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
         _describe_budget,
         _describe_recent_pace,
         _describe_past_recall,
+        _describe_dates_set,
         _describe_cards,
         _describe_new_limit,
         _describe_overdue,
@@ -270,6 +273,19 @@ def _describe_past_recall(workload: Workload) -> Iterator[str]:
         f"Until now you remembered {say.format_share(until_now)}. The year's figures assume that "
         "you review each card on the day it is due."
     )
+
+
+def _describe_dates_set(workload: Workload) -> Iterator[str]:
+    """Say why far more is remembered than the lowest retention asks for, if dates explain it."""
+    recalled, reviews = workload.figures[0, [RECALLED, REVIEWS]]
+    all_reviews = reviews * workload.question.days
+    if not recalled - workload.retentions[0] >= _MIN_RECALL_ABOVE_ASKED:  # nan: no reviews
+        return
+    if workload.cards_due >= _MIN_SHARE_DUE * all_reviews:
+        yield (
+            "Many of the coming reviews fall on dates that Anki has already set, so you remember "
+            "more of them than you ask for."
+        )
 
 
 def _explain_change(workload: Workload) -> str:
@@ -585,27 +601,29 @@ def render_minutes(
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
-        items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=3))
+        items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=5))
         reason = _explain_change(workload)
         if reason:
-            items.append(PaneLine(reason, drop_order=4))
+            items.append(PaneLine(reason, drop_order=6))
         for sentence in _describe_past_recall(workload):
-            items.append(PaneLine(sentence, drop_order=5))
+            items.append(PaneLine(sentence, drop_order=7))
+    for sentence in _describe_dates_set(workload):
+        items.append(PaneLine(sentence, drop_order=7))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
         cards += f" and {format_count(new, 'new one')}"
     of_preset = f" of {say.quote_name(workload.preset)}" if is_one_of_several else ""
     items.append(
-        PaneLine(f"Average over the next year, with your {cards}{of_preset}.", drop_order=4)
+        PaneLine(f"Average over the next year, with your {cards}{of_preset}.", drop_order=6)
     )
     if workload.is_limited[shown].any() and not _is_decided_by_limit(workload):
         limited = _format_limited_retentions(workload)
         text = f"Asked for {limited}, {_name_review_limit(workload)} makes cards wait."
-        items.append(PaneLine(text, drop_order=4))
+        items.append(PaneLine(text, drop_order=6))
     new_left = _explain_new_left(workload)
     if new_left:
-        items.append(PaneLine(new_left, drop_order=4))
+        items.append(PaneLine(new_left, drop_order=6))
     if workload.by_fsrs7:
         items.append(PaneLine(_figures_by_version_sentence(workload)))
     points = sorted((float(recalled[index]), float(minutes[index])) for index in shown)
@@ -613,7 +631,8 @@ def render_minutes(
         today = None if current is None else (current[RECALLED], current[MINUTES])
         items.append(CostCurve(tuple(points), today, _name_current(workload)))
     summary = PaneLine(_summarize_minutes(workload))
-    return summary, (summary, *items)
+    known = [PaneLine(sentence, drop_order=3) for sentence in _summarize_known(workload)]
+    return summary, (summary, *known, *items)
 
 
 def _make_bar_of_equal_memory(
@@ -652,9 +671,9 @@ def _summarize_minutes(workload: Workload) -> str:
     """Say what is remembered in how many minutes, and what today's schedule takes for as much.
 
     Examples: "To remember as much as with SM-2 (92 %), FSRS takes 21 minutes a day instead of
-    25. To know as many cards after the year, FSRS takes 18."; "To remember as much as with
-    SM-2 (92 %), FSRS takes 26 minutes a day instead of 25, which is too close to call.";
-    "Optimized, you would remember 89 % in 17 minutes a day."
+    25."; "To remember as much as with SM-2 (92 %), FSRS takes 26 minutes a day instead of 25, which
+    is too close to call."; "To remember as much as with SM-2 (92 %), FSRS takes just as long: 21
+    minutes a day."; "Optimized, you would remember 89 % in 17 minutes a day."
     """
     if _is_decided_by_limit(workload):
         return _describe_deciding_limit(workload)
@@ -679,14 +698,25 @@ def _summarize_minutes(workload: Workload) -> str:
     else:
         doubt = ", which is too close to call" if is_open else ""
         text += f" {minutes} minutes a day instead of {now_minutes}{doubt}."
-    same_known = comparison.same_known
-    if not workload.has_all_draws:  # it is told only if it surely differs
-        same_known = None
-    if same_known is not None and same_known.extra_minutes.is_beyond_zero:
-        known_minutes = _format_figure(MINUTES, same_known.minutes)
-        if known_minutes != minutes:
-            text += f" To know as many cards after a year, {optimized} {known_minutes} minutes."
     return text
+
+
+def _summarize_known(workload: Workload) -> Iterator[str]:
+    """Say what knowing as many cards as with today's schedule takes, if that surely differs.
+
+    Example: "To know as many cards after a year, FSRS takes 18 minutes."
+    """
+    comparison = workload.comparison
+    if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
+        return
+    same_known = comparison.same_known
+    if same_known is None or not workload.has_all_draws:
+        return
+    minutes = _format_figure(MINUTES, same_known.minutes)
+    is_told_already = minutes == _format_figure(MINUTES, comparison.same_share.minutes)
+    if same_known.extra_minutes.is_beyond_zero and not is_told_already:
+        optimized = "FSRS takes" if workload.is_fsrs_off else "optimized parameters take"
+        yield f"To know as many cards after a year, {optimized} {minutes} minutes."
 
 
 def _summarize_at_desired(workload: Workload) -> str:

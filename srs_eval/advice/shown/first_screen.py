@@ -19,8 +19,8 @@ from srs_eval.advice.shown.acts import render_acts
 from srs_eval.advice.shown.costs import render_minutes
 from srs_eval.advice.shown.habits import MARKS, describe_check
 from srs_eval.advice.shown.memory import render_retention
-from srs_eval.advice.shown.parameters import preset_action
-from srs_eval.advice.shown.predicted import describe_older_scheduler
+from srs_eval.advice.shown.parameters import describe_single_preset, preset_action
+from srs_eval.advice.shown.predicted import describe_other_scheduler
 from srs_eval.advice.workload.estimate import TooFewForCosts, Workload
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import MIN_REVIEWS
@@ -306,7 +306,7 @@ def _sharing_sentence(finding: f.Finding, sharing: f.Sharing, *, has_new_paramet
     if sharing.conclusion == f.RUNS_FSRS_7:
         return f"Keep your {count} presets. Whether they could share FSRS-7 parameters is unknown."
     if count == 1:
-        return "You have one. Keep it."
+        return describe_single_preset(finding)
     match finding.recommendation:
         case Recommendation.KEEP_SHARED:
             return f"Your {count} presets forget alike: one is enough."
@@ -343,10 +343,10 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
     lines = [
         PaneLine(describe_check(check), check.level, MARKS[check.level]) for check in conclusive
     ]
-    beside_sm2 = None if so_far.fit is None else describe_older_scheduler(so_far.fit)
-    if beside_sm2 is not None:
+    other_scheduler = None if so_far.fit is None else describe_other_scheduler(so_far.fit)
+    if other_scheduler is not None:
         problem_count = sum(line.level == "look" for line in lines)
-        lines.insert(0 if beside_sm2.level == "look" else problem_count, beside_sm2)
+        lines.insert(0 if other_scheduler.level == "look" else problem_count, other_scheduler)
     problems = [line.text for line in lines if line.level == "look"]
     lines = [
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])

@@ -46,6 +46,7 @@ _RETENTION_WORDS = {
 _HARD_CONDITION = "unless Hard hides forgetting"
 
 _CAUSE_CLAUSES = {
+    f.RetentionCause.SHORTEST_INTERVAL: "because no interval is shorter than one day",
     f.RetentionCause.SCHEDULED_FOR_LESS: "because Anki scheduled cards for less",
     f.RetentionCause.SCHEDULED_FOR_MORE: "because Anki scheduled cards for more",
     f.RetentionCause.LATE: "because cards came late",
@@ -53,11 +54,19 @@ _CAUSE_CLAUSES = {
     f.RetentionCause.EXPECTED_TOO_MUCH: "because FSRS expected too much",
     f.RetentionCause.EXPECTED_TOO_LITTLE: "because FSRS expected too little",
 }
-_SCHEDULING = {f.RetentionCause.SCHEDULED_FOR_LESS, f.RetentionCause.SCHEDULED_FOR_MORE}
+_SCHEDULING = {
+    f.RetentionCause.SHORTEST_INTERVAL,
+    f.RetentionCause.SCHEDULED_FOR_LESS,
+    f.RetentionCause.SCHEDULED_FOR_MORE,
+}
 """Causes that lie in the schedule."""
+_SHORTEST_INTERVAL_EXPLANATION = (
+    "Many of your cards are due after one day, and by then you have already forgotten more of them "
+    "than you asked for. Whatever retention you ask for, Anki cannot show them sooner."
+)
 _SCHEDULE_EXPLANATION = (
-    "Intervals are whole days and never less than one, and those set before you last changed the "
-    "preset's options were made for other settings."
+    "Intervals are rounded to whole days, and those set before you last changed the preset's "
+    "options were made for other settings."
 )
 
 
@@ -142,7 +151,11 @@ def _retention_sentences(finding: f.Finding) -> list[str]:
         f"{_format_points(part.gap)} {_CAUSE_CLAUSES[part.cause]}" for part in retention.parts
     ]
     sentences = [answer, f"The difference, in percentage points: {', '.join(causes)}."]
-    if any(part.cause in _SCHEDULING for part in retention.parts):
+    causes_in_schedule = _SCHEDULING.intersection(part.cause for part in retention.parts)
+    if f.RetentionCause.SHORTEST_INTERVAL in causes_in_schedule:
+        sentences.append(_SHORTEST_INTERVAL_EXPLANATION)
+        causes_in_schedule.remove(f.RetentionCause.SHORTEST_INTERVAL)
+    if causes_in_schedule:
         sentences.append(_SCHEDULE_EXPLANATION)
     return [*sentences, expectation]
 
@@ -639,6 +652,8 @@ def _describe_part(part: f.RetentionPart, desired: float) -> str:
             return f"late reviews cost {points}"
         case f.RetentionCause.EXPECTED_TOO_MUCH:
             return f"FSRS expected {points} too much"
+        case f.RetentionCause.SHORTEST_INTERVAL:
+            return f"one day, the shortest interval, is too long for many cards and costs {points}"
         case f.RetentionCause.SCHEDULED_FOR_LESS:
             scheduled = say.format_share(desired + part.gap.estimate)
             return f"Anki's intervals aimed at only {scheduled}"

@@ -113,7 +113,9 @@ def candidate_name(candidate: str) -> str:
 def _parameter_line(findings: Sequence[f.Finding]) -> str:
     """Summarize how sure the recommendation is: "●●●●○ likely, 88 %".
 
-    While FSRS is off, it is compared with FSRS's defaults.
+    If nothing is to be changed because a change is not likely to help, the chance is that of the
+    change: "●●●○○ could go either way, 74 % that optimizing helps". While FSRS is off, the
+    recommendation is compared with FSRS's defaults.
     """
     finding = findings[0]
     evidence = finding.evidence
@@ -121,13 +123,17 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
         return _parameter_sentences(finding)[0]
     if finding.probability is None:
         return "not evaluated"
+    certainty = say.format_certainty(finding.probability)
+    claim = ""
+    if not finding.parameters and finding.recommendation != Recommendation.KEEP:
+        claim = f" that {_CHANGES[evidence.compared_candidate]} helps"
     if evidence.fsrs_is_off:
-        return f"{say.format_certainty(finding.probability)} once FSRS is on"
+        return f"{certainty}{claim} once FSRS is on"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
     if f.lacks_own_evidence(finding):
-        return _population_certainty(finding.probability)
-    return f"{say.format_dots(finding.probability)} {say.format_certainty(finding.probability)}"
+        return f"{_population_certainty(finding.probability)}{claim}"
+    return f"{say.format_dots(finding.probability)} {certainty}{claim}"
 
 
 def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
@@ -329,6 +335,14 @@ def _sharing_line(findings: Sequence[f.Finding]) -> str:
     return f"{answer} {dots} {say.format_certainty(finding.probability)}"
 
 
+def describe_single_preset(finding: f.Finding) -> str:
+    """Return the answer on presets if only one of them has usable reviews."""
+    if f.get_evidence(finding, f.Sharing).has_unused_presets:
+        name = say.quote_name(finding.subject)
+        return f"Only {name} has usable reviews, so there is nothing to compare yet."
+    return "You have one. Keep it."
+
+
 def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
     evidence = f.get_evidence(finding, f.Sharing)
     if evidence.conclusion == f.RUNS_FSRS_7:
@@ -337,7 +351,7 @@ def _sharing_sentences(finding: f.Finding) -> tuple[str, ...]:
             "share is computed for FSRS-6.",
         )
     if evidence.unit_count == 1:
-        return ("You have one preset with reviews. Keep it.",)
+        return (describe_single_preset(finding),)
     units = f"{evidence.unit_count} {evidence.unit}s"
     if not evidence.differences:
         reviews = format_count(finding.reviews, "evaluated review")

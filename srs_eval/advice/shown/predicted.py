@@ -19,6 +19,7 @@ from srs_eval.advice.shown.columns import (
     log_loss_difference,
     make_evidence_table,
 )
+from srs_eval.advice.shown.habits import MARKS
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import format_count
 from srs_eval.stats.intervals import Interval, has_enough_data
@@ -76,9 +77,10 @@ def _change_sentence(finding: f.Finding) -> str:
         certainty = say.format_certainty(finding.probability)
         if scheduler.verdict != "better":
             saving = f"better than SM-2, as for nearly everybody; on your reviews so far {saving}"
-        return (
-            f"Turn FSRS on ({certainty}): optimized, it would predict you {saving}{defaults_note}."
-        )
+        advice = "Turn FSRS on"
+        if fit.excluded_majority:  # no card is in use, so there is nothing to turn on now
+            advice = "If you learn such cards again, turn FSRS on"
+        return f"{advice} ({certainty}): optimized, it would predict you {saving}{defaults_note}."
     answer = {
         "better": f"Yes, {parameters}{defaults_note}: it would predict you {saving}.",
         "worse": f"No: it would predict you {saving}.",
@@ -122,24 +124,34 @@ def _fit_sentence(finding: f.Finding) -> str:
     return f"{subject} {verb} you {quality}: {saving}."
 
 
-def describe_older_scheduler(finding: f.Finding) -> PaneLine | None:
-    """Return how FSRS, which is on, does beside SM-2; None if that cannot be told.
+def describe_other_scheduler(finding: f.Finding) -> PaneLine | None:
+    """Return how FSRS does beside SM-2 or another program's scheduler; None if that is unknown.
 
-    Example: "Optimized FSRS predicts you 12 % better than the old SM-2".
+    Example: "Optimized FSRS predicts you 12 % better than the old SM-2". While FSRS is off in
+    Anki, the first pane says it.
     """
     fit = f.get_evidence(finding, f.Fit)
-    rival = next(iter(fit.rivals_of_kind("older scheduler")), None)
-    if rival is None or fit.fsrs_is_off or fit.current_scheduler is not None:
+    if fit.fsrs_is_off:
         return None
+    rival = fit.current_scheduler or next(iter(fit.rivals_of_kind("older scheduler")), None)
+    if rival is None:
+        return None
+    name = "the old SM-2" if fit.current_scheduler is None else rival.name
+    percent = f"{abs(100 * rival.saved.estimate):.0f} %"
     match rival.verdict:
         case "better":
-            percent = f"{100 * rival.saved.estimate:.0f} %"
-            text = f"Optimized FSRS predicts you {percent} better than the old SM-2"
-            return PaneLine(text, "fine", "✓")
+            text = f"Optimized FSRS predicts you {percent} better than {name}"
+            return PaneLine(text, "fine", MARKS["fine"])
         case "as good":
-            return PaneLine("Optimized FSRS predicts you as well as the old SM-2", "fine", "✓")
+            text = f"Optimized FSRS predicts you as well as {name}"
+            return PaneLine(text, "fine", MARKS["fine"])
         case "worse":
-            return PaneLine("The old SM-2 would predict you better than FSRS", "look", "!")
+            text = f"{say.capitalize(name)} would predict you better than FSRS"
+            return PaneLine(text, "look", MARKS["look"])
+        case "can't tell yet" if fit.current_scheduler is not None:
+            word = "better" if rival.saved.estimate > 0 else "worse"
+            text = f"Optimized FSRS predicts you {percent} {word} than {name}, but that may be luck"
+            return PaneLine(text, "not yet", MARKS["not yet"])
     return None
 
 

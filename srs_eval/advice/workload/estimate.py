@@ -159,6 +159,7 @@ class Workload(Evidence):
     recent_minutes_on_begun_cards: float = 0.0
     """Minutes a day, of `recent_minutes_a_day`, for cards that were begun in these days."""
     recalled_until_now: float | None = None  # share of the reviews until now
+    cards_due: int = 0  # learned cards whose next review Anki has set within the question's days
     sm2: ScheduleEstimate | None = None  # if FSRS is on and the question asks for SM-2, too
     by_fsrs7: tuple[str, ...] = ()
     """If the question is about FSRS-6: presets that FSRS-7 schedules today (all of them if the user
@@ -477,6 +478,7 @@ def _start_estimates(
         new_allowed_a_day=_sum_new_limits(learner, presets),
         recent_minutes_on_begun_cards=sum(pace.minutes_on_begun_cards for pace in paces),
         recalled_until_now=float(learner.trials.y[index].mean()),
+        cards_due=sum(int((cards.today.due_day < question.days).sum()) for cards in presets),
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
     return _refine(learner, presets, without_figures)

@@ -231,8 +231,20 @@ class AppScreen(ClosesOnce, IgnoresRemovedWidgets, ReleasesStyleCache, Screen[An
             review_count, evaluated_count = counts
             facts.append(format_count(review_count, "review"))
             facts.append(f"{evaluated_count:,} evaluated")
-        facts.append(f"rows: {formats.format_protocol(models.protocol)}")
+        facts.append(f"rows: {formats.format_protocol(models.protocol)}{self._count_other_rows()}")
         return facts
+
+    def _count_other_rows(self) -> str:
+        """Count the reviews by the other rule if their number differs: " (Anki's: 11,713)"."""
+        models = self.session.models
+        import_summary = self.session.import_summary
+        if import_summary is None or models.alternative_rows is None:
+            return ""
+        count = import_summary.rows[models.protocol.rows].kept
+        other_count = import_summary.rows[models.alternative_rows].kept
+        if count == other_count:
+            return ""
+        return f" ({formats.ROW_OWNERS[models.alternative_rows]}: {other_count:,})"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "cancel":

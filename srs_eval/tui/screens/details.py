@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -54,13 +54,14 @@ class DetailsScreen(AppScreen, actions="details"):
     """Details of one model; dismissed with the configuration shown last.
 
     The screen shows models of one run until it closes, even if models are evaluated again in the
-    background.
+    background. The models in `folded` are passed over on the way to the next one.
     """
 
-    def __init__(self, run: Run, configuration: str) -> None:
+    def __init__(self, run: Run, configuration: str, folded: Collection[str] = ()) -> None:
         super().__init__()
         self._run = run
         self.configuration = configuration
+        self._folded = folded
 
     def content(self) -> ComposeResult:
         with Horizontal():
@@ -127,7 +128,11 @@ class DetailsScreen(AppScreen, actions="details"):
             yield f"* {note}"
 
     def move(self, step: int) -> None:
-        names = [line.configuration.name for line in self._run.ranked_results()]
+        names = [
+            line.configuration.name
+            for line in self._run.ranked_results()
+            if line.configuration.name not in self._folded
+        ]
         index = names.index(self.configuration) + step
         if 0 <= index < len(names):
             self.configuration = names[index]

@@ -29,7 +29,6 @@ from srs_eval.tui.widgets.calibration import CalibrationChart
 from srs_eval.tui.widgets.facts import render_metric_table, render_parameter_table
 from srs_eval.tui.widgets.ranking import FOLD_LINE, RankingTable
 
-_ROW_OWNERS = {"anki": "Anki's", "benchmark": "the benchmark's"}  # who counts these rows
 _MIN_WIDTH_FOR_OTHER_ROWS = 96  # of the window, to name the other rows in the title, too
 _ANSWER_LINES = 3  # lines of the ranking's answer
 _ANSWER_LINES_LOW = 2  # the same in a low window
@@ -147,11 +146,11 @@ class RunScreen(AppScreen, actions="run"):
         model_count = len(self.evaluation.models)
         title = "Models"
         if not state.filter and not state.hidden:  # else filter and families need the room
-            title += f" on {_ROW_OWNERS[self.session.models.protocol.rows]} rows"
+            title += f" on {formats.ROW_OWNERS[self.session.models.protocol.rows]} rows"
             alternative_rows = self.session.models.alternative_rows
             has_room = not folded or self.size.width >= _MIN_WIDTH_FOR_OTHER_ROWS
             if alternative_rows is not None and has_room:
-                title += f" (R: {_ROW_OWNERS[alternative_rows]})"
+                title += f" (R: {formats.ROW_OWNERS[alternative_rows]})"
         if self.table.shown_count < model_count:
             title += f" · {self.table.shown_count} of {model_count}"
         if folded:
@@ -380,9 +379,8 @@ class RunScreen(AppScreen, actions="run"):
         if model is None or model.result is None:
             self.notify("This model has no figures yet.", timeout=3)
         else:
-            self.app.push_screen(
-                DetailsScreen(self.evaluation, model.name), self.table.move_cursor_to
-            )
+            details = DetailsScreen(self.evaluation, model.name, self._folded_names())
+            self.app.push_screen(details, self.table.move_cursor_to)
 
     def action_mark(self) -> None:
         chosen = self.table.chosen
