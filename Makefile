@@ -71,6 +71,7 @@ platforms: $(VENV)/installed-dev
 dist: $(VENV)/installed-dev
 	$(BIN)/python tools/build.py --out dist
 	$(BIN)/python addon/build.py --out dist
+	$(BIN)/python tools/checksums.py dist
 
 site: $(VENV)/installed-dev
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

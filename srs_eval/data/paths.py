@@ -12,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 _NAME = "srs-eval"
-VERSION = "1.0.0"
+VERSION = "0.9.0"
+HOMEPAGE = ""
+"""Address of the public repository; while it is empty, no address is shown or published."""
 _FOLDER_VARIABLES = tuple(f"SRS_EVAL_{kind}_DIR" for kind in ("CACHE", "CONFIG", "DATA", "STATE"))
 DEMO_FILE = Path(__file__).with_name("demo.anki2.zst")
 """A simulated learner's collection: 20,000 reviews in a year, made by `tools/simulated`."""

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import hatch_build
 from srs_eval.data import errors
 from tests.conftest import PATIENCE, REPOSITORY
-from tools import build, installed, platforms
+from tools import build, checksums, installed, platforms
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # What Python says of itself there: sys_platform, platform_machine.
@@ -73,6 +74,31 @@ def test_count_bytes_includes_files_and_their_bytecode(tmp_path: Path) -> None:
     (distribution,) = installed.distributions(path=[str(tmp_path)])
     assert installed.count_bytes(distribution) == 100
     assert installed.find_licence(distribution) == "MIT"
+
+
+def test_checksums_are_those_of_all_other_files(tmp_path: Path) -> None:
+    (tmp_path / "b.whl").write_bytes(b"wheel")
+    (tmp_path / "a.tar.gz").write_bytes(b"")
+    for _ in range(2):  # the second time beside the first result
+        lines = checksums.write_checksums(tmp_path).read_text().splitlines()
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert lines[0] == f"{empty}  a.tar.gz"
+    assert [line.split()[1] for line in lines] == ["a.tar.gz", "b.whl"]
+
+
+def write_homepage(root: Path, homepage: str) -> None:
+    folder = root / "srs_eval" / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "paths.py").write_text(f'VERSION = "1.2"\nHOMEPAGE = "{homepage}"\n')
+
+
+def test_addresses_are_left_out_while_there_is_none(tmp_path: Path) -> None:
+    write_homepage(tmp_path, "")
+    assert hatch_build.find_urls(tmp_path) == {}
+    write_homepage(tmp_path, "https://example.org/srs-eval")
+    urls = hatch_build.find_urls(tmp_path)
+    assert urls["Homepage"] == "https://example.org/srs-eval"
+    assert all(url.startswith("https://example.org/srs-eval") for url in urls.values())
 
 
 def test_tag_must_agree_with_the_files() -> None:
