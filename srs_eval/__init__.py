@@ -12,7 +12,8 @@ from srs_eval.data.paths import VERSION as __version__
 
 _MODULE_BY_NAME = {
     **dict.fromkeys(
-        ("compare", "evaluate", "leaderboard", "load", "read_results"), "srs_eval.report.notebook"
+        ("compare", "evaluate", "leaderboard", "load", "read_results", "schedulability"),
+        "srs_eval.report.notebook",
     ),
     **dict.fromkeys(("line", "sentences", "tables"), "srs_eval.advice.shown"),
     "workload": "srs_eval.advice.workload.estimate",
@@ -39,6 +40,7 @@ __all__ = [
     "line",
     "load",
     "read_results",
+    "schedulability",
     "sentences",
     "tables",
     "workload",
@@ -50,7 +52,14 @@ if TYPE_CHECKING:
     from srs_eval.data.errors import InputError
     from srs_eval.data.protocol import Protocol
     from srs_eval.models import Cost, Ensemble, Model, OnlineModel, TrainedModel
-    from srs_eval.report.notebook import compare, evaluate, leaderboard, load, read_results
+    from srs_eval.report.notebook import (
+        compare,
+        evaluate,
+        leaderboard,
+        load,
+        read_results,
+        schedulability,
+    )
     from srs_eval.training.hyperparameters import Context
 
 

@@ -95,6 +95,7 @@ def test_scripts_can_be_imported() -> None:
         "answers",
         "intervals",
         "further_questions",
+        "schedulability",
         "ignore_dates",
         "_peers",
         "scale",

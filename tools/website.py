@@ -30,6 +30,7 @@ SECTIONS = {
         "/models/index",
         "formats",
         "metrics",
+        "schedulability",
         "protocol",
     ),
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),

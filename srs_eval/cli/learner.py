@@ -699,6 +699,73 @@ def state(
     return SUCCESS
 
 
+def schedulability(
+    path: options.CollectionPath = None,
+    user: options.User = None,
+    deck: options.Decks = None,
+    preset: options.Presets = None,
+    timezone: options.Timezone = None,
+    rollover: options.Rollover = None,
+    rows: options.Rows = "benchmark",
+    models: options.Models = "fast",
+    model_file: options.ModelFile = None,
+    features: options.Features = None,
+    weights: options.Weights = None,
+    retention: options.ScheduledRetention = None,
+    histories: options.Histories = 10_000,
+    json: options.Json = None,
+) -> int:
+    """Measure whether models could schedule: buttons in order, one interval for each retention."""
+    from srs_eval.data.readers.features import add_features
+    from srs_eval.engine.ranking import add_own_parameters
+    from srs_eval.engine.schedulability import DESIRED_RETENTIONS, measure_configurations
+    from srs_eval.engine.session import LearnerSession
+    from srs_eval.models.configurations import resolve_configurations
+    from srs_eval.report.console import render_table
+    from srs_eval.report.schedulability import (
+        CLOSING,
+        build_schedulability_document,
+        build_schedulability_table,
+        list_unmeasured,
+    )
+
+    prepare_to_evaluate()
+    json = make_absolute(json)
+    source = Source(path, user, deck, preset, timezone, rollover)
+    check_targets([source.path], json)
+    context = build_context(weights=weights, model_file=model_file, features=features)
+    retentions = DESIRED_RETENTIONS if retention is None else _parse_retentions(retention)
+    if not retentions or not all(0 < desired < 1 for desired in retentions):
+        raise InputError("--retention takes shares between 0 and 1: give them as in 0.7,0.9,0.97.")
+    log = add_features(source.load(), context.features)
+    protocol = Protocol(rows=rows)
+    configurations = resolve_configurations(models, protocol)
+    configurations = add_own_parameters(configurations, log, protocol)
+    measurements = []
+    with progress_line("Asking models") as show_progress:
+        for measurement in measure_configurations(
+            LearnerSession(log),
+            configurations,
+            context,
+            desired_retentions=retentions,
+            max_histories=histories,
+        ):
+            measurements.append(measurement)
+            words = measurement.configuration.words
+            show_progress(words, len(measurements) / len(configurations))
+    document = build_schedulability_document(measurements, retentions)
+    console = write_json_and_pick_console(json, document)
+    if console:
+        table = build_schedulability_table(measurements)
+        if table.rows:
+            for renderable in render_table(table, get_width(console), full_table_hint=None):
+                console.print(renderable)
+        for line in list_unmeasured(measurements):
+            console.print(line, markup=False)
+        console.print(f"\n{CLOSING}", style="dim")
+    return SUCCESS
+
+
 # --- steps of these commands -------------------------------------------------------
 
 

@@ -161,6 +161,7 @@ for _command in (
     learner.compare,
     learner.workload,
     learner.state,
+    learner.schedulability,
     doctor.doctor,
 ):
     app.command()(_command)

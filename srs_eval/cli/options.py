@@ -740,6 +740,25 @@ Retention = Annotated[
         help=("Simulate these desired retentions, 0.5 to 0.995. Without it, 0.70, 0.71 ... 0.99."),
     ),
 ]
+ScheduledRetention = Annotated[
+    str | None,
+    typer.Option(
+        "--retention",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="0.7,0.9,0.97",
+        help="Schedule for these desired retentions. Without it, 0.7, 0.9 and 0.97.",
+    ),
+]
+Histories = Annotated[
+    int,
+    typer.Option(
+        "--histories",
+        rich_help_panel=_HOW_IT_RUNS,
+        metavar="N",
+        min=1,
+        help="Ask models about at most this many reviews, evenly over time.",
+    ),
+]
 Days = Annotated[
     int, typer.Option("--days", rich_help_panel=_HOW_IT_RUNS, help="Simulate this many days.")
 ]

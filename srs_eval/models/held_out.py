@@ -92,6 +92,45 @@ def fit_and_predict_folds(model: TrainedModel, task: HeldOutTask) -> Prediction:
     return _FoldFitter(model, task).predict_all_folds()
 
 
+@dataclass(frozen=True)
+class LastFit:
+    """The parameters of a model in the last fold, with which it predicts any trials."""
+
+    model: TrainedModel
+    context: Context
+    parameters: Mapping[int, Any]
+    """Fitted parameters by partition (0 without partitions)."""
+    make_default: Callable[[], Any]
+    """Returns the parameters of a partition that was not fitted."""
+
+    def predict(self, trials: Trials, index: IntArray) -> FloatArray:
+        """Return the recall of the trials `index` (k,), each by its partition's parameters."""
+        if self.model.file is not None:
+            trials = for_own_model(trials)
+        p_by_trial = np.empty(len(trials))  # only the trials `index` are set
+        for partition, positions in _split_by_partition(index, trials.partition[index]):
+            if partition in self.parameters:
+                parameters = self.parameters[partition]
+            else:
+                parameters = self.make_default()
+            with self.model.isolate_settings():
+                predicted = self.model.predict(trials, parameters, positions, self.context)
+            p = check_predictions(f"{self.model.name}: predict", predicted, positions)
+            p_by_trial[positions] = p
+        return p_by_trial[index]
+
+
+def fit_last_fold(
+    model: TrainedModel, task: HeldOutTask, parameters: Mapping[int, Any] | None = None
+) -> LastFit:
+    """Fit the model to the training part of the last fold; given `parameters`, fit nothing.
+
+    Raises the same exceptions as `fit_and_predict_folds`.
+    """
+    with model.isolate_settings():
+        return _FoldFitter(model, task).fit_last_fold(parameters)
+
+
 _JOINT_FIT = "parameters of all partitions together"
 
 
@@ -153,6 +192,15 @@ class _FoldFitter:
             tuple(self.notes),
             has_run_all_kernels=self.fit_function is None or bool(fitted_partitions),
         )
+
+    def fit_last_fold(self, parameters: Mapping[int, Any] | None) -> LastFit:
+        """Fit the last fold, unless its `parameters` are known."""
+        folds = self.trials.folds
+        make_default = cache(partial(self._make_default, folds[-1]))
+        if parameters is None:
+            self.rows_to_fit = max(len(folds[-1].train), 1)
+            parameters, _ = self._fit_fold(len(folds), folds[-1], make_default)
+        return LastFit(self.model, self.context, parameters, make_default)
 
     def _make_default(self, fold: Fold) -> Any:
         """Return the parameters for a partition that cannot be fitted.

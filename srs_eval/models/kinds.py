@@ -215,6 +215,13 @@ class TrainedModel(Model):
     the returned weights in `context.pretrained`."""
     remarks: Callable[[Trials, Context], tuple[str, ...]] | None = None
     """Returns remarks to show next to a learner's figures."""
+    recall_after_answers: Callable[[Trials, IntArray, FloatArray, Context], FloatArray] | None = (
+        None
+    )
+    """`recall_after_answers(trials, review_th, days, context)` returns the recall (k, 4, t) at the
+    times `days` (t,) after each of the four answers to the reviews `review_th` (k,). Only models
+    that read the reviews of other cards need it: `engine.schedulability` asks all others by
+    `predict`, with histories of single cards."""
 
     @property
     def is_trained(self) -> bool:

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from srs_eval.data.days import DAY_S
 from srs_eval.data.errors import InputError, NotInstalled
 from srs_eval.data.file_contents import file_digest
 from srs_eval.data.paths import DEMO_FILE, anki_folders, data_dir
@@ -44,7 +45,7 @@ from srs_eval.training.rwkv_inputs import (
     compute_inputs,
     find_missing_inputs,
 )
-from srs_eval.training.rwkv_network import compute_predictions
+from srs_eval.training.rwkv_network import compute_curves_after_answers, compute_predictions
 
 WEIGHTS_HINT = "weights of your own: `srs-eval models weights` tells where to get them"
 _WEIGHTS_VARIABLE = "SRS_EVAL_RWKV_WEIGHTS"
@@ -279,6 +280,26 @@ def _predict_curve(
     return predict_all_trials(trials, context, curve=True)[index]
 
 
+def _compute_curves_after_answers(
+    trials: Trials, review_th: IntArray, days: FloatArray, context: Context
+) -> FloatArray:
+    """Return RWKV-Curve's recall `days` (t,) after each of four answers to reviews (k, 4, t)."""
+    log, rows = trials.source
+    network = _load_network(_choose_weights(log, context))
+    inputs = compute_inputs(collect_reviews(log, rows))
+    order = np.argsort(review_th)
+    recall = np.empty((len(review_th), 4, len(days)))
+    recall[order] = compute_curves_after_answers(
+        network,
+        inputs,
+        review_th[order] - 1,
+        np.arange(1, 5),
+        np.round(days * DAY_S).astype(np.int64),
+        context.tick,
+    )
+    return np.clip(recall, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
+
+
 def make_remarks(trials: Trials, context: Context) -> tuple[str, ...]:
     """Name the weights file and the inputs that the learner's reviews lack."""
     log, rows = trials.source
@@ -348,6 +369,7 @@ MODELS = (
         inputs="FIL, G, SR, AT",
         source=_SOURCE,
         predict=_predict_curve,
+        recall_after_answers=_compute_curves_after_answers,
         count_parameters=count_parameters,
         always_short=True,
         flags=_FLAGS,

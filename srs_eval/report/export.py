@@ -17,6 +17,7 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.ranking import RankedResult, RankingGroup
 from srs_eval.engine.run import ModelRun, Run
+from srs_eval.engine.schedulability import Measurement
 from srs_eval.metrics import METRIC_BY_KEY
 from srs_eval.models import Context, Model, OnlineModel, all_models
 from srs_eval.models.configurations import (
@@ -27,7 +28,7 @@ from srs_eval.models.configurations import (
 from srs_eval.models.published import NamingYear, to_upstream_name
 from srs_eval.report.document import Document
 from srs_eval.report.formats import format_ranges
-from srs_eval.report.ranking_columns import REPORT_COLUMNS
+from srs_eval.report.ranking_columns import REPORT_COLUMNS, make_schedulability_column
 from srs_eval.report.ranking_words import format_group_title, summarize_ranking
 from srs_eval.stats.intervals import Interval
 from srs_eval.stats.tables import Column, Figure, Table
@@ -427,11 +428,19 @@ def format_run_csv(
     return format_csv([_CSV_COLUMNS, *rows])
 
 
-def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Table:
+def build_ranking_table(
+    group: RankingGroup,
+    own_row: int | None = None,
+    measurements: Mapping[str, Measurement] | None = None,
+) -> Table:
     """Return the ranking on one set of reviews, with the baseline as a line between the ranks.
 
-    Its brief rows are the best ten, the baseline and the reader's own line, `own_row`.
+    Its brief rows are the best ten, the baseline and the reader's own line, `own_row`. With
+    `measurements` by configuration name, a column says whether models can schedule.
     """
+    columns = list(REPORT_COLUMNS)
+    if measurements is not None:
+        columns.append(make_schedulability_column(measurements))
     baselines = tuple(k for k, line in enumerate(group.lines) if line.is_baseline)
     brief_rows = {*range(min(_BRIEF_RANKING_LENGTH, len(group.lines))), *baselines}
     if own_row is not None:
@@ -439,8 +448,8 @@ def build_ranking_table(group: RankingGroup, own_row: int | None = None) -> Tabl
     return Table.from_rows(
         "ranking",
         format_group_title(group),
-        (layout.column for layout in REPORT_COLUMNS),
-        ([layout.make_cell(line) for layout in REPORT_COLUMNS] for line in group.lines),
+        (layout.column for layout in columns),
+        ([layout.make_cell(line) for layout in columns] for line in group.lines),
         faint_rows=baselines,
         own_row=own_row,
         brief_rows=tuple(sorted(brief_rows)),

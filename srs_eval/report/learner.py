@@ -37,11 +37,19 @@ from srs_eval.advice.workload.ranges import MINUTES
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
 from srs_eval.data.paths import VERSION
 from srs_eval.data.protocol import Protocol
+from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import anonymize
 from srs_eval.engine.ranking import REFERENCE, RankingGroup, own_scheduler
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Run
+from srs_eval.engine.schedulability import (
+    FEW_HISTORIES,
+    Measurement,
+    is_quick,
+    measure_configurations,
+)
+from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.workers import send
 from srs_eval.report import formats as words
 from srs_eval.report import pictures
@@ -124,9 +132,12 @@ def build_learner_report(
         finding for finding in overview.completed_answers if finding.question in settings_questions
     ]
     sections += _build_answers_section(on_settings, answers.rows, answers.workload)
+    measurements = _measure_schedulability(log, run, context)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
-        sections.append(_build_ranking_section(group, prefix, run.progress_note, scheduler))
+        sections.append(
+            _build_ranking_section(group, prefix, run.progress_note, scheduler, measurements)
+        )
     sections += _build_months_section(predictor, months)
     sections += _build_state_section(answers.on_days)
     inspection = inspect_log(log)
@@ -299,8 +310,35 @@ def _build_title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymou
 # Ranking
 
 
+def _measure_schedulability(
+    log: ReviewLog, run: Run, context: Context | None
+) -> dict[str, Measurement]:
+    """Return whether ranked models can schedule, by name; models that are slow to ask are left out.
+
+    Parameters that the run has fitted are not fitted again.
+    """
+    quick = [
+        line.configuration
+        for line in run.ranked_results()
+        if is_quick(line.configuration, line.result) and not line.result.invalid_reason
+    ]
+    features = None if context is None else context.features
+    measurements = measure_configurations(
+        LearnerSession(add_features(log, features)),
+        quick,
+        context,
+        max_histories=FEW_HISTORIES,
+        results=run.results_by_name(),
+    )
+    return {measurement.configuration.name: measurement for measurement in measurements}
+
+
 def _build_ranking_section(
-    group: RankingGroup, prefix: str, progress_note: str, scheduler: str | None
+    group: RankingGroup,
+    prefix: str,
+    progress_note: str,
+    scheduler: str | None,
+    measurements: Mapping[str, Measurement],
 ) -> Section:
     """Return the section on a group; `prefix` begins the names of its tables and pictures."""
     names = [line.configuration.name for line in group.lines]
@@ -311,7 +349,7 @@ def _build_ranking_section(
     summary = summarize_ranking(group)
     if summary:
         blocks.append(summary)
-    table = build_ranking_table(group, own_row)
+    table = build_ranking_table(group, own_row, measurements)
     blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:
         title = "Log loss, the average as a line"

@@ -32,6 +32,7 @@ from srs_eval.data.arguments import (
     check_function,
     check_mapping,
     check_number,
+    check_numbers,
     check_path,
     check_texts,
     check_type,
@@ -41,12 +42,19 @@ from srs_eval.data.arguments import (
 )
 from srs_eval.data.errors import InputError, format_count, require
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN, Protocol
+from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
 from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, add_baselines
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Checking, Event, Run
+from srs_eval.engine.schedulability import (
+    DESIRED_RETENTIONS,
+    MAX_HISTORIES,
+    Schedulability,
+    measure_configurations,
+)
 from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.shared_reviews import add_external_configurations, add_predictions_file
 from srs_eval.models import IN_MEMORY, Model, add_model
@@ -58,6 +66,7 @@ from srs_eval.report.console import describe_leak_check, say
 from srs_eval.report.dataset import find_name
 from srs_eval.report.export import DIFFERENCE_FIELDS, build_ranking_table
 from srs_eval.report.ranking_words import format_group_title, list_warnings, summarize_ranking
+from srs_eval.report.schedulability import describe_measurement
 from srs_eval.stats.intervals import compute_calibration_graph
 from srs_eval.training.hyperparameters import Context
 
@@ -72,6 +81,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_COLUMNS = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
 _ModelArgument = str | Model | Iterable[str | Model]
+_RETENTIONS = "a list of shares between 0 and 1, such as [0.7, 0.9]"
 _NUMBER_LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
 
@@ -518,6 +528,58 @@ def _check_types(log: object, **arguments: object) -> None:
     for name, value in {"log": log, **arguments}.items():
         types, description = _ARGUMENT_TYPES[name]
         check_type(name, description, value, *types)
+
+
+def schedulability(
+    log: ReviewLog,
+    models: _ModelArgument = "fast",
+    protocol: Protocol | None = None,
+    *,
+    desired_retentions: Sequence[float] = DESIRED_RETENTIONS,
+    histories: int = MAX_HISTORIES,
+    context: Context | None = None,
+    features: str | Path | None = None,
+) -> dict[str, Schedulability]:
+    """Measure whether models could schedule a learner's cards, by configuration name.
+
+    The answer to each review, of at most so many `histories` evenly over time, is replaced by each
+    of the four buttons; each model is asked when recall will then fall to the
+    `desired_retentions`. A `Schedulability` has shares of reviews (0-1): of inverted buttons, of
+    retentions that are never reached or reached twice, of rising curves, and of intervals under a
+    minute or more than five times the last one. Intervals are days. Definitions and sources:
+    docs/schedulability.md.
+
+    `models` are as `evaluate` takes them. Left out are models that no scheduler could ask: those
+    that learn from every answer (online models), and external predictions. Parameters are those of
+    the last fold. Raises InputError, also if none of the models can be measured.
+    """
+    _check_types(log, protocol=protocol, context=context, features=features)
+    check_numbers("desired_retentions", _RETENTIONS, desired_retentions)
+    if not len(desired_retentions) or not all(0 < desired < 1 for desired in desired_retentions):
+        raise argument_error("desired_retentions", _RETENTIONS, desired_retentions)
+    check_whole_number("histories", histories, "a number of reviews, at least 1", least=1)
+    configurations = resolve_configurations(_resolve_names(models), protocol)
+    context = context or Context()
+    if features is not None:
+        context = replace(context, features=Path(features).absolute())
+    measurements = measure_configurations(
+        LearnerSession(add_features(log, context.features)),
+        configurations,
+        context,
+        desired_retentions=desired_retentions,
+        max_histories=histories,
+    )
+    measured = {}
+    reasons = []
+    for measurement in measurements:
+        if measurement.schedulability is not None:
+            measured[measurement.configuration.name] = measurement.schedulability
+        else:
+            words = measurement.configuration.words
+            reasons.append(f"{words}: {describe_measurement(measurement)}")
+    if not measured:
+        raise InputError(f"No model can be asked for intervals: {'; '.join(reasons)}.")
+    return measured
 
 
 def evaluate(

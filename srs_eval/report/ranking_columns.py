@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from srs_eval.engine.ranking import RankedResult, RankingGroup
+from srs_eval.engine.schedulability import Measurement
 from srs_eval.models.own_parameters import is_available_in_anki
 from srs_eval.report.formats import (
     format_improvement,
@@ -15,6 +16,7 @@ from srs_eval.report.formats import (
     format_relative_loss,
 )
 from srs_eval.report.ranking_words import describe_standing
+from srs_eval.report.schedulability import COLUMN_TITLE, format_verdict
 from srs_eval.stats.intervals import Interval
 from srs_eval.stats.tables import Cell, Column, Figure, make_figure
 
@@ -153,6 +155,7 @@ RANKING_COLUMNS: Mapping[str, RankingColumn] = {
         ),
         sort_key=lambda line: line.parameter_count,
     ),
+    "can schedule": RankingColumn(AppColumn(16, COLUMN_TITLE)),  # the app asks models later
     "verdict": RankingColumn(
         AppColumn(15, "verdict", format_cell=describe_standing),
         ReportColumn(
@@ -180,6 +183,7 @@ _ORDER_IN_APP = (
     "RMSE(bins)",
     "AUC",
     "params",
+    "can schedule",
     "verdict",
 )
 _ORDER_IN_REPORTS = (
@@ -221,6 +225,22 @@ SORT_KEYS: Mapping[str, Callable[[RankedResult], Any]] = {
 
 That of "place" is log loss. When sorted by "place", the app ignores it and shows the ranking in
 sections by verdict."""
+
+
+def make_schedulability_column(measurements: Mapping[str, Measurement]) -> ReportColumn:
+    """Return the column of reports that says whether models can schedule, asked for 90 %.
+
+    Lines without one of the `measurements`, which are by configuration name, have no cell.
+    """
+
+    def make_cell(line: RankedResult) -> Cell:
+        measurement = measurements.get(line.configuration.name)
+        return None if measurement is None else format_verdict(measurement)
+
+    note = "share of reviews after which it cannot, asked for 90 %"
+    return ReportColumn(
+        Column(COLUMN_TITLE, note=note, minor=True, min_width=_WIDTH_FOR_DETAILS), make_cell
+    )
 
 
 def sort_lines(group: RankingGroup, column: str, reverse: bool = False) -> tuple[RankedResult, ...]:

@@ -28,6 +28,7 @@ _CODE_SIZES = (12, 12, 8, 8)  # of card, note, deck, preset
 _PERIODS = np.array([3, 7, 30, 100, 365, 3650, 36500])  # days
 _DAY_S = 86_400
 _ANSWER_FEATURES = [8, 9, 10, 11, 12, 22]  # inputs about the answer: 0 before it is given
+_GRADE_FEATURES = slice(9, 13)  # one for each of Again, Hard, Good and Easy
 _QUERY_FEATURE = 23
 
 Array32 = NDArray[np.float32]
@@ -92,6 +93,13 @@ class RwkvInputs:
         query_rows = np.flatnonzero(query)
         inputs[query_rows[:, None], _ANSWER_FEATURES] = 0
         inputs[query_rows, _QUERY_FEATURE] = 1
+        return inputs
+
+    def with_ratings(self, position: IntArray, rating: IntArray) -> Array32:
+        """Return the inputs (k, 92) after answers with other ratings (k,); 0 keeps the answer's."""
+        inputs = self.answers[position]
+        other = np.flatnonzero(rating)
+        inputs[other, _GRADE_FEATURES] = rating[other, None] == np.arange(1, 5)
         return inputs
 
 

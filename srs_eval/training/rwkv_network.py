@@ -56,20 +56,12 @@ def compute_predictions(
     position = position[order]
     is_query = is_query[order]
     row_of_review = np.flatnonzero(~is_query)
-    x = _encode(net, inputs, position, is_query)
-    layers = sum(len(stack) for stack in net.stacks)
-    done = 0
-    for number, stack in enumerate(net.stacks):
-        if number < len(inputs.entities):
-            entity = inputs.entities[number][position]
-        else:  # the last stack is that of the learner
-            entity = 0 * position
-        order = np.argsort(entity, kind="stable")
-        sorted_x = x[order]
-        for fraction in _run_stack(net, stack, sorted_x, entity[order], is_query[order]):
-            tick(0.98 * (done + fraction * len(stack)) / layers)
-        x[order] = sorted_x
-        done += len(stack)
+
+    def make_inputs(block: slice) -> Array32:
+        return inputs.at(position[block], is_query[block])
+
+    x = _encode(net, len(position), make_inputs)
+    _run_stacks(net, inputs, x, position, is_query, tick)
     p_instant = np.full(len(positions), np.nan)
     p_curve = np.full(len(positions), np.nan)
     for block in _row_blocks(len(positions)):
@@ -85,18 +77,78 @@ def compute_predictions(
     return p_instant, p_curve
 
 
+def compute_curves_after_answers(
+    net: RwkvNetwork,
+    inputs: RwkvInputs,
+    positions: IntArray,
+    ratings: IntArray,
+    elapsed_s: IntArray,
+    tick: Callable[[float], None],
+) -> FloatArray:
+    """Return recall `elapsed_s` (t,) after answers that were not given, (k, r, t).
+
+    Each of the reviews at `positions` (k,), in ascending order, is answered with each of the
+    `ratings` (r,); all other inputs, its answer time too, are those of the review. What was really
+    answered is known to the reviews that follow, as ever: an answer that was not given changes no
+    state. Calls `tick` with the fraction that is done.
+    """
+    reviews = np.arange(int(positions[-1]) + 1 if len(positions) else 0)
+    answered = np.repeat(positions, len(ratings))
+    position = np.concatenate([answered, reviews])
+    rating = np.concatenate([np.tile(ratings, len(positions)), 0 * reviews])  # 0: as it was given
+    order = np.lexsort((rating == 0, position))  # by position, answers before the review itself
+    position = position[order]
+    rating = rating[order]
+    is_made_up = rating > 0
+
+    def make_inputs(block: slice) -> Array32:
+        return inputs.with_ratings(position[block], rating[block])
+
+    x = _encode(net, len(position), make_inputs)
+    _run_stacks(net, inputs, x, position, is_made_up, tick)
+    rows = np.flatnonzero(is_made_up)
+    recall = np.empty((len(rows), len(elapsed_s)))
+    for block in _row_blocks(len(rows)):
+        share, points = _compute_curves(net, x[rows[block]])
+        for number, seconds in enumerate(elapsed_s.tolist()):
+            recall[block, number] = _read_curves(share, points, np.full(len(share), seconds))
+    tick(1.0)
+    return recall.reshape(len(positions), len(ratings), len(elapsed_s))
+
+
+def _run_stacks(
+    net: RwkvNetwork,
+    inputs: RwkvInputs,
+    x: Array32,
+    position: IntArray,
+    is_query: NDArray[np.bool_],
+    tick: Callable[[float], None],
+) -> None:
+    """Send the encoded rows (m, d) through all stacks, in place; queries change no state."""
+    layers = sum(len(stack) for stack in net.stacks)
+    done = 0
+    for number, stack in enumerate(net.stacks):
+        if number < len(inputs.entities):
+            entity = inputs.entities[number][position]
+        else:  # the last stack is that of the learner
+            entity = 0 * position
+        order = np.argsort(entity, kind="stable")
+        sorted_x = x[order]
+        for fraction in _run_stack(net, stack, sorted_x, entity[order], is_query[order]):
+            tick(0.98 * (done + fraction * len(stack)) / layers)
+        x[order] = sorted_x
+        done += len(stack)
+
+
 def _row_blocks(n: int) -> Iterator[slice]:
     return (slice(begin, min(begin + _ROWS_PER_BLOCK, n)) for begin in range(0, n, _ROWS_PER_BLOCK))
 
 
-def _encode(
-    net: RwkvNetwork, inputs: RwkvInputs, position: IntArray, is_query: NDArray[np.bool_]
-) -> Array32:
-    """Encode the rows as the first stack takes them (m, d)."""
-    x = np.empty((len(position), net.width), np.float32)
-    for block in _row_blocks(len(x)):
-        block_inputs = inputs.at(position[block], is_query[block])
-        wide = _silu(_linear(net, "features2card.0", block_inputs))
+def _encode(net: RwkvNetwork, rows: int, make_inputs: Callable[[slice], Array32]) -> Array32:
+    """Encode the rows as the first stack takes them (rows, d); `make_inputs` makes a block's."""
+    x = np.empty((rows, net.width), np.float32)
+    for block in _row_blocks(rows):
+        wide = _silu(_linear(net, "features2card.0", make_inputs(block)))
         normed = _norm(net, "features2card.2", wide)
         x[block] = _silu(_linear(net, "features2card.3", normed))
     return x
@@ -437,14 +489,25 @@ def _predict_instant(net: RwkvNetwork, x: Array32) -> FloatArray:
 
 
 def _predict_curve(net: RwkvNetwork, x: Array32, elapsed_s: IntArray) -> FloatArray:
-    """Predict recall `elapsed_s` (k,) after the answers in rows (k, d).
+    """Predict recall `elapsed_s` (k,) after the answers in rows (k, d)."""
+    share, points = _compute_curves(net, x)
+    return _read_curves(share, points, elapsed_s)
 
-    The curve is a mixture of exponentials. A correction of its logit is linear between points.
-    """
+
+def _compute_curves(net: RwkvNetwork, x: Array32) -> tuple[FloatArray | Array32, Array32]:
+    """Return the shares (k, curves) and the points (k, points) of curves after rows (k, d)."""
     z = _norm(net, "prehead_norm", x)
     wide = _norm(net, "head_w.2", np.maximum(_linear(net, "head_w.0", z), 0))
     share = _softmax(_linear(net, "w_linear", _linear(net, "head_w.4", wide)))
     points = _linear(net, "ahead_linear", np.maximum(_linear(net, "head_ahead_logits.0", z), 0))
+    return share, points
+
+
+def _read_curves(share: FloatArray | Array32, points: Array32, elapsed_s: IntArray) -> FloatArray:
+    """Return the recall of curves (k,), each at its time `elapsed_s` (k,).
+
+    A curve is a mixture of exponentials. A correction of its logit is linear between points.
+    """
     t = np.maximum(elapsed_s, 1).astype(np.float64)
     stabilities = 0.1 + np.expm1(np.linspace(0, _CURVE_SPREAD, share.shape[1])) * math.exp(
         22 - _CURVE_SPREAD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property, partial
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from srs_eval.engine.ranking import RankingGroup
     from srs_eval.engine.result import Result
     from srs_eval.engine.run import Event, ModelRun, Run
+    from srs_eval.engine.schedulability import Measurement
+    from srs_eval.engine.session import LearnerSession
     from srs_eval.engine.workers import WorkerPool
     from srs_eval.models.configurations import Configuration
     from srs_eval.stats.intervals import CalibrationGraph
@@ -46,6 +48,10 @@ class ModelEvaluator:
         """Results with their graphs, by the result's id and the number of bins."""
         self._warm_up_pool: WorkerPool | None = None
         self._is_warm_up_over = False  # if so, nothing more is compiled ahead
+        self.scheduling = Background(session.call_in_view_thread)
+        """Asks the models of a finished run whether they could schedule."""
+        self.measurements: dict[str, Measurement] = {}
+        """Whether models of the run can schedule, by name, as far as they have been asked."""
 
     @cached_property
     def run(self) -> Run:
@@ -186,6 +192,7 @@ class ModelEvaluator:
             return
         self.cancel()
         self._rows_before = None
+        self.measurements = {}
         self.run = Run(started_at=session.monotonic(), equivalence=session.config.equivalence)
         self._evaluated_with = (log, self.requested, self.protocol)
         if only_missing:
@@ -251,6 +258,7 @@ class ModelEvaluator:
         view = self._session.view
         view.show_changes()
         if error is None:
+            self._measure_quick_models()
             return
         self._evaluated_with = None  # so that a new request tries again
         if self._rows_before is not None:  # the rows had just been switched: go back
@@ -274,6 +282,7 @@ class ModelEvaluator:
         if self._is_running:
             self.run.cancelled = True
         self.background.cancel()
+        self.scheduling.cancel()
 
     def reset(self) -> None:
         """Stop the evaluation and forget the figures."""
@@ -281,7 +290,72 @@ class ModelEvaluator:
 
         self.cancel()
         self.run = Run()
+        self.measurements = {}
         self._evaluated_with = None
+
+    # --- whether models can schedule
+
+    def _measure_quick_models(self) -> None:
+        """Ask the models that answer quickly whether they could schedule, best first."""
+        log = self._session.log
+        if log is None or self.run.cancelled or not self._can_measure:
+            return
+        self.scheduling.begin(partial(self._measure_in_thread, log, self.run), lambda error: None)
+
+    @property
+    def _can_measure(self) -> bool:
+        """Return whether models can be asked: those that a test replaces cannot."""
+        return "evaluate" not in self._session.overrides or "measure" in self._session.overrides
+
+    def _measure_in_thread(
+        self, log: ReviewLog, run: Run, cancel: threading.Event
+    ) -> Generator[Callable[[], None]]:
+        from srs_eval.engine.schedulability import is_quick
+        from srs_eval.engine.session import LearnerSession
+
+        session = LearnerSession(log)
+        for line in run.ranked_results():
+            if cancel.is_set():
+                return
+            name = line.configuration.name
+            if name not in self.measurements and is_quick(line.configuration, line.result):
+                measurement = self._measure(session, run, name)
+                yield partial(self._add_measurement, run, measurement)
+
+    def measure(self, run: Run, name: str) -> Measurement | None:
+        """Return whether a model can schedule; slow the first time, so call it in a thread.
+
+        Return None while models are running, so that these are not slowed, and for another file.
+        """
+        from srs_eval.engine.session import LearnerSession
+
+        log = self._session.log
+        if log is None or run is not self.run or self._is_running or not self._can_measure:
+            return None
+        if name not in self.measurements:
+            self.measurements[name] = self._measure(LearnerSession(log), run, name)
+        return self.measurements[name]
+
+    def _measure(self, session: LearnerSession, run: Run, name: str) -> Measurement:
+        from srs_eval.data.readers.features import add_features
+        from srs_eval.engine.schedulability import FEW_HISTORIES, measure_configurations
+
+        context = self._session.options.context
+        session.log = add_features(session.log, context.features)
+        measure = self._session.overrides.get("measure", measure_configurations)
+        measurements: Iterator[Measurement] = measure(
+            session,
+            [run.models[name].configuration],
+            context,
+            max_histories=FEW_HISTORIES,
+            results=run.results_by_name(),
+        )
+        return next(iter(measurements))
+
+    def _add_measurement(self, run: Run, measurement: Measurement) -> None:
+        if run is self.run:
+            self.measurements[measurement.configuration.name] = measurement
+            self._session.view.show_changes()
 
     # --- comparing SM-2 and FSRS
 

@@ -146,7 +146,8 @@ class AppSession:
 
     def cancel_all(self) -> tuple[Background, ...]:
         """Ask the work on answers, models and reports to stop, and return it."""
-        backgrounds = self.answering, self.models.background, self.reports
+        models = self.models
+        backgrounds = self.answering, models.background, models.scheduling, self.reports
         for background in backgrounds:
             background.cancel()
         return backgrounds

@@ -28,6 +28,7 @@ from srs_eval.engine.conformance import find_mistakes
 from srs_eval.engine.demo_learner import load_demo_learner
 from srs_eval.engine.evaluate import evaluate_safely
 from srs_eval.engine.run import Finished, Skipped
+from srs_eval.engine.schedulability import compute_curves
 from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models import all_models, rwkv
@@ -37,7 +38,7 @@ from srs_eval.training import rwkv_network
 from srs_eval.training.hyperparameters import Cancelled, Context
 from srs_eval.training.networks import read_tensors
 from srs_eval.training.rwkv_inputs import Reviews, arrange_network, collect_reviews, compute_inputs
-from srs_eval.training.rwkv_network import compute_predictions
+from srs_eval.training.rwkv_network import compute_curves_after_answers, compute_predictions
 from tests.conftest import RWKV_WEIGHTS, shared_or_skip, write_simulated_collection
 from tests.helpers.marks import slow_except
 from tests.helpers.program import run_in_process
@@ -120,6 +121,27 @@ def test_predictions_do_not_depend_on_the_answer() -> None:
     np.testing.assert_allclose(other_instant[: at + 1], instant[: at + 1], rtol=0, atol=0)
     np.testing.assert_allclose(other_curve[: at + 1], curve[: at + 1], rtol=0, atol=0)
     assert (np.abs(other_instant[at + 1 :] - instant[at + 1 :]) > 1e-4).mean() > 0.5
+
+
+def test_curves_after_the_real_answers_are_those_of_the_predictions() -> None:
+    """Check that answers that were not given change nothing, and that they have curves too."""
+    reviews = make_reviews(120)
+    net = arrange_network(make_weights(SMALL), "made up")
+    inputs = compute_inputs(reviews)
+    every = np.arange(120)
+    _, expected = compute_predictions(net, inputs, every, reviews.elapsed_seconds, no_tick)
+    has_previous = np.flatnonzero(inputs.before != every)[::9]
+    curves = []
+    for position in has_previous.tolist():
+        before = inputs.before[[position]]
+        seconds = reviews.elapsed_seconds[[position]]
+        recall = compute_curves_after_answers(
+            net, inputs, before, np.arange(1, 5), seconds, no_tick
+        )
+        rating = int(reviews.rating[before[0]])
+        assert recall[0, rating - 1, 0] == pytest.approx(expected[position], abs=2e-6)
+        curves.append(recall[0, :, 0])
+    assert np.ptp(curves, axis=1).min() > 1e-5  # answers make a difference
 
 
 def test_curve_far_beyond_its_points_gives_probabilities() -> None:
@@ -234,6 +256,24 @@ def test_models_pass_the_checks_but_for_one_finding(weights_file: Path) -> None:
     mistakes = {(mistake.configuration, mistake.kind) for mistake in find_mistakes(models)}
     notes = {(model.name, "not trained") for model in models}  # which weights they are
     assert mistakes - notes == {("RWKV-Curve", "learns")}
+
+
+def test_rwkv_curve_is_asked_to_schedule_by_its_own_curves(
+    weights_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Check that the curve after the real answer goes through the prediction of the next review."""
+    session = LearnerSession(load_log(write_simulated_collection(tmp_path_factory, 5, 400)))
+    (curve,) = resolve_configurations("RWKV-Curve")
+    result = session.run(curve)
+    trials = session.trials(curve.protocol)
+    trial = trials.test_index[-1]
+    answered = trials.history_end[trial] - 1
+    seconds = trials.history_elapsed_s[trials.history_end[trial]]
+    review_th = trials.history_review_th[[answered]]
+    days = np.array([seconds / 86_400])
+    recall = compute_curves(session, curve, Context(), review_th, days)
+    rating = trials.history_rating[answered]
+    assert recall[0, rating - 1, 0] == pytest.approx(result.p[-1], abs=1e-5)
 
 
 def test_rwkv_without_weights_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

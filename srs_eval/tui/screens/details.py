@@ -28,11 +28,13 @@ from srs_eval.engine.failures import describe_failure
 from srs_eval.engine.ranking import REFERENCE, RankedResult, Standing
 from srs_eval.engine.result import Result, have_same_reviews, log_loss_difference, log_loss_interval
 from srs_eval.engine.run import Run
+from srs_eval.engine.schedulability import Measurement
 from srs_eval.engine.shared_reviews import restrict_both_to_shared_reviews
 from srs_eval.metrics import METRIC_INFO
 from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.ranking_words import describe_standing
+from srs_eval.report.schedulability import describe_measurement_at_length
 from srs_eval.stats.intervals import decide_verdict
 from srs_eval.stats.tables import Table
 from srs_eval.tui.background import Background
@@ -69,13 +71,20 @@ class DetailsScreen(AppScreen, actions="details"):
                 yield CalibrationChart(count_rows=3)
             with VerticalScroll(id="facts"):
                 yield Static(id="summary")
+                yield Static(id="schedulability")
                 yield Static(id="metrics")
                 yield Static("Parameters", classes="heading")
                 yield Static(id="parameters")
 
     def on_mount(self) -> None:
+        self._work = Background(self.session.call_in_view_thread)
+        self._asked_model = ""  # the model that was last asked whether it could schedule
+        self.query_one("#schedulability").display = False
         self.query_one("#facts").focus()
         self.update_soon()
+
+    def on_unmount(self) -> None:
+        self._work.cancel()
 
     def update_now(self) -> None:
         """Show the chosen configuration."""
@@ -96,6 +105,25 @@ class DetailsScreen(AppScreen, actions="details"):
         self.query_one("#parameters", Static).update(
             render_parameter_table(result, self.session.log)
         )
+        if self._asked_model != self.configuration:
+            self._asked_model = self.configuration
+            self.query_one("#schedulability").display = False
+            self._work.begin(self._ask_whether_it_can_schedule, lambda error: None)
+
+    def _ask_whether_it_can_schedule(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Ask the model for intervals, and yield a callback that shows what they are like."""
+        measurement = self.session.models.measure(self._run, self.configuration)
+        if measurement is not None:
+            yield partial(self._show_schedulability, measurement)
+
+    def _show_schedulability(self, measurement: Measurement) -> None:
+        if self.is_missing("#schedulability"):
+            return
+        text = Text("Can it schedule?\n", "bold")
+        text.append("\n".join(describe_measurement_at_length(measurement)), "not bold")
+        box = self.query_one("#schedulability", Static)
+        box.update(text.append("\n"))
+        box.display = True
 
     def _describe_result(self, line: RankedResult, result: Result) -> Iterator[str]:
         """Yield the lines above the metrics: log loss, rank, differences and notes."""

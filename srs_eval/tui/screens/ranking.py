@@ -22,6 +22,7 @@ from srs_eval.models.configurations import readable_name
 from srs_eval.report import formats
 from srs_eval.report.ranking_columns import SORT_KEYS
 from srs_eval.report.ranking_words import summarize_ranking
+from srs_eval.report.schedulability import COLUMN_TITLE, format_verdict
 from srs_eval.tui.screens.base import AppScreen
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.screens.dialogs import FamiliesScreen
@@ -117,6 +118,7 @@ class RunScreen(AppScreen, actions="run"):
             self.session.models.own_scheduler,
             self._folded_names(),
             self.key_of("fold"),
+            self.session.models.measurements,
         )
         self.query_one("#headings", Static).update(self.table.heading)
         self._update_titles()
@@ -222,7 +224,9 @@ class RunScreen(AppScreen, actions="run"):
         model = self.evaluation.models.get(self.table.chosen or "")
         if model is None:
             return
-        state = (model.name, model.stage, self.session.state.bins, self.app.theme)
+        measurement = self.session.models.measurements.get(model.name)
+        bins = self.session.state.bins
+        state = (model.name, model.stage, bins, self.app.theme, measurement is None)
         if state == self._drawn_model:
             return
         self._drawn_model = state
@@ -248,6 +252,12 @@ class RunScreen(AppScreen, actions="run"):
                 ("AUC", formats.format_metric(result.metrics, "auc")),
             ):
                 figures = Text.assemble(figures, (f"\n{name} ", "dim"), figure)
+        if measurement is not None:
+            verdict = format_verdict(measurement)
+            width = self.query_one("#figures").size.width
+            fits = len(COLUMN_TITLE) + 1 + len(verdict) <= width
+            separator = " " if fits else "\n  "
+            figures = Text.assemble(figures, (f"\n{COLUMN_TITLE}{separator}", "dim"), verdict)
         self.query_one("#figures", Static).update(figures)
         self.query_one("#all-metrics", Static).update(render_metric_table(result))
         self.query_one("#parameters", Static).update(

@@ -6,6 +6,7 @@ import contextlib
 import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
+from types import MappingProxyType
 
 from rich.text import Text
 from textual import events
@@ -15,17 +16,19 @@ from textual.widgets.option_list import Option, OptionDoesNotExist
 from srs_eval.data.errors import format_count
 from srs_eval.engine.ranking import RankedResult, RankingGroup, Standing
 from srs_eval.engine.run import ModelRun, Run, Stage
+from srs_eval.engine.schedulability import Measurement
 from srs_eval.models.configurations import Configuration
 from srs_eval.models.own_parameters import is_available_in_anki, make_table_remarks
 from srs_eval.report import formats
 from srs_eval.report.ranking_columns import APP_COLUMNS, sort_lines
 from srs_eval.report.ranking_words import describe_group_differences, list_sections
+from srs_eval.report.schedulability import format_verdict
 from srs_eval.stats.intervals import Interval
 from srs_eval.tui.config import State
 from srs_eval.tui.screens.themes import Palette, find_palette
 from srs_eval.tui.widgets.plot import VERDICT_DOTS, Scale, fit_scale
 
-_FIGURE_COLUMNS = ("vs average", "RMSE(bins)", "AUC", "params")
+_FIGURE_COLUMNS = ("vs average", "RMSE(bins)", "AUC", "params", "can schedule")
 _MIN_WIDTH_FOR_INTERVALS = 70  # width from which intervals are drawn
 _MIN_INTERVAL_WIDTH = 24  # of the column of drawn intervals
 _MIN_NAME_WIDTH = 16
@@ -52,6 +55,7 @@ class RankingTable(OptionList):
         self._scale: Scale | None = None
         self._baseline_loss: float | None = None
         self._own_scheduler: str | None = None
+        self._measurements: Mapping[str, Measurement] = {}
 
     # --- what is shown
 
@@ -63,15 +67,18 @@ class RankingTable(OptionList):
         own_scheduler: str | None,
         folded: frozenset[str] = frozenset(),
         fold_key: str = "",
+        measurements: Mapping[str, Measurement] = MappingProxyType({}),
     ) -> None:
         """Update the headings, and the list if any line of it has changed.
 
         `seconds_left` maps models to their remaining seconds; `own_scheduler` is the learner's. One
-        line, which names `fold_key`, stands for the `folded` models.
+        line, which names `fold_key`, stands for the `folded` models. `measurements` say whether
+        models can schedule, by name.
         """
         if not self.size.width:
             return
         self._own_scheduler = own_scheduler
+        self._measurements = measurements
         groups = evaluation.groups()
         configurations = [model.configuration for model in evaluation.models.values()]
         visible = {
@@ -273,6 +280,9 @@ class RankingTable(OptionList):
             if column.aligns_right:
                 text = text.rjust(column.width - 1)
             cells[key] = Text(text)
+        measurement = self._measurements.get(line.configuration.name)
+        if measurement is not None:
+            cells["can schedule"] = Text(format_verdict(measurement))
         if line.is_baseline:
             for cell in cells.values():
                 cell.stylize(colours.baseline)
