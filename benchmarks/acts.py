@@ -1,12 +1,12 @@
 """Check the acts on parameters with simulated learners whose truth is known.
 
     python benchmarks/acts.py [--learners 60] [--truth TRUTH|all] [--persistence 0.4] [--day-sd 0.4]
-        [--jobs 2] [--seed 1] [--results FILE]
+        [--sizes 1200 3000 7000] [--jobs 2] [--seed 1] [--results FILE]
 
 A learner's memory is that of one preset of benchmarks/verdicts.py or, with `--truth`, of
 `tools.simulated.worlds`: "FSRS-6", "power law", "ACT-R" or all three in turn, where `--persistence`
 is the correlation of the effects of successive days and `--day-sd` their standard deviation; the
-memory before a change is then another learner's. Each learner has one of three sizes, and is given
+memory before a change is then another learner's. Each learner has one of the sizes, and is given
 parameters of six kinds in turn: none (FSRS's defaults), good ones (fitted to 12,000 other reviews
 of the same memory), those fitted to the first half or to 19 of 20 of the learner's own reviews,
 another learner's, and stale ones (fitted to 12,000 reviews before the memory changed). The advice
@@ -93,6 +93,7 @@ class Source:
 
     seed: int
     world: World | None  # None: the presets of benchmarks/verdicts.py
+    sizes: tuple[int, ...] = SIZES  # reviews so far, of one learner after the other
 
     @property
     def truth(self) -> str:
@@ -147,7 +148,7 @@ def get_key(record: dict[str, Any]) -> tuple[Any, ...]:
 def evaluate(task: Task) -> list[dict[str, Any]]:
     """Return the advice and its outcome for one learner, for each kind of parameters."""
     source, number = task
-    size = SIZES[number % len(SIZES)]
+    size = source.sizes[number % len(source.sizes)]
     simulated = source.simulate(number, 1, size + FUTURE)
     learner = Learner.of(cut_log(simulated.learner.log, simulated.learner, size))
     (group,) = learner.groups
@@ -160,11 +161,19 @@ def evaluate(task: Task) -> list[dict[str, Any]]:
             stored_parameters=parameters,
             fitted_at=fitted_at,
         )
-        finding = _assess_preset(with_parameters, group, None, can_share=False)
+        finding = _assess_preset(
+            with_parameters,
+            group,
+            None,
+            can_share=False,
+            with_taught=learner.can_be_taught(group),
+        )
         active = with_parameters.active_parameters(group)
         recommended: Sequence[float] = refit
         if finding.recommendation == Recommendation.DEFAULTS:
             recommended = fsrs6.DEFAULT
+        if finding.recommendation == Recommendation.TAUGHT:
+            recommended = learner.fit_taught(np.arange(size))
         refit_gain = compute_gain(simulated, active, refit, size)
         act_gain = compute_gain(simulated, active, recommended, size)
         records.append(
@@ -332,7 +341,7 @@ def make_tasks(options: argparse.Namespace) -> list[Task]:
             World(truth=truth, day_persistence=options.persistence, day_sd=options.day_sd)
             for truth in truths
         ]
-    sources = [Source(options.seed, world) for world in worlds]
+    sources = [Source(options.seed, world, tuple(options.sizes)) for world in worlds]
     return [
         (sources[learner % len(sources)], learner // len(sources))
         for learner in range(options.learners)
@@ -347,6 +356,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--persistence", type=float, default=0.4, help="of the days' effects")
     parser.add_argument("--day-sd", type=float, default=0.4, help="of the days' effects")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="reviews so far")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, help="go on with this file (JSON lines)")

@@ -129,7 +129,8 @@ def collect_points(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple
             )
             for candidate in ("optimized", "recency", "defaults", "sm2")
         }
-        findings = assess_parameters(learner, list(learner.groups), {}, {})
+        # The pairs are about other candidates than taught parameters.
+        findings = assess_parameters(learner, list(learner.groups), {}, {}, with_taught=False)
         for group, finding in zip(learner.groups, findings, strict=False):
             in_group = future.trials.partition[coming] == group
             if in_group.sum() >= FEWEST_TO_EVALUATE:

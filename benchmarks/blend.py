@@ -25,7 +25,7 @@ from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.engine.result import Result
 from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
-from srs_eval.models.blend import _average_logits
+from srs_eval.models.blend import average_logits
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.rwkv import find_weights
 from srs_eval.training.hyperparameters import Context
@@ -103,7 +103,7 @@ def compute_differences(people: Sequence[dict[str, Result]], members: Sequence[s
     losses = []
     for results in people:
         reference = results[REFERENCE]
-        p = _average_logits([results[name].p for name in members])
+        p = average_logits([results[name].p for name in members])
         losses.append(log_loss(reference.y, p) - log_loss(reference.y, reference.p))
     return np.array(losses)
 

@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -82,11 +83,14 @@ def test_learners_of_all_truths_take_turns_with_the_same_sizes() -> None:
     truths = [source.truth for source, _ in tasks]
     assert truths == ["power law", "ACT-R", "FSRS-6", "power law", "ACT-R"]
     assert [number for _, number in tasks] == [0, 0, 0, 1, 1]
+    few = acts.make_tasks(acts.parse(["--learners", "1", "--sizes", "400", "900"]))
+    assert few[0][0].sizes == (400, 900)
 
 
 def test_scripts_can_be_imported() -> None:
     scripts = (
         "acts",
+        "few_reviews",
         "speed",
         "large",
         "fidelity",
@@ -319,3 +323,16 @@ def test_soak_runs_a_session_of_each_kind(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if line.startswith("seed")]
     assert [line.split()[2] for line in lines] == ["pilot", "terminal"]
     assert "2 sessions: nothing raised, hung, stayed or changed." in done.stdout
+
+
+def test_few_reviews_counts_cards_that_were_suspended_later() -> None:
+    few = module("few_reviews")
+    log = simulate_learner(3, 1_800).log()
+    (point,) = few.measure_points("somebody", log, (600,))
+    assert 100 < point.usable < 600
+    assert set(point.loss) == set(few.LINES)
+    # Cards that are suspended later were there, and their reviews count.
+    cards = replace(log.cards, suspended=np.ones(len(log.cards.card_id), np.bool_))
+    (of_suspended,) = few.measure_points("somebody", replace(log, cards=cards), (600,))
+    assert of_suspended.loss == point.loss
+    assert not list(few.measure_points("somebody", log, (1_700,)))  # too few come after

@@ -38,6 +38,7 @@ class ActKind(StrEnum):
     LEAVE_FSRS_OFF = "leave FSRS off"
     OPTIMIZE = "optimize"
     PASTE_PARAMETERS = "paste parameters"
+    PASTE_TAUGHT_PARAMETERS = "paste taught parameters"
     USE_DEFAULTS = "use defaults"
     CHANGE_TO_FSRS = "change to FSRS"  # from another program's scheduler
     FIT_FSRS = "fit FSRS"  # where another program's scheduler may be as good
@@ -58,6 +59,7 @@ _KIND_BY_RECOMMENDATION = {
     Recommendation.OPTIMIZE: ActKind.OPTIMIZE,
     Recommendation.POOLED: ActKind.PASTE_PARAMETERS,
     Recommendation.ONE_LINE: ActKind.PASTE_PARAMETERS,
+    Recommendation.TAUGHT: ActKind.PASTE_TAUGHT_PARAMETERS,
     Recommendation.DEFAULTS: ActKind.USE_DEFAULTS,
 }
 

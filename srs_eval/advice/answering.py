@@ -114,7 +114,13 @@ def _order_for_compilation(tasks: Sequence[tuple[str, ...]], jobs: int) -> list[
 
 
 def _make_context(log: ReviewLog, context: Context, equivalence: float) -> QuestionContext:
-    return QuestionContext(log, context, equivalence, max_evidence_presets=_MAX_EVIDENCE_PRESETS)
+    return QuestionContext(
+        log,
+        context,
+        equivalence,
+        max_evidence_presets=_MAX_EVIDENCE_PRESETS,
+        defers_taught=True,
+    )
 
 
 _worker_context: QuestionContext | None = None

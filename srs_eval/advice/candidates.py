@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srs_eval.advice import findings as f
+from srs_eval.advice import taught
 from srs_eval.advice.pooling import PooledFits, fit_one_group, fit_pooled
 from srs_eval.data.days import find_midnight_s
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -336,6 +337,12 @@ class Learner:
             return preset.chosen_version == 7
         return preset.runs_fsrs7
 
+    def can_be_taught(self, group: int) -> bool:
+        """Return True if three models can teach FSRS-6 what a preset's few reviews do not show."""
+        if self.trials.protocol != PRESET_PROTOCOL or self.runs_fsrs7(group):
+            return False
+        return taught.MIN_REVIEWS <= len(self.positions(group)) < taught.MAX_REVIEWS
+
     @cached_property
     def fractional_trials(self) -> _FractionalTrials:
         """Trials from which FSRS-7 predicts the same reviews."""
@@ -409,14 +416,14 @@ class Learner:
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Return the probabilities of the folds' tested reviews, one fold after the other.
 
-        `candidate` is one of CONFIGURATIONS, CURRENT, POOLED, SHARED, SEPARATE or SM2. Without
-        `folds`, the protocol's folds over all reviews are used. Raises NotEnoughData.
+        `candidate` is one of CONFIGURATIONS, CURRENT, POOLED, SHARED, SEPARATE, TAUGHT or SM2.
+        Without `folds`, the protocol's folds over all reviews are used. Raises NotEnoughData.
         """
         folds = tuple(self.trials.folds if folds is None else folds)
         if candidate == f.CURRENT:
             active = {group: self.active_parameters(group) for group in self.groups}
             return self._predict_by_preset(folds, active)
-        if candidate in (f.POOLED, f.SHARED, f.SEPARATE):
+        if candidate in (f.POOLED, f.SHARED, f.SEPARATE, f.TAUGHT):
             p_by_fold = []
             for fold in folds:
                 parameters = self._fit_before_fold(candidate, fold)
@@ -554,6 +561,8 @@ class Learner:
         all_positions = np.arange(len(self.trials))
         if candidate == f.POOLED:
             return self._fit_pooled(len(all_positions)).by_group[group]
+        if candidate == f.TAUGHT:
+            return self.fit_taught(self.positions(group))
         if candidate == f.SHARED:
             return self.compute_once(
                 ("together",), lambda: fit_one_group(self.trials, all_positions)
@@ -699,6 +708,9 @@ class Learner:
         groups = tuple(np.unique(self.trials.partition[fold.test]).tolist())
         if candidate == f.SEPARATE:
             return self.fit_separately(count)
+        if candidate == f.TAUGHT:
+            trained = self._positions_by_preset(fold.train)
+            return {group: self.fit_taught(trained[group]) for group in groups if group in trained}
         pooled = self._fit_pooled_before(count, groups)
         if candidate == f.SHARED:
             return dict.fromkeys(groups, pooled.shared)
@@ -712,6 +724,17 @@ class Learner:
             return {group: fit_one_group(self.trials, index) for group, index in positions.items()}
 
         return self.compute_once(("alone", count), fit)
+
+    def fit_taught(self, train: IntArray) -> list[float]:
+        """Fit the parameters that three models teach to the first reviews of one preset."""
+        group = int(self.trials.partition[train[0]])
+        self.context.tick(0.0)
+        return self.compute_once(
+            (f.TAUGHT, group, len(train)),
+            lambda: taught.fit_taught(
+                self.trials, train, self.fractional_trials.trials, self.context
+            ),
+        )
 
     def _pooling_checkpoint(self, count: int) -> int:
         """Return how many first reviews (at most `count`) decided last how much presets share.

@@ -26,6 +26,7 @@ SM2 = "sm2"  # Anki's older scheduler
 POOLED = "pooled"
 SHARED = "one line"  # fitted like POOLED, but presets share everything
 SEPARATE = "alone"  # fitted like POOLED, but presets share nothing
+TAUGHT = "taught"  # learned from three models, too: see `srs_eval.advice.taught`
 ONE_FOR_ALL = "one for all presets"  # fitted to the reviews of all presets
 
 
@@ -38,6 +39,7 @@ class Recommendation(StrEnum):
     OPTIMIZE = "optimize"
     POOLED = "pooled"
     ONE_LINE = "one line"
+    TAUGHT = "taught"
     DEFAULTS = "defaults"
     LEFT_OUT = "left out"  # Anki does not run its parameters
     # for presets, or the decks of one
@@ -57,6 +59,7 @@ RECOMMENDATIONS: Mapping[str, Recommendation] = {
     RECENCY: Recommendation.OPTIMIZE,
     POOLED: Recommendation.POOLED,
     SHARED: Recommendation.ONE_LINE,
+    TAUGHT: Recommendation.TAUGHT,
     DEFAULTS: Recommendation.DEFAULTS,
 }
 """Recommendation to give a preset a candidate's parameters, by candidate."""

@@ -19,6 +19,7 @@ from srs_eval.advice.questions import (
     PARAMETERS,
     PREDICTABILITY,
     QUESTION_REGISTRY,
+    TAUGHT_PARAMETERS,
     tasks_for,
 )
 from srs_eval.advice.sentences import FirstScreen, format_month
@@ -55,6 +56,8 @@ class Overview:
     excluded_cards: f.ExcludedCards | None = None  # set if nearly all reviewed cards are gone
     shows_saved_answers: bool = False
     """Set once saved answers, about an earlier state of the file, were added."""
+    has_taught_parameters: bool = False
+    """Set once TAUGHT_PARAMETERS is settled, whose answers replace those to PARAMETERS."""
     waiting: list[str] = field(default_factory=list)  # questions not settled yet
     answers: list[Finding] = field(default_factory=list)
 
@@ -87,8 +90,14 @@ class Overview:
         new_by_key = {_answer_key(answer): answer for answer in new_answers}
         remaining = []
         for answer in self.answers:
-            if answer.question not in settled_questions and _answer_key(answer) not in new_by_key:
+            key = _answer_key(answer)
+            if answer.question == PARAMETERS and self.has_taught_parameters:
+                new_by_key.pop(key, None)  # computed without taught parameters
                 remaining.append(answer)
+            elif answer.question not in settled_questions and key not in new_by_key:
+                remaining.append(answer)
+        if TAUGHT_PARAMETERS in settled_questions:
+            self.has_taught_parameters = True
         self.answers = [*remaining, *new_by_key.values()]
         self.waiting = [question for question in self.waiting if question not in settled_questions]
 

@@ -28,6 +28,7 @@ from srs_eval.advice.candidates import (
 )
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.split import find_shareable_presets
+from srs_eval.advice.taught import MIN_REVIEWS
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.reviews import FloatArray, IntArray, ReviewLog
 from srs_eval.data.trials import Fold, compute_recency_weights
@@ -46,6 +47,9 @@ _HELD_OUT = (*CONFIGURATIONS, f.POOLED, f.SHARED)
 _MIN_REVIEWS = 100  # with fewer reviews, or on fewer days, nothing can be said of a preset
 _MIN_DAYS = 5
 _MIN_REVIEWS_TO_FIT = 64  # below, Anki's optimizer gives almost the defaults
+_TAUGHT_RATIO = 0.5
+"""Stored parameters were taught if taught ones differ from them by less than this share of what
+those of Anki's optimizer do (nats)."""
 _MAX_CERTAINTY_OF_FEW = 0.9  # highest probability of "keep" for a preset with few reviews
 
 
@@ -114,11 +118,14 @@ def assess_parameters(
     groups: Sequence[int],
     parameter_sets: Mapping[str, Sequence[float]],
     predictions: Mapping[str, FloatArray],
+    *,
+    with_taught: bool = True,
 ) -> Iterator[f.Finding]:
     """Yield a finding for each preset as soon as it is known, then one over all if several.
 
     `parameter_sets` are the user's own parameters, by name; `predictions` are external predictions
-    for the held-out reviews.
+    for the held-out reviews. `with_taught` adds the candidate TAUGHT for presets with few reviews,
+    whose kernels may have to be compiled first.
     """
     index = learner.trials.test_index
     external = {
@@ -131,7 +138,13 @@ def assess_parameters(
     shareable = _find_shareable_fsrs6_presets(learner, groups)
     by_recommendation: dict[Recommendation, list[str]] = {}
     for group in groups:
-        finding = _assess_preset(learner, group, held_out.get(group), can_share=group in shareable)
+        finding = _assess_preset(
+            learner,
+            group,
+            held_out.get(group),
+            can_share=group in shareable,
+            with_taught=with_taught and learner.can_be_taught(group),
+        )
         yield finding
         recommendation = finding.recommendation if finding.parameters else Recommendation.KEEP
         by_recommendation.setdefault(recommendation, []).append(finding.subject)
@@ -237,14 +250,19 @@ def _select_candidates(
     return [name for name in candidates if name in available]
 
 
-def _compare_since_optimized(learner: Learner, group: int) -> _CandidateComparison | None:
+def _compare_since_optimized(
+    learner: Learner, group: int, *, with_taught: bool
+) -> _CandidateComparison | None:
     """Compare candidates on reviews unseen by the current parameters; None for too few."""
     index = learner.since_optimized(group)
     if index is None or len(index) < _MIN_REVIEWS or learner.count_days(index) < _MIN_DAYS:
         return None
     folds = learner.rolling_folds(index)
     losses = {f.CURRENT: learner.losses(learner.predict(f.CURRENT, folds), index)}
-    for name in _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group):
+    names = _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group)
+    if with_taught:
+        names.append(f.TAUGHT)
+    for name in names:
         with suppress(NotEnoughData):
             losses[name] = learner.losses(learner.predict_refitted(name, group, folds), index)
     return compare_candidates(
@@ -253,15 +271,26 @@ def _compare_since_optimized(learner: Learner, group: int) -> _CandidateComparis
 
 
 def _assess_preset(
-    learner: Learner, group: int, held_out: _CandidateComparison | None, *, can_share: bool
+    learner: Learner,
+    group: int,
+    held_out: _CandidateComparison | None,
+    *,
+    can_share: bool,
+    with_taught: bool,
 ) -> f.Finding:
     """Choose between the current parameters of a preset and the best change."""
     preset = learner.log.presets.get(group)
-    comparison = _compare_since_optimized(learner, group)
+    comparison = _compare_since_optimized(learner, group, with_taught=with_taught)
     count = len(learner.positions(group))
     refit_prior = _make_refit_prior(learner, group)
-    evaluated_count = max(count * 5 // 6, 1)  # five folds hold out five sixths
-    candidates = _collect_candidates(learner, group, comparison, refit_prior, evaluated_count)
+    priors = _Priors(
+        evaluated_count=max(count * 5 // 6, 1),  # five folds hold out five sixths
+        refit=refit_prior,
+    )
+    if with_taught:
+        with suppress(NotEnoughData):  # Anki's optimizer would refuse
+            priors = _add_taught_prior(priors, learner, group)
+    candidates = _collect_candidates(learner, group, comparison, priors)
     # A change has to gain this much, and one that takes pasting as much again.
     min_gain = learner.equivalence / 2
     best = _choose_best(candidates, can_share=can_share, min_gain=min_gain)
@@ -277,7 +306,7 @@ def _assess_preset(
         probability = belief.probability
     else:
         # The probability of "keep" is that the best change would not gain a noticeable amount.
-        prior = _choose_prior(best.name, refit_prior, evaluated_count)
+        prior = _choose_prior(best.name, priors)
         if prior is None or (refit_prior is None and count < _MIN_REVIEWS_TO_FIT):
             prior = _make_no_change_prior()  # the defaults are active and would stay
         noticeable = population.compute_belief(best.difference, prior, -learner.equivalence)
@@ -348,13 +377,69 @@ def _make_refit_prior(learner: Learner, group: int) -> population.GainPrior | No
     if refit is None:
         refit = learner.fit_parameters(f.DEFAULTS, group)
         assert refit is not None
-    divergence = population.compute_divergence(
-        learner.predict_with_parameters(refit, index),
-        learner.predict_with_parameters(learner.active_parameters(group), index),
-    )
+    divergence = _diverge_from_active(learner, group, refit, index)
     unseen = learner.since_optimized(group)
     unseen_count = None if unseen is None else len(unseen)
     return population.refit_prior(population.StoredParameters(divergence, len(index), unseen_count))
+
+
+@dataclass(frozen=True)
+class _Priors:
+    """What other people's gains say about the candidates of a preset."""
+
+    evaluated_count: int  # reviews that five folds hold out
+    refit: population.GainPrior | None = None
+    """Prior for a fit if there are stored parameters, which count as an earlier fit; None if the
+    defaults are active."""
+    taught: population.GainPrior | None = None  # None if TAUGHT is no candidate
+
+
+def _add_taught_prior(priors: _Priors, learner: Learner, group: int) -> _Priors:
+    """Add the prior for TAUGHT.
+
+    If the stored parameters were taught, the prior for a refit is about teaching again, and Anki's
+    optimizer would take back what teaching gained. Raises NotEnoughData.
+    """
+    index = learner.positions(group)
+    parameters = learner.fit_taught(index)
+    if priors.refit is None or not _were_taught(learner, group):
+        by_anki = _choose_prior(f.RECENCY, priors)
+        assert by_anki is not None
+        return replace(priors, taught=population.taught_prior(by_anki, len(index)))
+    divergence = _diverge_from_active(learner, group, parameters, index)
+    unseen = learner.since_optimized(group)
+    unseen_count = None if unseen is None else len(unseen)
+    stored = population.StoredParameters(divergence, len(index), unseen_count)
+    taught = population.refit_prior(stored)
+    return replace(priors, refit=population.untaught_prior(taught, len(index)), taught=taught)
+
+
+def _were_taught(learner: Learner, group: int) -> bool:
+    """Return True if a preset's stored parameters came from teaching, not from Anki's optimizer.
+
+    Both are fitted again to the reviews that the stored parameters can have been fitted to.
+    """
+    unseen = learner.since_optimized(group)
+    if unseen is None:
+        return False
+    index = learner.positions(group)
+    seen = index[: len(index) - len(unseen)]
+    if len(seen) < MIN_REVIEWS:
+        return False
+    by_anki = fsrs6.fit_as_anki(learner.trials, seen, learner.context)
+    from_taught = _diverge_from_active(learner, group, learner.fit_taught(seen), seen)
+    from_anki = _diverge_from_active(learner, group, by_anki, seen)
+    return from_taught < _TAUGHT_RATIO * from_anki
+
+
+def _diverge_from_active(
+    learner: Learner, group: int, values: Sequence[float], index: IntArray
+) -> float:
+    """Return the divergence of parameters from a preset's active ones on the positions."""
+    return population.compute_divergence(
+        learner.predict_with_parameters(values, index),
+        learner.predict_with_parameters(learner.active_parameters(group), index),
+    )
 
 
 def _make_no_change_prior() -> population.GainPrior:
@@ -366,8 +451,7 @@ def _collect_candidates(
     learner: Learner,
     group: int,
     comparison: _CandidateComparison | None,
-    refit_prior: population.GainPrior | None,
-    evaluated_count: int,
+    priors: _Priors,
 ) -> list[f.Candidate]:
     """Return a preset's candidates: the current parameters, then the others with beliefs."""
     log_loss = None if comparison is None else comparison.log_loss[f.CURRENT]
@@ -378,9 +462,11 @@ def _collect_candidates(
     names = _select_candidates(
         (*f.RECOMMENDATIONS, f.OPTIMIZED, f.ONE_FOR_ALL, f.SM2), learner, group
     )
+    if priors.taught is not None:
+        names.append(f.TAUGHT)
     for name in names:
         candidate = compared.get(name, f.Candidate(name))
-        prior = _choose_prior(name, refit_prior, evaluated_count)
+        prior = _choose_prior(name, priors)
         if prior is not None:
             belief = population.compute_belief(candidate.difference, prior)
             candidate = replace(candidate, belief=belief)
@@ -388,14 +474,15 @@ def _collect_candidates(
     return candidates
 
 
-def _choose_prior(
-    candidate: str, refit_prior: population.GainPrior | None, reviews: int
-) -> population.GainPrior | None:
+def _choose_prior(candidate: str, priors: _Priors) -> population.GainPrior | None:
     """Choose the prior from other people's gains by a candidate over the active parameters.
 
-    `refit_prior` is that of a fit if there are stored parameters, which count as an earlier fit;
-    otherwise the defaults are active. The result is None for the defaults compared with themselves.
+    The result is None for the defaults compared with themselves.
     """
+    refit_prior = priors.refit
+    reviews = priors.evaluated_count
+    if candidate == f.TAUGHT:
+        return priors.taught
     if candidate == f.SM2:
         active: population.Published = "defaults" if refit_prior is None else "optimized"
         return population.published_prior("sm2", active, reviews)
@@ -417,13 +504,16 @@ def _choose_best(
 
     Anki's Optimize button has precedence because it takes no work: any other change has to gain
     `min_gain` more, and be at least as likely to help. If presets can share one set of parameters,
-    that is preferred to pooled ones for each.
+    that is preferred to pooled ones for each. Taught parameters, which nobody would know of
+    otherwise, are chosen only if they are likely to help.
     """
     beliefs = {candidate.name: candidate.belief for candidate in candidates if candidate.belief}
     button_probability = beliefs[f.RECENCY].probability
     gains = {}
     for name, belief in beliefs.items():
         if name == f.SHARED and not can_share:
+            continue
+        if name == f.TAUGHT and belief.probability < f.LIKELY:
             continue
         if name in f.RECOMMENDATIONS and belief.probability >= button_probability:
             gains[name] = belief.gain

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 FIT = "fit"
 PARAMETERS = "parameters"  # the question with a line for each preset
+TAUGHT_PARAMETERS = "taught"
+"""PARAMETERS again, with taught parameters for presets with few reviews; the app asks it late."""
 HEALTH = "health"
 MODELS = "models"
 PERCENTILES = "standing"
@@ -77,6 +79,8 @@ class QuestionContext:
     max_evidence_presets: int | None = None
     """Number of presets (with the most reviews) for which to answer questions that are only
     evidence behind a preset's line (`QuestionDefinition.is_evidence_only`); None for all."""
+    defers_taught: bool = False
+    """Whether PARAMETERS leaves out taught parameters, because TAUGHT_PARAMETERS is asked, too."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -166,6 +170,14 @@ class QuestionContext:
             yield run_checks(self.log, None)
 
     def _answer_parameters(self) -> Iterator[Finding]:
+        yield from self._assess_parameters(with_taught=not self.defers_taught)
+
+    def _answer_taught_parameters(self) -> Iterator[Finding]:
+        with contextlib.suppress(NotEnoughData):  # PARAMETERS says why
+            if any(map(self.learner.can_be_taught, self.learner.groups)):
+                yield from self._assess_parameters(with_taught=True)
+
+    def _assess_parameters(self, *, with_taught: bool) -> Iterator[Finding]:
         learner = self.default_learner
         parameter_sets = self.parameter_sets or {}
         external = fsrs.external_predictions(learner, parameter_sets)
@@ -176,7 +188,9 @@ class QuestionContext:
             if not held_out.missing:
                 predictions[name] = held_out.p
         yield from presets.find_unsupported_parameters(self.log)
-        yield from presets.assess_parameters(learner, self.preset_ids, parameter_sets, predictions)
+        yield from presets.assess_parameters(
+            learner, self.preset_ids, parameter_sets, predictions, with_taught=with_taught
+        )
 
     def _answer_models(self) -> Iterator[Finding]:
         learner = self.learner_without_presets
@@ -222,6 +236,9 @@ class QuestionDefinition:
 QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
     FIT: QuestionDefinition("How well does FSRS predict me?", _for_all_reviews(fsrs.assess_fit)),
     PARAMETERS: QuestionDefinition("Are my parameters good?", QuestionContext._answer_parameters),
+    TAUGHT_PARAMETERS: QuestionDefinition(
+        "Are my parameters good?", QuestionContext._answer_taught_parameters
+    ),
     HEALTH: QuestionDefinition(
         "Is FSRS right for me?", _for_each_preset(fsrs.compare_with_sm2), "FSRS for you?"
     ),
@@ -339,6 +356,8 @@ def name_command(question: str) -> str:
         return "workload"
     if question in DAY_QUESTIONS:
         return "state"
+    if question == TAUGHT_PARAMETERS:
+        question = PARAMETERS
     if question in NAMED_QUESTIONS:
         return f"compare --question {question}"
     return "compare --details"
@@ -356,6 +375,7 @@ TASKS_WITH_PRESETS = (
     ("often", next_optimize.QUESTION),
     (HEALTH, health_remedies.QUESTION),
     ("day",),
+    (TAUGHT_PARAMETERS,),
     ("buttons", "noise"),
     (reschedule.QUESTION, first_intervals.QUESTION, difficulty.QUESTION),
     (ignore_before.QUESTION,),
@@ -387,7 +407,7 @@ FIRST_SCREEN_QUESTIONS = (
 """Questions behind the first screen."""
 REPORT_QUESTIONS_WITHOUT_PRESETS = (FIT, PARAMETERS, "says", PREDICTABILITY, PERCENTILES)
 """Questions in reports on a log without presets."""
-NON_BLOCKING_QUESTIONS = {COSTS, *FURTHER_QUESTIONS} | {
+NON_BLOCKING_QUESTIONS = {COSTS, TAUGHT_PARAMETERS, *FURTHER_QUESTIONS} | {
     name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only
 }
 """Questions that may still be open when the app begins to evaluate models: evidence behind other

@@ -142,8 +142,17 @@ def abbreviate_parameters(parameters: Sequence[float]) -> str:
     return f"{', '.join(numbers[:2])}, … {numbers[-1]} ({len(numbers)} numbers)"
 
 
+OPTIMIZE_OVERWRITES = "Pressing Optimize later overwrites them."
+
+
 def explain_where_to_paste(answer: Finding) -> str:
-    """Return the sentence that says where to paste the answer's parameters."""
+    """Return the sentences that say where to paste the answer's parameters, and for how long."""
+    if answer.recommendation == f.Recommendation.TAUGHT:
+        return f"{_explain_place(answer)} {OPTIMIZE_OVERWRITES}"
+    return _explain_place(answer)
+
+
+def _explain_place(answer: Finding) -> str:
     if answer.subject == f.ALL_REVIEWS:  # presets are unknown, or not Anki's
         return "Paste it into the field for FSRS parameters (in Anki: deck options, FSRS)."
     if answer.question == "parameters":

@@ -29,7 +29,7 @@ from srs_eval.models.rwkv import WEIGHTS_HINT, compute_weights_digest
 _MIN_PROBABILITY = 1e-6
 
 
-def _average_logits(predictions: Sequence[FloatArray]) -> FloatArray:
+def average_logits(predictions: Sequence[FloatArray]) -> FloatArray:
     """Return the probabilities whose logits are the means of the members' logits (k,)."""
     p = np.clip(np.array(predictions), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
     mean: FloatArray = 1 / (1 + np.exp(-np.log(p / (1 - p)).mean(axis=0)))
@@ -43,7 +43,7 @@ _make_blend = partial(
     Ensemble,
     family="neural",
     source="models/blend.py: mean of logits (2026)",
-    combine=_average_logits,
+    combine=average_logits,
     always_short=True,
 )
 

@@ -32,6 +32,7 @@ written out here: after a same-day review it is not the derivative of the formul
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -186,13 +187,22 @@ def fit_as_anki(trials: Trials, train: IntArray, context: Context) -> list[float
     longer = replace(trials, protocol=replace(trials.protocol, max_seq_len=_MAX_HISTORY))
     weights = compute_recency_weights(len(train))
     try:
-        fitted = fit_recurrent(_make_anki_model(), longer, train, weights, start, context)
+        fitted = fit_recurrent(make_anki_recurrent(), longer, train, weights, start, context)
     except NotEnoughData:
         return start
+    return order_initial_stabilities(trials, train, fitted)
+
+
+def order_initial_stabilities(trials: Trials, train: IntArray, w: Sequence[float]) -> list[float]:
+    """Return the 21 parameters with S0 in order, as Anki's optimizer leaves them.
+
+    S0 of first ratings without a second review among the positions `train` follows from the others.
+    Raises NotEnoughData if there is no second review.
+    """
     counts = count_second_reviews(trials, train)
-    first = {rating: fitted[rating - 1] for rating in counts}
+    first = {rating: w[rating - 1] for rating in counts}
     settings = InitialStability(default=DEFAULT[:4], decay=DEFAULT[20], minimum=_MIN_STABILITY)
-    return [*order_and_complete(first, counts, settings), *fitted[4:]]
+    return [*order_and_complete(first, counts, settings), *w[4:]]
 
 
 def _batch_by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
@@ -215,7 +225,8 @@ def _batch_by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
     return [np.concatenate(batch) for batch in batches]
 
 
-def _make_anki_model() -> RecurrentModel:
+def make_anki_recurrent() -> RecurrentModel:
+    """Return FSRS-6 with the bounds and the training of Anki's own optimizer."""
     model = make_recurrent(_MIN_STABILITY)
     lower = list(model.lower)
     lower[19] = _MIN_W19

@@ -18,6 +18,7 @@ user depend on the users before; here each fit has its own stream with the same 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -106,12 +107,18 @@ def _transform_time(days: float) -> float:
 
 
 def _compute_features(
-    start: NDArray[np.bool_], last_rating: IntArray, delta_t: FloatArray, elapsed_days: IntArray
+    start: NDArray[np.bool_],
+    last_rating: IntArray,
+    delta_t: FloatArray,
+    elapsed_days: IntArray,
+    asked_t: FloatArray,
 ) -> NDArray[np.float32]:
     """Return x of each trial (n, features); `start` marks the first trial of each card.
 
-    Trials are ordered by card. Counts are over the card's earlier trials except the first, whose
-    rating is that of the review before it. A trial is same-day if its `elapsed_days` are 0.
+    x is that of the days `asked_t` (n,) since the last review, which are `delta_t` unless somebody
+    asks for other days. The histories are those of `delta_t`. Trials are ordered by card. Counts
+    are over the card's earlier trials except the first, whose rating is that of the review before
+    it. A trial is same-day if its `elapsed_days` are 0.
     """
     n = len(start)
     x = np.empty((n, _FEATURE_COUNT), np.float32)  # as upstream keeps them
@@ -153,7 +160,7 @@ def _compute_features(
             logs[logs_known] = math.log(1 + logs_known)
             logs_known += 1
         row[:] = 0.0
-        v = _transform_time(delta_t[k])
+        v = _transform_time(asked_t[k])
         row[LogisticFeature.TIME] = v
         row[LogisticFeature.TIME_AFTER_HARD] = v * (rating == 2)
         row[LogisticFeature.TIME_AFTER_GOOD] = v * (rating == 3)
@@ -203,18 +210,28 @@ def _compute_features(
 
 
 def _features_of_trials(trials: Trials) -> NDArray[np.float32]:
-    order = np.argsort(trials.card_id, kind="stable")
+    return _features_at(trials, np.arange(len(trials)), trials.delta_t)
+
+
+def _features_at(trials: Trials, positions: IntArray, days: FloatArray) -> NDArray[np.float32]:
+    """Return x (k, features) of the trials at the positions (k,), which are whole cards.
+
+    x is that of `days` (n,) after each trial's last review.
+    """
+    order = np.argsort(trials.card_id[positions], kind="stable")
+    rows = positions[order]
     x = np.empty((len(order), _FEATURE_COUNT), np.float32)
     x[order] = compile_kernel(_compute_features)(
-        mark_run_starts(trials.card_id[order]),
-        trials.history_rating[trials.history_end[order] - 1],
-        trials.delta_t[order],
-        trials.elapsed_days[order],
+        mark_run_starts(trials.card_id[rows]),
+        trials.history_rating[trials.history_end[rows] - 1],
+        trials.delta_t[rows],
+        trials.elapsed_days[rows],
+        days[rows],
     )
     return x
 
 
-def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
+def fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context) -> list[float]:
     """Fit the coefficients; `weights` are not used, because the model has its own."""
     del weights
     _require_seconds(trials)
@@ -259,7 +276,26 @@ def _fit(trials: Trials, train: IntArray, weights: FloatArray, context: Context)
 
 def _predict(trials: Trials, parameters: Any, index: IntArray, context: Context) -> FloatArray:
     _require_seconds(trials)
-    z = trials.derived(_features_of_trials)[index] @ np.array(parameters)
+    return _compute_recall(trials.derived(_features_of_trials)[index], parameters)
+
+
+def predict_at(
+    trials: Trials, parameters: Sequence[float], index: IntArray, days: FloatArray
+) -> FloatArray:
+    """Predict recall of the trials `index` (k,) at other times: `days` (k,) after the last review.
+
+    What came before the trials stays as it was.
+    """
+    _require_seconds(trials)
+    positions = np.flatnonzero(np.isin(trials.card_id, trials.card_id[index]))
+    days_of_all = trials.delta_t.copy()
+    days_of_all[index] = days
+    x = _features_at(trials, positions, days_of_all)
+    return _compute_recall(x[np.searchsorted(positions, index)], parameters)
+
+
+def _compute_recall(x: NDArray[np.float32], parameters: Sequence[float]) -> FloatArray:
+    z = x @ np.array(parameters)
     return (1 / (1 + np.exp(-z))).astype(np.float32).astype(np.float64)
 
 
@@ -275,7 +311,7 @@ MODELS = (
         inputs="FIL, G, SR",
         parameters=_FEATURE_COUNT,
         source="srs-benchmark pull request 301 (2026), models/logistic_regression.py",
-        fit=_fit,
+        fit=fit,
         predict=_predict,
         default=lambda context: _MEAN.tolist(),
         standard="LogisticRegression-short-secs-recency",

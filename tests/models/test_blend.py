@@ -19,7 +19,7 @@ from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.run import Event, Finished, Skipped, Started
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import TrainedModel, all_models
-from srs_eval.models.blend import _average_logits
+from srs_eval.models.blend import average_logits
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.held_out import HeldOutTask, Prediction
 from srs_eval.training.hyperparameters import Context
@@ -56,12 +56,12 @@ def collect_finished(events: Iterator[Event]) -> dict[str, Finished]:
 
 
 def test_average_logits_by_hand() -> None:
-    average = _average_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
+    average = average_logits([np.array([0.5, 0.9, 0.2]), np.array([0.9, 0.9, 0.8])])
     np.testing.assert_allclose(average, [0.75, 0.9, 0.5], rtol=1e-14)  # of odds 1 and 9: 3
 
 
 def test_average_logits_clips_certain_members() -> None:
-    average = _average_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
+    average = average_logits([np.array([0.0, 1.0]), np.array([0.5, 0.5])])
     np.testing.assert_allclose(logit(average), np.array([-1, 1]) * logit(1 - 1e-6) / 2, rtol=1e-6)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -400,8 +401,9 @@ def test_logistic_regression_features_by_hand() -> None:
     x = compile_kernel(lr._compute_features)(
         np.array([True, False, False]),
         np.array([3, 1, 2]),
-        np.array([minutes, 2.0, 3.0]),
-        np.array([0, 2, 3]),
+        np.array([minutes, 2.0, 30.0]),
+        np.array([0, 2, 30]),
+        np.array([minutes, 2.0, 3.0]),  # the days that are asked about
     )
 
     def scaled(t: float) -> float:
@@ -430,6 +432,22 @@ def test_logistic_regression_features_by_hand() -> None:
     last[names.TIME_SINCE_FIRST_TRIAL] = scaled(2 + minutes)
     last[names.FIRST_PASSED_SAME_DAY_INTERVALS] = math.log(3)
     np.testing.assert_allclose(x[2], last, atol=1e-6)
+
+
+def test_logistic_regression_predicts_at_other_times() -> None:
+    trials = simulated(short=True, secs=True)
+    coefficients = lr.fit(trials, np.arange(200), np.ones(200), Context())
+    is_later_day = trials.elapsed_days > 0
+    index = np.flatnonzero(is_later_day)[::3]
+    usual = lr._predict(trials, coefficients, index, Context())
+    days = trials.delta_t[index]
+    assert lr.predict_at(trials, coefficients, index, days).tolist() == usual.tolist()
+    twice = lr.predict_at(trials, coefficients, index, 2 * days)
+    for position, p in zip(index[:20], twice, strict=False):
+        delta_t = trials.delta_t.copy()
+        delta_t[position] *= 2  # later reviews of the card change, too, but not this one's history
+        altered = replace(trials, delta_t=delta_t)
+        assert lr._predict(altered, coefficients, np.array([position]), Context()) == [p]
 
 
 def test_act_r_path_tree_shares_equal_beginnings() -> None:
@@ -498,7 +516,7 @@ def test_names_and_evaluated_rows(name: str) -> None:
 
 def test_logistic_regression_without_seconds_is_refused() -> None:
     with pytest.raises(InputError, match="--secs"):
-        lr._fit(simulated(), np.arange(50), np.ones(50), Context())
+        lr.fit(simulated(), np.arange(50), np.ones(50), Context())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,11 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
 from srs_eval.advice.acts import HABITS, Act, ActKind, Backlog
 from srs_eval.advice.sentences import ACT_MARK, LineLevel, PaneLine
-from srs_eval.advice.shown.parameters import HARDLY_MATTERS, describe_doubt
+from srs_eval.advice.shown.parameters import (
+    HARDLY_MATTERS,
+    describe_doubt,
+    find_rejected_chance,
+)
 from srs_eval.data.errors import format_count
 
 _MAX_NAMES = 3  # most presets that an act names
@@ -81,6 +85,9 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.PASTE_PARAMETERS:
             into = f" into {names}" if names else ""
             instruction = f"paste new parameters{into}"
+        case ActKind.PASTE_TAUGHT_PARAMETERS:
+            into = f" into {names}" if names else ""
+            instruction = f"paste parameters taught by three models{into}"
         case ActKind.USE_DEFAULTS:
             into = f" in {names}" if names else ""
             instruction = f"go back to the default parameters{into}"
@@ -200,11 +207,13 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "Deck options › FSRS", ""
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
-        case ActKind.PASTE_PARAMETERS | ActKind.USE_DEFAULTS:
+        case ActKind.PASTE_PARAMETERS | ActKind.PASTE_TAUGHT_PARAMETERS | ActKind.USE_DEFAULTS:
             yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
     if act.kind in _CLAIMS:
         verb = "should" if (act.probability or 0.0) >= f.LIKELY else "may"
         yield _CLAIMS[act.kind].format(verb=verb), ""
+    if act.kind == ActKind.PASTE_TAUGHT_PARAMETERS:
+        yield "While reviews are few, they usually beat Optimize. It overwrites them.", ""
 
 
 _CLAIMS: Mapping[ActKind, str] = {
@@ -214,6 +223,7 @@ _CLAIMS: Mapping[ActKind, str] = {
     ActKind.LEAVE_FSRS_OFF: "SM-2 {verb} predict your future reviews better than FSRS.",
     ActKind.OPTIMIZE: "FSRS {verb} then predict your future reviews better.",
     ActKind.PASTE_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
+    ActKind.PASTE_TAUGHT_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
     ActKind.USE_DEFAULTS: "FSRS {verb} then predict your future reviews better.",
 }
 """What the probability of an act is about; the verb says whether it is at least likely."""
@@ -236,6 +246,8 @@ def _explain_keeping(act: Act) -> str:
     assert act.finding is not None
     is_sure_enough = (act.probability or 0.0) >= f.LIKELY
     if is_sure_enough and not act.hardly_matters:
+        if find_rejected_chance(act.finding) is not None:
+            return "Your parameters are as good as those that Optimize would give."
         return "Your parameters are as good as others would be."
     reason = describe_doubt(act.finding)
     if act.preset_count == 1:
