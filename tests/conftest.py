@@ -11,7 +11,9 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -135,6 +137,16 @@ def simulated_collection(
     path = tmp_path_factory.mktemp("simulated") / "collection.anki2"
     write_collection(simulated_learner, path)
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_made_once() -> Iterator[None]:
+    """Make the tree of commands once for all tests: that takes most of a short command's time."""
+    from srs_eval.cli import main
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "_make_command_group", cache(main._make_command_group))
+        yield
 
 
 def make_simulated_users() -> dict[int, SimulatedLearner]:

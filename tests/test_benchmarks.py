@@ -20,7 +20,6 @@ from srs_eval.engine.session import LearnerSession
 from srs_eval.metrics import log_loss
 from srs_eval.models.configurations import resolve_configurations
 from tests.conftest import PATIENCE, REPOSITORY
-from tests.helpers.marks import slow_except
 from tools.simulated import simulate_learner, write_dataset
 
 LOOPS = (
@@ -168,7 +167,8 @@ def test_compute_coverage_counts_intervals_around_the_other_mean() -> None:
     assert verdicts.compute_coverage([(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("name", slow_except({"HLR"}, LOOPS))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
 def test_loop_gives_our_figure(name: str, session: LearnerSession) -> None:
     pytest.importorskip("torch")
     loops = module("_torch_loops")

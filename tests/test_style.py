@@ -7,7 +7,7 @@ accepts "Whether ..." as one.
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,23 +18,23 @@ QUESTION = re.compile(r"(What|Of|Whether|Those|Who|Where|How|Why|Whose|Which|Tha
 DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def find_starred_literals(tree: ast.AST) -> Iterator[int]:
+def find_starred_literals(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the lines of [*(a, b), c], which hides a list's layout."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Starred) and isinstance(node.value, ast.Tuple | ast.List):
             yield node.lineno
 
 
-def find_chained_assignments(tree: ast.AST) -> Iterator[int]:
+def find_chained_assignments(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the lines of a = b = value."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) > 1:
             yield node.lineno
 
 
-def find_conditional_products(tree: ast.AST) -> Iterator[int]:
+def find_conditional_products(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the lines of "text" * (a > b), [x] * (not y) and the like: an `if` says it better."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
         sides = [(node.left, node.right), (node.right, node.left)]
@@ -55,9 +55,9 @@ def is_condition(node: ast.AST) -> bool:
     return is_negation or isinstance(node, ast.Compare | ast.BoolOp)
 
 
-def find_questioning_docstrings(tree: ast.AST) -> Iterator[int]:
+def find_questioning_docstrings(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """Yield the lines of functions whose docstring begins with What, Whether, Of and the like."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, DOCUMENTED) and QUESTION.match(ast.get_docstring(node) or ""):
             yield node.lineno
 
@@ -74,15 +74,15 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_example_is_found(rule: str) -> None:
     find, example = RULES[rule]
-    assert list(find(ast.parse(example))) == [1]
+    assert list(find(ast.walk(ast.parse(example)))) == [1]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_file_keeps_every_rule(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
     broken = []
     for rule, (find, _) in RULES.items():
-        broken += [f"{rule}: line {line}" for line in find(tree)]
+        broken += [f"{rule}: line {line}" for line in find(nodes)]
     assert broken == []
 
 

@@ -32,6 +32,7 @@ SECTIONS = {
         "metrics",
         "schedulability",
         "protocol",
+        "vectors",
     ),
     "Explanation": ("verdicts", "speed", "fidelity", "pretraining", "architecture", "releasing"),
     "Project": ("/CHANGELOG", "/CONTRIBUTING", "/SECURITY", "/addon/README"),

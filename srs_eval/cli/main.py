@@ -27,6 +27,7 @@ from srs_eval.cli.outputs import (
     check_targets,
     make_absolute,
     write_json_and_pick_console,
+    write_output,
 )
 from srs_eval.cli.settings import build_context, prepare_to_evaluate, prepare_to_read
 from srs_eval.data.errors import InputError, NotEnoughData
@@ -425,6 +426,21 @@ def _show_weights() -> int:
     return SUCCESS
 
 
+def _print_vectors(names: Sequence[str], target: str) -> int:
+    """Print the reference vectors of a model as JSON, or write them to a file.
+
+    Raises InputError unless exactly one model is named.
+    """
+    from srs_eval.engine.reference_vectors import build_reference_vectors
+    from srs_eval.report.export import to_json_by_case
+
+    if len(names) != 1:
+        raise InputError("Name one model: srs-eval models vectors FSRS-6 > vectors.json.")
+    reserve_blas_memory()
+    write_output(target, to_json_by_case(build_reference_vectors(names[0])))
+    return SUCCESS
+
+
 def _find_models(target: str) -> list[Model]:
     """Return the models of a file (a path with / or .py), or those that a name stands for."""
     from srs_eval.models import load_model_file
@@ -448,7 +464,8 @@ def models(
 ) -> int:
     """List every model, describe one, or check one: `srs-eval models check my_model.py`.
 
-    `srs-eval models check --help` says what it looks for.
+    `srs-eval models check --help` says what it looks for. `srs-eval models vectors FSRS-6` prints
+    cases with which you can check another implementation.
     """
     from srs_eval.models.configurations import GROUPS
     from srs_eval.report.export import build_models_document
@@ -459,8 +476,10 @@ def models(
     context = build_context(device=device, model_file=model_file, features=features)
     check_targets([], json)
     action = ""
-    if names and names[0] in ("check", "pretrain", "weights"):
+    if names and names[0] in ("check", "pretrain", "vectors", "weights"):
         action = names[0]
+    if names and action == "vectors":
+        return _print_vectors(names[1:], json or "-")
     if action and json is not None:
         raise InputError(f"`models {action}` prints sentences; it has no --json.")
     if action != "pretrain" and (dataset or users or out):

@@ -76,12 +76,13 @@ ModelNames = Annotated[
     list[str] | None,
     typer.Argument(
         show_default=False,
-        metavar="[check|pretrain|weights] NAME|FILE",
+        metavar="[check|pretrain|vectors|weights] NAME|FILE",
         autocompletion=complete_model,
         help=(
             "Models to describe. Without a name, all are listed. `check` finds mistakes in "
             "models, or in a file of your own. `pretrain` trains the model of a file on many "
-            "users. `weights` lists RWKV's files and where they are."
+            "users. `vectors` prints reference vectors of FSRS-6 or FSRS-7 as JSON, for other "
+            "implementations. `weights` lists RWKV's files and where they are."
         ),
     ),
 ]

@@ -2,7 +2,8 @@
 
 Formulas, defaults and training: fsrs-optimizer 6.1.3 (fsrs_optimizer.py), run as
 srs-benchmark's script.py does. A state is (s, d): stability in days, difficulty 1-10.
-Parameters are w[0] ... w[20] as there; w[21] is not a parameter but the least stability.
+Parameters are w[0] ... w[20] as there. Two constants follow: w[21] is the least stability, w[22]
+the lowest rating that never shortens the stability on the same day.
 
 `fit_as_anki` trains it as Anki's own optimizer does: open-spaced-repetition/fsrs-rs 6.6
 (src/training.rs, `compute_parameters` with the cards' ids; src/dataset.rs;
@@ -10,8 +11,9 @@ src/parameter_initialization.rs) as Anki 26.08 calls it (ankitects/anki:
 rslib/src/scheduler/fsrs/params.rs). Anki's optimizer leaves out cards with rare first
 intervals, keeps a card's reviews together in a batch, draws batches in another random order, trains
 for eight epochs, keeps the parameters of the last one and puts the initial stabilities in order
-once more. On the same reviews the parameters agree with Anki's to four decimals. Only the effect of
-more than one relearning step on the bounds of w17 and w18 is not followed.
+once more. Hard never shortens the stability on the same day there (fsrs-rs pull request 376), but
+may do so in fsrs-optimizer. On the same reviews the parameters agree with Anki's to four decimals.
+Only the effect of more than one relearning step on the bounds of w17 and w18 is not followed.
 
 FSRS-6-one-step learns online: one gradient step after each review, in one pass over the past.
 
@@ -89,17 +91,19 @@ def _short_term_increase(s: Value, rating: Value, w: Value) -> Value:
 
 
 def _same_day(state: State, t: Value, rating: Value, w: Value) -> State:
-    """Return the state after a same-day review; Good and Easy never shorten S.
+    """Return the state after a same-day review; ratings of w[22] or more never shorten S.
 
     Same-day means less than a day after the previous review.
     """
     s, d = state
     increase = _short_term_increase(s, rating, w)
-    factor = where(rating >= 3.0, where(increase < 1.0, 1.0, increase), increase)
+    factor = where(rating >= w[22], where(increase < 1.0, 1.0, increase), increase)
     return clamp(s * factor, w[21], S_MAX), next_d(d, rating, w)
 
 
 _MIN_STABILITY = 0.001  # days
+_HARD = 2.0
+_GOOD = 3.0
 # fmt: off
 DEFAULT = (
     0.212, 1.2931, 2.3065, 8.2956,  # S0 by first rating
@@ -137,8 +141,12 @@ def _minimum_stability(trials: Trials) -> float:
     return 1e-6 if trials.protocol.secs else _MIN_STABILITY
 
 
-def make_recurrent(minimum: float) -> RecurrentModel:
-    """Return FSRS-6 as a recurrent model with the minimum stability in days."""
+def make_recurrent(minimum: float, *, hard_shortens: bool = True) -> RecurrentModel:
+    """Return FSRS-6 as a recurrent model with the minimum stability in days.
+
+    On the same day, Hard may shorten the stability in fsrs-optimizer (`hard_shortens`), but not in
+    Anki.
+    """
     return RecurrentModel(
         name="FSRS_6",
         default=DEFAULT,
@@ -146,7 +154,7 @@ def make_recurrent(minimum: float) -> RecurrentModel:
         upper=UPPER,
         **_STEPS,
         same_day=_same_day,
-        constants=(minimum,),
+        constants=(minimum, _GOOD if hard_shortens else _HARD),
         deviation=DEVIATION,
     )
 
@@ -227,7 +235,7 @@ def _batch_by_card(trials: Trials, rows: IntArray, size: int) -> list[IntArray]:
 
 def make_anki_recurrent() -> RecurrentModel:
     """Return FSRS-6 with the bounds and the training of Anki's own optimizer."""
-    model = make_recurrent(_MIN_STABILITY)
+    model = make_recurrent(_MIN_STABILITY, hard_shortens=False)
     lower = list(model.lower)
     lower[19] = _MIN_W19
     return replace(

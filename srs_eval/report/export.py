@@ -391,6 +391,18 @@ def to_json(document: Any) -> str:
     return escape_json(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
+def to_json_by_case(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON text with a line for each key, and for each of its "cases"."""
+    lines = []
+    for key, value in document.items():
+        if key == "cases":
+            cases = [json.dumps(case, allow_nan=False) for case in value]
+            lines.append('"cases": [\n' + ",\n".join(cases) + "\n]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def format_run_csv(
     document: Mapping[str, Any], configurations: Sequence[Configuration], year: NamingYear = "2025"
 ) -> str:

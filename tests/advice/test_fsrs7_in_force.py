@@ -18,7 +18,7 @@ from srs_eval.advice.fsrs import assess_fit
 from srs_eval.advice.questions import compare
 from srs_eval.advice.sentences import PaneLine
 from srs_eval.advice.shown.costs import render_minutes
-from srs_eval.advice.workload.estimate import WorkloadQuestion, workload
+from srs_eval.advice.workload.estimate import Workload, WorkloadQuestion, workload
 from srs_eval.anki_import import load_log
 from srs_eval.data.errors import NotEnoughData
 from srs_eval.data.protocol import Protocol
@@ -356,32 +356,59 @@ def test_costs_say_which_presets_run_fsrs7(with_cards: ReviewLog) -> None:
     assert "FSRS-7" not in " ".join(shown.sentences(by_given.finding))
 
 
-@pytest.mark.parametrize(
-    ("presets", "is_off", "lead", "line"),
-    [
-        (0, False, "unchanged", ""),
-        (0, True, "SM-2", ""),
-        (1, False, "unchanged, partly by FSRS-7", "“Unchanged” is FSRS-7's figure for 1 of"),
-        (2, False, "unchanged, by FSRS-7", "“Unchanged” is FSRS-7's figure; the other"),
-        (2, True, "SM-2", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
-    ],
-)
+@pytest.fixture(scope="module")
+def estimates(with_cards: ReviewLog) -> dict[bool, Workload]:
+    """Return what presets without FSRS-7 cost, by whether FSRS is off."""
+    return {
+        is_off: next(
+            workload(switch_fsrs_off(with_cards) if is_off else with_cards, question=QUICK)
+        )
+        for is_off in (False, True)
+    }
+
+
+COSTS = [
+    (0, False, "unchanged", ""),
+    (0, True, "SM-2", ""),
+    (1, False, "unchanged, partly by FSRS-7", "“Unchanged” is FSRS-7's figure for 1 of"),
+    (2, False, "unchanged, by FSRS-7", "“Unchanged” is FSRS-7's figure; the other"),
+    (2, True, "SM-2", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
+]
+
+
+@pytest.mark.parametrize(("presets", "is_off", "lead", "line"), COSTS)
 def test_pane_of_costs_names_the_model_of_its_figures(
+    estimates: dict[bool, Workload],
+    with_cards: ReviewLog,
+    presets: int,
+    is_off: bool,
+    lead: str,
+    line: str,
+) -> None:
+    names = [with_cards.preset_name(preset) for preset in find_used_presets(with_cards)]
+    estimate = replace(estimates[is_off], by_fsrs7=tuple(names[:presets]))
+    check_pane_of_costs(estimate, lead, line)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("presets", "is_off", "lead", "line"), COSTS[2:])
+def test_pane_of_costs_of_a_fork_names_the_model_of_its_figures(
     with_cards: ReviewLog, presets: int, is_off: bool, lead: str, line: str
 ) -> None:
-    log = (
-        convert_to_fork(with_cards, *find_used_presets(with_cards)[:presets])
-        if presets
-        else with_cards
-    )
+    log = convert_to_fork(with_cards, *find_used_presets(with_cards)[:presets])
     estimate = next(workload(switch_fsrs_off(log) if is_off else log, question=QUICK))
+    check_pane_of_costs(estimate, lead, line)
+
+
+def check_pane_of_costs(estimate: Workload, lead: str, line: str) -> None:
+    """Check the pane's line about minutes, its remark on FSRS-7 and the finding's sentences."""
     short, items = render_minutes(estimate, is_one_of_several=False)
     assert lead in short.text
     text = " ".join(shown.sentences(estimate.finding))
     assert ("Once FSRS is on, your Anki runs FSRS-7; the figures by" in text) == (
-        is_off and presets > 0
+        estimate.is_fsrs_off and bool(estimate.by_fsrs7)
     )
-    assert ("once FSRS-6 is" in text) == (presets > 0)
+    assert ("once FSRS-6 is" in text) == bool(estimate.by_fsrs7)
     lines = [item.text for item in items if isinstance(item, PaneLine) and "FSRS-7" in item.text]
     remarks = [text for text in lines if text != short.text]
     assert len(remarks) == (1 if line else 0)

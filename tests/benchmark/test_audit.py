@@ -328,7 +328,7 @@ def test_setup_of_a_half_depends_on_the_other_half_alone(dataset: Dataset, tmp_p
     halves = {}
     for name, data in (("here", dataset), ("there", open_dataset(changed_folder))):
         out = tmp_path / name
-        audit = audited(data, "FSRSv1", out, trials=6, repeats=1, users=[1, 2, 3, 4])
+        audit = audited(data, "FSRSv1", out, trials=4, repeats=1, users=[1, 2, 3, 4])
         halves[name] = audit.tuned[0].halves
     unchanged_half, changed_half = halves["there"]
     assert unchanged_half == halves["here"][0]

@@ -155,8 +155,8 @@ def make_limiter(megabytes: int) -> Callable[[], None]:
     "arguments",
     [
         ("run", DEMO_FILE, "--models", "AVG,HLR", "--jobs", "0"),
-        ("compare", DEMO_FILE),
-        ("export", DEMO_FILE, "--html", "a.html"),
+        pytest.param(("compare", DEMO_FILE), marks=pytest.mark.slow),
+        pytest.param(("export", DEMO_FILE, "--html", "a.html"), marks=pytest.mark.slow),
         ("batch", "--dataset", "nowhere"),
         ("models", "check", "HLR"),
     ],

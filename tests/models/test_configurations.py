@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,7 @@ from srs_eval.models.published import (
     to_upstream_name,
 )
 from tests.helpers.golden import golden_folder
+from tests.helpers.marks import slow_except
 
 
 def list_all_names() -> list[str]:
@@ -132,16 +134,16 @@ def test_names_as_tables_show_them_resolve_in_any_case(written: str, name: str) 
     assert [configuration.name for configuration in resolve_configurations(written)] == [name]
 
 
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        Protocol(),
-        Protocol(secs=True, no_test_same_day=True),
-        Protocol(recency=True, two_buttons=True),
-        Protocol(partitions="deck", fallback_user=True),
-    ],
-)
-@pytest.mark.parametrize("fit", ["trained", "default", "S0"])
+PROTOCOLS = [
+    Protocol(),
+    Protocol(secs=True, no_test_same_day=True),
+    Protocol(recency=True, two_buttons=True),
+    Protocol(partitions="deck", fallback_user=True),
+]
+NAMED = list(itertools.product(PROTOCOLS, ["trained", "default", "S0"]))
+
+
+@pytest.mark.parametrize(("protocol", "fit"), slow_except([NAMED[k] for k in (0, 4, 8, 9)], NAMED))
 def test_readable_names_resolve_to_their_configuration(protocol: Protocol, fit: str) -> None:
     for name in names(",".join(all_models()), protocol, fit) | set(list_all_names()):
         readable = readable_name(name)

@@ -66,9 +66,19 @@ KNOWN = {
     *((name, "worse than average") for name in FIVE_EPOCHS),
     ("FSRSv2", "idle parameter"),
 }
-ALIKE = {"LSTM-fixed"}  # LSTM with one setting changed
+SELDOM = {
+    # Each of these takes as long as ten others, and a relative is checked always: RNN of the
+    # networks, BLEND and STATE-FSRS-6+7 of the averages.
+    "BLEND-GRU",
+    "GRU-503",
+    "LSTM",
+    "LSTM-489",
+    "LSTM-fixed",
+    "STATE-FSRS-6",
+    "Transformer",
+}
 PLAIN = {
-    configuration.name for name, configuration in MODELS.items() if name not in ALIKE
+    configuration.name for name, configuration in MODELS.items() if name not in SELDOM
 }  # without more flags
 FEW = {"90%", "AVG", "SM2", "FSRS-6", "DASH", "RNN"}
 
@@ -108,7 +118,7 @@ def training(request: pytest.FixtureRequest) -> TrainingRun:
     return train_once(request.param)
 
 
-@pytest.fixture(params=slow_except(MODELS.keys() - ALIKE, MODELS))
+@pytest.fixture(params=slow_except(MODELS.keys() - SELDOM, MODELS))
 def model(request: pytest.FixtureRequest) -> Configuration:
     """Return each model's configuration once."""
     return MODELS[request.param]

@@ -47,6 +47,7 @@ def states(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 KINDS = ("default", pytest.param("inside", marks=pytest.mark.slow), "at bounds")
 MODEL = fsrs6.make_recurrent(LEAST)
+CONSTANTS = MODEL.constants
 STEPS = {name: getattr(MODEL, name) for name in ("success", "failure", "same_day")}
 
 
@@ -63,7 +64,7 @@ def test_steps_equal_torch(name: str, kind: str) -> None:
     t = np.zeros(n) if name == "same_day" else np.floor(np.exp(rng.uniform(0, 8, n)))
     expected = torch_step(*map(torch.tensor, (s, d, t, rating, w)))
     for computed, reference in zip(
-        STEPS[name]((s, d), t, rating, [*w, LEAST]), expected, strict=True
+        STEPS[name]((s, d), t, rating, [*w, *CONSTANTS]), expected, strict=True
     ):
         np.testing.assert_allclose(computed, reference, rtol=1e-12)
 
@@ -74,12 +75,24 @@ def test_first_review_and_forgetting_curve_equal_torch(kind: str) -> None:
     w = parameters(rng, kind)
     rating = rng.integers(1, 5, 40).astype(float)
     expected = torch_first(torch.tensor(rating), torch.tensor(w))
-    for computed, reference in zip(MODEL.first(rating, [*w, LEAST]), expected, strict=True):
+    for computed, reference in zip(MODEL.first(rating, [*w, *CONSTANTS]), expected, strict=True):
         np.testing.assert_allclose(computed, reference, rtol=1e-14)
     s, d = states(rng, 100)
     t = np.floor(np.exp(rng.uniform(0, 9, 100)))
     curve = torch_curve(*map(torch.tensor, (t, s, w)))
     np.testing.assert_allclose(MODEL.recall(t, (s, d), w), curve, rtol=1e-12)
+
+
+def test_hard_on_the_same_day_shortens_the_stability_but_not_as_in_anki() -> None:
+    as_anki = fsrs6.make_recurrent(LEAST, hard_shortens=False)
+    state = (np.array([5.0]), np.array([5.0]))
+    for model, is_shorter in ((MODEL, True), (as_anki, False)):
+        assert model.same_day is not None
+        w = [*fsrs6.DEFAULT, *model.constants]
+        s, _ = model.same_day(state, 0.0, np.array([2.0]), w)
+        assert (s[0] < 5.0) == is_shorter
+        s, _ = model.same_day(state, 0.0, np.array([1.0]), w)
+        assert s[0] < 5.0
 
 
 def test_gradients_at_ties_equal_torch() -> None:
@@ -95,9 +108,11 @@ def test_gradients_at_ties_equal_torch() -> None:
             leaves[0], leaves[1], torch.tensor(both[1]), torch.tensor(both[0]), leaves[2]
         )
         gradients = torch.autograd.grad(expected[0].sum(), leaves, allow_unused=True)
-        w_bar = np.zeros((22, 1))
+        w_bar = np.zeros((23, 1))
         adjoint = derive_gradient(STEPS[name], ("state",), "w")
-        s_bar, _ = adjoint((s, d), both[1], both[0], [*w, LEAST], (np.ones(1), np.zeros(1)), w_bar)
+        s_bar, _ = adjoint(
+            (s, d), both[1], both[0], [*w, *CONSTANTS], (np.ones(1), np.zeros(1)), w_bar
+        )
         np.testing.assert_allclose(s_bar, gradients[0], rtol=1e-12)
         np.testing.assert_allclose(w_bar.sum(axis=1)[:21], gradients[2], rtol=1e-12, atol=1e-14)
         assert gradients[2].abs().sum() > 0

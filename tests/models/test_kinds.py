@@ -27,6 +27,7 @@ from srs_eval.models import (
     load_model_file,
 )
 from srs_eval.models.configurations import Configuration, resolve_configurations
+from tests.conftest import write_simulated_collection
 from tests.helpers.program import run_in_process
 from tools.simulated import simulate_learner
 
@@ -64,15 +65,16 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_model_of_three_fields_is_run_and_described(
-    plain: Path, simulated_collection: Path
+    plain: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    collection = write_simulated_collection(tmp_path_factory, seed=5, reviews=1_500)
     models = ("--model-file", str(plain), "--models", "PLAIN,PLAIN-preset,AVG", "--jobs", "1")
-    done = run_in_process("run", str(simulated_collection), *models, "--json", "-")
+    done = run_in_process("run", str(collection), *models, "--json", "-")
     assert done.returncode == 0, done.stderr
     results = {each["configuration"]: each for each in json.loads(done.stdout)["results"]}
     assert set(results) == {"PLAIN", "PLAIN-preset", "AVG"}
     assert len(results["PLAIN"]["parameters"]["0"]) == 1
-    table = run_in_process("run", str(simulated_collection), *models)
+    table = run_in_process("run", str(collection), *models)
     assert "PLAIN" in table.stdout
     described = run_in_process("models", "PLAIN", "--model-file", str(plain), "--json", "-")
     (entry,) = json.loads(described.stdout)["models"]

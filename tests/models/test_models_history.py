@@ -118,7 +118,7 @@ def test_linear_gradients_equal_torch(name: str, scale: float) -> None:
 )
 def test_act_r_gradient_equals_torch(w: tuple[float, ...], secs: bool) -> None:
     trials = simulated(short=True, secs=secs)
-    rows = np.arange(0, len(trials), 9)
+    rows = np.arange(0, len(trials), 25)
     weight = make_weights(len(rows))
     paths = act_r._build_path_tree(trials)
     batch, _ = act_r._make_batch(paths, trials, rows, weight)
@@ -245,7 +245,7 @@ def sbd_in_torch(trials: Trials, rows: np.ndarray, w: Tensor) -> Tensor:
 )
 def test_sbd_gradient_equals_torch(w: tuple[float, ...]) -> None:
     trials = simulated(short=True, secs=True)
-    rows = np.arange(0, len(trials), 16)
+    rows = np.arange(0, len(trials), 40)
     y = trials.y[rows]
     weight = make_weights(len(rows))
     at = np.array(w)
@@ -525,7 +525,7 @@ def test_logistic_regression_without_seconds_is_refused() -> None:
 )
 def test_training_lowers_the_loss_and_repeats(name: str) -> None:
     (configuration,) = resolve_configurations(name)
-    log = simulate_learner(11, 3000).log()
+    log = simulate_learner(11, 1500).log()
     first = LearnerSession(log).run(configuration)
     again = LearnerSession(log).run(configuration)
     assert first.p.tolist() == again.p.tolist()

@@ -348,6 +348,7 @@ def test_nn17_first_review_by_hand() -> None:
 # Transformer
 
 
+@pytest.mark.slow  # compiles for ten seconds
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize(("longest", "n"), [(1, 3), (4, 11), (9, 16)])
 def test_transformer_equals_torch(longest: int, n: int, dropout: bool) -> None:
@@ -564,7 +565,8 @@ def torch_mixture(weights: gru_503.Gru503Weights) -> TorchMixture:
     return network
 
 
-@pytest.mark.parametrize("left_by_pretraining", slow_except({True}, [False, True]))
+@pytest.mark.slow  # compiles for ten seconds, as the Transformer does
+@pytest.mark.parametrize("left_by_pretraining", [False, True])
 def test_gru_503_equals_torch_before_and_after_training(
     left_by_pretraining: bool, session: LearnerSession, weights_folder: Path
 ) -> None:
@@ -885,9 +887,11 @@ def test_parameter_counts() -> None:
 
 NEURAL = ["GRU", "RNN", "GRU-P", "GRU-P-short", "NN-17", "Transformer", "LSTM", "LSTM-489"]
 NEURAL.append("GRU-503")
+LONG_TO_COMPILE = {"Transformer", "GRU-503"}
+QUICK = set(NEURAL) - LONG_TO_COMPILE - {"LSTM"}
 
 
-@pytest.mark.parametrize("name", NEURAL)
+@pytest.mark.parametrize("name", slow_except(QUICK | {"LSTM"}, NEURAL))
 def test_training_reports_progress_and_can_be_cancelled(
     name: str, session: LearnerSession, weights_folder: Path
 ) -> None:
@@ -910,7 +914,7 @@ def test_training_reports_progress_and_can_be_cancelled(
         fit(trials, train, np.ones(len(train)), replace(context, tick=cancel))
 
 
-@pytest.mark.parametrize("name", slow_except(set(NEURAL) - {"LSTM"}, NEURAL))
+@pytest.mark.parametrize("name", slow_except(QUICK, NEURAL))
 def test_figures_do_not_depend_on_what_ran_before(
     name: str, log: ReviewLog, weights_folder: Path
 ) -> None:
@@ -919,7 +923,8 @@ def test_figures_do_not_depend_on_what_ran_before(
     first = LearnerSession(log).run(configuration, context)
     torch.rand(17)
     session = LearnerSession(log)
-    session.run(resolve_configurations("Transformer")[0], context)
+    other = "GRU-P" if name in QUICK else "Transformer"
+    session.run(resolve_configurations(other)[0], context)
     again = session.run(configuration, context)
     np.testing.assert_array_equal(first.p, again.p)
     assert not first.notes
@@ -927,6 +932,7 @@ def test_figures_do_not_depend_on_what_ran_before(
     assert not np.array_equal(untrained.p, first.p)
 
 
+@pytest.mark.slow
 def test_transformer_leaves_torchs_random_state_alone(
     session: LearnerSession, weights_folder: Path
 ) -> None:

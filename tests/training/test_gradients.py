@@ -327,6 +327,8 @@ def test_gradients_of_recurrent_models_equal_differences(
     index = np.arange(len(trials))
     names = set()
     for name, model in all_models().items():
+        if model.family == "neural" and name != "NN-17":
+            continue  # to find out that they are not recurrent would train them
         trained = find_recurrent_model(model, monkeypatch) if model.is_trained else None
         if trained is not None:
             names.add(name)

@@ -423,8 +423,8 @@ async def to_import_summary(pilot: Any) -> None:
 
 async def to_results(pilot: Any, app: SrsEvalApp) -> None:
     """Go from the start with a path to the finished ranking."""
-    await to_import_summary(pilot)
-    await pilot.press("enter")
+    await wait_until(pilot, is_on_screen(app, "AnswersScreen"))
+    await pilot.press("m")
     await wait_until(pilot, is_on_screen(app, "RunScreen"))
     await wait_until(pilot, lambda: not app.session.models.run.is_running)
     await wait_until(pilot, lambda: app.screen.query_one(RankingTable).chosen is not None)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srs_eval.tui.config import State, load_state, save_state
@@ -100,6 +100,7 @@ def test_load_state_ignores_settings_of_newer_versions(tmp_path: Path) -> None:
     assert save_state(state, tmp_path)
 
 
+@settings(max_examples=25)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: (
     st.lists(inner) | st.dictionaries(
         st.sampled_from(["recent", "theme", "bins", "path", "opened", "entries", "extra"]), inner

@@ -16,6 +16,7 @@ from srs_eval.tui.config import load_state
 from srs_eval.tui.models import _find_unusable
 from srs_eval.tui.screens.details import DetailsScreen
 from srs_eval.tui.widgets.ranking import FOLD_LINE, RankingTable
+from tests.helpers.marks import slow_except
 from tests.tui.app_world import (
     FILE,
     MODELS,
@@ -46,7 +47,7 @@ async def open_ranking(pilot: Any) -> None:
     await wait_until(pilot, is_on_screen(pilot.app, "RunScreen"))
 
 
-async def test_ranking_folds_unusable_models(tmp_path: Path) -> None:
+async def test_ranking_folds_unusable_models_until_they_are_shown(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, folds_models=True)
     async with app.run_test(size=SIZE) as pilot:
         await to_results(pilot, app)
@@ -58,26 +59,6 @@ async def test_ranking_folds_unusable_models(tmp_path: Path) -> None:
         assert "online models" not in text
         assert "Among all models, folded or not: FSRS-6 recency" in " ".join(text.split())
         assert len(app.session.models.run.results_by_name()) == len(MODELS)
-
-
-async def test_details_pass_over_folded_models(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, folds_models=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await to_results(pilot, app)
-        await pilot.press("home", "enter")
-        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
-        assert isinstance(app.screen, DetailsScreen)
-        seen = [app.screen.configuration]
-        for _ in MODELS:
-            await pilot.press("n")
-            seen.append(app.screen.configuration)
-        assert list(dict.fromkeys(seen)) == USABLE
-
-
-async def test_fold_choice_is_remembered(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, folds_models=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await to_results(pilot, app)
         await pilot.press("a")
         assert set(line_ids(app)) == set(MODELS)
         assert "folded" not in screen_text(app)
@@ -91,7 +72,7 @@ async def test_fold_choice_is_remembered(tmp_path: Path) -> None:
     assert not load_state(tmp_path).shows_all_models
 
 
-async def test_enter_on_fold_line_unfolds(tmp_path: Path) -> None:
+async def test_enter_and_click_on_fold_line_and_a_filter_unfold(tmp_path: Path) -> None:
     app = make_app(tmp_path, FILE, folds_models=True)
     async with app.run_test(size=SIZE) as pilot:
         await to_results(pilot, app)
@@ -100,23 +81,14 @@ async def test_enter_on_fold_line_unfolds(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "Folded models" in screen_text(app))
         await pilot.press("enter")
         assert set(line_ids(app)) == set(MODELS)
-
-
-async def test_click_on_fold_line_unfolds(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, folds_models=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await to_results(pilot, app)
+        await pilot.press("a")
+        assert line_ids(app) == [*USABLE, FOLD_LINE]
         lines = screen_text(app).splitlines()
         row = next(number for number, line in enumerate(lines) if "▸ 4 models" in line)
         await pilot.click(offset=(10, row))
         await pilot.pause()
         assert set(line_ids(app)) == set(MODELS)
-
-
-async def test_filter_shows_folded_models(tmp_path: Path) -> None:
-    app = make_app(tmp_path, FILE, folds_models=True)
-    async with app.run_test(size=SIZE) as pilot:
-        await to_results(pilot, app)
+        await pilot.press("a")
         await pilot.press("slash", *"dash")
         await wait_until(pilot, lambda: line_ids(app) == ["DASH"])
         assert not app.screen.check_action("fold", ())
@@ -147,7 +119,21 @@ async def test_running_folded_models_are_counted(tmp_path: Path) -> None:
         await wait_until(pilot, lambda: "▸ 4 models that Anki cannot use: p" in screen_text(app))
 
 
-@pytest.mark.parametrize("models", ["all", "AVG,SM2,DASH"])
+async def test_details_pass_over_folded_models(tmp_path: Path) -> None:
+    app = make_app(tmp_path, FILE, folds_models=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await to_results(pilot, app)
+        await pilot.press("home", "enter")
+        await wait_until(pilot, is_on_screen(app, "DetailsScreen"))
+        assert isinstance(app.screen, DetailsScreen)
+        seen = [app.screen.configuration]
+        for _ in MODELS:
+            await pilot.press("n")
+            seen.append(app.screen.configuration)
+        assert list(dict.fromkeys(seen)) == USABLE
+
+
+@pytest.mark.parametrize("models", slow_except({"AVG,SM2,DASH"}, ["all", "AVG,SM2,DASH"]))
 async def test_nothing_is_folded_that_was_named(tmp_path: Path, models: str) -> None:
     options = AppOptions(models=models, folds_models=False)
     app = make_app(tmp_path, FILE, folds_models=True, options=options)
