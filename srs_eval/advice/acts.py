@@ -13,16 +13,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
+from typing import Literal
 
 from srs_eval.advice import findings as f
 from srs_eval.advice.findings import Recommendation
 from srs_eval.advice.workload.estimate import Workload
-from srs_eval.advice.workload.ranges import RECALLED, EqualMemory, RangedFigure
-from srs_eval.stats.intervals import NORMAL_QUANTILE
+from srs_eval.advice.workload.ranges import MINUTES, RECALLED, EqualMemory, RangedFigure
+from srs_eval.stats.intervals import NORMAL_QUANTILE, Verdict
 
 MAX_ACTS = 3
 _MIN_RECALL_GAIN = f.NEGLIGIBLE_POINTS / 100  # share of reviews (points are per cent)
 """A limit that costs less is no act."""
+_MIN_MINUTES_CHANGED = 0.1  # share of today's minutes; a smaller change is not worth a line
 _TINY = 1e-9  # smallest standard deviation
 
 
@@ -34,6 +36,8 @@ class ActKind(StrEnum):
     FORGET_LESS = "forget less"
     REVIEW_ON_TIME = "review on time"
     RAISE_REVIEW_LIMIT = "raise review limit"
+    PRESS_AGAIN = "press Again"  # not Hard, for what is forgotten
+    EMPTY_IGNORE_DATE = "empty ignore date"
     TURN_FSRS_ON = "turn FSRS on"
     LEAVE_FSRS_OFF = "leave FSRS off"
     OPTIMIZE = "optimize"
@@ -52,8 +56,10 @@ HABITS = (
     ActKind.FORGET_LESS,
     ActKind.REVIEW_ON_TIME,
     ActKind.RAISE_REVIEW_LIMIT,
+    ActKind.PRESS_AGAIN,
+    ActKind.EMPTY_IGNORE_DATE,
 )
-"""Acts about habits and limits; the others are about the scheduler and its parameters."""
+"""Acts about habits, limits and a date; the others are about the scheduler and its parameters."""
 
 _KIND_BY_RECOMMENDATION = {
     Recommendation.OPTIMIZE: ActKind.OPTIMIZE,
@@ -76,6 +82,17 @@ class Backlog:
 
 
 @dataclass(frozen=True)
+class SameDesire:
+    """What changes at the retention that the learner asks for now, each with its figure today."""
+
+    desired: float
+    minutes: float  # a day
+    minutes_now: float
+    recalled: float  # share of the reviews
+    recalled_now: float
+
+
+@dataclass(frozen=True)
 class Act:
     """One thing to do, how sure it is, and what it brings; None where that is unknown."""
 
@@ -88,6 +105,7 @@ class Act:
     desired: float | None = None  # share that is asked for
     recalled: float | None = None  # share that would be remembered without the act
     minutes_a_day: RangedFigure | None = None  # at equal memory, minus those of today
+    at_same_desire: SameDesire | None = None  # None if minutes hardly change
     subjects: tuple[str, ...] = ()  # presets, if the act is about single ones
     preset_count: int = 1
     """Number of presets with reviews; with one, the act need not name it."""
@@ -95,6 +113,7 @@ class Act:
     follows_fsrs: bool = False  # whether FSRS has to be turned on first
     hardly_matters: bool = False
     scheduler: str = ""  # name of another program's scheduler
+    scheduler_verdict: Verdict | Literal[""] = ""  # on FSRS beside that scheduler
     review_limit: int | None = None  # reviews a day, if only one preset's limit is reached
     backlog: Backlog | None = None
     finding: f.Finding | None = None  # the finding behind it, with parameters to copy or without
@@ -124,6 +143,8 @@ def find_acts(
     settings: list[Act] = []
     if has_active_cards:
         settings = list(_find_settings_acts(answers, workload))
+    else:  # whatever is wrong with them, these cards are not answered any more
+        checks = [check for check in checks if check.name not in ("hard", "ignored cards")]
     habits = sorted(
         _find_habit_acts(answers, checks, workload), key=lambda act: act.worth, reverse=True
     )
@@ -160,6 +181,15 @@ def _find_habit_acts(
         if check.name == "again" and check.problem == "too many":
             forgotten = check.count / check.total
             yield Act(ActKind.FORGET_LESS, probability=1.0, worth=forgotten, forgotten=forgotten)
+        if check.name == "hard" and check.problem == "like Again":
+            yield Act(ActKind.PRESS_AGAIN, worth=check.count / max(check.total, 1))
+        if check.name == "ignored cards":
+            yield Act(
+                ActKind.EMPTY_IGNORE_DATE,
+                probability=1.0,
+                worth=check.count / max(check.total, 1),
+                subjects=(check.subject,),
+            )
     late = _find_late_act(answers)
     if late is not None:
         yield late
@@ -282,7 +312,7 @@ def _make_other_scheduler_act(fit: f.Fit, scheduler: f.Rival, parameters: Act) -
     may_beat_average = fit.conclusion not in ("no better", "worse")
     if verdict_on_fsrs == "better" and may_beat_average:
         return replace(act, kind=ActKind.CHANGE_TO_FSRS, probability=f.SURE)
-    return replace(act, kind=ActKind.FIT_FSRS)
+    return replace(act, kind=ActKind.FIT_FSRS, scheduler_verdict=verdict_on_fsrs)
 
 
 def _group_presets(presets: Sequence[f.Finding]) -> list[Act]:
@@ -326,8 +356,32 @@ def _expected_gain(finding: f.Finding) -> float:
 
 def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
     """Yield the acts; a single one gets the minutes, which are those of all presets together."""
-    for act in acts:
-        yield _add_minutes(act, workload) if len(acts) == 1 else act
+    for number, act in enumerate(acts, start=1):
+        if len(acts) == 1:
+            act = _add_minutes(act, workload)
+        if number == len(acts):
+            act = replace(act, at_same_desire=_find_same_desire(workload))
+        yield act
+
+
+def _find_same_desire(workload: Workload | None) -> SameDesire | None:
+    """Return what optimized FSRS changes at the retention asked for now, for all presets together.
+
+    None until all draws are done, if minutes hardly change, and if a limit of reviews decides them.
+    """
+    if workload is None or workload.is_fsrs_off or workload.current_figures is None:
+        return None
+    position = workload.at(workload.desired)
+    is_limited = workload.is_current_limited or bool(workload.is_limited[position])
+    if is_limited or not workload.has_all_draws:
+        return None
+    minutes, recalled = workload.figures[position, [MINUTES, RECALLED]].tolist()
+    minutes_now = workload.current_figures[MINUTES]
+    if not abs(minutes - minutes_now) >= _MIN_MINUTES_CHANGED * minutes_now:  # nan: no reviews
+        return None
+    return SameDesire(
+        workload.desired, minutes, minutes_now, recalled, workload.current_figures[RECALLED]
+    )
 
 
 def _add_minutes(act: Act, workload: Workload | None) -> Act:

@@ -146,7 +146,21 @@ def _check_ignored_cards(log: ReviewLog) -> Iterator[f.Check]:
     dates = find_future_dates(log)
     if dates:
         preset, day = next(iter(dates.items()))
-        yield f.Check("ignored cards", "look", subject=preset, ignore_date=day)
+        groups = log.preset_of(log.cards.deck_id)
+        names = np.array([_name_of_preset(log, group) for group in groups.tolist()])
+        yield f.Check(
+            "ignored cards",
+            "look",
+            count=int((names == preset).sum()),
+            total=len(names),
+            subject=preset,
+            ignore_date=day,
+        )
+
+
+def _name_of_preset(log: ReviewLog, group: int) -> str:
+    preset = log.presets.get(group)
+    return "" if preset is None else preset.name
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:

@@ -13,9 +13,9 @@ the interval, f = 1/4, 1/2, 2, 4, weight 0.25 + 0.75 a^3 (a from 0 to 1 over the
 deviations of Anki's penalty (1 for logarithms), and x = log S0 for the initial stabilities, log w20
 for the decay, and w for the others.
 
-The taught parameters are the mean, in x, of these and of what Anki's own optimizer gives. On the
-reviews to come they are better than either alone is reliably (benchmarks/few_reviews.py,
-docs/verdicts.md).
+The taught parameters are the mean, in x, of these and of what Anki's own optimizer gives. They
+predict the reviews to come better than Anki's for more people than the teacher's do, and where
+memory follows FSRS-6 they do no harm on average (benchmarks/few_reviews.py, docs/verdicts.md).
 
 Source of the idea: Hinton, Vinyals and Dean (2015), Distilling the Knowledge in a Neural Network,
 arXiv:1503.02531.

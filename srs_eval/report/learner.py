@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
@@ -94,11 +95,13 @@ def build_learner_report(
     on_question: Callable[[int, int, str], object] = lambda *progress: send(progress),
     known: Sequence[Finding] = (),
     costs: Workload | None = None,
+    measurements: Mapping[str, Measurement] = MappingProxyType({}),
 ) -> Document:
     """Answer the questions and return the report on a learner whose ranking is in `run`.
 
     Questions with answers in `known`, which are on the same log, are not asked again. If there are
     any such answers, the costs of retentions are a first estimate, unless `costs` gives them.
+    Models in `measurements` are not asked again whether they can schedule.
     `on_question` is called before each question with its number, the number of questions and its
     name; by default, a worker sends these to the process that runs it. `anonymous` leaves out the
     names of decks, presets and the file, and asks all questions anew.
@@ -132,7 +135,7 @@ def build_learner_report(
         finding for finding in overview.completed_answers if finding.question in settings_questions
     ]
     sections += _build_answers_section(on_settings, answers.rows, answers.workload)
-    measurements = _measure_schedulability(log, run, context)
+    measurements = _measure_schedulability(log, run, context, measurements)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
         sections.append(
@@ -257,6 +260,7 @@ def export_learner(
     anonymous: bool = False,
     known: Sequence[Finding] = (),
     costs: Workload | None = None,
+    measurements: Mapping[str, Measurement] = MappingProxyType({}),
 ) -> list[Path]:
     """Write the report in a form of `report.files.write_document`; return what was written.
 
@@ -272,6 +276,7 @@ def export_learner(
         anonymous=anonymous,
         known=known,
         costs=costs,
+        measurements=measurements,
     )
     return write_document(document, form, path)
 
@@ -311,16 +316,18 @@ def _build_title(log: ReviewLog, narrowed_to: Mapping[str, str | None], anonymou
 
 
 def _measure_schedulability(
-    log: ReviewLog, run: Run, context: Context | None
+    log: ReviewLog, run: Run, context: Context | None, known: Mapping[str, Measurement]
 ) -> dict[str, Measurement]:
     """Return whether ranked models can schedule, by name; models that are slow to ask are left out.
 
-    Parameters that the run has fitted are not fitted again.
+    Those in `known` are not asked, and parameters that the run has fitted are not fitted again.
     """
     quick = [
         line.configuration
         for line in run.ranked_results()
-        if is_quick(line.configuration, line.result) and not line.result.invalid_reason
+        if is_quick(line.configuration, line.result)
+        and not line.result.invalid_reason
+        and line.configuration.name not in known
     ]
     features = None if context is None else context.features
     measurements = measure_configurations(
@@ -330,7 +337,8 @@ def _measure_schedulability(
         max_histories=FEW_HISTORIES,
         results=run.results_by_name(),
     )
-    return {measurement.configuration.name: measurement for measurement in measurements}
+    asked = {measurement.configuration.name: measurement for measurement in measurements}
+    return {**known, **asked}
 
 
 def _build_ranking_section(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from srs_eval.tui.session import AppSession
 
 _Rows = Literal["benchmark", "anki"]
+_SECONDS_BETWEEN_MEASUREMENTS = 2.0
 SM2_AND_FSRS = ("Anki-dry-run", "FSRS-6")
 """Anki's two schedulers as configurations: SM-2, and FSRS fitted to earlier reviews."""
 
@@ -314,13 +315,21 @@ class ModelEvaluator:
         from srs_eval.engine.session import LearnerSession
 
         session = LearnerSession(log)
+        new: list[Measurement] = []
+        shown_at = self._session.monotonic()
         for line in run.ranked_results():
             if cancel.is_set():
                 return
             name = line.configuration.name
             if name not in self.measurements and is_quick(line.configuration, line.result):
-                measurement = self._measure(session, run, name)
-                yield partial(self._add_measurement, run, measurement)
+                new.append(self._measure(session, run, name))
+            # Each time they are shown, the ranking is drawn again.
+            if new and self._session.monotonic() - shown_at >= _SECONDS_BETWEEN_MEASUREMENTS:
+                yield partial(self._add_measurements, run, tuple(new))
+                new.clear()
+                shown_at = self._session.monotonic()
+        if new:
+            yield partial(self._add_measurements, run, tuple(new))
 
     def measure(self, run: Run, name: str) -> Measurement | None:
         """Return whether a model can schedule; slow the first time, so call it in a thread.
@@ -352,9 +361,10 @@ class ModelEvaluator:
         )
         return next(iter(measurements))
 
-    def _add_measurement(self, run: Run, measurement: Measurement) -> None:
+    def _add_measurements(self, run: Run, measurements: Sequence[Measurement]) -> None:
         if run is self.run:
-            self.measurements[measurement.configuration.name] = measurement
+            for measurement in measurements:
+                self.measurements[measurement.configuration.name] = measurement
             self._session.view.show_changes()
 
     # --- comparing SM-2 and FSRS

@@ -523,6 +523,7 @@ class AppSession:
             anonymous=request.anonymous,
             known=self._final_answers(),
             costs=self._final_costs(log),
+            measurements=dict(self.models.measurements),
         )
         self.reports.write(task, request.path, in_process=self.job_count() > 0)
 

@@ -24,7 +24,7 @@ from srs_eval.advice.findings import (
 from srs_eval.advice.shown.acts import describe_act, describe_gain, render_acts
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.limits import DailyLimit, LimitEffects
-from srs_eval.advice.workload.ranges import RangedFigure
+from srs_eval.advice.workload.ranges import MINUTES, RECALLED, RangedFigure
 from srs_eval.models import fsrs6
 from srs_eval.stats.intervals import Interval
 from tests.tui.app_world import make_answers, make_costs
@@ -249,6 +249,37 @@ def test_presets_share_an_act_if_they_are_equally_sure() -> None:
     assert [(act.subjects, act.probability) for act in acts] == [(("B",), 0.9), (("C", "A"), 0.96)]
     assert acts[0].finding is likely
     assert describe_act(acts[1]) == "Paste new parameters into “C” and “A”."
+
+
+def test_what_anki_lets_the_learner_mend_is_an_act() -> None:
+    hard = Check("hard", "look", 300, 2_000, problem="like Again")
+    ignored = Check("ignored cards", "look", 90, 100, subject="Maps", ignore_date="2030-01-01")
+    acts = find_acts([], [hard, ignored, replace(hard, problem="few")])
+    assert [act.kind for act in acts] == [ActKind.EMPTY_IGNORE_DATE, ActKind.PRESS_AGAIN]
+    assert describe_act(acts[0]) == "Empty “Ignore cards reviewed before” in “Maps”."
+    assert describe_gain(acts[0]) == "it leaves out every card"
+    assert describe_act(acts[1]) == "Press Again for what you have forgotten."
+    assert describe_gain(acts[1]) == "Hard is 15 % of your answers"
+    assert not find_acts([], [hard, ignored], has_active_cards=False)
+
+
+@pytest.mark.parametrize(("scale", "is_told"), [(1.5, True), (1.02, False)])
+def test_new_parameters_tell_what_the_same_desire_costs(scale: float, is_told: bool) -> None:
+    costs = make_costs()
+    position = costs.at(costs.desired)
+    now = list(costs.estimates[position])
+    now[MINUTES] /= scale
+    now[RECALLED] = 0.82
+    costs = replace(costs, current_figures=tuple(now), current_draws=(tuple(now),) * 2)
+    settings = make_settings()
+    asked = Finding("costs", "all presets", evidence=costs)
+    lines = [line.text.strip() for line in render_acts(find_acts([*settings, asked], ()))]
+    told = [line for line in lines if line.startswith("Still asking for 90 %, you would spend")]
+    assert len(told) == is_told
+    if is_told:
+        minutes = costs.estimates[position][MINUTES]
+        assert f"{minutes:.1f} minutes a day instead of {minutes / scale:.1f}, and" in told[0]
+        assert told[0].endswith("remember 90 % instead of 82 %.")
 
 
 def test_presets_come_in_the_order_of_what_they_save_over_all_their_reviews() -> None:

@@ -262,7 +262,9 @@ def test_checks_are_merged_from_other_questions_findings(log: ReviewLog) -> None
     assert describe_check(named["steps"]) == (
         "Learning step after Again: 10 min is too long, try 30 s"
     )
-    assert describe_check(named["hard"]) == "You press Hard for cards that you have forgotten"
+    assert describe_check(named["hard"]) == (
+        "You probably press Hard for cards that you have forgotten"
+    )
     (better,) = merge_checks([remembered("A", 0.96)])
     assert (better.level, describe_check(better)) == (
         "fine",
@@ -299,7 +301,7 @@ def make_step_check(
     [
         ("first Again", 1.0, 0.5, "Learning step after Again: 1 min is too long, try 30 s"),
         ("first Good", 10.0, 3.0, "Learning step after Good: 10 min is too long, try 3 min"),
-        ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, try 12 s or less"),
+        ("lapse", 10.0, 0.1, "Relearning step: 10 min is too long, keep it as short as you can"),
         ("lapse", 10.0, 1e5, "Relearning step: 10 min is too short, try 10 h or more"),
     ],
 )

@@ -356,7 +356,7 @@ def test_screen_of_a_history_without_presets_knows_no_settings() -> None:
     [
         ("better", "Change from SuperMemo SM-15 to FSRS, with parameters fitted to you."),
         ("worse", "Stay with SuperMemo SM-15."),
-        ("can't tell yet", "If you use FSRS, give it parameters fitted to you."),
+        ("can't tell yet", "Stay with SuperMemo SM-15 for now."),
     ],
 )
 def test_supermemo_user_reads_no_word_of_ankis_presets(verdict: Any, act: str) -> None:
@@ -424,7 +424,7 @@ def test_recall_of_eleven_reviews_is_too_few_to_go_by() -> None:
     few = replace(group, recalled=replace(group.recalled, reviews=11))
     few_finding = replace(finding, evidence=replace(finding.evidence, groups=(few,)))
     text = build_screen([few_finding]).panes[1].summary.text
-    assert text == "Only 11 usable reviews: too few to go by."
+    assert text == "Only 11 reviews on a later day than the card's last: too few."
 
 
 @pytest.mark.parametrize("desired", [None, 0.9])

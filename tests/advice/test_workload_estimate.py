@@ -440,12 +440,14 @@ def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Work
     assert comparison.same_share is not None
     _, items = render_minutes(changed, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar) and item.label[0].isdigit()]
-    assert sum("(as now)" in label for label in labels) == 1
+    assert sum("(as unchanged)" in label for label in labels) == 1
     percents = [int(label.split()[0]) for label in labels]
     assert percents == sorted(percents)
-    assert f"{100 * comparison.same_share.retention:.0f} % (as now)" in labels
-    _, items = render_minutes(last, is_one_of_several=False)  # 85 % has a bar
-    assert not any("as now" in item.label for item in items if isinstance(item, Bar))
+    assert f"{100 * comparison.same_share.retention:.0f} % (as unchanged)" in labels
+    _, items = render_minutes(last, is_one_of_several=False)
+    labels = [item.label for item in items if isinstance(item, Bar)]
+    assert "85 % (as unchanged)" in labels  # no bar of its own
+    assert sum("(as unchanged)" in label for label in labels) == 1
 
 
 def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) -> None:
@@ -458,6 +460,43 @@ def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) 
     assert (
         f"Until now you remembered {100 * (recalled - 0.1):.0f} %. The year's figures" in sentences
     )
+
+
+@pytest.mark.parametrize(
+    ("below_asked", "share_overdue", "is_explained"),
+    [(0.04, 0.2, True), (0.02, 0.2, False), (0.04, 0.05, False)],
+)
+def test_recall_below_what_is_asked_for_is_explained_by_overdue_cards(
+    stages: list[Workload], below_asked: float, share_overdue: float, is_explained: bool
+) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    position = last.at(last.desired)
+    estimates = [list(figures) for figures in last.estimates]
+    estimates[position][RECALLED] = last.desired - below_asked
+    cards = round(share_overdue * estimates[position][REVIEWS] * last.question.days)
+    changed = replace(
+        last,
+        estimates=tuple(map(tuple, estimates)),
+        overdue=replace(last.overdue, cards=cards),
+    )
+    explanation = f"{cards:,} cards are overdue. You have forgotten more of these"
+    assert (explanation in join_sentences(changed)) == is_explained
+
+
+def test_recall_that_rises_as_new_cards_run_out_is_explained(stages: list[Workload]) -> None:
+    last = limit_rows(stages[-1], [0.0] * len(stages[-1].retentions), now=0.0)
+    lower = last.recalled_now - 0.1
+    few_new = replace(
+        last,
+        recalled_until_now=lower,
+        recent_minutes_a_day=40.0,
+        recent_minutes_on_begun_cards=30.0,
+        unseen_cards=0,
+        new_a_day=8,
+    )
+    assert f"remembered {100 * lower:.0f} %, much of it of new cards." in join_sentences(few_new)
+    reviewed = replace(few_new, recent_minutes_on_begun_cards=10.0)
+    assert "much of it of new cards" not in join_sentences(reviewed)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +20,9 @@ from srs_eval.advice.sentences import Bar
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.engine.run import Run
+from srs_eval.engine.schedulability import Measurement
+from srs_eval.models.configurations import resolve_configurations
+from srs_eval.report import learner
 from srs_eval.report.learner import build_learner_report, export_learner
 from tests.conftest import shared_or_skip
 from tests.helpers.advice import build_overview
@@ -75,6 +80,27 @@ def test_report_of_saved_findings_asks_nothing(
     del anew["tables"]["what-to-do"]
     for name, table in anew["tables"].items():
         assert at_hand["tables"][name] == table, name
+
+
+def test_models_in_measurements_are_not_asked_again(
+    log: ReviewLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        SimpleNamespace(configuration=configuration, result=SimpleNamespace(invalid_reason=""))
+        for configuration in resolve_configurations("FSRS-6,FSRS-5", Protocol())
+    ]
+    known = {"FSRS-6": Measurement(lines[0].configuration)}
+    asked = []
+
+    def measure(session: Any, configurations: Any, *_: Any, **__: Any) -> Iterator[Measurement]:
+        asked.extend(configuration.name for configuration in configurations)
+        yield Measurement(configurations[0])
+
+    monkeypatch.setattr(learner, "measure_configurations", measure)
+    run = SimpleNamespace(ranked_results=lambda: lines, results_by_name=dict)
+    measurements = learner._measure_schedulability(log, cast(Run, run), None, known)
+    assert asked == ["FSRS-5"]
+    assert list(measurements) == ["FSRS-6", "FSRS-5"]
 
 
 def test_report_of_saved_findings_has_their_first_screen(

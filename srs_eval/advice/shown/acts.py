@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from srs_eval.advice import findings as f
 from srs_eval.advice import sentences as say
-from srs_eval.advice.acts import HABITS, Act, ActKind, Backlog
+from srs_eval.advice.acts import HABITS, Act, ActKind, Backlog, SameDesire
 from srs_eval.advice.sentences import ACT_MARK, LineLevel, PaneLine
 from srs_eval.advice.shown.parameters import (
     HARDLY_MATTERS,
@@ -19,6 +19,7 @@ _MAX_NAMES = 3  # most presets that an act names
 _BETTER = "better predictions"
 _INDENT = "  "
 _DETAILS_DROP_ORDER = 10  # details go before any act
+_MAX_DETAILS = 9  # fewer than this come with any act
 _ACTS_OF_KEEPING = (ActKind.CHANGE_NOTHING, ActKind.WAIT_FOR_REVIEWS)
 
 
@@ -43,6 +44,9 @@ def render_acts(acts: Sequence[Act]) -> tuple[PaneLine, ...]:
         acts_after = acts[position + 1 :]
         if not acts_after or list(_describe_details(acts_after[0])) != details:
             lines += details  # acts with the same details have them once
+        if act.at_same_desire is not None:
+            text = f"{_INDENT}{_describe_same_desire(act.at_same_desire)}"
+            lines.append(PaneLine(text, drop_order=_DETAILS_DROP_ORDER + _MAX_DETAILS))
     return tuple(lines)
 
 
@@ -64,6 +68,10 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
                 return f"Raise the daily review limits of {names}."
             limit = f"limit of {format_count(act.review_limit, 'review')} a day"
             return f"Raise the {limit} of {names}." if names else f"Raise your {limit}."
+        case ActKind.PRESS_AGAIN:
+            return "Press Again for what you have forgotten."
+        case ActKind.EMPTY_IGNORE_DATE:
+            return f"Empty “Ignore cards reviewed before” in {say.quote_name(act.subjects[0])}."
         case ActKind.TURN_FSRS_ON:
             return "Turn FSRS on."
         case ActKind.LEAVE_FSRS_OFF:
@@ -71,7 +79,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.CHANGE_TO_FSRS:
             return f"Change from {act.scheduler} to FSRS, with parameters fitted to you."
         case ActKind.FIT_FSRS:
-            return "If you use FSRS, give it parameters fitted to you."
+            return f"Stay with {act.scheduler} for now."
         case ActKind.STAY_WITH_SCHEDULER:
             return f"Stay with {act.scheduler}."
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS if act.follows_fsrs:
@@ -123,7 +131,11 @@ def describe_gain(act: Act) -> str:
             if act.desired is None:
                 return f"{recalled} remembered"
             return f"{recalled} remembered, {say.format_share(act.desired)} asked for"
-        case ActKind.REPAIR_PARAMETERS | ActKind.WAIT_FOR_REVIEWS:
+        case ActKind.PRESS_AGAIN:
+            return f"Hard is {say.format_share(act.worth)} of your answers"
+        case ActKind.EMPTY_IGNORE_DATE:
+            return "it leaves out every card"
+        case ActKind.REPAIR_PARAMETERS | ActKind.WAIT_FOR_REVIEWS | ActKind.FIT_FSRS:
             return ""
         case ActKind.CHANGE_NOTHING:
             return HARDLY_MATTERS if act.hardly_matters else ""
@@ -159,6 +171,8 @@ def _format_minutes(minutes: float) -> str:
 
 
 def _describe_probability(act: Act) -> str:
+    if act.kind == ActKind.FIT_FSRS:
+        return ""  # it is about parameters for FSRS, which may be no better than the scheduler
     if act.probability is None or (act.hardly_matters and act.kind == ActKind.CHANGE_NOTHING):
         return ""
     return f"{say.describe_certainty(act.probability)} {say.format_dots(act.probability)}"
@@ -170,6 +184,8 @@ def _choose_level(act: Act) -> LineLevel:
             return "not yet"
         case ActKind.CHANGE_NOTHING | ActKind.STAY_WITH_SCHEDULER:
             return "fine"
+        case ActKind.FIT_FSRS:
+            return ""
         case ActKind.REPAIR_PARAMETERS:
             return "look"
     if act.kind in HABITS:
@@ -201,7 +217,21 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "Deck options › Daily Limits › Maximum reviews/day", ""
         case ActKind.CHANGE_NOTHING | ActKind.WAIT_FOR_REVIEWS:
             yield _explain_keeping(act), ""
-        case ActKind.CHANGE_TO_FSRS | ActKind.FIT_FSRS:
+        case ActKind.PRESS_AGAIN:
+            yield (
+                "You probably press Hard for some of it, which makes recall look better than it "
+                "is.",
+                "",
+            )
+        case ActKind.EMPTY_IGNORE_DATE:
+            yield "Deck options › FSRS › Ignore cards reviewed before", ""
+        case ActKind.FIT_FSRS:
+            beside = _FSRS_BESIDE_SCHEDULER.get(
+                act.scheduler_verdict, "Whether FSRS would predict you better is not settled."
+            )
+            text = f"{beside} If you use it, give it the parameters fitted to you."
+            yield text, "y copies the line"
+        case ActKind.CHANGE_TO_FSRS:
             yield "They go into the field “FSRS parameters”.", "y copies the line"
         case ActKind.TURN_FSRS_ON:
             yield "Deck options › FSRS", ""
@@ -216,6 +246,10 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
         yield "While reviews are few, they usually beat Optimize. It overwrites them.", ""
 
 
+_FSRS_BESIDE_SCHEDULER: Mapping[str, str] = {
+    "as good": "FSRS would predict you about as well.",
+    "better": "FSRS would predict you better, but hardly better than your average does.",
+}
 _CLAIMS: Mapping[ActKind, str] = {
     ActKind.TURN_FSRS_ON: (
         "Once optimized, FSRS {verb} predict your future reviews better than SM-2."
@@ -227,6 +261,24 @@ _CLAIMS: Mapping[ActKind, str] = {
     ActKind.USE_DEFAULTS: "FSRS {verb} then predict your future reviews better.",
 }
 """What the probability of an act is about; the verb says whether it is at least likely."""
+
+
+def _describe_same_desire(change: SameDesire) -> str:
+    """Say what new parameters change in minutes if the learner asks for the same as now.
+
+    Example: "Still asking for 90 %, you would spend 5.3 minutes a day instead of 3.1, and remember
+    89 % instead of 82 %."
+    """
+    recalled, recalled_now = map(say.format_share, (change.recalled, change.recalled_now))
+    memory = f"remember {recalled} as now"
+    if recalled != recalled_now:
+        memory = f"remember {recalled} instead of {recalled_now}"
+    minutes = _format_minutes(change.minutes)
+    minutes_now = _format_minutes(change.minutes_now).partition(" ")[0]
+    return (
+        f"Still asking for {say.format_share(change.desired)}, you would spend {minutes} a day "
+        f"instead of {minutes_now}, and {memory}."
+    )
 
 
 def _describe_backlog(backlog: Backlog) -> str:

@@ -53,7 +53,7 @@ _MIN_MINUTES_APART = 1.0
 _MIN_RECALL_APART = 0.03  # difference in recall that a learner would wonder about
 _MIN_RECALL_ABOVE_ASKED = 0.05  # recall above the retention asked for that needs an explanation
 _MIN_SHARE_DUE = 1 / 3  # of the reviews; fewer on dates that are set already explain nothing
-_MIN_SHARE_OVERDUE = 0.1  # of learned cards; fewer overdue ones explain nothing
+_MIN_SHARE_OVERDUE = 0.1  # of cards, or of reviews; fewer overdue ones explain nothing
 
 
 def _cost_sentences(finding: Finding) -> tuple[str, ...]:
@@ -67,6 +67,7 @@ def _cost_sentences(finding: Finding) -> tuple[str, ...]:
         _describe_recent_pace,
         _describe_past_recall,
         _describe_dates_set,
+        _describe_overdue_recall,
         _describe_cards,
         _describe_new_limit,
         _describe_overdue,
@@ -269,10 +270,37 @@ def _describe_past_recall(workload: Workload) -> Iterator[str]:
         return
     if abs(recalled - until_now) < _MIN_RECALL_APART or _is_decided_by_limit(workload):
         return
-    yield (
-        f"Until now you remembered {say.format_share(until_now)}. The year's figures assume that "
-        "you review each card on the day it is due."
-    )
+    on_time = "assume that you review each card on the day it is due"
+    if recalled > until_now and _has_fewer_new_cards(workload):
+        on_time = f"have few of these, and {on_time}"
+        yield (
+            f"Until now you remembered {say.format_share(until_now)}, much of it of new cards. The "
+            f"year's figures {on_time}."
+        )
+        return
+    yield (f"Until now you remembered {say.format_share(until_now)}. The year's figures {on_time}.")
+
+
+def _describe_overdue_recall(workload: Workload) -> Iterator[str]:
+    """Say why less is remembered than is asked for, if overdue cards explain it."""
+    position = workload.at(workload.desired)
+    recalled, reviews = workload.figures[position, [RECALLED, REVIEWS]]
+    all_reviews = reviews * workload.question.days
+    if not workload.desired - recalled >= _MIN_RECALL_APART:  # nan: no reviews
+        return
+    if workload.overdue.cards >= _MIN_SHARE_OVERDUE * all_reviews:
+        yield (
+            f"{workload.overdue.cards:,} cards are overdue. You have forgotten more of these, so "
+            "you remember less than you ask for."
+        )
+
+
+def _has_fewer_new_cards(workload: Workload) -> bool:
+    """Return True if most of the recent time went to new cards, and far fewer of them come."""
+    recent = workload.recent_minutes_a_day
+    new_a_day = workload.new_planned / workload.question.days
+    is_for_new_cards = workload.recent_minutes_on_begun_cards > 0.5 * recent
+    return is_for_new_cards and new_a_day <= _FAR_LESS * workload.new_a_day
 
 
 def _describe_dates_set(workload: Workload) -> Iterator[str]:
@@ -303,9 +331,7 @@ def _explain_change(workload: Workload) -> str:
     if abs(minutes - recent) < _MIN_MINUTES_APART:
         return ""
     if minutes < _FAR_LESS * recent:
-        new_a_day = workload.new_planned / workload.question.days
-        is_for_new_cards = workload.recent_minutes_on_begun_cards > 0.5 * recent
-        if not is_for_new_cards or new_a_day > _FAR_LESS * workload.new_a_day:
+        if not _has_fewer_new_cards(workload):
             return ""
         left = "none are left"
         if workload.unseen_cards:
@@ -562,6 +588,7 @@ def render_minutes(
     if current is not None:
         longest = max(longest, float(workload.current_band[1][MINUTES]))
     columns = ("remembered", "minutes a day")
+    equal = _find_equal_share(workload)
     bars: list[tuple[float, Bar]] = []  # each with its retention
     for index in shown:
         retention = workload.retentions[index]
@@ -574,6 +601,8 @@ def render_minutes(
         label = say.format_share(retention)
         if is_desired:
             label += " (yours)"
+        elif equal is not None and abs(retention - equal.retention) < _NEAR_SHOWN:
+            label += f" ({_name_equal(workload)})"
         bar = Bar(
             label,
             (say.format_share(float(recalled[index])), figure),
@@ -607,7 +636,7 @@ def render_minutes(
             items.append(PaneLine(reason, drop_order=6))
         for sentence in _describe_past_recall(workload):
             items.append(PaneLine(sentence, drop_order=7))
-    for sentence in _describe_dates_set(workload):
+    for sentence in (*_describe_dates_set(workload), *_describe_overdue_recall(workload)):
         items.append(PaneLine(sentence, drop_order=7))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
@@ -643,18 +672,30 @@ def _make_bar_of_equal_memory(
     That is the one at which FSRS remembers as much as today's schedule.
     """
     comparison = workload.comparison
-    if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
+    equal = _find_equal_share(workload)
+    if comparison is None or equal is None:
         return
-    equal = comparison.same_share
     if any(abs(workload.retentions[index] - equal.retention) < _NEAR_SHOWN for index in shown):
         return
     bar = Bar(
-        f"{say.format_share(equal.retention)} (as now)",
+        f"{say.format_share(equal.retention)} ({_name_equal(workload)})",
         (say.format_share(comparison.recalled), _format_figure(MINUTES, equal.minutes)),
         share=min(equal.minutes / longest, 1.0),
         drop_order=2,
     )
     yield equal.retention, bar
+
+
+def _find_equal_share(workload: Workload) -> EqualMemory | None:
+    """Return where FSRS remembers as much as today's schedule; None if nothing is compared."""
+    if _is_decided_by_limit(workload) or workload.comparison is None:
+        return None
+    return workload.comparison.same_share
+
+
+def _name_equal(workload: Workload) -> str:
+    """Say what a row remembers as much as, by the label of the row for today's schedule."""
+    return "as SM-2" if workload.is_fsrs_off else "as unchanged"
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:
@@ -704,7 +745,7 @@ def _summarize_minutes(workload: Workload) -> str:
 def _summarize_known(workload: Workload) -> Iterator[str]:
     """Say what knowing as many cards as with today's schedule takes, if that surely differs.
 
-    Example: "To know as many cards after a year, FSRS takes 18 minutes."
+    Example: "To know as many cards after a year, FSRS takes 18 minutes instead of 25."
     """
     comparison = workload.comparison
     if _is_decided_by_limit(workload) or comparison is None or comparison.same_share is None:
@@ -716,7 +757,11 @@ def _summarize_known(workload: Workload) -> Iterator[str]:
     is_told_already = minutes == _format_figure(MINUTES, comparison.same_share.minutes)
     if same_known.extra_minutes.is_beyond_zero and not is_told_already:
         optimized = "FSRS takes" if workload.is_fsrs_off else "optimized parameters take"
-        yield f"To know as many cards after a year, {optimized} {minutes} minutes."
+        now_minutes = _format_figure(MINUTES, comparison.minutes)
+        yield (
+            f"To know as many cards after a year, {optimized} {minutes} minutes instead of "
+            f"{now_minutes}."
+        )
 
 
 def _summarize_at_desired(workload: Workload) -> str:

@@ -40,6 +40,8 @@ _QUESTIONS_OF_HABITS: Mapping[ActKind, str] = {
     ActKind.FORGET_LESS: "wrong",
     ActKind.REVIEW_ON_TIME: "retention",
     ActKind.RAISE_REVIEW_LIMIT: "costs",
+    ActKind.PRESS_AGAIN: "wrong",
+    ActKind.EMPTY_IGNORE_DATE: "wrong",
 }
 """Questions whose evidence stands behind acts about habits."""
 _QUESTIONS_WITHOUT_PANE: Mapping[str, str] = {
@@ -352,7 +354,8 @@ def _checks_pane(so_far: _AnswersSoFar) -> Pane:
         replace(line, drop_order=position) for position, line in enumerate(lines[:_MAX_CHECKS])
     ]
     if problems:
-        summary = PaneLine(" · ".join(problems), "look", "!")
+        count = f"{len(problems)} warnings: " if len(problems) > 1 else ""
+        summary = PaneLine(f"{count}{' · '.join(problems)}", "look", "!")
     else:
         summary = PaneLine("Nothing that your reviews show.", "fine")
     return Pane(TITLES[4], summary, tuple(lines), ("wrong",))

@@ -354,6 +354,7 @@ def _format_anki_interval(seconds: float) -> str:
 # Anything wrong?
 
 MARKS: Mapping[f.CheckLevel, str] = {"look": "!", "fine": "✓", "not yet": "?"}
+_SHORTEST_PRACTICAL_STEP = 0.25  # minutes; nobody would set a shorter step
 _TWICE_RATIO = 1.75  # times as often as expected, from which it is called "twice as often"
 _NEGLIGIBLE_GAIN = 0.02  # recall above expectation that does not matter
 
@@ -450,6 +451,8 @@ def describe_check(check: f.Check) -> str:
 def _describe_step_check(check: f.Check, step: f.StepTiming) -> str:
     """Name a step and a better one: "Learning step after Again: 1 min is too long, try 30 s"."""
     assert check.minutes is not None
+    if check.problem == "shorter" and check.minutes < _SHORTEST_PRACTICAL_STEP:
+        return f"{_name_step(step)}: {_judge_step(step)}, keep it as short as you can"
     better = _format_duration(check.minutes)
     if check.is_bound:
         better += " or less" if check.problem == "shorter" else " or more"
@@ -606,7 +609,7 @@ def _describe_button(check: f.Check) -> str:
     name = check.name.capitalize()
     share = say.format_share(check.count / max(check.total, 1))
     if check.problem == "like Again":
-        return "You press Hard for cards that you have forgotten"
+        return "You probably press Hard for cards that you have forgotten"
     if check.name == "hard" and check.level == "not yet" and not check.problem:
         return f"Hard, {share} of your answers, may hide forgetting"
     if check.problem == "seldom" and check.name == "again":

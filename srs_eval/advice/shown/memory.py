@@ -441,7 +441,8 @@ def render_retention(
     if desired is None:
         columns: tuple[str, ...] = ("you", "FSRS")
         is_off = any(retention.fsrs_is_off for retention in retentions.values())
-        comparison = f". {_describe_guess(overall, is_off=is_off)}"
+        guess = _describe_guess(overall, is_off=is_off, is_held_out=months is not None)
+        comparison = f". {guess}"
     else:
         columns = ("you", "asked", "expected")
         comparison = f" and ask for {say.format_share(desired)}"
@@ -504,10 +505,15 @@ def list_recall_by_month(findings: Sequence[f.Finding]) -> list[f.RecallGroup]:
     return _select_months(_collect_groups(retentions, None if retentions else months))
 
 
-def _describe_guess(overall: f.RecallGroup, *, is_off: bool) -> str:
-    """Say what FSRS would have expected: "FSRS, not yet optimized, would have guessed 78"."""
+def _describe_guess(overall: f.RecallGroup, *, is_off: bool, is_held_out: bool) -> str:
+    """Say what FSRS would have expected: "FSRS, not yet optimized, would have guessed 78 %".
+
+    Held-out reviews are predicted by FSRS fitted to the reviews before them.
+    """
     guess = say.format_share(overall.expected)
     condition = ", not yet optimized," if is_off else ""
+    if is_held_out:
+        condition = ", fitted to your earlier reviews,"
     return f"FSRS{condition} would have guessed {guess}"
 
 
@@ -568,8 +574,10 @@ def _too_few_line(reviews: int, *, is_held_out: bool, of_excluded_cards: bool) -
     """Return the line that says that there are too few reviews."""
     if of_excluded_cards:
         return PaneLine(f"Only {format_held_out_count(reviews)}: too few.", "not yet")
-    count = format_count(reviews, "held-out review" if is_held_out else "usable review")
-    return PaneLine(f"Only {count}: too few to go by.", "not yet")
+    if is_held_out:
+        return PaneLine(f"Only {format_count(reviews, 'held-out review')}: too few.", "not yet")
+    text = f"Only {format_count(reviews, 'review')} on a later day than the card's last: too few."
+    return PaneLine(text, "not yet")
 
 
 def _choose_mark(group: f.RecallGroup, desired: float | None) -> str:

@@ -60,6 +60,7 @@ _PASTED = (Recommendation.POOLED, Recommendation.ONE_LINE, Recommendation.TAUGHT
 """Recommendations whose parameters stand below them."""
 
 
+_EVEN = 0.5  # a smaller chance that no change helps is told as that of the change
 HARDLY_MATTERS = "it hardly matters"
 _CHANGES: Mapping[str, str] = {
     f.RECENCY: "optimizing",
@@ -137,17 +138,31 @@ def _parameter_line(findings: Sequence[f.Finding]) -> str:
         return _parameter_sentences(finding)[0]
     if finding.probability is None:
         return "not evaluated"
-    certainty = say.format_certainty(finding.probability)
+    probability, is_of_keeping = _choose_chance(finding, finding.probability)
+    certainty = say.format_certainty(probability)
     claim = ""
-    if not finding.parameters and finding.recommendation != Recommendation.KEEP:
+    if not finding.parameters and not is_of_keeping:
         claim = f" that {_CHANGES[evidence.compared_candidate]} helps"
     if evidence.fsrs_is_off:
         return f"{certainty}{claim} once FSRS is on"
     if finding.hardly_matters and not finding.parameters:
         return HARDLY_MATTERS
     if f.lacks_own_evidence(finding):
-        return f"{_population_certainty(finding.probability)}{claim}"
-    return f"{say.format_dots(finding.probability)} {certainty}{claim}"
+        return f"{_population_certainty(probability)}{claim}"
+    return f"{say.format_dots(probability)} {certainty}{claim}"
+
+
+def _choose_chance(finding: f.Finding, probability: float) -> tuple[float, bool]:
+    """Return the chance to tell, and whether it is that of keeping the parameters.
+
+    A small chance that no change helps noticeably would read as an advice to change: that of the
+    best change is told instead.
+    """
+    if finding.recommendation != Recommendation.KEEP:
+        return probability, False
+    if probability >= _EVEN:
+        return probability, True
+    return _compared_belief(finding).probability, False
 
 
 def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
@@ -166,12 +181,14 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         instruction = "let FSRS optimize its parameters"
     is_keep = finding.recommendation == Recommendation.KEEP
     change = _CHANGES[evidence.compared_candidate]
-    claim = _CLAIM_OF_KEEPING if is_keep else _CLAIM
+    probability, is_of_keeping = _choose_chance(finding, finding.probability)
+    claim = _CLAIM_OF_KEEPING if is_of_keeping else _CLAIM
     rejected_chance = find_rejected_chance(finding)
-    if is_keep and rejected_chance is not None:
+    if is_of_keeping and rejected_chance is not None:
         claim = f"that {change} would not predict your future reviews noticeably better"
-    if not is_keep and not finding.parameters:
+    if not is_of_keeping and not finding.parameters:
         claim = f"that {change} predicts your future reviews better"
+    if not is_keep and not finding.parameters:
         if finding.recommendation in _PASTED:  # there is nothing below that could be pasted
             instruction = INSTRUCTIONS[Recommendation.KEEP]
         else:
@@ -182,13 +199,13 @@ def _parameter_sentences(finding: f.Finding) -> tuple[str, ...]:
         outcome = say.format_gain_or_loss(_compared_belief(finding))
         instruction += f": {change} could {outcome}"
     if evidence.fsrs_is_off:
-        if not is_keep:
+        if not is_of_keeping:
             claim += " than FSRS's defaults"
         instruction = f"once FSRS is on: {instruction}"
     if f.lacks_own_evidence(finding):
-        certainty = f"{_population_certainty(finding.probability)} {claim}"
+        certainty = f"{_population_certainty(probability)} {claim}"
     else:
-        certainty = say.format_certainty(finding.probability, claim)
+        certainty = say.format_certainty(probability, claim)
     answer = f"{say.capitalize(instruction)} ({certainty})."
     sentences = [answer, _basis_sentence(finding, evidence)]
     if finding.recommendation == Recommendation.TAUGHT:

@@ -23,6 +23,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -263,7 +264,7 @@ class Workload(Evidence):
             return self.current_figures[RECALLED]
         return self.estimates[self.at(self.desired)][RECALLED]
 
-    @property
+    @cached_property  # a screen needs it many times, and it takes milliseconds
     def comparison(self) -> ScheduleComparison | None:
         """Today's schedule beside optimized FSRS; None if they are the same, or nothing is due.
 
@@ -276,7 +277,7 @@ class Workload(Evidence):
             return None
         return self._compare_with(self.current_figures, self.current_draws)
 
-    @property
+    @cached_property
     def sm2_comparison(self) -> ScheduleComparison | None:
         """SM-2 beside optimized FSRS, like `comparison`; None if SM-2 is not asked for."""
         if self.sm2 is None or self.sm2.limit_effects.is_limited:
