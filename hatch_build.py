@@ -27,7 +27,7 @@ def find_urls(root: Path) -> dict[str, str]:
     }
 
 
-class CustomMetadataHook(MetadataHookInterface):  # type: ignore[misc]  # hatchling has no types
+class CustomMetadataHook(MetadataHookInterface):
     """Set `urls`, which pyproject.toml declares to be dynamic."""
 
     def update(self, metadata: dict[str, Any]) -> None:

@@ -355,11 +355,16 @@ def _expected_gain(finding: f.Finding) -> float:
 
 
 def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Act]:
-    """Yield the acts; a single one gets the minutes, which are those of all presets together."""
+    """Yield the acts with minutes, which are those of optimized parameters in all presets.
+
+    A single act gets those at equal memory, the last act those at the retention asked for, if the
+    acts give new parameters to all presets.
+    """
+    changed_presets = sum(len(act.subjects) for act in acts if act.kind != ActKind.USE_DEFAULTS)
     for number, act in enumerate(acts, start=1):
         if len(acts) == 1:
             act = _add_minutes(act, workload)
-        if number == len(acts):
+        if number == len(acts) and changed_presets == act.preset_count:
             act = replace(act, at_same_desire=_find_same_desire(workload))
         yield act
 

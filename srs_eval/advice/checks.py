@@ -145,22 +145,17 @@ def _check_ignored_cards(log: ReviewLog) -> Iterator[f.Check]:
     """Name a date that leaves out all cards of its preset, so that there is nothing to optimize."""
     dates = find_future_dates(log)
     if dates:
-        preset, day = next(iter(dates.items()))
-        groups = log.preset_of(log.cards.deck_id)
-        names = np.array([_name_of_preset(log, group) for group in groups.tolist()])
+        name, day = next(iter(dates.items()))
+        groups = [group for group, preset in log.presets.items() if preset.name == name]
+        is_ignored = np.isin(log.preset_of(log.cards.deck_id), groups)
         yield f.Check(
             "ignored cards",
             "look",
-            count=int((names == preset).sum()),
-            total=len(names),
-            subject=preset,
+            count=int(is_ignored.sum()),
+            total=len(is_ignored),
+            subject=name,
             ignore_date=day,
         )
-
-
-def _name_of_preset(log: ReviewLog, group: int) -> str:
-    preset = log.presets.get(group)
-    return "" if preset is None else preset.name
 
 
 def _check_gaps(log: ReviewLog) -> Iterator[f.Check]:

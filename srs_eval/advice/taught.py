@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from srs_eval.data.reviews import FloatArray, IntArray
-from srs_eval.data.trials import Trials, compute_recency_weights
+from srs_eval.data.trials import TRIAL_COLUMNS, Trials, compute_recency_weights
 from srs_eval.models import fsrs6, fsrs7, logistic_regression
 from srs_eval.models.blend import average_logits
 from srs_eval.training.hyperparameters import Context
@@ -46,24 +46,6 @@ _ITERATIONS = 200
 _MIN_STABILITY = 0.001  # days
 _LOG_SCALED = np.array([0, 1, 2, 3, 20])
 """Parameters that are fitted as logarithms: the initial stabilities and the decay."""
-_TRIAL_COLUMNS = (
-    "review_th",
-    "card_id",
-    "day",
-    "rating",
-    "y",
-    "i",
-    "delta_t",
-    "elapsed_days",
-    "first_rating",
-    "partition",
-    "history_start",
-    "history_end",
-    "bin_delta_t",
-    "bin_i",
-    "bin_lapses",
-)
-"""Columns of `Trials` with a value for each trial."""
 
 
 def fit_taught(
@@ -139,7 +121,7 @@ def _ask_at_other_intervals(trials: Trials, index: IntArray) -> Trials:
     """
     multiples = (1.0, *_OTHER_INTERVALS)
     columns: dict[str, Any] = {
-        name: np.tile(getattr(trials, name)[index], len(multiples)) for name in _TRIAL_COLUMNS
+        name: np.tile(getattr(trials, name)[index], len(multiples)) for name in TRIAL_COLUMNS
     }
     columns["delta_t"] = np.outer(multiples, trials.delta_t[index]).ravel()
     return replace(trials, folds=(), **columns)
@@ -188,4 +170,4 @@ _DEFAULT = _to_scale(np.array(_MODEL.default))
 _LOWER = _to_scale(np.array(_MODEL.lower, np.float64))
 _UPPER = _to_scale(np.array(_MODEL.upper, np.float64))
 _SCALE = np.array((1.0, 1.0, 1.0, 1.0, *fsrs6.DEVIATION[4:20], 1.0))
-"""Usual differences between learners, in units of x."""
+"""Typical differences between learners in each x (21,)."""

@@ -231,6 +231,26 @@ class _ReviewColumns:
         return _ReviewColumns(**{name: column[mask] for name, column in self.__dict__.items()})
 
 
+TRIAL_COLUMNS = (
+    "review_th",
+    "card_id",
+    "day",
+    "rating",
+    "y",
+    "i",
+    "delta_t",
+    "elapsed_days",
+    "first_rating",
+    "partition",
+    "history_start",
+    "history_end",
+    "bin_delta_t",
+    "bin_i",
+    "bin_lapses",
+)
+"""Columns of `Trials` with a value for each trial."""
+
+
 def prepare_trials(log: ReviewLog, rows: Rows, protocol: Protocol) -> Trials:
     """Prepare histories, evaluated rows and folds of one learner under one protocol.
 

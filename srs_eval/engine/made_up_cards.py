@@ -29,7 +29,7 @@ from srs_eval.data.reviews import (
     Rows,
     mark_run_starts,
 )
-from srs_eval.data.trials import Fold, Trials
+from srs_eval.data.trials import TRIAL_COLUMNS, Fold, Trials
 from srs_eval.models.held_out import LastFit
 
 ANSWERS = (1, 2, 3, 4)
@@ -40,23 +40,6 @@ _TRIALS_AT_ONCE = 400_000
 _PROBED_HISTORIES = 16
 _PROBE_TOLERANCE = 1e-5  # of recall: networks compute in single precision
 
-_TRIAL_COLUMNS = (
-    "review_th",
-    "card_id",
-    "day",
-    "rating",
-    "y",
-    "i",
-    "delta_t",
-    "elapsed_days",
-    "first_rating",
-    "partition",
-    "history_start",
-    "history_end",
-    "bin_delta_t",
-    "bin_i",
-    "bin_lapses",
-)
 _BoolArray = NDArray[np.bool_]
 
 
@@ -197,7 +180,7 @@ class _MadeUpCards:
         first = self._first_trials
         times = len(days)
         columns: dict[str, Any] = {}
-        for name in _TRIAL_COLUMNS:
+        for name in TRIAL_COLUMNS:
             columns[name] = np.repeat(getattr(first, name)[self._coming_trials], times)
         delta_t = np.tile(days, len(self))
         whole_days = _count_days(delta_t, np.repeat(self._clock_s, times))

@@ -44,7 +44,7 @@ DESIRED_RETENTIONS = (0.7, 0.9, 0.97)
 MAX_HISTORIES = 10_000
 MINUTE = 60 / DAY_S  # days
 LONGEST_DAYS = 1_000_000.0
-"""A retention that is not reached in so many days, some 2,700 years, is never reached."""
+"""A retention that is not reached within so many days (some 2,700 years) is never reached."""
 GROWTH_LIMIT = 5.0  # an interval so many times the last one is long
 MIN_GROWTH_DAYS = 1.0  # shorter intervals are steps, which may grow by any factor
 _TIME_FACTOR = 2.0  # between two times at which a curve is asked
@@ -173,7 +173,7 @@ class Measurement:
     schedulability: Schedulability | None = None
     obstacle: Obstacle | None = None
     failure: str = ""
-    """Why it could not be measured, if it could have been asked."""
+    """Why asking it failed; "" if it did not fail, or was not asked because of an obstacle."""
 
 
 def measure_configurations(

@@ -28,7 +28,7 @@ _REMARK_BY_MODEL = {
     "Anki": "srs-benchmark's formulas of Anki's SM-2, which srs-eval follows, give Good the bonus "
     "of Easy. Anki does not."
 }
-"""What keeps figures of a model from saying something about the scheduler of its name."""
+"""Reasons why a model's figures say nothing about the scheduler of the same name."""
 CLOSING = (
     "The answer to each review was replaced by Again, Hard, Good and Easy, and each model was "
     "asked when recall would then fall to the desired retention. Figures are shares of reviews. "

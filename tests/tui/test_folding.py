@@ -131,6 +131,12 @@ async def test_details_pass_over_folded_models(tmp_path: Path) -> None:
             await pilot.press("n")
             seen.append(app.screen.configuration)
         assert list(dict.fromkeys(seen)) == USABLE
+        await pilot.press("escape")
+        folded = next(name for name in MODELS if name not in USABLE)
+        await app.push_screen(DetailsScreen(app.session.models.run, folded, frozenset(MODELS)))
+        await pilot.press("n", "p")  # there is no other model to go to
+        assert isinstance(app.screen, DetailsScreen)
+        assert app.screen.configuration == folded
 
 
 @pytest.mark.parametrize("models", slow_except({"AVG,SM2,DASH"}, ["all", "AVG,SM2,DASH"]))

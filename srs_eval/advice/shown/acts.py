@@ -266,8 +266,8 @@ _CLAIMS: Mapping[ActKind, str] = {
 def _describe_same_desire(change: SameDesire) -> str:
     """Say what new parameters change in minutes if the learner asks for the same as now.
 
-    Example: "Still asking for 90 %, you would spend 5.3 minutes a day instead of 3.1, and remember
-    89 % instead of 82 %."
+    Example: "Still asking for 90 %, you would spend about 5.3 minutes a day instead of 3.1, and
+    remember 89 % instead of 82 %."
     """
     recalled, recalled_now = map(say.format_share, (change.recalled, change.recalled_now))
     memory = f"remember {recalled} as now"
@@ -276,8 +276,8 @@ def _describe_same_desire(change: SameDesire) -> str:
     minutes = _format_minutes(change.minutes)
     minutes_now = _format_minutes(change.minutes_now).partition(" ")[0]
     return (
-        f"Still asking for {say.format_share(change.desired)}, you would spend {minutes} a day "
-        f"instead of {minutes_now}, and {memory}."
+        f"Still asking for {say.format_share(change.desired)}, you would spend about {minutes} a "
+        f"day instead of {minutes_now}, and {memory}."
     )
 
 

@@ -156,11 +156,8 @@ class DetailsScreen(AppScreen, actions="details"):
             yield f"* {note}"
 
     def move(self, step: int) -> None:
-        names = [
-            line.configuration.name
-            for line in self._run.ranked_results()
-            if line.configuration.name not in self._folded
-        ]
+        ranked = [line.configuration.name for line in self._run.ranked_results()]
+        names = [name for name in ranked if name not in self._folded or name == self.configuration]
         index = names.index(self.configuration) + step
         if 0 <= index < len(names):
             self.configuration = names[index]
