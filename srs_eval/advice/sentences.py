@@ -146,10 +146,17 @@ OPTIMIZE_OVERWRITES = "Pressing Optimize later overwrites them."
 
 
 def explain_where_to_paste(answer: Finding) -> str:
-    """Return the sentences that say where to paste the answer's parameters, and for how long."""
-    if answer.recommendation == f.Recommendation.TAUGHT:
-        return f"{_explain_place(answer)} {OPTIMIZE_OVERWRITES}"
-    return _explain_place(answer)
+    """Return the sentences that say where to paste the answer's parameters, and for how long.
+
+    Parameters that Optimize would fit need not be pasted.
+    """
+    place = _explain_place(answer)
+    match answer.recommendation:
+        case f.Recommendation.TAUGHT:
+            return f"{place} {OPTIMIZE_OVERWRITES}"
+        case f.Recommendation.OPTIMIZE if answer.subject != f.ALL_REVIEWS:
+            return f"Optimize fits about these parameters, so you need not paste them. {place}"
+    return place
 
 
 def _explain_place(answer: Finding) -> str:

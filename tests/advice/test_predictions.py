@@ -213,7 +213,7 @@ def test_review_th_is_refused_for_a_subset_of_decks(supermemo: ReviewLog, tmp_pa
         compare(narrowed, predictions=path)
 
 
-def test_supermemo_against_fsrs_on_real_histories_has_a_verdict() -> None:
+def test_supermemo_on_real_histories_predicts_worse_than_fsrs() -> None:
     folder = os.environ.get("SRS_EVAL_REAL")
     if not folder:
         pytest.skip("needs SRS_EVAL_REAL, a folder with real histories")
@@ -223,4 +223,4 @@ def test_supermemo_against_fsrs_on_real_histories_has_a_verdict() -> None:
         (answer,) = compare(srs_eval.load(file), questions=["models"])
         rows = {row["model"]: row for row in shown.tables(answer)[0].records()}
         assert {"SuperMemo SM-15", "optimized", "average"} <= set(rows)
-        assert rows["SuperMemo SM-15"]["verdict"] != "can't tell yet"  # thousands of reviews
+        assert rows["SuperMemo SM-15"]["minus optimized low"] > 0

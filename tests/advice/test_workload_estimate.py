@@ -440,14 +440,14 @@ def test_row_of_equal_memory_stands_in_the_order_of_retentions(stages: list[Work
     assert comparison.same_share is not None
     _, items = render_minutes(changed, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar) and item.label[0].isdigit()]
-    assert sum("(as unchanged)" in label for label in labels) == 1
+    assert sum("(as today)" in label for label in labels) == 1
     percents = [int(label.split()[0]) for label in labels]
     assert percents == sorted(percents)
-    assert f"{100 * comparison.same_share.retention:.0f} % (as unchanged)" in labels
+    assert f"{100 * comparison.same_share.retention:.0f} % (as today)" in labels
     _, items = render_minutes(last, is_one_of_several=False)
     labels = [item.label for item in items if isinstance(item, Bar)]
-    assert "85 % (as unchanged)" in labels  # no bar of its own
-    assert sum("(as unchanged)" in label for label in labels) == 1
+    assert "85 % (as today)" in labels  # no bar of its own
+    assert sum("(as today)" in label for label in labels) == 1
 
 
 def test_recall_that_differs_from_the_past_is_explained(stages: list[Workload]) -> None:

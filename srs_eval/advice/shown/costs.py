@@ -165,7 +165,7 @@ def _describe_schedules(
     if same_minutes is not None and not _is_the_same(same_minutes, comparison):
         known = _format_figure(KNOWN, same_minutes.known)
         yield (
-            f"If you asked {model} for {say.format_share(same_minutes.retention)}, it would take "
+            f"If you asked {model} for {100 * same_minutes.retention:.1f} %, it would take "
             f"as long as {current} ({minutes_now} minutes a day). You would remember "
             f"{100 * same_minutes.recalled:.1f} % of your reviews instead of "
             f"{100 * comparison.recalled:.1f} %, and know {known} cards at the end instead of "
@@ -601,7 +601,7 @@ def render_minutes(
         label = say.format_share(retention)
         if is_desired:
             label += " (yours)"
-        elif equal is not None and abs(retention - equal.retention) < _NEAR_SHOWN:
+        elif equal is not None and _shows_equal_memory(workload, index, equal):
             label += f" ({_name_equal(workload)})"
         bar = Bar(
             label,
@@ -675,7 +675,7 @@ def _make_bar_of_equal_memory(
     equal = _find_equal_share(workload)
     if comparison is None or equal is None:
         return
-    if any(abs(workload.retentions[index] - equal.retention) < _NEAR_SHOWN for index in shown):
+    if any(_shows_equal_memory(workload, index, equal) for index in shown):
         return
     bar = Bar(
         f"{say.format_share(equal.retention)} ({_name_equal(workload)})",
@@ -684,6 +684,15 @@ def _make_bar_of_equal_memory(
         drop_order=2,
     )
     yield equal.retention, bar
+
+
+def _shows_equal_memory(workload: Workload, index: int, equal: EqualMemory) -> bool:
+    """Return True if the row of a retention shows the share that today's schedule remembers."""
+    comparison = workload.comparison
+    if comparison is None or abs(workload.retentions[index] - equal.retention) >= _NEAR_SHOWN:
+        return False
+    recalled = float(workload.figures[index, RECALLED])
+    return say.format_share(recalled) == say.format_share(comparison.recalled)
 
 
 def _find_equal_share(workload: Workload) -> EqualMemory | None:
@@ -695,7 +704,7 @@ def _find_equal_share(workload: Workload) -> EqualMemory | None:
 
 def _name_equal(workload: Workload) -> str:
     """Say what a row remembers as much as, by the label of the row for today's schedule."""
-    return "as SM-2" if workload.is_fsrs_off else "as unchanged"
+    return "as SM-2" if workload.is_fsrs_off else "as today"
 
 
 def _is_desired_now(workload: Workload, retention: float) -> bool:
@@ -705,7 +714,7 @@ def _is_desired_now(workload: Workload, retention: float) -> bool:
 
 def _name_current(workload: Workload) -> str:
     """Return the name of today's schedule beside optimized FSRS."""
-    return "with SM-2" if workload.is_fsrs_off else "unchanged"
+    return "with SM-2" if workload.is_fsrs_off else "today's settings"
 
 
 def _summarize_minutes(workload: Workload) -> str:
@@ -799,7 +808,7 @@ def _figures_by_version_sentence(workload: Workload) -> str:
     presets = ""
     if fsrs7_count != preset_count:
         presets = f" for {fsrs7_count} of {preset_count} presets"
-    return f"“Unchanged” is FSRS-7's figure{presets}; the other figures are FSRS-6's."
+    return f"“Today's settings” are FSRS-7's figure{presets}; the other figures are FSRS-6's."
 
 
 # As tables

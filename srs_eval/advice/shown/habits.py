@@ -487,7 +487,8 @@ def _explain_check(check: f.Check) -> list[str]:
         case "suspended":
             return ["Anki's optimizer ignores suspended cards, and so do most answers here."]
         case "gap" if check.last_review_date is not None:
-            return ["All these answers are about the time before that."]
+            last_day = _format_day(check.last_review_date)
+            return [f"All these answers are about the time up to {last_day}."]
         case "again" | "hard" | "easy":
             return [_explain_button(check)]
     return []

@@ -544,6 +544,8 @@ def _describe_recall(groups: Mapping[str, f.RecallGroup]) -> str:
     if latest is None or latest.recalled.reviews < f.MIN_REVIEWS_SHOWN:
         return f"You remember {recalled}"
     lately = say.format_share(latest.recalled.estimate)
+    if lately == recalled:
+        return f"You remember {recalled} (also in your most recent 90 days)"
     return f"You remember {recalled} ({lately} in your most recent 90 days)"
 
 

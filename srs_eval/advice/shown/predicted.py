@@ -106,7 +106,10 @@ def _fit_sentence(finding: f.Finding) -> str:
     if fit.conclusion == f.CANT_TELL:
         if finding.interval is not None and has_enough_data(finding.interval):
             if finding.missing is not None and not finding.missing.can_come:
-                return f"Your reviews will not settle how well FSRS {verb} you; so far: {saving}."
+                return (
+                    f"Your reviews will not settle whether FSRS {verb} you better than your "
+                    f"average does; so far: {saving}."
+                )
             reason = saving
         else:
             if finding.missing is None or not finding.missing.can_come:
