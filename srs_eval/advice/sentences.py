@@ -155,7 +155,8 @@ def explain_where_to_paste(answer: Finding) -> str:
         case f.Recommendation.TAUGHT:
             return f"{place} {OPTIMIZE_OVERWRITES}"
         case f.Recommendation.OPTIMIZE if answer.subject != f.ALL_REVIEWS:
-            return f"Optimize fits about these parameters, so you need not paste them. {place}"
+            instead = place.replace("Paste it in Anki", "To paste them instead", 1)
+            return f"Optimize fits about these parameters. {instead}"
     return place
 
 
@@ -216,6 +217,13 @@ def missing_data_sentence(missing: MissingData | None) -> str:
     if missing is None or not missing.can_come:
         return f"{capitalize(format_missing_data(missing))}."
     return f"About {_format_amounts(missing)} like these would settle it."
+
+
+def says_missing_data(text: str, missing: MissingData) -> bool:
+    """Return True if a text already says which data are missing, or that they won't come."""
+    if not missing.can_come:
+        return _WILL_NOT_SETTLE in text
+    return _format_amounts(missing) in text
 
 
 def format_overdue(cards: int, minutes: float, total: int = 0, suffix: str = "") -> str:

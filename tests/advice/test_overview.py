@@ -592,8 +592,8 @@ def test_sentence_on_fit_names_own_parameters_before_a_new_fit(log: ReviewLog) -
 @pytest.mark.parametrize(
     ("reviews", "message"),
     [
-        (44, "can't be told yet: needs 956 more reviews."),
-        (4_000, "can't be told yet: optimized, 73 % better than guessing"),
+        (44, "can't be told yet; that needs 956 more reviews."),
+        (4_000, "can't be told yet; so far: optimized, 73 % better than guessing"),
     ],
 )
 def test_sentence_on_fit_of_few_reviews_has_no_figure(reviews: int, message: str) -> None:

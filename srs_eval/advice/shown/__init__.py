@@ -13,6 +13,7 @@ from srs_eval.advice.sentences import (
     describe_spells,
     format_due_date,
     missing_data_sentence,
+    says_missing_data,
 )
 from srs_eval.advice.shown import (
     card_kinds,
@@ -80,10 +81,11 @@ def sentences(finding: Finding) -> tuple[str, ...]:
     missing = finding.missing
     is_sure = finding.probability is not None and finding.probability >= f.SURE
     if missing is not None and not is_sure:
+        is_said = any(says_missing_data(text, missing) for text in answer)
         if not missing.can_come:
-            if finding.recommendation:
+            if finding.recommendation and not is_said:
                 answer.append(missing_data_sentence(missing))
-        elif missing.date or finding.recommendation:
+        elif missing.date or (finding.recommendation and not is_said):
             answer.append(f"Ask again {format_due_date(missing)}.")
     if finding.phi is not None:
         answer.append(describe_spells(finding.phi))

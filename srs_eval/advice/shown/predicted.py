@@ -110,13 +110,13 @@ def _fit_sentence(finding: f.Finding) -> str:
                     f"Your reviews will not settle whether FSRS {verb} you better than your "
                     f"average does; so far: {saving}."
                 )
-            reason = saving
+            reason = f"so far: {saving}"
         else:
             if finding.missing is None or not finding.missing.can_come:
                 cant_tell = say.format_cant_tell(finding.missing, f" how well FSRS {verb} you")
                 return f"{say.capitalize(cant_tell)}."
-            reason = say.format_missing_data(finding.missing)
-        return f"How well FSRS {verb} you can't be told yet: {reason}."
+            reason = f"that {say.format_missing_data(finding.missing)}"
+        return f"How well FSRS {verb} you can't be told yet; {reason}."
     if fit.conclusion == "well":
         quality = "well"
     elif fit.conclusion == "a little":
@@ -175,8 +175,10 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
                 sentences.append(f"Optimized, it is {saving}.")
     if fit.would_run_fsrs7:
         sentences.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
-    if finding.missing is not None and finding.missing.can_come:
-        sentences.append(say.missing_data_sentence(finding.missing))
+    missing = finding.missing
+    if missing is not None and missing.can_come:
+        if not any(say.says_missing_data(text, missing) for text in sentences):
+            sentences.append(say.missing_data_sentence(missing))
     reviews = format_count(finding.reviews, "review")
     days = format_count(fit.log_loss.days, "day")
     basis = (
