@@ -370,7 +370,7 @@ def estimates(with_cards: ReviewLog) -> dict[bool, Workload]:
 COSTS = [
     (0, False, "today's settings", ""),
     (0, True, "SM-2", ""),
-    (1, False, "today's settings, partly by FSRS-7", "“Today's settings” are FSRS-7's figure for 1 of"),
+    (1, False, "today's settings, partly by FSRS-7", "FSRS-7's figure for 1 of"),
     (2, False, "today's settings, by FSRS-7", "“Today's settings” are FSRS-7's figure; the other"),
     (2, True, "SM-2", "FSRS-6's figures. Once FSRS is on, your Anki runs FSRS-7."),
 ]

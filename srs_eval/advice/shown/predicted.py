@@ -177,7 +177,8 @@ def _fit_sentences(finding: f.Finding) -> list[str]:
         sentences.append("FSRS here is FSRS-6; once FSRS is on, your Anki runs FSRS-7.")
     missing = finding.missing
     if missing is not None and missing.can_come:
-        if not any(say.says_missing_data(text, missing) for text in sentences):
+        is_said = any(say.says_missing_data(text, missing) for text in sentences)
+        if not is_said:
             sentences.append(say.missing_data_sentence(missing))
     reviews = format_count(finding.reviews, "review")
     days = format_count(fit.log_loss.days, "day")
