@@ -12,8 +12,12 @@ from srs_eval.data.paths import VERSION as __version__
 
 _MODULE_BY_NAME = {
     **dict.fromkeys(
-        ("compare", "evaluate", "leaderboard", "load", "read_results", "schedulability"),
+        ("compare", "evaluate", "load", "schedulability", "training_log"),
         "srs_eval.report.notebook",
+    ),
+    **dict.fromkeys(
+        ("confidence_set", "evaluate_dataset", "leaderboard", "pairs", "read_results"),
+        "srs_eval.report.result_frames",
     ),
     **dict.fromkeys(("line", "sentences", "tables"), "srs_eval.advice.shown"),
     "workload": "srs_eval.advice.workload.estimate",
@@ -35,14 +39,18 @@ __all__ = [
     "TrainedModel",
     "__version__",
     "compare",
+    "confidence_set",
     "evaluate",
+    "evaluate_dataset",
     "leaderboard",
     "line",
     "load",
+    "pairs",
     "read_results",
     "schedulability",
     "sentences",
     "tables",
+    "training_log",
     "workload",
 ]
 
@@ -52,13 +60,13 @@ if TYPE_CHECKING:
     from srs_eval.data.errors import InputError
     from srs_eval.data.protocol import Protocol
     from srs_eval.models import Cost, Ensemble, Model, OnlineModel, TrainedModel
-    from srs_eval.report.notebook import (
-        compare,
-        evaluate,
+    from srs_eval.report.notebook import compare, evaluate, load, schedulability, training_log
+    from srs_eval.report.result_frames import (
+        confidence_set,
+        evaluate_dataset,
         leaderboard,
-        load,
+        pairs,
         read_results,
-        schedulability,
     )
     from srs_eval.training.hyperparameters import Context
 

@@ -25,12 +25,16 @@ from srs_eval.stats.users import (
     MIN_USERS,
     Averages,
     MeanInterval,
+    adjust_by_holm,
     average_over_groups,
     compute_bca_interval,
     compute_confidence_set,
+    compute_superiority,
     mean_intervals,
     read_predictions,
     resample_means,
+    t_effects,
+    wilcoxon_effects,
 )
 
 _Weighting = Literal["reviews", "users", "log reviews"]
@@ -118,6 +122,20 @@ class _PairedLosses:
 
 
 @dataclass(frozen=True, eq=False)
+class PairTest:
+    """A paired test over users, of each pair of models (models, models); nan where it has none."""
+
+    effects: FloatArray  # effect sizes, above 0 where the row's model is better
+    p_values: FloatArray  # two-sided
+    adjusted_p_values: FloatArray  # by Holm, over all pairs
+
+    @classmethod
+    def of(cls, effects: FloatArray, p_values: FloatArray) -> PairTest:
+        """Return the test with its p-values adjusted."""
+        return cls(effects, p_values, adjust_by_holm(p_values))
+
+
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Configurations that were evaluated on the same reviews of the same users.
 
@@ -202,6 +220,21 @@ class Comparison:
                     estimate=-difference.estimate, low=-difference.high, high=-difference.low
                 )
         return matrices
+
+    @cached_property
+    def superiority(self) -> FloatArray:
+        """Share of users for whom the row's model has the better metric (models, models)."""
+        return compute_superiority(self.losses)
+
+    @cached_property
+    def wilcoxon_test(self) -> PairTest:
+        """Wilcoxon's signed-rank test of the chosen metric, with r as the effect."""
+        return PairTest.of(*wilcoxon_effects(self.losses))
+
+    @cached_property
+    def t_test(self) -> PairTest:
+        """Student's paired t-test of the chosen metric, with Cohen's d as the effect."""
+        return PairTest.of(*t_effects(self.losses))
 
     @property
     def complete_users(self) -> int:

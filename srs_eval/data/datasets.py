@@ -414,19 +414,23 @@ def _describe_users(users: list[int]) -> str:
 
 
 def select_users(
-    available: Sequence[int], ranges: str | None = None, max_user_id: int | None = None
+    available: Sequence[int],
+    ranges: str | None = None,
+    max_user_id: int | None = None,
+    *,
+    option: str = "--users",
 ) -> list[int]:
     """Return the users selected by ranges such as `1-1000,1005` and an upper bound, ascending.
 
-    A range selects the ids that exist in it. Raises InputError for a single id that does not
-    exist, and for a selection without any user.
+    A range selects the ids that exist in it. `option` is what errors call the ranges. Raises
+    InputError for a single id that does not exist, and for a selection without any user.
     """
     selected = set(available)
     if ranges is not None:
         spans = parse_id_ranges(ranges)
         for first, last in spans:
             if first == last and first not in selected:
-                raise InputError(f"--users: there is no user {first} in this data set.")
+                raise InputError(f"{option}: there is no user {first} in this data set.")
         ordered = sorted(available)
         selected = set()
         for first, last in spans:

@@ -263,7 +263,7 @@ def _build_pairs_section(comparison: Comparison, prefix: str, chosen: Sequence[i
     """
     metric_name = metric_heading(comparison.metric)
     build_matrices = partial(_build_matrices, comparison, chosen)
-    shares = stats.compute_superiority(comparison.losses)
+    shares = comparison.superiority
     title = f"Superiority: users for whom the row's model has the better {metric_name}, in per cent"
     squares = [list(map(_superiority_cell, row)) for row in shares.tolist()]
     share = Column("", 1, percent=True)
@@ -290,29 +290,27 @@ def _build_pairs_section(comparison: Comparison, prefix: str, chosen: Sequence[i
             "0 lies between them",
         )
     figures = [("superiority", shares)]
-    for kind, symbol, test, compute_effects in (
-        ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", stats.wilcoxon_effects),
-        ("cohens-d", "d", "Cohen's d of the paired t-test", stats.t_effects),
+    for kind, symbol, title, test in (
+        ("wilcoxon", "r", "r of Wilcoxon's signed-rank test", comparison.wilcoxon_test),
+        ("cohens-d", "d", "Cohen's d of the paired t-test", comparison.t_test),
     ):
-        effects, p_values = compute_effects(comparison.losses)
-        adjusted = stats.adjust_by_holm(p_values)
-        is_significant = adjusted <= SIGNIFICANCE_LEVEL
+        is_significant = test.adjusted_p_values <= SIGNIFICANCE_LEVEL
         squares = [
             list(map(_effect_cell, effect_row, significance_row))
-            for effect_row, significance_row in zip(effects, is_significant, strict=True)
+            for effect_row, significance_row in zip(test.effects, is_significant, strict=True)
         ]
         blocks += build_matrices(
             f"{prefix}{kind}",
-            f"{test} of {metric_name}: above 0 where the row's model is better",
-            _make_figures(effects),
+            f"{title} of {metric_name}: above 0 where the row's model is better",
+            _make_figures(test.effects),
             Column("", 3),
             squares,
             f"p > {SIGNIFICANCE_LEVEL} (Holm, over all pairs)",
         )
         figures += [
-            (symbol, effects),
-            (f"{symbol} p", p_values),
-            (f"{symbol} p holm", adjusted),
+            (symbol, test.effects),
+            (f"{symbol} p", test.p_values),
+            (f"{symbol} p holm", test.adjusted_p_values),
         ]
     blocks.append(_build_pairs_table(comparison, prefix, figures))
     return Section(f"Pairs of models by {metric_name}", tuple(blocks))

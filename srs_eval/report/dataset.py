@@ -56,25 +56,25 @@ def build_results_report(
 ) -> Document:
     """Return the report on the results in some folders.
 
-    `models`, `reference` and `matrix` name configurations as `_find_files` takes them, `users` are
+    `models`, `reference` and `matrix` name configurations as `find_files` takes them, `users` are
     ids and ranges of ids; `digits` are the decimals of figures, 0 for as many as intervals allow.
     Raises InputError for anything named that the folders do not contain.
     """
     folders = read_folders(paths)
     files = _collect_files(folders)
-    reference_files = _find_files("--reference", reference, files) if reference else []
+    reference_files = find_files("--reference", reference, files) if reference else []
     if len(reference_files) > 1:
         labels = join_names([file.label for file in reference_files])
         raise InputError(f'--reference takes one configuration; "{reference}" is {labels}.')
     if models is not None:
-        selected_files = [*_find_files("--models", models, files), *reference_files]
+        selected_files = [*find_files("--models", models, files), *reference_files]
         files = [file for file in files if file in selected_files]
-    matrix_files = _find_files("--matrix", matrix, files) if matrix else []
+    matrix_files = find_files("--matrix", matrix, files) if matrix else []
     selected_users = None
     if users is not None:
         available_users = sorted({user for file in files for user in file.users.tolist()})
         selected_users = select_users(available_users, users)
-        files = _restrict_files(files, selected_users)
+        files = restrict_files(files, selected_users)
     available_metrics = dict.fromkeys(name for file in files for name in file.metrics)
     if not available_metrics:
         raise InputError(
@@ -160,7 +160,7 @@ def _collect_files(
     files = [
         file for folder in folders for file in folder.files if names is None or file.name in names
     ]
-    return files if users is None else _restrict_files(files, users)
+    return files if users is None else restrict_files(files, users)
 
 
 def _describe_omitted_users(comparison: Comparison) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _describe_missing_predictions(files: Sequence[ResultFile]) -> list[str]:
     return descriptions
 
 
-def _restrict_files(files: Iterable[ResultFile], users: Iterable[int]) -> list[ResultFile]:
+def restrict_files(files: Iterable[ResultFile], users: Iterable[int]) -> list[ResultFile]:
     """Return the parts of files on some users, without the empty ones."""
     restricted = (_restrict_to_users(file, users) for file in files)
     return [file for file in restricted if file is not None]
@@ -213,7 +213,7 @@ def _restrict_to_users(file: ResultFile, users: Iterable[int]) -> ResultFile | N
     return replace(file, **arrays, metrics=metrics)
 
 
-def _find_files(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
+def find_files(option: str, names: str, files: Sequence[ResultFile]) -> list[ResultFile]:
     """Return the files that names refer to, in the order of the names.
 
     Names are spelled as in tables or files, or as `--models` of other commands takes them, groups

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from srs_eval.advice.shown import sentences
-from srs_eval.benchmark.leaderboard import compare_files
-from srs_eval.benchmark.result_files import ResultFile, read_folders
 from srs_eval.data.arguments import (
     A_FILE,
     A_FILE_OR_FOLDER,
@@ -58,12 +56,10 @@ from srs_eval.engine.schedulability import (
 from srs_eval.engine.session import LearnerSession
 from srs_eval.engine.shared_reviews import add_external_configurations, add_predictions_file
 from srs_eval.models import IN_MEMORY, Model, add_model
-from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report import pictures
 from srs_eval.report.cells import format_rows
-from srs_eval.report.comparison import DEFAULT_METRICS
 from srs_eval.report.console import describe_leak_check, say
-from srs_eval.report.dataset import find_name
 from srs_eval.report.export import DIFFERENCE_FIELDS, build_ranking_table
 from srs_eval.report.ranking_words import format_group_title, list_warnings, summarize_ranking
 from srs_eval.report.schedulability import describe_measurement
@@ -80,7 +76,7 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_COLUMNS = ("review_th", "fold", "y", "p", "review_id")  # columns of predictions
-_ModelArgument = str | Model | Iterable[str | Model]
+ModelArgument = str | Model | Iterable[str | Model]
 _RETENTIONS = "a list of shares between 0 and 1, such as [0.7, 0.9]"
 _NUMBER_LISTS = "a dictionary of lists of numbers by name, such as {'mine': [0.2, ...]}"
 
@@ -177,8 +173,8 @@ class Results(Mapping[str, Result]):
                     "log_loss_half_width": line.log_loss.half_width,
                 }
                 intervals = {name: getattr(line, name) for name in DIFFERENCE_FIELDS}
-                estimates = _flatten_intervals(intervals, "estimate")
-                widths = _flatten_intervals(intervals, "half_width")
+                estimates = flatten_intervals(intervals, "estimate")
+                widths = flatten_intervals(intervals, "half_width")
                 rows.append(row | estimates | widths)
         if not rows:
             return pd.DataFrame()
@@ -188,9 +184,9 @@ class Results(Mapping[str, Result]):
     def predictions(self, columns: Iterable[str] | None = None) -> pandas.DataFrame:
         """Return one row for each evaluated review and configuration.
 
-        `columns` are among review_th, fold, y, p, day, card_id, note_id, deck_id, preset_id and,
-        if the source has times, review_id; by default the first four and review_id. Ids are -1 if
-        the source does not contain them. Raises InputError for other columns.
+        Columns are review_th, fold, y, p and, if the source has times, review_id. `columns` names
+        further ones: day, card_id, note_id, deck_id, preset_id; ids are -1 if the source does not
+        contain them. Raises InputError for other columns.
         """
         if isinstance(columns, Iterator):
             columns = [*columns]
@@ -203,10 +199,8 @@ class Results(Mapping[str, Result]):
         frames = []
         for name, result in self.results.items():
             available = self._prediction_columns(name, result, select)
-            if columns is None:
-                selected = [column for column in _DEFAULT_COLUMNS if column in available]
-            else:
-                selected = [*columns]
+            selected = [column for column in _DEFAULT_COLUMNS if column in available]
+            selected += [column for column in columns or () if column not in selected]
             unknown = [column for column in selected if column not in available]
             if unknown:
                 raise InputError(f'There is no column "{unknown[0]}", only {", ".join(available)}.')
@@ -326,28 +320,7 @@ def _find_ranked(results: Results, name: str) -> RankedResult:
     )
 
 
-def read_results(*folders: str | Path) -> pandas.DataFrame:
-    """Read result files of `srs-eval batch` or srs-benchmark: a row per configuration and user.
-
-    The other columns are `label`, `size` and the metrics of the files. Raises InputError.
-    """
-    require("pandas", "A frame")
-    import pandas as pd
-
-    frames = []
-    for file in _read_files(folders):
-        columns = {
-            "configuration": file.name,
-            "label": file.label,
-            "user": file.users,
-            "size": file.sizes.astype(int),
-            **file.metrics,
-        }
-        frames.append(pd.DataFrame(columns))
-    return pd.concat(frames, ignore_index=True)
-
-
-def _flatten_intervals(intervals: Mapping[str, object], *figures: str) -> dict[str, float]:
+def flatten_intervals(intervals: Mapping[str, object], *figures: str) -> dict[str, float]:
     """Return figures of intervals as columns: NAME is the estimate; nan if there is none."""
     columns = {}
     for name, interval in intervals.items():
@@ -355,52 +328,6 @@ def _flatten_intervals(intervals: Mapping[str, object], *figures: str) -> dict[s
             column = name if figure == "estimate" else f"{name}_{figure}"
             columns[column] = math.nan if interval is None else getattr(interval, figure)
     return columns
-
-
-def _read_files(folders: Sequence[str | Path]) -> list[ResultFile]:
-    if not folders:
-        raise InputError("Name a folder of results.")
-    for folder in folders:
-        if not isinstance(folder, str | PathLike):
-            raise InputError(f"folders are paths of folders; {describe_value(folder)} is not one.")
-    paths = [Path(folder) for folder in folders]
-    return [file for folder in read_folders(paths) for file in folder.files]
-
-
-def leaderboard(*folders: str | Path, metrics: Sequence[str] = DEFAULT_METRICS) -> pandas.DataFrame:
-    """Return the first tables of `srs-eval report`: a row per configuration and weighting.
-
-    The best come first. Columns are the means of `metrics` over the users that all configurations
-    share, with 99 % intervals (`LogLoss`, `LogLoss_low`, `LogLoss_high`), and the difference from
-    the best in the first metric (`to_best`); `group` numbers the sets of reviews. Raises
-    InputError.
-    """
-    check_texts("metrics", NAMES, metrics)
-    if not metrics:
-        raise argument_error("metrics", NAMES, metrics)
-    require("pandas", "A frame")
-    import pandas as pd
-
-    files = _read_files(folders)
-    available = dict.fromkeys(metric for file in files for metric in file.metrics)
-    metrics = [find_name("metrics", metric, available) for metric in metrics]
-    rows = []
-    for group, comparison in enumerate(compare_files(files, metrics[0], metrics=metrics)):
-        for table in comparison.leaderboards:
-            for line in table.rows:
-                row: dict[str, Any] = {
-                    "configuration": line.file.name,
-                    "label": line.file.label,
-                    "group": group,
-                    "weighting": table.weighting,
-                    "place": line.rank,
-                    "users": line.users,
-                }
-                intervals = {metric: line.means[metric] for metric in metrics}
-                row |= _flatten_intervals(intervals, "estimate", "low", "high")
-                row |= _flatten_intervals({"to_best": line.to_best}, "estimate", "low", "high")
-                rows.append(row)
-    return pd.DataFrame(rows).set_index("configuration").astype({"place": "Int64"})
 
 
 def load(
@@ -430,7 +357,7 @@ def compare(
     *,
     parameters: Mapping[str, Sequence[float]] | None = None,
     predictions: str | Path | None = None,
-    models: _ModelArgument = (),
+    models: ModelArgument = (),
     equivalence: float = EQUIVALENCE_MARGIN,
     context: Context | None = None,
 ) -> _Findings:
@@ -453,7 +380,7 @@ def compare(
         if not all(map(is_list_of_numbers, parameters.values())):
             raise argument_error("parameters", _NUMBER_LISTS, parameters)
     check_number("equivalence", equivalence, "a number of 0 or more", least=0)
-    names = _resolve_names(models)
+    names = resolve_names(models)
     if names:
         results = evaluate(log, names, context=context)
         external_predictions = {
@@ -490,7 +417,7 @@ def _predictions_from_results(log: ReviewLog, results: Results) -> dict[str, Ext
     return predictions
 
 
-def _resolve_names(models: _ModelArgument) -> list[str]:
+def resolve_names(models: ModelArgument) -> list[str]:
     """Return names as `resolve_configurations` takes them, after registering Model objects.
 
     Raises InputError for anything that is neither a name nor a Model.
@@ -512,6 +439,16 @@ def _resolve_names(models: _ModelArgument) -> list[str]:
     return names
 
 
+def refuse_in_memory(configurations: Iterable[Configuration], other_remedy: str = "") -> None:
+    """Raise InputError if a model was made in the notebook: worker processes do not know it."""
+    if any(configuration.model.file == IN_MEMORY for configuration in configurations):
+        raise InputError(
+            "A model made in a notebook cannot be sent to worker processes: "
+            f"{other_remedy}write it to a file and take what srs_eval.models.load_model_file "
+            "returns."
+        )
+
+
 _ARGUMENT_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "log": ((ReviewLog,), "what srs_eval.load returns"),
     "protocol": ((Protocol, type(None)), "an srs_eval.Protocol"),
@@ -530,9 +467,30 @@ def _check_types(log: object, **arguments: object) -> None:
         check_type(name, description, value, *types)
 
 
+def training_log(weights: str | Path) -> pandas.DataFrame:
+    """Return the losses of a pretraining from its file of weights: a row per epoch, from 1.
+
+    `loss` is the mean log loss during the epoch, `held_out_loss` that after it on learners outside
+    the training data; nan where the model recorded none. `attrs` of the frame are the settings of
+    the training. Raises InputError for a file that is not from `srs-eval models pretrain`.
+    """
+    from srs_eval.training.networks import read_pretrained_file
+
+    check_path("weights", A_FILE, weights)
+    require("pandas", "A frame")
+    import pandas as pd
+
+    file = read_pretrained_file(Path(weights).expanduser())
+    losses = [(epoch.loss, epoch.held_out_loss) for epoch in file.epochs]
+    index = pd.RangeIndex(1, len(losses) + 1, name="epoch")
+    frame = pd.DataFrame(losses, index, ["loss", "held_out_loss"], dtype="float64")
+    frame.attrs = dict(file.settings)
+    return frame
+
+
 def schedulability(
     log: ReviewLog,
-    models: _ModelArgument = "fast",
+    models: ModelArgument = "fast",
     protocol: Protocol | None = None,
     *,
     desired_retentions: Sequence[float] = DESIRED_RETENTIONS,
@@ -558,7 +516,7 @@ def schedulability(
     if not len(desired_retentions) or not all(0 < desired < 1 for desired in desired_retentions):
         raise argument_error("desired_retentions", _RETENTIONS, desired_retentions)
     check_whole_number("histories", histories, "a number of reviews, at least 1", least=1)
-    configurations = resolve_configurations(_resolve_names(models), protocol)
+    configurations = resolve_configurations(resolve_names(models), protocol)
     context = context or Context()
     if features is not None:
         context = replace(context, features=Path(features).absolute())
@@ -584,7 +542,7 @@ def schedulability(
 
 def evaluate(
     log: ReviewLog,
-    models: _ModelArgument = "fast",
+    models: ModelArgument = "fast",
     protocol: Protocol | None = None,
     *,
     jobs: int = 0,
@@ -616,12 +574,9 @@ def evaluate(
     check_flag("use_cache", use_cache)
     if on_event is not None:
         check_function("on_event", "a function of an event", on_event)
-    configurations = resolve_configurations(_resolve_names(models), protocol)
-    if jobs and any(configuration.model.file == IN_MEMORY for configuration in configurations):
-        raise InputError(
-            "A model made in a notebook cannot be sent to worker processes: leave `jobs` out, or "
-            "write it to a file and take what srs_eval.models.load_model_file returns."
-        )
+    configurations = resolve_configurations(resolve_names(models), protocol)
+    if jobs:
+        refuse_in_memory(configurations, "leave `jobs` out, or ")
     if features is not None:
         context = replace(context or Context(), features=Path(features).absolute())
     log = add_predictions_file(log, None if predictions is None else Path(predictions))

@@ -117,15 +117,28 @@ def render_svg(picture: Picture, inches: Sequence[float] = ()) -> tuple[bytes, f
 
 
 def draw_figure(draw: Callable[[], Figure]) -> Figure:
-    """Draw a picture in srs-eval's style for a notebook.
-
-    pyplot is imported because notebooks show figures only if it is.
-    """
+    """Draw a picture in srs-eval's style for a notebook."""
     _load_matplotlib()
-    from matplotlib import pyplot
+    import matplotlib
 
-    with pyplot.rc_context(fname=_STYLE_FILE):
+    with matplotlib.rc_context(fname=_STYLE_FILE):
         return draw()
+
+
+@cache
+def _figure_class() -> type[Figure]:
+    """Return the class of all figures, whose import takes a while."""
+    from matplotlib.figure import Figure
+
+    class FigureOfNotebook(Figure):
+        """Figure that notebooks show, also where pyplot is never imported."""
+
+        def _repr_png_(self) -> bytes:
+            content = io.BytesIO()
+            self.savefig(content, format="png", dpi=_PNG_SCALE * _DOTS_PER_INCH / 2)
+            return content.getvalue()
+
+    return FigureOfNotebook
 
 
 @cache
@@ -304,10 +317,8 @@ def _put_legend_below(drawing: Figure) -> None:
 def _make_canvas(width: float, height: float) -> tuple[Figure, Axes]:
     """Return an empty drawing of a size in points, and its axes."""
     _load_matplotlib()
-    from matplotlib.figure import Figure
-
     inches = (width / _DOTS_PER_INCH, height / _DOTS_PER_INCH)
-    figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout="constrained")
+    figure = _figure_class()(figsize=inches, dpi=_DOTS_PER_INCH, layout="constrained")
     return figure, figure.add_subplot()
 
 

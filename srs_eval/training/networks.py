@@ -262,6 +262,8 @@ class PretrainedFile(NamedTuple):
     model: str
     users: str  # the users that it was trained on: "1-5000"
     sketches: Sketches | None = None  # of these users; None in files that know only their numbers
+    settings: Mapping[str, Value] = {}  # of the training
+    epochs: tuple[Epoch, ...] = ()  # of the training, in order
 
     def __str__(self) -> str:
         """Return the description that set-ups and remarks use."""
@@ -354,6 +356,14 @@ def is_pretrained_file(path: Path | None) -> bool:
     return path is not None and path.is_file() and _read_metadata(path) is not None
 
 
+def read_pretrained_file(path: Path) -> PretrainedFile:
+    """Return what a file of `srs-eval models pretrain` says about itself. Raises InputError."""
+    file = _read_metadata(path)
+    if file is None:
+        raise InputError(f'"{path}" is not a file of weights from `srs-eval models pretrain`.')
+    return file
+
+
 def _find_pretrained_files(context: Context) -> list[PretrainedFile]:
     path = context.weights
     if path is None:
@@ -379,6 +389,10 @@ def _read_metadata_cached(path: Path, modified_ns: int, size: int) -> Pretrained
         with safe_open(path, "numpy") as file:
             origin = json.loads((file.metadata() or {})[_METADATA_KEY])
             sketches = Sketches.of(origin["sketches"]) if "sketches" in origin else None
-            return PretrainedFile(path, origin["model"], origin["users"], sketches)
+            epochs = tuple(Epoch(**epoch) for epoch in origin.get("epochs", ()))
+            settings = origin.get("settings", {})
+            return PretrainedFile(
+                path, origin["model"], origin["users"], sketches, settings, epochs
+            )
     except (SafetensorError, OSError, KeyError, TypeError, ValueError, AttributeError):
         return None  # another kind of file; the reader of its weights will report what is wrong

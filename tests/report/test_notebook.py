@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,15 +9,20 @@ from pathlib import Path
 from shutil import copyfile
 from typing import Any
 
+import nbformat
 import numpy as np
 import pandas
 import pytest
+from nbclient import NotebookClient
 
 import srs_eval
+from srs_eval.benchmark.plan import Planned
 from srs_eval.data.errors import InputError
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Model, TrainedModel, load_model_file
 from srs_eval.stats.tables import Figure
+from srs_eval.training.hyperparameters import Epoch
+from srs_eval.training.networks import WeightsOrigin, save_pretrained
 from tests.conftest import REPOSITORY
 from tests.helpers.program import batches_in_process, run_in_process, run_script
 from tools.simulated import simulate_learner, write_collection, write_dataset
@@ -71,6 +75,8 @@ def test_models_as_objects_are_evaluated_beside_names(log: ReviewLog, tmp_path: 
             )
         with pytest.raises(InputError, match="cannot be sent to worker processes"):
             srs_eval.evaluate(log, models=["AVG", make_constant_model(0.9)], jobs=2)
+        with pytest.raises(InputError, match="cannot be sent to worker processes: write it"):
+            srs_eval.evaluate_dataset("a", make_constant_model(0.9), out=tmp_path)
         wrong = replace(make_constant_model(0.9), name="fsrs-6")
         with pytest.raises(InputError, match="fsrs-6 means FSRS-6 already"):
             srs_eval.evaluate(log, models=wrong)
@@ -106,13 +112,13 @@ def test_objects_have_representations_and_pictures(log: ReviewLog) -> None:
     assert {label.get_text() for label in labels} == {"FSRS-6", "FSRS-6 defaults", "average"}
 
 
-def test_predictions_have_the_chosen_columns(log: ReviewLog) -> None:
+def test_predictions_have_further_columns_if_named(log: ReviewLog) -> None:
     results = srs_eval.evaluate(log, models=["AVG", "SM2"])
     usual = ["configuration", "review_th", "fold", "y", "p", "review_id"]
     assert list(results.predictions()) == usual
     columns = ["card_id", "note_id", "deck_id", "preset_id", "day", "review_id", "p"]
     frame = results.predictions(columns=columns)
-    assert list(frame) == ["configuration", *columns]
+    assert list(frame) == [*usual, *columns[:-2]]
     assert log.entries is not None
     of_review = dict(zip(log.entries.time_ms.tolist(), log.entries.card_id.tolist(), strict=True))
     assert frame["review_id"].map(of_review).equals(frame["card_id"])
@@ -150,29 +156,119 @@ def test_frames_of_result_files_equal_the_reports_tables(tmp_path: Path) -> None
     np.testing.assert_allclose(half, table["log_loss_half_width"])
 
 
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a data set of eight simulated learners."""
+    folder = tmp_path_factory.mktemp("data set") / "data"
+    write_dataset({user: simulate_learner(user, 250 + 30 * user) for user in range(1, 9)}, folder)
+    return folder
+
+
 @pytest.mark.slow
-def test_cells_of_the_example_run_and_show_something(
-    log: ReviewLog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_data_set_is_evaluated_by_one_call_that_goes_on(dataset: Path, tmp_path: Path) -> None:
+    """Check a call for some users, then one for all: only what is missing is evaluated."""
+    out = tmp_path / "results"
+    events: list[object] = []
+    settings: dict[str, Any] = {"out": out, "jobs": 1, "on_event": events.append}
+    frame = srs_eval.evaluate_dataset(dataset, "MOVING-AVG", users=[3, 1], **settings)
+    assert set(zip(frame["configuration"], frame["user"], strict=True)) == {
+        (name, user) for name in ("AVG", "MOVING-AVG") for user in (1, 3)
+    }
+    assert [event.units for event in events if isinstance(event, Planned)] == [4]
+    events.clear()
+    frame = srs_eval.evaluate_dataset(dataset, ["MOVING-AVG", "AVG"], raw=True, **settings)
+    assert len(frame) == 16
+    assert {path.suffix for path in (out / "raw").rglob("*") if path.is_file()} == {".parquet"}
+    assert set(srs_eval.evaluate_dataset(dataset, "AVG", users="2-3", **settings)["user"]) == {2, 3}
+    done = run_in_process("batch", "--dataset", dataset, "--models", "MOVING-AVG", "--out", out)
+    assert "0 units to evaluate" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def results_folder(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("results")
+    models = "AVG,FSRS-6-dry-run,HLR"
+    done = run_in_process("batch", "--dataset", dataset, "--models", models, "--out", out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_pairs_and_confidence_set_equal_the_report(results_folder: Path) -> None:
+    report = run_in_process("report", results_folder, "--json", "-")
+    tables = json.loads(report.stdout)["tables"]
+    pairs = srs_eval.pairs(results_folder)
+    expected = pandas.DataFrame(tables["pairs"]["rows"])
+    assert len(pairs) == len(expected) == 6
+    for column, title in (
+        ("superiority", "superiority"),
+        ("difference_by_users", "difference_by_users"),
+        ("wilcoxon_r", "r"),
+        ("wilcoxon_r_p_holm", "r_p_holm"),
+        ("cohens_d", "d"),
+        ("cohens_d_p", "d_p"),
+    ):
+        np.testing.assert_allclose(pairs[column], expected[title].astype(float), err_msg=column)
+    swapped = pairs.set_index(["other", "configuration"])["difference_by_reviews"]
+    straight = pairs.set_index(["configuration", "other"])["difference_by_reviews"]
+    np.testing.assert_allclose(straight, -swapped.reindex(straight.index))
+    chosen = srs_eval.confidence_set(results_folder)
+    by_users = chosen[chosen["weighting"] == "users"]
+    assert list(by_users.index) == list(dict.fromkeys(pairs["configuration"]))
+    assert (by_users["is_in_set"] == (by_users["p_value"] >= 0.01)).all()
+    assert by_users["is_in_set"].any()
+
+
+def test_training_log_has_the_losses_that_were_saved_with_weights(tmp_path: Path) -> None:
+    file = tmp_path / "weights.safetensors"
+    epochs = (Epoch(0.5, None), Epoch(0.4, 0.45))
+    origin = WeightsOrigin("1-100", settings={"seed": 3, "rate": 0.1}, epochs=epochs)
+    save_pretrained(file, "Mine", origin, {"w": np.ones(3)})
+    frame = srs_eval.training_log(file)
+    assert list(frame.index) == [1, 2]
+    np.testing.assert_array_equal(frame["loss"], [0.5, 0.4])
+    np.testing.assert_array_equal(frame["held_out_loss"], [np.nan, 0.45])
+    assert frame.attrs == {"seed": 3, "rate": 0.1}
+    silent_file = tmp_path / "silent.safetensors"
+    save_pretrained(silent_file, "Mine", WeightsOrigin("1-100"), {"w": np.ones(3)})
+    assert srs_eval.training_log(silent_file).empty
+
+
+@pytest.mark.slow
+def test_some_models_and_users_of_results_are_selected(results_folder: Path) -> None:
+    board = srs_eval.leaderboard(results_folder, models=["avg", "HLR"], users=[2, 4, 5])
+    assert set(board.index) == {"AVG", "HLR"}
+    assert set(board["users"]) == {3}
+    users = srs_eval.read_results(results_folder)
+    of_three = users[users["user"].isin([2, 4, 5]) & (users["configuration"] == "HLR")]
+    by_users = board[board["weighting"] == "users"]
+    assert by_users.loc["HLR", "LogLoss"] == pytest.approx(of_three["LogLoss"].mean(), abs=1e-12)
+    assert len(srs_eval.pairs(results_folder, models="AVG,HLR", users="2-5")) == 2
+    with pytest.raises(InputError, match=r'models: there are no results of "LSTM", but of'):
+        srs_eval.pairs(results_folder, models="LSTM")
+    with pytest.raises(InputError, match=r"users: there is no user 12 in this data set"):
+        srs_eval.leaderboard(results_folder, users=[12])
+    with pytest.raises(InputError, match=r"users: there is no user 12 in this data set"):
+        srs_eval.confidence_set(results_folder, users="1-3,12")
+
+
+@pytest.mark.slow
+def test_example_runs_in_jupyter_and_every_cell_shows_something(
+    log: ReviewLog, tmp_path: Path
 ) -> None:
-    """Check that docs/example.ipynb runs with an output in every cell, and stores none."""
-    notebook = json.loads((REPOSITORY / "docs" / "example.ipynb").read_text(encoding="utf-8"))
+    """Run docs/example.ipynb, which stores no outputs, in a kernel of Jupyter."""
+    notebook = nbformat.read(REPOSITORY / "docs" / "example.ipynb", as_version=4)
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] for cell in cells)
     copyfile(log.import_summary.path, tmp_path / "collection.anki2")
-    monkeypatch.chdir(tmp_path)
-    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    names: dict[str, Any] = {}
-    outputs = []
-    with batches_in_process():
-        for cell in cells:
-            *lines, last = ast.parse(cell).body
-            assert isinstance(last, ast.Expr)
-            exec(compile(ast.Module(lines, []), "example.ipynb", "exec"), names)
-            outputs.append(
-                eval(compile(ast.Expression(last.value), "example.ipynb", "eval"), names)
-            )
-    figures = [output for output in outputs if hasattr(output, "savefig")]
-    assert len(figures) == 3
-    assert all(hasattr(output, "_repr_html_") for output in outputs)
-    assert not any(cell.get("outputs") for cell in notebook["cells"])
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    shown = [
+        {mime_type for output in cell["outputs"] for mime_type in output.get("data", ())}
+        for cell in cells
+    ]
+    assert all("text/html" in types or "image/png" in types for types in shown)
+    assert sum("image/png" in types for types in shown) == 3
 
 
 # Errors are one sentence
@@ -291,6 +387,16 @@ def test_workload_refuses_wrong_types_with_what_it_takes(
         (lambda: srs_eval.leaderboard("a", metrics=3), "metrics is a list of names, not 3."),
         (lambda: srs_eval.leaderboard("a", metrics="RMSE"), "metrics is a list of names, not 'RM"),
         (lambda: srs_eval.leaderboard("a", metrics=[]), "metrics is a list of names, not []."),
+        (lambda: srs_eval.pairs("a", metric=3), "metric is the name of a metric, not 3."),
+        (lambda: srs_eval.pairs("a", models=3), "models is a list of names, not 3."),
+        (lambda: srs_eval.evaluate_dataset(3, out="a"), "dataset is the path of a file or folder"),
+        (lambda: srs_eval.evaluate_dataset("a", out=3), "out is the path of a folder, not 3."),
+        (
+            lambda: srs_eval.evaluate_dataset("a", out="b", jobs=0),
+            "jobs is a number of worker processes, at least 1, not 0.",
+        ),
+        (lambda: srs_eval.training_log(3), "weights is the path of a file, not 3."),
+        (lambda: srs_eval.training_log("a.safetensors"), '"a.safetensors" is not a file of wei'),
         (lambda: srs_eval.line(3), "findings is a list of what srs_eval.compare returns, not 3."),
         (lambda: srs_eval.line([]), "findings is a list of what srs_eval.compare returns, not []"),
         (lambda: srs_eval.sentences([]), "finding is one of what srs_eval.compare returns, not []"),
