@@ -442,7 +442,7 @@ def test_a_batch_goes_on_with_another_processor(
         assert run_without_workers(dataset, tmp_path, *flags, models="AVG").returncode == 0
     done = run_without_workers(dataset, tmp_path, *flags, models="AVG,90%")
     assert done.returncode == 0, done.stderr
-    assert "not all made alike: vector features " in done.stderr
+    assert "not all made in the same way: vector features " in done.stderr
     assert "AVX_OTHER" in done.stderr
     stored = json.loads((tmp_path / "setup.json").read_text("utf-8"))
     assert stored["environment"] == elsewhere
@@ -471,7 +471,7 @@ def test_setup_names_vector_features_and_pandas_for_own_models(
     ):
         done = run_without_workers(dataset, tmp_path / "out", *flags, *options, models=models)
         assert done.returncode == 0, done.stderr
-        assert "not all made alike" not in done.stderr
+        assert "not all made in the same way" not in done.stderr
         stored = json.loads((tmp_path / "out" / "setup.json").read_text("utf-8"))
         environments = [stored["environment"], *stored.get("more_environments", [])]
         versions = [environment.get("pandas") for environment in environments]
@@ -667,7 +667,7 @@ def test_a_shard_without_users_is_no_mistake(dataset: Path, tmp_path: Path) -> N
     done = run_without_workers(dataset, tmp_path / "out", "--users", "1-3", "--shard", "4/5")
     assert done.returncode == 0
     assert done.stdout == ""
-    assert done.stderr == "No user falls to shard 4/5: nothing to do.\n"
+    assert done.stderr == "Shard 4/5 has no users: nothing to do.\n"
     assert not (tmp_path / "out").exists()
 
 

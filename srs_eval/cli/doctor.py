@@ -30,7 +30,7 @@ def format_version() -> str:
 def doctor() -> int:
     """Print diagnostic information for a bug report.
 
-    The information contains no names. A trial shows whether models compile.
+    The information contains no names. The command also tests whether models compile.
     """
     for fact in _collect_facts():
         show(fact)

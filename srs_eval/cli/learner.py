@@ -529,7 +529,7 @@ def compare(
         raise NotEnoughData(add_required_amount(log, str(error))) from None
     if not answers:
         raise NotEnoughData(
-            f"Where you stand is told from {MIN_EVALUATED_REVIEWS} evaluated reviews on"
+            f"to say where you stand, srs-eval needs {MIN_EVALUATED_REVIEWS} evaluated reviews"
         )
     if json != "-" and is_summary:
         _show_comparison(questions.QuestionContext(log, context, equivalence), answers, console)
@@ -602,7 +602,7 @@ def _explain_missing_presets(log: ReviewLog, error: NotEnoughData) -> NotEnoughD
 
     reason = explain_too_few(log, error)
     if reason != str(error) or find_preset_faults(log):
-        return NotEnoughData(f"{reason} (`srs-eval inspect` tells which reviews it takes)")
+        return NotEnoughData(f"{reason} (`srs-eval inspect` shows which reviews are used)")
     reason = f"{reason} among those that Anki's optimizer takes"
     return NotEnoughData(add_required_amount(log, reason))
 
@@ -715,7 +715,7 @@ def schedulability(
     histories: options.Histories = 10_000,
     json: options.Json = None,
 ) -> int:
-    """Measure whether models could schedule: buttons in order, one interval for each retention."""
+    """Measure whether models could schedule your cards, and what would go wrong."""
     from srs_eval.data.readers.features import add_features
     from srs_eval.engine.ranking import add_own_parameters
     from srs_eval.engine.schedulability import DESIRED_RETENTIONS, measure_configurations
@@ -736,7 +736,7 @@ def schedulability(
     context = build_context(weights=weights, model_file=model_file, features=features)
     retentions = DESIRED_RETENTIONS if retention is None else _parse_retentions(retention)
     if not retentions or not all(0 < desired < 1 for desired in retentions):
-        raise InputError("--retention takes shares between 0 and 1: give them as in 0.7,0.9,0.97.")
+        raise InputError("--retention takes shares between 0 and 1, for example 0.7,0.9,0.97.")
     log = add_features(source.load(), context.features)
     protocol = Protocol(rows=rows)
     configurations = resolve_configurations(models, protocol)
@@ -791,7 +791,7 @@ def _evaluate_with_progress(
         refuse_anki_rows(flags)
     if flags.protocol.partitions != "none" and not log.has_decks:
         raise InputError(
-            f"{log.import_summary.path} says nothing of decks: "
+            f"{log.import_summary.path} says nothing about decks: "
             f"leave --partitions {flags.protocol.partitions} out."
         )
     configurations = add_external_configurations(configurations, log, flags.protocol)

@@ -220,7 +220,7 @@ def _run_to_exit_code(arguments: list[str]) -> int:
         choices = getattr(getattr(error, "param", None), "metavar", None)
         if one_of and choices:  # the message lists them in another way than --help
             sentence = f"{start}{one_of}{', '.join(map(repr, choices.split('|')))}"
-        return _report_bad_input(f"{sentence}. `srs-eval --help` lists what there is.")
+        return _report_bad_input(f"{sentence}. `srs-eval --help` lists commands and options.")
 
 
 def _invoke(arguments: list[str]) -> Any:
@@ -339,25 +339,26 @@ Usage: srs-eval models check NAME|FILE... [--features FILE]
 
 Check models for leaks, wrong gradients and invalid predictions.
 
-A NAME is a model of srs-eval, a FILE one with models of your own. Each model is trained on
+NAME is a model of srs-eval, FILE is a file with your own models. Each model is trained on
 simulated learners, with up to 8,000 reviews; no file of yours is read. For every mistake a
 sentence says what is wrong and where to look. The command looks for
 
-  - predictions that change with their own outcome or answer time, or with anything of later
-    reviews: outcomes, intervals, answer times, states, and whether there are any;
+  - predictions that change with their own outcome or answer time, or with later reviews: with
+    their outcomes, intervals, answer times or states, or with their number;
   - fits that see more than their training part;
-  - learning while it is evaluated, without `online`;
+  - models that learn while they are evaluated, without `online`;
   - wrong or missing gradients, and training that ends too early;
   - hyperparameters that change nothing;
   - NaN, and probabilities of 0, 1 or beyond;
-  - other figures in another order, a second time or in another process;
-  - failures with few reviews, or where all passed or all failed;
+  - figures that differ in another order, a second time or in another process;
+  - errors with few reviews, or if all answers are correct or all are wrong;
   - changes to the arrays that a model is given.
 
 Options:
   --features FILE  A table for models that use one: CSV or parquet with card_id or note_id.
 
-Exit codes: 0 nothing wrong was found, 1 something was, 2 the name or file cannot be used.
+Exit codes: 0 nothing wrong was found, 1 something wrong was found, 2 the name or file cannot
+be used.
 
 A model of two parameters takes a few seconds, a network a minute.
 docs/adding-a-model.md says more: what a model may read, and how to write one.
@@ -410,13 +411,14 @@ def _show_weights() -> int:
         show(f'Found: "{file.path}", {origin}.')
     if weights:
         show(
-            "--models all has RWKV-Instant and RWKV-Curve with them; --weights FILE takes another."
+            "--models all includes RWKV-Instant and RWKV-Curve; --weights FILE names another file."
         )
     else:
-        show("No weights of RWKV were found: --weights FILE names yours.")
+        show("No weights of RWKV were found. If you have some, name them with --weights FILE.")
     show(
-        "Public files follow; srs-eval fetches none. They have no licence that srs-eval knows of. "
-        "Users are those of anki-revlogs-10k that a file was trained on: take another for them."
+        "These are the public files. srs-eval downloads none of them, and knows of no licence for "
+        "them. The users are those of anki-revlogs-10k on whom a file was trained: use another "
+        "file for them."
     )
     for public_file in PUBLIC_WEIGHTS:
         users = f"users {public_file.trained_users[0]} to {public_file.trained_users[-1]}"
@@ -483,7 +485,7 @@ def models(
     if action and json is not None:
         raise InputError(f"`models {action}` prints sentences; it has no --json.")
     if action != "pretrain" and (dataset or users or out):
-        raise InputError("--dataset, --users and --out are of `models pretrain`.")
+        raise InputError("--dataset, --users and --out belong to `models pretrain`.")
     if names == ["weights"]:
         return _show_weights()
     if names and action == "pretrain":
@@ -505,7 +507,7 @@ def models(
         else:
             console.print(render_models_table(document["models"], get_width(console)))
             say(
-                f"--models takes groups too: {', '.join(GROUPS)} (fast: all but neural). "
+                f"--models also takes groups: {', '.join(GROUPS)} (fast: all but neural). "
                 "SM2 is a model, sm2 is the group. Equalized: evaluated on reviews of later days "
                 "only, as most models are. Two buttons: Hard and Easy count as Good."
             )

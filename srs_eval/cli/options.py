@@ -34,8 +34,8 @@ DatasetFolder = Annotated[
         show_default=False,
         metavar="DIR",
         help=(
-            "Folder of a data set. anki-revlogs-10k and FSRS-Anki-20k are found in your data "
-            "folder."
+            "Folder of a data set. The names anki-revlogs-10k and FSRS-Anki-20k are looked up in "
+            "your data folder."
         ),
     ),
 ]
@@ -121,8 +121,8 @@ Rows = Annotated[
         rich_help_panel=_WHICH_REVIEWS,
         metavar="benchmark|anki",
         help=(
-            "Choose reviews as for the published figures (benchmark) or as Anki's own "
-            "optimizer does (anki)."
+            "Choose reviews by the rule of the published figures (benchmark) or by the rule of "
+            "Anki's own optimizer (anki)."
         ),
     ),
 ]
@@ -311,7 +311,7 @@ SchedPenalties = Annotated[
     typer.Option(
         "--sched_penalties",
         rich_help_panel=_PROTOCOL,
-        help="Train FSRS-7 with penalties for leaps and very short intervals.",
+        help="Train FSRS-7 with penalties for intervals that are very short or grow in leaps.",
     ),
 ]
 NSplits = Annotated[
@@ -401,8 +401,8 @@ SeenUsers = Annotated[
         "--seen-users",
         rich_help_panel=_HOW_IT_RUNS,
         help=(
-            "Evaluate your own model also on users that its --weights were trained on: "
-            "figures are optimistic."
+            "Evaluate your own model even on users that its --weights were trained on. Its figures "
+            "are then optimistic."
         ),
     ),
 ]
@@ -553,7 +553,7 @@ Repeats = Annotated[
         "--repeats",
         rich_help_panel=_HOW_IT_RUNS,
         min=1,
-        help="Evaluate this many seeds, where a training has seeds.",
+        help="Evaluate with this many seeds, if the training uses random numbers.",
     ),
 ]
 Seed = Annotated[
@@ -727,8 +727,8 @@ Question = Annotated[
         rich_help_panel=_HOW_IT_RUNS,
         metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|models|standing|wrong|all",
         help=(
-            "Answer this question. “all” answers those up to “retention”, and “wrong”; the others "
-            "have to be named."
+            "Answer this question. “all” answers the questions from “parameters” to “retention”, "
+            "and “wrong”; name any other question yourself."
         ),
     ),
 ]
@@ -889,7 +889,7 @@ Inches = Annotated[
         rich_help_panel=_OUTPUT,
         metavar="6.5|6.5x4",
         help=(
-            "Draw pictures of this width and height. Without a height, they are as high as "
+            "Draw pictures of this width and height. Without a height, they are as tall as "
             "their content needs."
         ),
     ),

@@ -175,7 +175,7 @@ def batch(
     if shard is not None:
         selected_users = select_shard(selected_users, shard)
         if not selected_users:
-            say(f"No user falls to shard {shard}: nothing to do.")
+            say(f"Shard {shard} has no users: nothing to do.")
             return SUCCESS
     file_makers: dict[str, Callable[..., bytes]] = {}
     if raw:
@@ -232,7 +232,7 @@ def _run_to_end(
             say(f"{status}: {count:,} x {reason}")
     _warn_about_results(out)
     if failed:
-        say(f"All reasons are in {out / 'failed'}; the same command tries again.")
+        say(f"All reasons are in {out / 'failed'}; run the same command to try again.")
     return failed
 
 
@@ -248,7 +248,10 @@ def _resolve_redo(redo: Sequence[str], configurations: Sequence[Configuration]) 
     requested = {find_meaning(name) or name for name in redo}
     absent = sorted(requested - {configuration.name for configuration in configurations})
     if absent:
-        raise InputError(f"--redo {absent[0]}: this command does not evaluate it; name it, too.")
+        raise InputError(
+            f"--redo {absent[0]}: this command does not evaluate this configuration; name it in "
+            "--models, too."
+        )
     endings = tuple(f" on {name}" for name in requested)
     names = set(requested)
     for configuration in configurations:
@@ -269,7 +272,7 @@ def _with_progress(events: Generator[_BatchOrAuditEvent]) -> Iterator[_BatchOrAu
             if progress.units:
                 say(
                     f"Interrupted: {progress.finished:,} of {progress.units:,} units are done and "
-                    "kept; the same command goes on from there."
+                    "kept; run the same command to continue."
                 )
             raise
 
@@ -399,7 +402,7 @@ def audit(
     last_event = deque(_with_progress(events), maxlen=1).pop()
     assert isinstance(last_event, Audit)
     outputs.write(build_audit_document(last_event))
-    say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md tells more.")
+    say(f"The set-ups are in {out / 'ledger.json'}, results in {out}; docs/audit.md says more.")
     return PARTIAL_FAILURE if last_event.failed else SUCCESS
 
 
@@ -436,7 +439,7 @@ def pretrain(model: Model, dataset: str, users: str, out: Path, context: Context
     user_count = format_count(len(selected_users), "user")
     say(
         f"{model.name} was trained on {len(sketches):,} of {user_count} of the "
-        f'data set {fingerprint[:8]}. For others: srs-eval batch --weights "{out}"'
+        f'data set {fingerprint[:8]}. To use them for other users: srs-eval batch --weights "{out}"'
     )
     return SUCCESS
 
@@ -468,7 +471,7 @@ def _open_dataset(dataset: str, flags: ProtocolFlags) -> Dataset:
         problem = f"The data set has no folder {folders}"
         if flags.protocol.partitions != "none":
             raise InputError(f"{problem}: leave --partitions {flags.protocol.partitions} out.")
-        say(f"{problem}: what rests on decks (SM2, Ebisu) is skipped for every user.")
+        say(f"{problem}: models that need decks (SM2, Ebisu) are skipped for every user.")
     return opened_dataset
 
 
@@ -498,7 +501,7 @@ def _warn_tuned_on(
     ledger: Ledger | None,
     users: Sequence[int],
     fingerprint: str,
-    hint: str = "--users takes others",
+    hint: str = "choose others with --users",
 ) -> None:
     """Warn that figures are optimistic for users whom the set-ups of a ledger were tuned on.
 
@@ -521,8 +524,8 @@ def refuse_anki_rows(flags: ProtocolFlags) -> None:
     """Raise InputError if `--rows` asks for other rows than the benchmark's."""
     if flags.protocol.rows != "benchmark":
         raise InputError(
-            f"The rows of data sets and tables are chosen already, as the benchmark does: "
-            f"leave --rows {flags.protocol.rows} out."
+            f"The rows of data sets and tables have already been chosen by the benchmark's rule: "
+            f"leave out --rows {flags.protocol.rows}."
         )
 
 
@@ -646,7 +649,8 @@ def _verify(
     damaged_count = format_count(len(damaged_users), "user")
     raise InputError(
         f"{damaged_count} of {user_count:,} cannot be used as they are ({hashes}): "
-        f"`srs-eval dataset download {folder} --users {ids}` fetches what is not as on the hub."
+        f"`srs-eval dataset download {folder} --users {ids}` replaces files that differ from "
+        "the hub's."
     )
 
 
@@ -692,14 +696,14 @@ def _download(
                     size = _format_download_size(event.files_done, event.bytes_done)
                     show_progress(size, event.files_done / plan.files)
     except KeyboardInterrupt:
-        say("Interrupted: what has come stays, and the same command goes on from there.")
+        say("Interrupted. Finished files are kept; run the same command to continue.")
         raise
     assert plan is not None
     present_count = plan.files - fetched_count
     verb = "was" if present_count == 1 else "were"
     say(
-        f"{format_count(fetched_count, 'file')} fetched, {present_count:,} {verb} there; "
-        "every hash is the hub's."
+        f"{format_count(fetched_count, 'file')} downloaded, {present_count:,} {verb} already here; "
+        "every hash matches the hub's."
     )
     return SUCCESS
 
@@ -728,7 +732,7 @@ def _make(
     with make_console(sys.stderr).status("Reading ..."):
         reviews, mapping = make_dataset(read(), out)
     show(f"{format_count(len(files), 'user')}, {format_count(reviews, 'review')}: {out}")
-    show(f"{mapping} tells whose is whose. Keep it, and do not publish it.")
+    show(f"{mapping} records which file became which user. Keep it, and do not publish it.")
     return SUCCESS
 
 
@@ -761,4 +765,4 @@ def _warn_about_results(out: Path) -> None:
             say(f"{remark}.")
     differences = describe_environment_differences(setup or {})
     if differences:
-        say(f"These results were not all made alike: {'; '.join(differences)}.")
+        say(f"These results were not all made in the same way: {'; '.join(differences)}.")

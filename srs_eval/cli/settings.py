@@ -134,13 +134,16 @@ def build_context(
     from srs_eval.training.hyperparameters import Context, check_weights
 
     if not 0 < sm2_target < 1:
-        raise InputError(f"--sm2-target must lie between 0 and 1, unlike {sm2_target:g}.")
+        raise InputError(f"--sm2-target must lie between 0 and 1, not {sm2_target:g}.")
     check_weights(weights)
     for path in model_file or ():
         _load_models(path)
     kind, colon, number = device.lower().partition(":")
     if kind not in ("cpu", "cuda", "mps", "xpu") or (colon and not number.isdecimal()):
-        raise InputError(f'--device takes cpu, cuda, mps, xpu, or as in cuda:1, not "{device}".')
+        raise InputError(
+            "--device takes cpu, cuda, mps or xpu, or one with a number such as cuda:1, "
+            f'not "{device}".'
+        )
     if features is not None:
         features = features.expanduser().absolute()
     return Context(sm2_target, weights, features, seen_users, device.lower())

@@ -586,7 +586,7 @@ def test_models_lists_every_configuration(capsys: pytest.CaptureFixture[str]) ->
     assert listed["FSRS-6"]["file"].endswith("fsrs6.py")
     assert main(["models"]) == 0
     printed = capsys.readouterr()
-    assert f"groups too: {', '.join(GROUPS)}" in printed.err
+    assert f"takes groups: {', '.join(GROUPS)}" in printed.err
     assert "sm2 is the group" in printed.err
     assert len(resolve_configurations("SM2")) == 1 < len(resolve_configurations("sm2"))
     lines = printed.out.splitlines()

@@ -234,7 +234,7 @@ def test_interrupted_download_continues_without_repeats(hub: Hub, tmp_path: Path
     done = download(hub, folder)
     assert done.returncode == 2
     assert "error 503" in done.stderr
-    assert "goes on from there" in done.stderr
+    assert "run the same command to continue" in done.stderr
     assert "Traceback" not in done.stderr
     before = set(hub.sent)
     hub.breaks_after = None

@@ -48,7 +48,7 @@ def test_batch_on_a_made_data_set_equals_runs_on_the_files(
     )
     assert make_process.returncode == 0, make_process.stderr
     assert (
-        "study-mapping.csv tells whose is whose. Keep it, and do not publish it."
+        "study-mapping.csv records which file became which user. Keep it, and do not publish it."
         in make_process.stdout
     )
     checked = run_in_process("dataset", "verify", out)
