@@ -167,6 +167,12 @@ TRAINABLE = Trainable(
 )
 fit = TRAINABLE.fit
 predict = TRAINABLE.predict
+ANKI_TRAINABLE = Trainable(
+    lambda trials, context: make_recurrent(_minimum_stability(trials), hard_shortens=False),
+    fit_s0,
+    falls_back_to_start=True,
+)
+"""FSRS-6 as Anki schedules by it: Hard on the same day does not shorten the stability."""
 
 
 # As Anki's own optimizer trains it

@@ -74,14 +74,17 @@ def _sm2_success(state: Any, t: Any, rating: Any, w: Any) -> Any:
 
 SM2 = "SM-2"
 MODELS: Mapping[str, RecurrentModel] = {
-    "FSRS-6": fsrs6.make_recurrent(0.001),
+    "FSRS-6": fsrs6.make_recurrent(0.001, hard_shortens=False),  # as in Anki
     "FSRS-7": fsrs7.make_recurrent(secs=True),
     SM2: replace(anki_sm2.RECURRENT, success=_sm2_success, same_day=_unchanged),
 }
 """Models of the simulation. A state is (s, d); for FSRS-7 (s, q, d) with two stabilities; for SM-2
 (interval, ease). SM-2 as a scheduler gives its own intervals at a desired retention of 0.9. Except
 for FSRS-7, forgetting curves depend only on t / s, so that intervals are a multiple of s."""
-TRAINABLES: Mapping[str, Trainable] = {"FSRS-6": fsrs6.TRAINABLE, "FSRS-7": fsrs7.TRAINABLE}
+TRAINABLES: Mapping[str, Trainable] = {
+    "FSRS-6": fsrs6.ANKI_TRAINABLE,
+    "FSRS-7": fsrs7.TRAINABLE,
+}
 """Models that can be fitted to a learner; FSRS-7 needs trials with fractional intervals."""
 
 _MAX_ATTEMPTS = 20  # attempts to draw days that can be fitted
