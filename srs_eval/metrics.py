@@ -115,6 +115,81 @@ def rmse_bins(y: ArrayLike, p: ArrayLike, bin_ids: ArrayLike) -> float:
     return math.sqrt((weight * mean_difference**2).sum() / weight.sum())
 
 
+# Skill and the parts of the Brier score
+
+
+def skill(loss: float, reference_loss: float) -> float:
+    """Return the share of a reference's loss that a model saves; nan if that loss is 0.
+
+    1 - loss / reference_loss: 1 is perfect, 0 no better than the reference, negative worse. Both
+    are means over the same reviews, of log loss or of the Brier score; the reference of reports is
+    AVG. Murphy (1988), Monthly Weather Review 116.
+    """
+    if reference_loss == 0:
+        return math.nan
+    return 1 - loss / reference_loss
+
+
+@dataclass(frozen=True)
+class BrierParts:
+    """The Brier score in parts, all in its unit: reliability - resolution + uncertainty."""
+
+    reliability: float  # calibration error, squared; lower is better
+    resolution: float  # what telling reviews apart gains; higher is better
+    uncertainty: float  # score of predicting the share recalled for every review
+    within_bins: float  # the part of `resolution` that is within bins: Murphy's has none
+    expected_reliability: float
+    """Mean `reliability` of perfectly calibrated predictions: chance alone makes it this large."""
+
+    @property
+    def brier(self) -> float:
+        """Return the Brier score."""
+        return self.reliability - self.resolution + self.uncertainty
+
+    @property
+    def skill(self) -> float:
+        """Return the skill against the share recalled; nan if all reviews ended alike."""
+        return skill(self.brier, self.uncertainty)
+
+
+def murphy(y: ArrayLike, p: ArrayLike, bins: int = 10) -> BrierParts:
+    """Split the Brier score, the mean of (p - y)^2, into reliability, resolution and uncertainty.
+
+    The score is reliability - resolution + uncertainty, whatever the bins: about equally many
+    reviews in the order of p, equal p in one bin. Murphy (1973), Journal of Applied Meteorology
+    12, whose sum needs equal predictions within a bin; otherwise resolution also has the two terms
+    within bins of Stephenson, Coelho & Jolliffe (2008), Weather and Forecasting 23.
+
+    Raises ValueError if there is less than one bin.
+    """
+    outcome, forecast = validate_pair(y, p)
+    if bins < 1:
+        raise ValueError(f"there must be at least one bin, not {bins}")
+    n = len(outcome)
+    first_in_bin = np.sort(forecast)[np.arange(1, bins) * n // bins]
+    bin_index = np.unique(first_in_bin).searchsorted(forecast, side="right")
+    size = np.bincount(bin_index)
+    is_filled = size > 0
+    counts = np.where(is_filled, size, 1)
+    recalled = np.bincount(bin_index, outcome) / counts
+    predicted = np.bincount(bin_index, forecast) / counts
+    mean = outcome.mean()
+    share = size / n
+    outcome_deviation = outcome - recalled[bin_index]
+    forecast_deviation = forecast - predicted[bin_index]
+    covariance = (outcome_deviation * forecast_deviation).mean()
+    within_bins = 2 * covariance - (forecast_deviation**2).mean()
+    between_bins = share @ np.where(is_filled, (recalled - mean) ** 2, 0.0)
+    chance = np.bincount(bin_index, forecast * (1 - forecast))
+    return BrierParts(
+        reliability=float(share @ (predicted - recalled) ** 2),
+        resolution=float(between_bins + within_bins),
+        uncertainty=float(mean * (1 - mean)),
+        within_bins=float(within_bins),
+        expected_reliability=float((chance / counts).sum() / n),
+    )
+
+
 # LOWESS and the integrated calibration index
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from srs_eval import metrics
 from srs_eval.data.trials import compute_rmse_bin_ids
-from srs_eval.stats.intervals import _wilson_interval, compute_calibration_graph
+from srs_eval.stats.intervals import binomial_interval, compute_calibration_graph
 from tests.helpers.golden import golden_file, golden_folder, golden_lines, is_bundled
 from tests.helpers.marks import slow_except
 
@@ -414,13 +414,128 @@ def test_calibration_graph_puts_edges_into_upper_bins() -> None:
 
 
 @given(st.integers(0, 500), st.integers(1, 500))
-def test_wilson_interval_equals_scipy(recalled: int, count: int) -> None:
+def test_binomial_interval_equals_scipy(recalled: int, count: int) -> None:
     from scipy.stats import binomtest
 
     recalled = min(recalled, count)
-    expected = binomtest(recalled, count).proportion_ci(method="wilson")
-    low, high = _wilson_interval([recalled], [count])
+    expected = binomtest(recalled, count).proportion_ci(method="exact")
+    low, high = binomial_interval([recalled], [count])
     assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 13, 40])
+def test_binomial_interval_holds_the_truth_in_95_percent(count: int) -> None:
+    """Sum the probabilities of all outcomes whose interval holds the truth, for any truth."""
+    recalled = np.arange(count + 1)
+    low, high = binomial_interval(recalled, np.full(count + 1, count))
+    # Coverage changes at the ends of intervals, so it is the least just beside them.
+    ends = np.concatenate([low, high])
+    grid = np.concatenate([np.linspace(0, 1, 999), ends - 1e-9, ends + 1e-9])
+    truths = grid[(grid >= 0) & (grid <= 1)]
+    choices = np.array([math.comb(count, k) for k in recalled])
+    for truth in truths:
+        probability = choices * truth**recalled * (1 - truth) ** (count - recalled)
+        holds = (low <= truth) & (truth <= high)
+        assert probability[holds].sum() >= 0.95 - 1e-7
+        assert probability[truth > high].sum() <= 0.025 + 1e-7  # on either side
+        assert probability[truth < low].sum() <= 0.025 + 1e-7
+
+
+def test_binomial_interval_without_reviews_is_unknown() -> None:
+    low, high = binomial_interval([0, 0], [0, 3])
+    assert np.isnan([low[0], high[0]]).all()
+    assert low[1] == 0
+    assert high[1] == pytest.approx(1 - 0.025 ** (1 / 3))
+
+
+# Skill and the parts of the Brier score
+
+
+@given(predictions(), st.integers(1, 30))
+def test_parts_of_the_brier_score_add_up(pair: Pair, bins: int) -> None:
+    y, p = pair
+    parts = metrics.murphy(y, p, bins)
+    brier = ((p - y) ** 2).mean()
+    assert parts.reliability - parts.resolution + parts.uncertainty == pytest.approx(
+        brier, abs=1e-12
+    )
+    assert parts.brier == pytest.approx(brier, abs=1e-12)
+    assert parts.reliability >= 0
+    assert parts.expected_reliability >= 0
+    assert parts.resolution - parts.within_bins >= -1e-15  # between bins, Murphy's
+    assert parts.uncertainty == pytest.approx(y.mean() * (1 - y.mean()))
+
+
+@given(predictions(), st.integers(1, 30))
+def test_murphy_equals_its_definition(pair: Pair, bins: int) -> None:
+    """Compute every part bin by bin, as Stephenson, Coelho & Jolliffe (2008) define them."""
+    y, p = pair
+    n = len(y)
+    ranked = sorted(p.tolist())
+    edges = sorted({ranked[k * n // bins] for k in range(1, bins)})
+    members: dict[int, list[int]] = {}
+    for position, value in enumerate(p.tolist()):
+        members.setdefault(sum(edge <= value for edge in edges), []).append(position)
+    reliability, resolution, spread, covariance, chance = 0.0, 0.0, 0.0, 0.0, 0.0
+    for positions in members.values():
+        y_bin, p_bin = y[positions], p[positions]
+        reliability += len(positions) * (p_bin.mean() - y_bin.mean()) ** 2 / n
+        resolution += len(positions) * (y_bin.mean() - y.mean()) ** 2 / n
+        spread += ((p_bin - p_bin.mean()) ** 2).sum() / n
+        covariance += 2 * ((p_bin - p_bin.mean()) * (y_bin - y_bin.mean())).sum() / n
+        chance += (p_bin * (1 - p_bin)).sum() / len(positions) / n
+    parts = metrics.murphy(y, p, bins)
+    assert parts.reliability == pytest.approx(reliability, abs=1e-12)
+    assert parts.within_bins == pytest.approx(covariance - spread, abs=1e-12)
+    assert parts.resolution == pytest.approx(resolution + covariance - spread, abs=1e-12)
+    assert parts.expected_reliability == pytest.approx(chance, abs=1e-12)
+
+
+def test_equal_predictions_in_each_bin_give_murphys_own_parts() -> None:
+    """Check Murphy's three parts by hand: 0.5 came true in 1 of 2 cases, 0.8 in 3 of 4."""
+    parts = metrics.murphy([1, 0, 1, 1, 1, 0], [0.5, 0.5, 0.8, 0.8, 0.8, 0.8], bins=3)
+    assert parts.within_bins == pytest.approx(0, abs=1e-15)
+    assert parts.reliability == pytest.approx(4 / 6 * 0.05**2)
+    assert parts.resolution == pytest.approx((2 * (1 / 6) ** 2 + 4 * (1 / 12) ** 2) / 6)
+    assert parts.uncertainty == pytest.approx(2 / 9)
+
+
+def test_expected_reliability_is_the_mean_under_calibration() -> None:
+    """Average reliability over all outcomes, each with the probability that the predictions say."""
+    p = np.array([0.1, 0.3, 0.3, 0.6, 0.7, 0.7, 0.9, 0.95])
+    mean = 0.0
+    for number in range(2 ** len(p)):
+        y = np.array([float(number >> k & 1) for k in range(len(p))])
+        probability = np.where(y == 1, p, 1 - p).prod()
+        mean += probability * metrics.murphy(y, p, bins=3).reliability
+    assert metrics.murphy(np.ones(len(p)), p, bins=3).expected_reliability == pytest.approx(mean)
+
+
+def test_murphy_tells_calibration_from_resolution() -> None:
+    random = np.random.default_rng(3)
+    truth = random.choice([0.6, 0.95], 20_000)
+    y = (random.random(20_000) < truth).astype(float)
+    calibrated = metrics.murphy(y, truth)
+    assert calibrated.reliability < 10 * calibrated.expected_reliability
+    too_low = metrics.murphy(y, truth - 0.1)
+    assert too_low.reliability == pytest.approx(0.01, abs=0.002)
+    assert too_low.resolution == pytest.approx(calibrated.resolution, rel=1e-9)
+    average = metrics.murphy(y, np.full(20_000, y.mean()))
+    assert average.resolution == pytest.approx(0, abs=1e-12)
+    assert average.skill == pytest.approx(0, abs=1e-9)
+
+
+def test_murphy_without_bins_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one bin, not 0"):
+        metrics.murphy([1, 0], [0.5, 0.5], bins=0)
+
+
+def test_skill_is_the_share_of_loss_that_is_saved() -> None:
+    assert metrics.skill(0.3, 0.4) == pytest.approx(0.25)
+    assert metrics.skill(0.4, 0.4) == 0
+    assert metrics.skill(0.5, 0.4) == pytest.approx(-0.25)
+    assert metrics.skill(0.0, 0.4) == 1
+    assert math.isnan(metrics.skill(0.1, 0.0))
 
 
 # Summary

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from srs_eval.data.reviews import MISSING, Deck, FloatArray, IntArray, Preset, ReviewLog
 from srs_eval.data.trials import Trials
+from srs_eval.engine.loss_breakdown import MIN_GROUP_REVIEWS
 from srs_eval.engine.result import Result, review_losses
 from srs_eval.models import TrainedModel, fsrs6
 from srs_eval.models.configurations import Configuration
 from srs_eval.stats.intervals import Interval, mean_interval
+from srs_eval.stats.ranges import REVIEW_STEPS, split_by_range
 from srs_eval.training.hyperparameters import Context
 
 _RATINGS = ("Again", "Hard", "Good", "Easy")
 _DAY_STEPS = (1, 2, 4, 8, 15, 30, 60, 120, 240)
-_REVIEW_STEPS = (1, 2, 3, 5, 8, 12, 20)
 _LAPSE_STEPS = (0, 1, 2, 3, 5, 8)
 _STABILITIES = {0: "0-3 d", 3: "3-10 d", 10: "10-30 d", 30: "30-100 d", 100: "100 d and more"}
 _HOUR_STEPS = (0, 4, 8, 12, 16, 20)
@@ -46,7 +47,7 @@ class ErrorGroup:
 
         With fewer there may be too little variation, such as six passes of six.
         """
-        return self.recalled.reviews >= 30
+        return self.recalled.reviews >= MIN_GROUP_REVIEWS
 
 
 @dataclass(frozen=True)
@@ -97,16 +98,12 @@ class _ReviewErrors:
         label: str = "",
         mask: NDArray[np.bool_] | None = None,
     ) -> Iterator[ErrorGroup]:
-        """Yield errors by ranges that begin at `range_starts`; the first includes all below it."""
-        range_index = np.maximum(np.searchsorted(range_starts, values, "right") - 1, 0)
-        firsts = [min(range_starts[0], int(values.min())), *range_starts[1:]]
-        lasts: list[int | None] = [start - 1 for start in range_starts[1:]]
-        lasts.append(None)
-        for number, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
-            in_range = range_index == number
-            if mask is not None:
-                in_range = in_range & mask
-            positions = np.flatnonzero(in_range)
+        """Yield errors by ranges that begin at `range_starts`; the first includes all below it.
+
+        With a `mask` (k,), only reviews in it count.
+        """
+        for first, last, in_range in split_by_range(values, range_starts):
+            positions = in_range if mask is None else in_range[mask[in_range]]
             if len(positions):
                 yield self.summarize(positions, label, first, last)
 
@@ -151,7 +148,7 @@ def model_evidence(
 
     by_feature: dict[str, Iterable[ErrorGroup]] = {
         "days": reviews.summarize_by_range(days, _DAY_STEPS),
-        "reviews": reviews.summarize_by_range(trials.i[index] - 1, _REVIEW_STEPS),
+        "reviews": reviews.summarize_by_range(trials.i[index] - 1, REVIEW_STEPS),
         "lapses": reviews.summarize_by_range(trials.bin_lapses[index], _LAPSE_STEPS),
         "hours": by_hour,
         "deck": by_deck,

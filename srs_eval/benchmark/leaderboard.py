@@ -136,6 +136,35 @@ class PairTest:
 
 
 @dataclass(frozen=True, eq=False)
+class GroupMeans:
+    """Means over users, each of whom counts the same."""
+
+    models: tuple[MeanInterval, ...]  # for each model
+    to_baseline: tuple[MeanInterval | None, ...]
+    """Mean paired difference to the average, for each model; None for the average itself and
+    without it."""
+
+
+@dataclass(frozen=True, eq=False)
+class SizeGroup:
+    """Users with collections of about one size."""
+
+    sizes: FloatArray  # (users,) numbers of evaluated reviews
+    means: GroupMeans  # of the chosen metric; for a bias, differences are of its absolute value
+
+
+@dataclass(frozen=True, eq=False)
+class ReviewGroup:
+    """Reviews with as many reviews of the card before."""
+
+    first: int  # fewest reviews of the card before
+    last: int | None  # most of them; None if open
+    reviews: int
+    users: int  # users with such reviews
+    means: GroupMeans  # of users' log losses
+
+
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """Configurations that were evaluated on the same reviews of the same users.
 
@@ -246,16 +275,24 @@ class Comparison:
         """The chosen metric, transformed so that lower is better."""
         return _as_losses(self.metric, self.values)
 
-    @cached_property
-    def size_groups(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Up to ten groups of equally many users, from the smallest collections to the largest.
+    @property
+    def baseline(self) -> int | None:
+        """Position of the average among the files; None without it."""
+        positions = (position for position, file in enumerate(self.files) if file.is_baseline)
+        return next(positions, None)
 
-        A group is its users' numbers of evaluated reviews, and each model's mean of the chosen
-        metric over them.
-        """
+    @cached_property
+    def size_groups(self) -> list[SizeGroup]:
+        """Up to ten groups of equally many users, from the smallest collections to the largest."""
         order = np.argsort(self.sizes, kind="stable")
-        groups = np.array_split(order, min(_SIZE_GROUPS, len(order)))
-        return [(self.sizes[group], _nanmean(self.values[group])) for group in groups]
+        members = np.array_split(order, min(_SIZE_GROUPS, len(order)))
+        return [self._summarize_size(group) for group in members]
+
+    def _summarize_size(self, users: IntArray) -> SizeGroup:
+        """Summarize the chosen metric over users, given by their positions."""
+        differing = self.paired.loss_sign * self.losses[users]
+        means = _average_users(self.values[users], differing, self.baseline)
+        return SizeGroup(self.sizes[users], means)
 
     @cached_property
     def percentiles(self) -> FloatArray:
@@ -447,17 +484,27 @@ def _compare_with_reference(
     return differences, p_values
 
 
+def _average_users(values: FloatArray, differing: FloatArray, baseline: int | None) -> GroupMeans:
+    """Average values (users, models) over users.
+
+    Differences to the baseline are those of `differing` (users, models); without a baseline, there
+    are none. Means and differences rest on the same resamples of users.
+    """
+    model_count = values.shape[1]
+    no_weights = np.ones((len(values), 1))
+    if baseline is None:
+        (intervals,) = mean_intervals(values, no_weights)
+        return GroupMeans(tuple(intervals), (None,) * model_count)
+    differences = differing - differing[:, [baseline]]
+    (intervals,) = mean_intervals(np.concatenate([values, differences], axis=1), no_weights)
+    to_baseline: list[MeanInterval | None] = list(intervals[model_count:])
+    to_baseline[baseline] = None
+    return GroupMeans(tuple(intervals[:model_count]), tuple(to_baseline))
+
+
 def _stack_columns(files: Sequence[ResultFile], metric: str, users: IntArray) -> FloatArray:
     """Return a metric of these users in each file (users, files)."""
     return np.concatenate([file.metric_columns((metric,), users) for file in files], axis=1)
-
-
-def _nanmean(values: FloatArray) -> FloatArray:
-    """Return each column's mean over finite values; nan, without a warning, if there are none."""
-    defined = np.isfinite(values)
-    with np.errstate(invalid="ignore"):
-        means: FloatArray = np.where(defined, values, 0.0).sum(0) / defined.sum(0)
-    return means
 
 
 # Averages over reviews, users, decks or cards
@@ -519,6 +566,33 @@ def compute_averages(
                 f"files with a column {GROUP_COLUMNS[mode]} do."
             )
     return averages
+
+
+def group_by_reviews_before(averages: Sequence[Averages]) -> list[ReviewGroup]:
+    """Compare models' log loss by reviews of the card before.
+
+    Return [] if these are unknown for a model, or not the same for all.
+    """
+    ranges = {
+        tuple((losses.first, losses.last, losses.reviews) for losses in average.by_reviews_before)
+        for average in averages
+    }
+    if len(ranges) != 1 or ranges == {()}:
+        return []
+    baselines = [position for position, average in enumerate(averages) if average.is_baseline]
+    baseline = baselines[0] if baselines else None
+    groups = []
+    for losses_of_group in zip(*(average.by_reviews_before for average in averages), strict=True):
+        losses = np.column_stack([losses.log_loss for losses in losses_of_group])
+        group = ReviewGroup(
+            first=losses_of_group[0].first,
+            last=losses_of_group[0].last,
+            reviews=losses_of_group[0].reviews,
+            users=int(np.isfinite(losses[:, 0]).sum()),
+            means=_average_users(losses, losses, baseline),
+        )
+        groups.append(group)
+    return groups
 
 
 # Against another run

@@ -463,8 +463,8 @@ def render_raw_parquet(
     """Return a unit's predictions as a parquet file.
 
     Columns: user, review_th (1-based position among the user's rows), card_id, deck_id, preset_id
-    (-1 if the source has none), day (by the data set's count), fold (1 ...), p, y,
-    configuration.
+    (-1 if the source has none), day (by the data set's count), fold (1 ...), reviews_before (of the
+    card, of which a day counts one), p, y, configuration.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -482,6 +482,7 @@ def render_raw_parquet(
             "preset_id": session.log.preset_of(deck_ids),
             "day": result.day,
             "fold": result.fold.astype("int8"),
+            "reviews_before": result.tests.reviews_before,
             "p": result.p,
             "y": result.y.astype("int8"),
             "configuration": pa.repeat(configuration.name, count).dictionary_encode(),

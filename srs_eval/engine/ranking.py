@@ -223,6 +223,15 @@ def rank_results(
     return groups
 
 
+def find_average(groups: Iterable[RankingGroup], result: Result) -> Result | None:
+    """Return AVG's result on the reviews of a result, from rankings; None if there is none."""
+    for group in groups:
+        for line in group.lines:
+            if line.is_baseline and have_same_reviews(line.result, result):
+                return line.result
+    return None
+
+
 def _has_plain_baseline(pairs: Iterable[tuple[Configuration, Result]]) -> bool:
     return any(configuration.name == BASELINE for configuration, _ in pairs)
 

@@ -26,6 +26,7 @@ class TestSet(ReadOnly):
     partition: IntArray  # (k,)
     day: IntArray  # (k,) day of the review, for intervals: reviews of a day are not independent
     bin: IntArray  # (k,) bin of RMSE(bins), as `data.trials.compute_rmse_bin_ids` numbers them
+    reviews_before: IntArray  # (k,) reviews of the card before, of which a day counts one
 
     def __len__(self) -> int:
         return len(self.review_th)
@@ -53,6 +54,7 @@ def make_test_set(trials: Trials) -> TestSet:
         bin=compute_rmse_bin_ids(
             trials.bin_delta_t[index], trials.bin_i[index], trials.bin_lapses[index]
         ),
+        reviews_before=trials.i[index] - 1,
     )
 
 

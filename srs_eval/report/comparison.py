@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 
@@ -15,8 +15,10 @@ from srs_eval.benchmark.leaderboard import (
     PERCENTILES,
     WEIGHTINGS,
     Comparison,
+    GroupMeans,
     Leaderboard,
     compare_runs,
+    group_by_reviews_before,
 )
 from srs_eval.benchmark.result_files import ResultFile
 from srs_eval.data.errors import format_count
@@ -27,6 +29,7 @@ from srs_eval.report.cells import format_cell, format_p_value
 from srs_eval.report.document import Block, Picture, Section
 from srs_eval.report.formats import join_names, with_sign
 from srs_eval.stats import users as stats
+from srs_eval.stats.ranges import format_range
 from srs_eval.stats.tables import Cell, Column, Figure, Table, make_figure, make_figure_with_ends
 
 SECONDS_COLUMN = "seconds"
@@ -56,6 +59,18 @@ _SETUP_CAVEAT = (
     "the quality of a set-up: a model that was trained badly loses surely (Rendle et al., 2019, On "
     "the difficulty of evaluating baselines); `srs-eval audit` tells."
 )
+_SIZE_NOTE = (
+    "This is a learning curve over users. Before each of five parts of a user's reviews a model is "
+    "fitted anew, on average to about 60 % as many reviews as are evaluated. People with large "
+    "collections are other people, so what a model gains on the average says more than its own "
+    "figure. Bands are 99 % intervals."
+)
+_REVIEWS_NOTE = (
+    "A day counts as one review of a card. A user's loss is the mean over their reviews of a "
+    "group. Bands are 99 % intervals over users."
+)
+_Series = list[tuple[str, list[tuple[float, float, float]]]]
+"""Name and points (estimate, low, high) of each line."""
 _MatrixCell = tuple[str, float] | None
 """A text, and from 0 to 1 how good the row's model is; nan where that is not sure. None: empty."""
 
@@ -110,6 +125,7 @@ def build_comparison_section(
         blocks.append(_build_pairs_section(comparison, prefix, positions))
     blocks.append(_build_size_section(comparison, prefix, positions))
     blocks.append(_build_distribution_section(comparison, prefix))
+    blocks += _build_reviews_section(averages, prefix)
     if averages:
         blocks.append(_build_averages_section(averages, prefix))
     return Section(format_title(comparison), tuple(blocks))
@@ -414,39 +430,132 @@ def _build_pairs_table(
 
 
 def _build_size_section(comparison: Comparison, prefix: str, chosen: Sequence[int]) -> Section:
-    groups = comparison.size_groups
+    """Return a section on the metric by size of the collection: a learning curve over users.
+
+    Pictures show the models at the positions `chosen`.
+    """
     metric_name = metric_heading(comparison.metric)
-    labels = [file.label for file in comparison.files]
-    table = Table.from_rows(
-        f"{prefix}by-size",
-        f"Mean {metric_name} by size of the collection, every user counting the same",
-        ("evaluated reviews", "users", *labels),
-        (
-            (f"{sizes.min():,.0f} to {sizes.max():,.0f}", len(sizes), *map(Figure, means.tolist()))
-            for sizes, means in groups
-        ),
-    )
-    if len(groups) < 2:
-        return Section("By size of the collection", (table,))
-    positions = chosen[:_MAX_LINES]
-    baseline = next(
-        (position for position, file in enumerate(comparison.files) if file.is_baseline), None
-    )
+    baseline = comparison.baseline
+    positions = list(chosen[:_MAX_LINES])
     if baseline is not None and baseline not in positions:
         positions = [*positions[: _MAX_LINES - 1], baseline]
-    series = []
-    for position in positions:
-        losses = [float(means[position]) for _, means in groups]
-        series.append((labels[position], losses))
-    chart = pictures.line_chart(
-        [float(np.median(sizes)) for sizes, _ in groups],
-        series,
-        "evaluated reviews of a user (median of each group)",
-        f"mean {metric_name}",
-        logarithmic=True,
+    groups = comparison.size_groups
+    curves = _GroupCurves(
+        name=f"{prefix}by-size",
+        metric_name=metric_name,
+        title="by size of the collection",
+        labels=[file.label for file in comparison.files],
+        heads=("evaluated reviews", "users"),
+        starts=[
+            (f"{group.sizes.min():,.0f} to {group.sizes.max():,.0f}", len(group.sizes))
+            for group in groups
+        ],
+        means=[group.means for group in groups],
+        drawn=positions,
     )
-    picture = Picture(table.name, f"Mean {metric_name} over collection size", chart, table)
-    return Section("By size of the collection", (picture,))
+    medians = [float(np.median(group.sizes)) for group in groups]
+    x_label = "evaluated reviews of a user (median of each group)"
+    blocks: list[Block] = [_SIZE_NOTE]
+    for table, series, y_label in curves.list_tables():
+        if len(groups) < 2:
+            blocks.append(table)
+            continue
+        chart = pictures.line_chart(
+            medians, series, x_label, y_label, logarithmic=True, has_bands=True
+        )
+        blocks.append(Picture(table.name, table.title, chart, table))
+    return Section("By size of the collection", tuple(blocks))
+
+
+def _build_reviews_section(averages: Sequence[stats.Averages], prefix: str) -> list[Section]:
+    """Return a section on log loss by reviews of the card before; [] if these are unknown."""
+    groups = group_by_reviews_before(averages)
+    if not groups:
+        return []
+    curves = _GroupCurves(
+        name=f"{prefix}by-reviews-before",
+        metric_name=metric_heading("LogLoss"),
+        title="by reviews of the card before",
+        labels=[average.label for average in averages],
+        heads=("before", "reviews", "users"),
+        starts=[
+            (format_range(group.first, group.last), group.reviews, group.users) for group in groups
+        ],
+        means=[group.means for group in groups],
+        drawn=range(len(averages))[:_MAX_LINES],
+    )
+    ticks = [f"{group.first}" for group in groups]
+    x_label = "reviews of the card before, at least"
+    blocks: list[Block] = [_REVIEWS_NOTE]
+    for table, series, y_label in curves.list_tables():
+        chart = pictures.line_chart(
+            range(len(groups)), series, x_label, y_label, ticks=ticks, has_bands=True
+        )
+        blocks.append(Picture(table.name, table.title, chart, table))
+    return [Section("By reviews of the card before", tuple(blocks), side_by_side=True)]
+
+
+@dataclass(frozen=True)
+class _GroupCurves:
+    """Means of models over groups of users or reviews, as tables and as lines."""
+
+    name: str
+    metric_name: str
+    title: str  # by what it is grouped
+    labels: Sequence[str]  # of models
+    heads: Sequence[str]  # of the columns that come before the models'
+    starts: Sequence[Sequence[Cell]]  # their cells, for each group
+    means: Sequence[GroupMeans]  # for each group
+    drawn: Sequence[int]  # positions of the models in pictures
+
+    def list_tables(self) -> list[tuple[Table, _Series, str]]:
+        """Return tables with the lines of their pictures and the label of their axis.
+
+        They are of the means and, with the average, of what models gain on it.
+        """
+        title = f"Mean {self.metric_name} {self.title}, every user counting the same"
+        cells = [list(map(make_figure, means.models)) for means in self.means]
+        tables = [
+            (
+                self._make_table(self.name, title, cells, signed=False),
+                self._list_series([means.models for means in self.means]),
+                f"mean {self.metric_name}",
+            )
+        ]
+        if any(self.means[0].to_baseline):
+            title = f"Mean {self.metric_name} minus the average's, {self.title}"
+            differences = [means.to_baseline for means in self.means]
+            cells = [list(map(make_figure_with_ends, row)) for row in differences]
+            table = self._make_table(f"{self.name}-to-average", title, cells, signed=True)
+            y_label = f"{self.metric_name} minus the average's"
+            tables.append((table, self._list_series(differences), y_label))
+        return tables
+
+    def _make_table(
+        self, name: str, title: str, cells: Sequence[Sequence[Cell]], *, signed: bool
+    ) -> Table:
+        """Return a row for each group, with a cell for each model that has any."""
+        models = range(len(self.labels))
+        shown = [model for model in models if any(row[model] is not None for row in cells)]
+        columns = [Column(self.labels[model], signed=signed) for model in shown]
+        rows = [
+            (*start, *(row[model] for model in shown))
+            for start, row in zip(self.starts, cells, strict=True)
+        ]
+        return Table.from_rows(name, title, (*self.heads, *columns), rows)
+
+    def _list_series(self, intervals: Sequence[Sequence[stats.MeanInterval | None]]) -> _Series:
+        """Return the line of each drawn model that has intervals, which are by group and model."""
+        series = []
+        for model in self.drawn:
+            bounds = []
+            for row in intervals:
+                interval = row[model]
+                if interval is not None:
+                    bounds.append((interval.estimate, interval.low, interval.high))
+            if bounds:
+                series.append((self.labels[model], bounds))
+        return series
 
 
 def _build_distribution_section(comparison: Comparison, prefix: str) -> Section:

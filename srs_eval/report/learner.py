@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -33,6 +34,12 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.shown.costs import DRAWS_NOTE
 from srs_eval.advice.shown.memory import days_table, list_recall_by_month
 from srs_eval.advice.shown.parameters import preset_action
+from srs_eval.advice.shown.predicted import (
+    describe_skill,
+    make_loss_by_fold_table,
+    make_loss_by_reviews_table,
+    make_loss_parts_table,
+)
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.advice.workload.ranges import MINUTES
 from srs_eval.data.errors import InputError, NotEnoughData, format_count
@@ -41,7 +48,14 @@ from srs_eval.data.protocol import Protocol
 from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import FloatArray, ReviewLog
 from srs_eval.data.rows import anonymize
-from srs_eval.engine.ranking import REFERENCE, RankingGroup, own_scheduler
+from srs_eval.engine.loss_breakdown import LossBreakdown, LossGroup, break_down_loss
+from srs_eval.engine.ranking import (
+    REFERENCE,
+    RankedResult,
+    RankingGroup,
+    find_average,
+    own_scheduler,
+)
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Run
 from srs_eval.engine.schedulability import (
@@ -77,6 +91,10 @@ STATE_CLOSING = (
 _PICTURES_NOTE = (
     "On the diagonal of the calibration, 90 % predicted is 90 % recalled; below it a model expects "
     "too much. Bars and bands are 95 % intervals."
+)
+_LOSS_NOTE = (
+    "Skill is the share of the average's loss that a model saves, reliability the squared error of "
+    "calibration, and resolution how well a model tells your reviews apart."
 )
 _Series = tuple[str, Sequence[float | FloatArray]]
 """Name and values of a line in a chart: estimates, or (estimate, low end, high end) each."""
@@ -114,7 +132,8 @@ def build_learner_report(
     answers = _ask_all(question_context, on_question, known, costs)
     scheduler = own_scheduler(log)
     groups = run.groups()
-    results_by_model = _select_main_results(run, scheduler)
+    main_lines = _select_main_lines(run, scheduler)
+    results_by_model = {line.configuration.words: line.result for line in main_lines}
     predictor = next(iter(results_by_model), "")  # model by which months are predicted
     months: Sequence[Month] = ()
     if results_by_model:
@@ -141,6 +160,7 @@ def build_learner_report(
         sections.append(
             _build_ranking_section(group, prefix, run.progress_note, scheduler, measurements)
         )
+    sections += _build_loss_section(run, main_lines)
     sections += _build_months_section(predictor, months)
     sections += _build_state_section(answers.on_days)
     inspection = inspect_log(log)
@@ -207,24 +227,21 @@ def _ask_all(
     return _ReportAnswers(on_settings, on_days, on_costs, workload, rows)
 
 
-def _select_main_results(run: Run, scheduler: str | None) -> dict[str, Result]:
-    """Return results of the learner's scheduler and of FSRS, by the models' readable names.
+def _select_main_lines(run: Run, scheduler: str | None) -> list[RankedResult]:
+    """Return the ranked results of the learner's scheduler and of FSRS.
 
     The scheduler comes first; it is left out if it was not evaluated. Without FSRS, the best model
     takes its place.
     """
     groups = run.groups()
     best = groups[0].best if groups else None
-    results = run.results_by_name()
-    words_by_name = {
-        configuration.name: configuration.words for configuration in run.configurations
-    }
-    if REFERENCE in results:
+    lines_by_name = {line.configuration.name: line for line in run.ranked_results()}
+    if REFERENCE in lines_by_name:
         rival: str | None = REFERENCE
     else:
         rival = best.configuration.name if best else None
-    names = [scheduler, rival]
-    return {words_by_name[name]: results[name] for name in names if name in results}
+    names = dict.fromkeys([scheduler, rival])
+    return [lines_by_name[name] for name in names if name in lines_by_name]
 
 
 def _answer_questions(
@@ -402,6 +419,78 @@ def _build_calibration_pictures(results: Mapping[str, Result]) -> list[Picture]:
     )
     chart = pictures.calibration_chart(list(graphs.items()), pictures.SMALL_SIZE)
     return [Picture("calibration", "Calibration", chart, table)]
+
+
+def _build_loss_section(run: Run, lines: Sequence[RankedResult]) -> list[Section]:
+    """Return a section on what the losses of models consist of, beside the average's."""
+    if not lines:
+        return []
+    breakdowns = {}
+    for line in lines:
+        average = find_average(run.groups(), line.result)
+        breakdowns[line.configuration.words] = break_down_loss(line.result, average)
+    blocks: list[Block] = [_LOSS_NOTE]
+    blocks += [
+        f"“{model}” may have been fitted to these reviews, which makes it look better."
+        for model, breakdown in breakdowns.items()
+        if breakdown.in_sample_reviews
+    ]
+    blocks.append(replace(make_loss_parts_table(breakdowns), name="loss-parts"))
+    blocks += _build_loss_pictures(breakdowns)
+    return [
+        Section(
+            "What the log loss consists of",
+            tuple(blocks),
+            folded=True,
+            summary=describe_skill(breakdowns),
+            side_by_side=True,
+        )
+    ]
+
+
+def _build_loss_pictures(breakdowns: Mapping[str, LossBreakdown]) -> list[Picture]:
+    """Return pictures of models' losses: by reviews of the card before, and part by part."""
+    by_reviews = {model: part.by_reviews_before for model, part in breakdowns.items()}
+    by_fold = {model: part.by_fold for model, part in breakdowns.items()}
+    return [
+        *_build_loss_picture(
+            "loss-by-reviews",
+            make_loss_by_reviews_table(breakdowns),
+            by_reviews,
+            "reviews of the card before, at least",
+        ),
+        *_build_loss_picture(
+            "loss-by-history", make_loss_by_fold_table(breakdowns), by_fold, "reviews before"
+        ),
+    ]
+
+
+def _build_loss_picture(
+    name: str, table: Table, groups_by_model: Mapping[str, Sequence[LossGroup]], x_label: str
+) -> list[Picture]:
+    """Return a picture of the table's last column, or none without any group.
+
+    That column is log loss minus the average's or, without the average, log loss.
+    """
+    firsts = sorted({group.first for groups in groups_by_model.values() for group in groups})
+    if len(firsts) < 2:
+        return []
+    unknown = np.full(3, math.nan)
+    series: list[_Series] = []
+    has_average = False
+    for model, groups in groups_by_model.items():
+        bounds_by_first = {}
+        for group in groups:
+            bounds = np.array((group.log_loss, math.nan, math.nan))
+            if group.difference is not None:
+                bounds = np.array(_interval_bounds(group.difference))
+                has_average = True
+            bounds_by_first[group.first] = bounds
+        series.append((model, [bounds_by_first.get(first, unknown) for first in firsts]))
+    y_label = "log loss minus the average's" if has_average else "log loss"
+    ticks = [f"{first:,}" for first in firsts]
+    chart = pictures.line_chart(range(len(firsts)), series, x_label, y_label, ticks=ticks)
+    return [Picture(name, table.title, chart, replace(table, name=name))]
 
 
 def _build_recall_pictures(months: Sequence[RecallGroup]) -> list[Picture]:

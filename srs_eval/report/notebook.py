@@ -44,7 +44,14 @@ from srs_eval.data.readers.features import add_features
 from srs_eval.data.reviews import ExternalPredictions, ReviewLog
 from srs_eval.data.rows import RowKind, Selection, select_rows
 from srs_eval.engine.evaluate import evaluate as engine_evaluate
-from srs_eval.engine.ranking import REFERENCE, RankedResult, RankingGroup, add_baselines
+from srs_eval.engine.loss_breakdown import LossBreakdown, break_down_loss
+from srs_eval.engine.ranking import (
+    REFERENCE,
+    RankedResult,
+    RankingGroup,
+    add_baselines,
+    find_average,
+)
 from srs_eval.engine.result import Result
 from srs_eval.engine.run import Checking, Event, Run
 from srs_eval.engine.schedulability import (
@@ -181,12 +188,22 @@ class Results(Mapping[str, Result]):
         dtypes = {"place": "Int64", "parameters": "Int64"}
         return pd.DataFrame(rows).set_index("configuration").astype(dtypes)
 
+    def breakdown(self, name: str = REFERENCE) -> LossBreakdown:
+        """Return what the loss of a result consists of, beside the average's.
+
+        These are skill, the parts of the Brier score, log loss by reviews of the card before, and
+        log loss fold by fold (docs/metrics.md). Raises KeyError for a name without a result.
+        """
+        result = _find_ranked(self, name).result
+        return break_down_loss(result, find_average(self.groups, result))
+
     def predictions(self, columns: Iterable[str] | None = None) -> pandas.DataFrame:
         """Return one row for each evaluated review and configuration.
 
         Columns are review_th, fold, y, p and, if the source has times, review_id. `columns` names
-        further ones: day, card_id, note_id, deck_id, preset_id; ids are -1 if the source does not
-        contain them. Raises InputError for other columns.
+        further ones: day, reviews_before (of the card; a day counts one), card_id, note_id,
+        deck_id, preset_id; ids are -1 if the source does not contain them. Raises InputError for
+        other columns.
         """
         if isinstance(columns, Iterator):
             columns = [*columns]
@@ -213,6 +230,7 @@ class Results(Mapping[str, Result]):
     ) -> dict[str, Any]:
         """Return all columns that a log has for the evaluated reviews of a result."""
         columns = {field: getattr(result, field) for field in (*_DEFAULT_COLUMNS[:4], "day")}
+        columns["reviews_before"] = result.tests.reviews_before
         log = self.log
         if log is None:
             return columns

@@ -58,6 +58,7 @@ _SIDE_LABEL_STYLE: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 
 _MARKERS = "osD^vPX*"
 _NARROW_LABEL_LENGTH = 30  # letters in a line of a label, in a narrow picture
 _MAX_TICK_LABELS = 5  # most labels below an axis
+_MAX_SHORT_TICK_LABELS = 8  # most labels of three letters or fewer
 _OUTLIER_FACTOR = 3.0  # times the median's distance from the best; values beyond hide the rest
 _MIN_VALUES_TO_CUT = 5  # with fewer values, an axis leaves none out
 _MIN_TEXT_SCALE = 0.7  # of text in a picture that is shrunk
@@ -436,11 +437,12 @@ def line_chart(
     *,
     logarithmic: bool = False,
     ticks: Sequence[str] = (),
+    has_bands: bool = False,
 ) -> Figure:
     """Draw a line with markers for each series.
 
-    Its values are figures or (estimate, low, high), which get whiskers. `ticks` are labels for x in
-    a small picture; if there are many, only some are shown.
+    Its values are figures or (estimate, low, high), which get whiskers or, if `has_bands`, a band.
+    `ticks` are labels for x in a small picture; if there are many, only some are shown.
     """
     size = SMALL_SIZE if ticks else (_WIDTH, 400)
     figure, axes = _make_canvas(*size)
@@ -457,7 +459,9 @@ def line_chart(
             linestyle="-" if number < len(_COLOURS) else "--",
             label=name,
         )
-        if len(columns) > 1:
+        if len(columns) > 1 and has_bands:
+            axes.fill_between(x, columns[1], columns[2], color=colour, alpha=0.15, linewidth=0)
+        elif len(columns) > 1:
             axes.vlines(x, columns[1], columns[2], color=colour, linewidth=1)
     if logarithmic:
         axes.set_xscale("log")
@@ -648,7 +652,8 @@ def matrix_chart(
 
 
 def _label_ticks(axes: Axes, ticks: Sequence[str]) -> None:
-    step = math.ceil(len(ticks) / _MAX_TICK_LABELS)
+    is_short = max(map(len, ticks)) <= 3
+    step = math.ceil(len(ticks) / (_MAX_SHORT_TICK_LABELS if is_short else _MAX_TICK_LABELS))
     axes.set_xticks(range(0, len(ticks), step), ticks[::step])
 
 

@@ -305,29 +305,32 @@ class CalibrationGraph:
     count: IntArray  # (bins,)
     predicted: FloatArray  # (bins,) mean p
     observed: FloatArray  # (bins,) mean y
-    low: FloatArray  # (bins,) 95 % Wilson interval of `observed`
+    low: FloatArray  # (bins,) exact 95 % interval of `observed`, as if reviews were independent
     high: FloatArray  # (bins,)
     mae: float  # mean over reviews of their bin's |predicted - observed|
     smooth_p: FloatArray  # (k,) ascending: p of the smooth curve, which is linear between points
     smooth_y: FloatArray  # (k,) LOWESS of y on p at these points, limited to [0, 1]
 
 
-def _wilson_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Compute the 95 % score interval of a proportion (Wilson, 1927); NaN where `count` is 0."""
+def binomial_interval(recalled: ArrayLike, count: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Compute the exact 95 % interval of a proportion (k,); NaN where `count` is 0.
+
+    It holds every probability under which neither so few nor so many recalled reviews have less
+    than 2.5 % probability, and so contains the true one in at least 95 % of cases, whatever it is
+    and however small the count. Clopper & Pearson (1934), Biometrika 26.
+    """
+    from scipy.special import betaincinv
+
     successes = np.asarray(recalled, np.float64)
     n = np.asarray(count, np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        middle = (successes + NORMAL_QUANTILE**2 / 2) / (n + NORMAL_QUANTILE**2)
-        half = (
-            NORMAL_QUANTILE
-            / (n + NORMAL_QUANTILE**2)
-            * np.sqrt(successes * (n - successes) / n + NORMAL_QUANTILE**2 / 4)
-        )
-    # The bounds are exactly 0 or 1 at the ends; rounding must not change that.
-    low = np.where(successes == 0, 0.0, middle - half)
-    high = np.where(successes == n, 1.0, middle + half)
-    empty = n == 0
-    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+    failures = n - successes
+    tail = (1 - _CONFIDENCE) / 2
+    # Where the formula is undefined, at the ends and without reviews, 1 stands in.
+    low = betaincinv(np.maximum(successes, 1), failures + 1, tail)
+    high = betaincinv(successes + 1, np.maximum(failures, 1), 1 - tail)
+    low = np.where(successes == 0, 0.0, low)
+    high = np.where(failures == 0, 1.0, high)
+    return np.where(n == 0, np.nan, low), np.where(n == 0, np.nan, high)
 
 
 def compute_calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> CalibrationGraph:
@@ -340,7 +343,7 @@ def compute_calibration_graph(y: ArrayLike, p: ArrayLike, bins: int = 40) -> Cal
     with np.errstate(invalid="ignore"):
         predicted = np.bincount(bin_index, forecast, bins) / count
         observed = recalled / count
-    low, high = _wilson_interval(recalled, count)
+    low, high = binomial_interval(recalled, count)
     filled = count > 0
     order = argsort_ascending(forecast)
     p_sorted = forecast[order]

@@ -19,6 +19,7 @@ import numpy as np
 from srs_eval.data.errors import InputError, printable, require
 from srs_eval.data.reviews import FloatArray, IntArray
 from srs_eval.metrics import log_losses
+from srs_eval.stats.ranges import REVIEW_STEPS, split_by_range
 
 CONFIDENCE = 0.99
 RESAMPLES = 9_999
@@ -304,6 +305,7 @@ def compute_confidence_set(estimates: FloatArray, drawn: FloatArray) -> FloatArr
 
 AVERAGING_MODES = ("global", "user", "deck", "card")
 GROUP_COLUMNS = {"deck": "deck_id", "card": "card_id"}  # of the groups in parquet files
+_REVIEWS_BEFORE = "reviews_before"  # column of the card's reviews before in parquet files
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,6 +317,7 @@ class Predictions:
     groups: Mapping[str, IntArray]
     """Arrays (k,) by averaging mode. "user" has the ids of users; "deck" and "card", which may be
     missing, have numbers that no two users share."""
+    reviews_before: IntArray | None = None  # (k,) reviews of the card before; None if unknown
 
     def complete_users(self, users: IntArray, sizes: FloatArray) -> IntArray:
         """Return the users who have as many reviews here as `sizes` states for them."""
@@ -330,7 +333,10 @@ class Predictions:
         """Return the predictions of some users."""
         is_selected = np.isin(self.groups["user"], users)
         groups = {mode: group[is_selected] for mode, group in self.groups.items()}
-        return Predictions(self.p[is_selected], self.y[is_selected], groups)
+        reviews_before = None
+        if self.reviews_before is not None:
+            reviews_before = self.reviews_before[is_selected]
+        return Predictions(self.p[is_selected], self.y[is_selected], groups, reviews_before)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,6 +348,17 @@ class Averages:
     groups: Mapping[str, int]  # mode -> number averaged over; reviews for "global"
     undefined: Mapping[str, Mapping[str, int]]  # mode -> metric -> groups left out
     is_baseline: bool = False
+    by_reviews_before: tuple[UserLosses, ...] = ()  # () if the reviews before are unknown
+
+
+@dataclass(frozen=True, eq=False)
+class UserLosses:
+    """Each user's mean log loss over reviews with as many reviews of the card before."""
+
+    first: int  # fewest reviews of the card before
+    last: int | None  # most of them; None if open
+    reviews: int  # of all users
+    log_loss: FloatArray  # (users,) ascending by user; nan for users without such reviews
 
 
 def average_over_groups(
@@ -374,7 +391,21 @@ def average_over_groups(
             defined = values[~np.isnan(values)]
             means[mode][metric] = float(np.mean(defined)) if len(defined) else np.nan
             undefined[mode][metric] = len(values) - len(defined)
-    return Averages(label, means, groups, undefined, is_baseline)
+    by_reviews = tuple(_split_by_reviews_before(predictions))
+    return Averages(label, means, groups, undefined, is_baseline, by_reviews)
+
+
+def _split_by_reviews_before(predictions: Predictions) -> Iterator[UserLosses]:
+    """Yield users' mean log losses by ranges of the card's reviews before, if these are known."""
+    if predictions.reviews_before is None:
+        return
+    users, user = np.unique(predictions.groups["user"], return_inverse=True)
+    losses = log_losses(predictions.y, predictions.p)
+    for first, last, positions in split_by_range(predictions.reviews_before, REVIEW_STEPS):
+        reviews = np.bincount(user[positions], minlength=len(users))
+        sums = np.bincount(user[positions], losses[positions], len(users))
+        with np.errstate(invalid="ignore"):
+            yield UserLosses(first, last, len(positions), sums / reviews)
 
 
 def _metrics_by_group(y: FloatArray, p: FloatArray, group: IntArray) -> dict[str, FloatArray]:
@@ -433,7 +464,8 @@ def read_predictions(folder: Path, name: str) -> Predictions | None:
 
     Reads srs-benchmark's `raw/NAME.jsonl`, with lists `p` and `y` for each user, or else parquet
     files: those of `srs-eval batch --raw`, or any with the columns `user`, `configuration`, `p` and
-    `y`. Averages by deck and by card also need the columns `deck_id` and `card_id`.
+    `y`. Averages by deck and by card also need the columns `deck_id` and `card_id`, and losses by
+    the card's reviews before need `reviews_before`.
     """
     raw = folder / "raw"
     list_file = raw / f"{name}.jsonl"
@@ -458,7 +490,7 @@ def _read_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions |
             raise InputError(f'"{raw}": the predictions have no column {min(missing)}.')
         columns = [
             column
-            for column in ("user", "p", "y", *GROUP_COLUMNS.values())
+            for column in ("user", "p", "y", *GROUP_COLUMNS.values(), _REVIEWS_BEFORE)
             if column in dataset.schema.names
         ]
         table = dataset.to_table(
@@ -475,7 +507,10 @@ def _read_parquet(raw: Path, tables: Sequence[Path], name: str) -> Predictions |
             groups[mode] = _number_within_users(values["user"], values[column])
     p = _check_probabilities(values["p"], raw)
     y = _check_probabilities(values["y"], raw)
-    return Predictions(p, y, groups)
+    reviews_before = None
+    if _REVIEWS_BEFORE in values and not table[_REVIEWS_BEFORE].null_count:
+        reviews_before = np.asarray(values[_REVIEWS_BEFORE], dtype=np.int64)
+    return Predictions(p, y, groups, reviews_before)
 
 
 def _number_within_users(user: IntArray, group: IntArray) -> IntArray:

@@ -16,6 +16,7 @@ from srs_eval.tui.config import Config
 
 if TYPE_CHECKING:
     from srs_eval.data.reviews import ReviewLog
+    from srs_eval.engine.loss_breakdown import LossBreakdown
     from srs_eval.engine.ranking import RankingGroup
     from srs_eval.engine.result import Result
     from srs_eval.engine.run import Event, ModelRun, Run
@@ -47,6 +48,8 @@ class ModelEvaluator:
         self._rows_before: _Rows | None = None  # restored if the new rows cannot be evaluated
         self._graphs: dict[tuple[int, int], tuple[Result, CalibrationGraph]] = {}
         """Results with their graphs, by the result's id and the number of bins."""
+        self._breakdowns: dict[tuple[int, int], tuple[Result, Result | None, LossBreakdown]] = {}
+        """Results, each with the average's and with what its loss consists of, by both ids."""
         self._warm_up_pool: WorkerPool | None = None
         self._is_warm_up_over = False  # if so, nothing more is compiled ahead
         self.scheduling = Background(session.call_in_view_thread)
@@ -87,6 +90,7 @@ class ModelEvaluator:
     def forget_graphs(self) -> None:
         """Forget the graphs, because another file, or another part of it, is open."""
         self._graphs = {}
+        self._breakdowns = {}
 
     @property
     def run_of_open_file(self) -> Run:
@@ -431,6 +435,18 @@ class ModelEvaluator:
             graph = compute_calibration_graph(result.y, result.p, bins)
             self._graphs[key] = result, graph
         return self._graphs[key][1]
+
+    def find_breakdown(self, run: Run, name: str) -> LossBreakdown:
+        """Return what a finished model's loss consists of, computed once for each of its runs."""
+        from srs_eval.engine.loss_breakdown import break_down_loss
+        from srs_eval.engine.ranking import find_average
+
+        result = run.ranked_result(name).result
+        average = find_average(run.groups(), result)
+        key = (id(result), id(average))  # both are kept so that their ids stay unique
+        if key not in self._breakdowns:
+            self._breakdowns[key] = (result, average, break_down_loss(result, average))
+        return self._breakdowns[key][2]
 
 
 def _find_unusable(

@@ -93,6 +93,7 @@ def make_pair(name: str, p: np.ndarray, reviews: int = 2_000, first: int = 1) ->
             partition=np.zeros(reviews, np.int64),
             day=steps // 20,
             bin=bins,
+            reviews_before=1 + steps % 9,
         ),
     )
     return resolve_configurations(name)[0], result

@@ -132,6 +132,45 @@ def test_report_with_options_has_the_chosen_figures(
     assert outputs[0] == outputs[1] != ""
 
 
+def test_learning_curve_has_bands_and_differences_to_the_average(tmp_path: Path) -> None:
+    lines = {"AVG": many_lines(0.4), "DASH": many_lines(0.35)}
+    folder = write_results(tmp_path / "r", lines)
+    tables = {table.name: table for table in build_results_report([folder]).tables()}
+    losses = {}
+    for name, texts in lines.items():
+        losses[name] = [json.loads(text)["metrics"]["LogLoss"] for text in texts]
+    means = tables["by-size"]
+    assert [column.title for column in means.columns][2:] == ["DASH", "average"]
+    assert len(means.rows) == 10
+    first = means.records()[0]
+    assert (first["evaluated reviews"], first["users"]) == ("50 to 70", 3)
+    assert first["DASH"] == pytest.approx(np.mean(losses["DASH"][:3]))
+    assert first["DASH low"] < first["DASH"] < first["DASH high"]
+    differences = tables["by-size-to-average"]
+    assert [column.title for column in differences.columns][2:] == ["DASH"]
+    for number, row in enumerate(differences.records()):
+        users = slice(3 * number, 3 * number + 3)
+        gains = np.subtract(losses["DASH"][users], losses["AVG"][users])
+        assert row["DASH"] == pytest.approx(gains.mean())
+        # Paired by user, and so narrower than the mean's interval.
+        assert row["DASH high"] - row["DASH low"] < first["DASH high"] - first["DASH low"]
+
+
+def test_learning_curve_without_the_average_has_no_differences(tmp_path: Path) -> None:
+    folder = write_results(tmp_path / "r", {"DASH": many_lines(0.35), "HLR": many_lines(0.4)})
+    names = {table.name for table in build_results_report([folder]).tables()}
+    assert "by-size" in names
+    assert "by-size-to-average" not in names
+
+
+def test_gain_of_a_higher_metric_is_above_zero(tmp_path: Path) -> None:
+    lines = {"AVG": many_lines(0.4, auc=0.5), "DASH": many_lines(0.35, auc=0.7)}
+    folder = write_results(tmp_path / "r", lines)
+    report = build_results_report([folder], metric="AUC")
+    (table,) = (table for table in report.tables() if table.name == "by-size-to-average")
+    assert [row["DASH"] for row in table.records()] == pytest.approx([0.2] * 10)
+
+
 @pytest.mark.slow
 def test_tex_tables_and_pictures_fit_a_paper(tmp_path: Path) -> None:
     names = {"DASH": 0.3, "AVG": 0.5, "OUR_S-recency": 0.4}
@@ -211,6 +250,22 @@ def test_averages_of_a_batch_equal_the_raw_predictions(
     (of_table,) = (row for row in means if row["model"] == "average")
     assert float(average["by_user"]) == pytest.approx(float(of_table["log_loss"]), abs=1e-6)
     assert "moving average" not in path.read_text(encoding="utf-8")
+    # Log loss by the card's reviews before, over users, and minus the average's.
+    losses = {}
+    for name in ("AVG", "90%"):
+        rows = pandas.read_parquet(out / "raw" / name)
+        rows["loss"] = -np.log(np.where(rows.y == 1, rows.p, 1 - rows.p).clip(2e-16, 1))
+        losses[name] = rows[rows.reviews_before.between(3, 4)].groupby("user").loss.mean()
+    by_reviews = read_rows(tmp_path / "csv" / "1-by-reviews-before.csv")
+    (group,) = (row for row in by_reviews if row["before"] == "3-4")
+    assert int(group["users"]) == len(losses["AVG"])
+    assert float(group["AVG"]) == pytest.approx(losses["AVG"].mean())
+    to_average = read_rows(tmp_path / "csv" / "1-by-reviews-before-to-average.csv")
+    (group,) = (row for row in to_average if row["before"] == "3-4")
+    difference = (losses["90%"] - losses["AVG"]).mean()
+    assert float(group["90%"]) == pytest.approx(difference)
+    assert float(group["90%_low"]) < difference < float(group["90%_high"])
+    assert "AVG" not in group
 
 
 @pytest.mark.slow

@@ -17,12 +17,18 @@ from rich.console import Console
 from srs_eval.advice.findings import Month
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
-from srs_eval.engine.run import Run
+from srs_eval.engine.loss_breakdown import break_down_loss
+from srs_eval.engine.run import Finished, Run
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.report.console import render_document
 from srs_eval.report.document import Document, Section
 from srs_eval.report.files import render_as
-from srs_eval.report.learner import _build_months_section, build_learner_report
+from srs_eval.report.learner import (
+    _build_loss_section,
+    _build_months_section,
+    _select_main_lines,
+    build_learner_report,
+)
 from srs_eval.stats.intervals import Interval
 from srs_eval.stats.tables import Table
 from tests.helpers.program import run_in_process
@@ -85,6 +91,11 @@ def test_anonymous_report_has_every_form_and_no_names(
     written_rows = list(csv.DictReader((exported / "csv" / "ranking.csv").open(encoding="utf-8")))
     assert [row["model"] for row in written_rows] == list(rows)
     assert float(written_rows[0]["log loss"]) == rows[written_rows[0]["model"]]["log loss"]
+    by_reviews = tables["loss-by-reviews"]["rows"]
+    of_one_model = [row for row in by_reviews if row["model"] == by_reviews[0]["model"]]
+    assert sum(row["reviews"] for row in of_one_model) == sum(
+        row["reviews"] for row in tables["months"]["rows"]
+    )
     recalled = tables["months"]["rows"]
     evaluated = re.search(r"Evaluated on ([\d,]+) reviews", html)
     assert evaluated
@@ -109,6 +120,68 @@ def test_anonymous_report_has_every_form_and_no_names(
     )  # the difference to the best, as in the app
     assert any(isinstance(row["to the best"], float) for row in rows.values())
     assert len(text) < 10_000
+
+
+@pytest.fixture(scope="module")
+def simulated_run() -> Run:
+    configurations = resolve_configurations("AVG,FSRS-6-dry-run,SM2")
+    run = Run.from_configurations(configurations)
+    for event in evaluate(simulate_learner(5, 3000).log(), configurations, use_cache=False, jobs=0):
+        run.apply(event)
+    return run
+
+
+def test_loss_tables_have_the_figures_of_the_breakdown(simulated_run: Run) -> None:
+    run = simulated_run
+    lines = _select_main_lines(run, "FSRS-6-dry-run")
+    words = [line.configuration.words for line in lines]
+    assert words[0] == "FSRS-6 defaults"
+    (section,) = _build_loss_section(run, lines)
+    tables = {block.name: block for block in section.iter_blocks() if isinstance(block, Table)}
+    average = run.results_by_name()["AVG"]
+    for line in lines:
+        breakdown = break_down_loss(line.result, average)
+        (parts,) = (
+            row
+            for row in tables["loss-parts"].records()
+            if row["model"] == line.configuration.words
+        )
+        assert parts["skill"] == pytest.approx(-(line.relative_to_baseline or 0))
+        assert parts["reliability"] - parts["resolution"] + parts["uncertainty"] == pytest.approx(
+            line.result.metrics.rmse**2
+        )
+        for name, groups in (
+            ("loss-by-reviews", breakdown.by_reviews_before),
+            ("loss-by-history", breakdown.by_fold),
+        ):
+            rows = [
+                (row["reviews"], row["log loss"], row["average"], row["minus average"])
+                for row in tables[name].records()
+                if row.get("model", line.configuration.words) == line.configuration.words
+            ]
+            assert rows == [
+                (
+                    group.reviews,
+                    group.log_loss,
+                    group.average_log_loss,
+                    group.difference and group.difference.estimate,
+                )
+                for group in groups
+            ]
+
+
+def test_loss_section_without_the_average_has_losses_only(simulated_run: Run) -> None:
+    finished = simulated_run.finished_results()
+    pairs = [pair for pair in finished if not pair[0].is_baseline]
+    run = Run.from_configurations([configuration for configuration, _ in pairs])
+    for configuration, result in pairs:
+        run.apply(Finished(configuration, result))
+    (section,) = _build_loss_section(run, _select_main_lines(run, "SM2"))
+    tables = {block.name: block for block in section.iter_blocks() if isinstance(block, Table)}
+    titles = [column.title for column in tables["loss-by-reviews"].columns]
+    assert titles[-2:] == ["reviews", "log loss"]
+    assert section.summary == ""
+    assert _build_loss_section(run, []) == []
 
 
 def test_months_add_up_to_the_result() -> None:

@@ -112,6 +112,21 @@ def test_objects_have_representations_and_pictures(log: ReviewLog) -> None:
     assert {label.get_text() for label in labels} == {"FSRS-6", "FSRS-6 defaults", "average"}
 
 
+def test_breakdown_stands_beside_the_average_even_if_it_was_not_asked_for(log: ReviewLog) -> None:
+    results = srs_eval.evaluate(log, models="SM2")
+    breakdown = results.breakdown("SM2")
+    result = results["SM2"]
+    assert breakdown.brier_parts.brier == pytest.approx(result.metrics.rmse**2)
+    (line,) = (line for line in results.groups[0].lines if line.configuration.name == "SM2")
+    assert line.relative_to_baseline is not None
+    assert breakdown.log_loss_skill == pytest.approx(-line.relative_to_baseline)
+    reviews_before = results.predictions(["reviews_before"])["reviews_before"]
+    first = breakdown.by_reviews_before[0]
+    assert first.reviews == (reviews_before == 1).sum()
+    with pytest.raises(KeyError):
+        results.breakdown("FSRS-6")
+
+
 def test_predictions_have_further_columns_if_named(log: ReviewLog) -> None:
     results = srs_eval.evaluate(log, models=["AVG", "SM2"])
     usual = ["configuration", "review_th", "fold", "y", "p", "review_id"]

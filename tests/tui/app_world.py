@@ -179,11 +179,12 @@ def make_result(name: str) -> Result:
         p=p,
         tests=engine.TestSet(
             y=y,
-            review_th=2 * steps + same_day,
+            review_th=1 + 2 * steps + same_day,
             fold=1 + steps * 5 // n,
             partition=np.zeros(n, np.int64),
             day=steps * 100 // n,
             bin=bins,
+            reviews_before=1 + steps % 9,
         ),
         seconds=0.4,
         in_sample_reviews=1_200 if name in OWN else 0,

@@ -65,6 +65,8 @@ async def test_looks(tmp_path: Path, snapshot: Any, monkeypatch: pytest.MonkeyPa
         ):
             await pilot.press(*keys)
             await wait_until(pilot, is_on_screen(app, screen))
+            if screen == "DetailsScreen":  # a thread breaks the loss down
+                await wait_until(pilot, lambda: app.screen.query_one("#loss").display)
             await look(screen)
             if screen == "RunScreen":
                 await pilot.press("a")

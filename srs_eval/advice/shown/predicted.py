@@ -22,8 +22,10 @@ from srs_eval.advice.shown.columns import (
 from srs_eval.advice.shown.habits import MARKS
 from srs_eval.advice.shown.parameters import candidate_name
 from srs_eval.data.errors import format_count
+from srs_eval.engine.loss_breakdown import LossBreakdown, LossGroup
 from srs_eval.stats.intervals import Interval, has_enough_data
-from srs_eval.stats.tables import Table
+from srs_eval.stats.ranges import format_range
+from srs_eval.stats.tables import Column, Table
 
 
 def _rival_name(rival: f.Rival) -> str:
@@ -469,7 +471,10 @@ def error_tables(model_errors: ModelErrors) -> list[Table]:
             tables.append(_make_curves_table(title, feature, groups))
             continue
         columns = ("before" if feature == "reviews" else feature, *_ERROR_COLUMNS)
-        rows = ((group.label or _format_range(group), *_error_figures(group)) for group in groups)
+        rows = (
+            (group.label or format_range(group.first, group.last), *_error_figures(group))
+            for group in groups
+        )
         tables.append(make_evidence_table(title, columns, rows))
     tables += _parameter_tables(model_errors)
     return tables
@@ -477,18 +482,12 @@ def error_tables(model_errors: ModelErrors) -> list[Table]:
 
 def _make_curves_table(title: str, feature: str, groups: Sequence[ErrorGroup]) -> CurvesTable:
     columns = (feature, "days", *_ERROR_COLUMNS)
-    rows = [(group.label, _format_range(group), *_error_figures(group)) for group in groups]
+    rows = [
+        (group.label, format_range(group.first, group.last), *_error_figures(group))
+        for group in groups
+    ]
     table = CurvesTable.from_rows("", title, columns, rows)
     return replace(table, curves=_recall_curves(groups))
-
-
-def _format_range(group: ErrorGroup) -> str:
-    """Format a range of values: "5-8", "30 and more", "0"."""
-    if group.last is None:
-        return f"{group.first} and more"
-    if group.first == group.last:
-        return str(group.first)
-    return f"{group.first}-{group.last}"
 
 
 def _error_figures(group: ErrorGroup) -> tuple[object, ...]:
@@ -547,6 +546,167 @@ def _parameter_tables(model_errors: ModelErrors) -> list[Table]:
         note = f"the first {_MAX_PARAMETER_TABLES} of {count} {model_errors.partitions}s"
         tables[-1] = replace(tables[-1], title=f"{tables[-1].title} ({note})")
     return tables
+
+
+# What a model's loss consists of
+
+_LOSS_HEADS = (
+    "reviews",
+    LOG_LOSS,
+    Column("average"),
+    Column(
+        "minus average", signed=True, round_by_interval=False, heading_note="below zero is better"
+    ),
+)
+
+
+def list_loss_figures(breakdown: LossBreakdown) -> list[tuple[str, str, str]]:
+    """Return the skill and the parts of the Brier score: name, figure and meaning of each."""
+    parts = breakdown.brier_parts
+    figures = []
+    for name, value, loss in (
+        ("skill", breakdown.log_loss_skill, "log loss"),
+        ("Brier skill", breakdown.brier_skill, "Brier score"),
+    ):
+        if value is not None:
+            meaning = f"{loss} that it saves, compared with the average"
+            figures.append((name, _format_skill(value), meaning))
+    chance = f"{parts.expected_reliability:.4f}"
+    chance = "less than 0.0001" if float(chance) == 0 else f"about {chance}"
+    for name, value, meaning in (
+        (
+            "Brier score",
+            parts.brier,
+            "mean squared error: reliability − resolution + uncertainty",
+        ),
+        (
+            "reliability",
+            parts.reliability,
+            f"squared error of calibration; lower is better. Chance alone makes it {chance}",
+        ),
+        (
+            "resolution",
+            parts.resolution,
+            "how well the model tells your reviews apart; higher is better",
+        ),
+        (
+            "uncertainty",
+            parts.uncertainty,
+            "score of guessing your overall recall every time; the same for every model",
+        ),
+    ):
+        figures.append((name, _with_minus(f"{value:.4f}"), meaning))
+    return figures
+
+
+def describe_skill(breakdowns: Mapping[str, LossBreakdown]) -> str:
+    """Return how much log loss models save, by their names for people, compared with the average.
+
+    Example: "compared with the average, FSRS-6 saves 9.7 % of the log loss". "" if that is unknown.
+    """
+    savings = []
+    for model, breakdown in breakdowns.items():
+        value = breakdown.log_loss_skill
+        if value is None or math.isnan(value):
+            continue
+        if value < 0:
+            savings.append(f"{model} adds {100 * abs(value):.1f} %")
+        else:
+            savings.append(f"{model} saves {100 * value:.1f} %")
+    if not savings:
+        return ""
+    return f"compared with the average, {say.join_names(savings)} of the log loss"
+
+
+def _format_skill(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{_with_minus(f'{100 * value:.1f}')} %"
+
+
+def _with_minus(number: str) -> str:
+    """Return a number with a true minus sign; 0 has none."""
+    return number.removeprefix("-") if float(number) == 0 else number.replace("-", "−")
+
+
+def make_loss_parts_table(breakdowns: Mapping[str, LossBreakdown]) -> Table:
+    """Return a row of skill and parts of the Brier score for each model, by its name for people."""
+    share = Column("skill", digits=1, percent=True)
+    heads = (
+        "model",
+        share,
+        replace(share, title="Brier skill"),
+        "Brier score",
+        "reliability",
+        Column("by chance", minor=True),
+        "resolution",
+        "uncertainty",
+    )
+    rows = []
+    for model, breakdown in breakdowns.items():
+        parts = breakdown.brier_parts
+        row = (
+            model,
+            breakdown.log_loss_skill,
+            breakdown.brier_skill,
+            parts.brier,
+            parts.reliability,
+            parts.expected_reliability,
+            parts.resolution,
+            parts.uncertainty,
+        )
+        rows.append(row)
+    title = "Skill against the average, and Brier score = reliability − resolution + uncertainty"
+    return make_evidence_table(title, heads, rows)
+
+
+def make_loss_by_reviews_table(breakdowns: Mapping[str, LossBreakdown]) -> Table:
+    """Return the log loss of models, by their names for people, by reviews of the card before.
+
+    Without names ("" for a single model), there is no column of models.
+    """
+    rows = [
+        (model, format_range(group.first, group.last), *_loss_figures(group))
+        for model, breakdown in breakdowns.items()
+        for group in breakdown.by_reviews_before
+    ]
+    title = "Log loss by reviews of the card before"
+    return _make_loss_table(title, "before", rows, any(breakdowns))
+
+
+def make_loss_by_fold_table(breakdowns: Mapping[str, LossBreakdown]) -> Table:
+    """Return the log loss of models, by their names for people, fold by fold.
+
+    Without names ("" for a single model), there is no column of models.
+    """
+    rows = [
+        (model, group.first, *_loss_figures(group))
+        for model, breakdown in breakdowns.items()
+        for group in breakdown.by_fold
+    ]
+    title = "Log loss as your history grew, part by part"
+    return _make_loss_table(title, "reviews before", rows, any(breakdowns))
+
+
+def _loss_figures(group: LossGroup) -> tuple[object, ...]:
+    """Return a group's figures in the order of `_LOSS_HEADS`."""
+    return group.reviews, group.log_loss, group.average_log_loss, group.difference
+
+
+def _make_loss_table(
+    title: str, heading: str, rows: Sequence[tuple[object, ...]], has_names: bool
+) -> Table:
+    """Return a table of losses without empty columns: the first cell of a row is the model."""
+    heads: Sequence[str | Column] = ("model", heading, *_LOSS_HEADS)
+    first_column = 0 if has_names else 1
+    kept = [
+        column
+        for column in range(first_column, len(heads))
+        if any(row[column] is not None for row in rows)
+    ]
+    return make_evidence_table(
+        title, [heads[k] for k in kept], [[row[k] for k in kept] for row in rows]
+    )
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {

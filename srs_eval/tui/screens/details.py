@@ -25,6 +25,7 @@ from srs_eval.advice.sentences import (
 from srs_eval.advice.shown.predicted import CurvesTable
 from srs_eval.data.errors import format_count
 from srs_eval.engine.failures import describe_failure
+from srs_eval.engine.loss_breakdown import LossBreakdown
 from srs_eval.engine.ranking import REFERENCE, RankedResult, Standing
 from srs_eval.engine.result import Result, have_same_reviews, log_loss_difference, log_loss_interval
 from srs_eval.engine.run import Run
@@ -43,6 +44,7 @@ from srs_eval.tui.widgets.calibration import OTHER_MARK, CalibrationChart, Curve
 from srs_eval.tui.widgets.facts import (
     WidthDependent,
     align_columns,
+    render_loss_breakdown,
     render_metric_table,
     render_parameter_table,
     render_table_with_intervals,
@@ -75,11 +77,12 @@ class DetailsScreen(AppScreen, actions="details"):
                 yield Static(id="metrics")
                 yield Static("Parameters", classes="heading")
                 yield Static(id="parameters")
+                # Last, because it comes from a thread: what is read already does not move.
+                yield Static(id="loss")
 
     def on_mount(self) -> None:
         self._work = Background(self.session.call_in_view_thread)
         self._asked_model = ""  # the model that was last asked whether it could schedule
-        self.query_one("#schedulability").display = False
         self.query_one("#facts").focus()
         self.update_soon()
 
@@ -107,14 +110,24 @@ class DetailsScreen(AppScreen, actions="details"):
         )
         if self._asked_model != self.configuration:
             self._asked_model = self.configuration
-            self.query_one("#schedulability").display = False
-            self._work.begin(self._ask_whether_it_can_schedule, lambda error: None)
+            for name in ("#schedulability", "#loss"):
+                self.query_one(name).display = False
+            self._work.begin(self._look_closer, lambda error: None)
 
-    def _ask_whether_it_can_schedule(self, _: threading.Event) -> Generator[Callable[[], None]]:
-        """Ask the model for intervals, and yield a callback that shows what they are like."""
-        measurement = self.session.models.measure(self._run, self.configuration)
+    def _look_closer(self, _: threading.Event) -> Generator[Callable[[], None]]:
+        """Break down the loss, ask the model for intervals, and yield callbacks that show both."""
+        models = self.session.models
+        yield partial(self._show_loss, models.find_breakdown(self._run, self.configuration))
+        measurement = models.measure(self._run, self.configuration)
         if measurement is not None:
             yield partial(self._show_schedulability, measurement)
+
+    def _show_loss(self, breakdown: LossBreakdown) -> None:
+        if self.is_missing("#loss"):
+            return
+        box = self.query_one("#loss", Static)
+        box.update(render_loss_breakdown(breakdown))
+        box.display = True
 
     def _show_schedulability(self, measurement: Measurement) -> None:
         if self.is_missing("#schedulability"):

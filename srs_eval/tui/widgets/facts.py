@@ -26,11 +26,17 @@ from srs_eval.advice.sentences import (
 )
 from srs_eval.advice.shown import clauses, sentences, tables
 from srs_eval.advice.shown.first_screen import build_first_screen
+from srs_eval.advice.shown.predicted import (
+    list_loss_figures,
+    make_loss_by_fold_table,
+    make_loss_by_reviews_table,
+)
 from srs_eval.advice.workload.estimate import Workload
 from srs_eval.data.reviews import ReviewLog
+from srs_eval.engine.loss_breakdown import LossBreakdown
 from srs_eval.engine.result import Result
 from srs_eval.metrics import METRIC_INFO
-from srs_eval.report.cells import format_rows
+from srs_eval.report.cells import format_cell, format_rows
 from srs_eval.report.formats import (
     format_metric,
     truncate,
@@ -146,10 +152,19 @@ def _wrap_cell(cell: Text, width: int) -> list[Text]:
 
 def render_metric_table(result: Result) -> WidthDependent:
     """Render each metric with its meaning beside it or, in a narrow column, below it."""
-    figures = [
-        (info.name, format_metric(result.metrics, metric), info.meaning)
-        for metric, info in METRIC_INFO.items()
-    ]
+    return render_figures(
+        [
+            (info.name, format_metric(result.metrics, metric), info.meaning)
+            for metric, info in METRIC_INFO.items()
+        ]
+    )
+
+
+def render_figures(figures: Sequence[tuple[str, str, str]]) -> WidthDependent:
+    """Render names, figures and meanings, each meaning beside its figure.
+
+    In a narrow column, it is below it.
+    """
 
     def draw(width: int) -> Text:
         if width < 56:
@@ -165,6 +180,20 @@ def render_metric_table(result: Result) -> WidthDependent:
         return align_columns(rows, width - len(_GAP), right_aligned=[1])  # there may be a scrollbar
 
     return WidthDependent(draw)
+
+
+def render_loss_breakdown(breakdown: LossBreakdown) -> WidthDependent:
+    """Render what a model's loss consists of: skill, parts, reviews before and history."""
+    sections: list[Text | WidthDependent] = [
+        Text("\nSkill, and the Brier score in parts", "bold"),
+        render_figures(list_loss_figures(breakdown)),
+    ]
+    for make_table in (make_loss_by_reviews_table, make_loss_by_fold_table):
+        table = make_table({"": breakdown})
+        if table.rows:
+            sections.append(Text(f"\n{table.heading}", "bold"))
+            sections.append(render_table_with_intervals(table))
+    return stack(sections)
 
 
 def render_parameter_table(result: Result, log: ReviewLog | None) -> WidthDependent | Text:
@@ -280,12 +309,12 @@ def render_table_with_intervals(table: Table) -> WidthDependent:
             text_rows = format_rows(_remove_intervals(table, drawn_column))
         widths = _measure_columns(table, text_rows)
         column_count = len(widths)
-        if drawn_column is None:
+        is_too_wide = _is_too_wide(widths, _find_widest_words(table, widths), width)
+        if drawn_column is None or is_too_wide:
             column_count = _count_fitting_columns(widths, width)
-        right_aligned = table.right_aligned
-        number_columns = [column for column in range(column_count) if right_aligned[column]]
-        word_columns = [column for column in range(column_count) if not right_aligned[column]]
-        widest_column = max(word_columns or [0], key=lambda column: widths[column])
+        widths = widths[:column_count]
+        number_columns = [column for column in range(column_count) if table.right_aligned[column]]
+        widest_column = _find_widest_words(table, widths)
 
         rows = [[Text(column.title, "bold dim") for column in table.columns[:column_count]]]
         for text_row in text_rows:
@@ -352,7 +381,8 @@ def _draw_intervals_below(table: Table, column_index: int, width: int) -> list[T
     rows = tuple(row for row in table.rows if _get_interval(row[column_index]) is not None)
     if len(rows) > _MAX_ROWS_BELOW:
         return []
-    names = [truncate(str(row[0]), _MAX_NAME_WIDTH) for row in rows]
+    first_column = table.columns[0]
+    names = [truncate(format_cell(row[0], first_column), _MAX_NAME_WIDTH) for row in rows]
     name_width = max(map(cell_len, names), default=0) + 2
     drawn_width = width - name_width
     intervals = _draw_intervals(replace(table, rows=rows), column_index, drawn_width)
@@ -388,6 +418,20 @@ def _count_fitting_columns(widths: list[int], width: int) -> int:
         while count > _MIN_COLUMNS and sum(widths[:count]) + len(_GAP) * (count - 1) > width:
             count -= 1
     return count
+
+
+def _find_widest_words(table: Table, widths: Sequence[int]) -> int:
+    """Return the widest of the first columns that holds words; without any, the first column."""
+    is_of_numbers = table.right_aligned
+    word_columns = [column for column in range(len(widths)) if not is_of_numbers[column]]
+    return max(word_columns or [0], key=lambda column: widths[column])
+
+
+def _is_too_wide(widths: list[int], wrapped_column: int, width: int) -> bool:
+    """Return whether columns do not fit even if one of them is wrapped as far as it can be."""
+    narrowest = min(widths[wrapped_column], _MIN_WRAPPED_WIDTH)
+    other_width = sum(widths) - widths[wrapped_column]
+    return narrowest + other_width + len(_GAP) * (len(widths) - 1) > width
 
 
 def _find_drawn_column(table: Table) -> int | None:
