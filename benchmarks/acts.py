@@ -166,7 +166,7 @@ def evaluate(task: Task) -> list[dict[str, Any]]:
             group,
             None,
             can_share=False,
-            with_taught=learner.can_be_taught(group),
+            late_candidates=(f.TAUGHT,) if learner.can_be_taught(group) else (),
         )
         active = with_parameters.active_parameters(group)
         recommended: Sequence[float] = refit

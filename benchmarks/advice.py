@@ -130,7 +130,7 @@ def collect_points(name: str, log: ReviewLog, by_preset: bool) -> Iterator[tuple
             for candidate in ("optimized", "recency", "defaults", "sm2")
         }
         # The pairs are about other candidates than taught parameters.
-        findings = assess_parameters(learner, list(learner.groups), {}, {}, with_taught=False)
+        findings = assess_parameters(learner, list(learner.groups), {}, {}, with_late=False)
         for group, finding in zip(learner.groups, findings, strict=False):
             in_group = future.trials.partition[coming] == group
             if in_group.sum() >= FEWEST_TO_EVALUATE:

@@ -228,7 +228,7 @@ def measure_act(
     """Return what is advised for a preset, with and without teaching, and the losses on `test`."""
     by_teaching: dict[bool, Finding] = {}
     for with_taught in (True, False):
-        findings = assess_parameters(learner, list(learner.groups), {}, {}, with_taught=with_taught)
+        findings = assess_parameters(learner, list(learner.groups), {}, {}, with_late=with_taught)
         by_teaching[with_taught] = next(
             finding for finding in findings if finding.subject == learner.group_name(group)
         )

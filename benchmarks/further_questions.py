@@ -237,7 +237,7 @@ def diagnose_rescheduling(name: str, seed: int) -> RescheduleDiagnosis | None:
     assert fitted is not None
     maximum = log.presets[group].maximum_interval or 36_500
     stability = compute_memory_state(today, Memory("FSRS-6", tuple(fitted)))[0, is_moved]
-    interval = reschedule.compute_intervals(stability, fitted, evidence.desired, maximum)
+    interval = reschedule.compute_intervals(stability[None], fitted, evidence.desired, maximum)
     (true_parameters,) = simulated.memory.values()
     true_stability = compute_memory_state(today, Memory("FSRS-6", true_parameters))[0, is_moved]
 

@@ -43,6 +43,7 @@ class ActKind(StrEnum):
     OPTIMIZE = "optimize"
     PASTE_PARAMETERS = "paste parameters"
     PASTE_TAUGHT_PARAMETERS = "paste taught parameters"
+    CHANGE_TO_FSRS_7 = "change to FSRS-7"
     USE_DEFAULTS = "use defaults"
     CHANGE_TO_FSRS = "change to FSRS"  # from another program's scheduler
     FIT_FSRS = "fit FSRS"  # where another program's scheduler may be as good
@@ -60,12 +61,15 @@ HABITS = (
     ActKind.EMPTY_IGNORE_DATE,
 )
 """Acts about habits, limits and a date; the others are about the scheduler and its parameters."""
+_WITHOUT_MINUTES = (ActKind.USE_DEFAULTS, ActKind.CHANGE_TO_FSRS_7)
+"""Acts on parameters whose minutes are not those of optimized FSRS-6."""
 
 _KIND_BY_RECOMMENDATION = {
     Recommendation.OPTIMIZE: ActKind.OPTIMIZE,
     Recommendation.POOLED: ActKind.PASTE_PARAMETERS,
     Recommendation.ONE_LINE: ActKind.PASTE_PARAMETERS,
     Recommendation.TAUGHT: ActKind.PASTE_TAUGHT_PARAMETERS,
+    Recommendation.CHANGE_TO_FSRS_7: ActKind.CHANGE_TO_FSRS_7,
     Recommendation.DEFAULTS: ActKind.USE_DEFAULTS,
 }
 
@@ -360,9 +364,9 @@ def _with_minutes(acts: Sequence[Act], workload: Workload | None) -> Iterator[Ac
     A single act gets those at equal memory, the last act those at the retention asked for, if the
     acts give new parameters to all presets.
     """
-    changed_presets = sum(len(act.subjects) for act in acts if act.kind != ActKind.USE_DEFAULTS)
+    changed_presets = sum(len(act.subjects) for act in acts if act.kind not in _WITHOUT_MINUTES)
     for number, act in enumerate(acts, start=1):
-        if len(acts) == 1:
+        if len(acts) == 1 and act.kind != ActKind.CHANGE_TO_FSRS_7:
             act = _add_minutes(act, workload)
         if number == len(acts) and changed_presets == act.preset_count:
             act = replace(act, at_same_desire=_find_same_desire(workload))

@@ -70,7 +70,8 @@ _FSRS_7_CONFIGURATIONS: Mapping[str, str] = {
     f.RECENCY: "FSRS-7-short-secs-recency-equalize_test_with_non_secs-preset",
     f.DEFAULTS: "FSRS-7-dry-run-short-secs-equalize_test_with_non_secs",
 }
-"""Configurations of the engine for presets that a fork of Anki schedules with FSRS-7."""
+"""Configurations of the engine for presets that a fork of Anki schedules with FSRS-7, or could.
+Without presets, their names lack "-preset"."""
 _SHORTEST_INTERVAL = 1  # days; the shortest interval that Anki gives a card after its steps
 ACROSS_PRESETS = (f.ONE_FOR_ALL, f.POOLED, f.SHARED)  # candidates that need several presets
 _ACCEPTED_SOURCES = "give a collection, a package or a research export"
@@ -337,6 +338,10 @@ class Learner:
             return preset.chosen_version == 7
         return preset.runs_fsrs7
 
+    def can_change_to_fsrs7(self, group: int) -> bool:
+        """Return True if the learner's program can run FSRS-7, but runs FSRS-6 for the preset."""
+        return self.log.can_run_fsrs7 and not self.runs_fsrs7(group)
+
     def can_be_taught(self, group: int) -> bool:
         """Return True if three models can teach FSRS-6 what a preset's few reviews do not show."""
         if self.trials.protocol != PRESET_PROTOCOL or self.runs_fsrs7(group):
@@ -416,7 +421,8 @@ class Learner:
     def predict(self, candidate: str, folds: Sequence[Fold] | None = None) -> FloatArray:
         """Return the probabilities of the folds' tested reviews, one fold after the other.
 
-        `candidate` is one of CONFIGURATIONS, CURRENT, POOLED, SHARED, SEPARATE, TAUGHT or SM2.
+        `candidate` is one of CONFIGURATIONS, CURRENT, POOLED, SHARED, SEPARATE, TAUGHT, SM2 or
+        FSRS_7, which is fitted as forks of Anki optimize it.
         Without `folds`, the protocol's folds over all reviews are used. Raises NotEnoughData.
         """
         folds = tuple(self.trials.folds if folds is None else folds)
@@ -431,6 +437,8 @@ class Learner:
             return np.concatenate(p_by_fold)
         if candidate == f.SM2:
             return self._predict_with_sm2(folds)
+        if candidate == f.FSRS_7:
+            return self._predict_with_fsrs7(f.RECENCY, folds)
         configuration = self.configuration(candidate)
         trials = self._trials_for(configuration)
         if configuration.protocol.partitions == "preset":
@@ -450,10 +458,20 @@ class Learner:
         """Predict like `predict`, but fits and defaults are FSRS-7's if the preset runs it."""
         if not self.runs_fsrs7(group) or candidate not in _FSRS_7_CONFIGURATIONS:
             return self.predict(candidate, folds)
+        return self._predict_with_fsrs7(candidate, folds)
+
+    def _predict_with_fsrs7(self, candidate: str, folds: Sequence[Fold]) -> FloatArray:
+        """Return the probabilities of the folds' tested reviews by one of FSRS-7's fits."""
         configuration = self._fsrs7_configuration(candidate)
-        fractional = self.fractional_trials
-        trials = replace(fractional.trials, folds=fractional.map_folds(folds))
+        folds = self.fractional_trials.map_folds(folds)
+        trials = self._fsrs7_trials(configuration, folds)
         return fit_and_predict(configuration, trials, self.context).p
+
+    def _fsrs7_trials(self, configuration: Configuration, folds: Sequence[Fold]) -> Trials:
+        """Return FSRS-7's trials for a configuration; with recency, FSRS-7 has its own weights."""
+        trials = self.fractional_trials.trials
+        protocol = replace(trials.protocol, recency=configuration.protocol.recency)
+        return replace(trials, folds=tuple(folds), protocol=protocol)
 
     def active_parameters(self, group: int) -> list[float]:
         """Return the parameters that schedule a preset: 21 of FSRS-6, or 34 of FSRS-7.
@@ -470,7 +488,10 @@ class Learner:
 
     def _fsrs7_configuration(self, candidate: str) -> Configuration:
         rows = self.trials.protocol.rows
-        return resolve_configurations(_FSRS_7_CONFIGURATIONS[candidate], Protocol(rows=rows))[0]
+        name = _FSRS_7_CONFIGURATIONS[candidate]
+        if self.trials.protocol.partitions != "preset":
+            name = name.removesuffix("-preset")
+        return resolve_configurations(name, Protocol(rows=rows))[0]
 
     def configuration(self, candidate: str) -> Configuration:
         """Return the engine's configuration of a candidate."""
@@ -552,10 +573,10 @@ class Learner:
 
         None for a candidate that is a model without parameters.
         """
+        if candidate == f.FSRS_7:
+            return self._fit_fsrs7_once(f.RECENCY, group)
         if self.runs_fsrs7(group) and candidate in _FSRS_7_CONFIGURATIONS:
-            return self.compute_once(
-                ("fit FSRS-7", candidate, group), lambda: self._fit_fsrs7(candidate, group)
-            )
+            return self._fit_fsrs7_once(candidate, group)
         if candidate == f.DEFAULTS:
             return list(fsrs6.DEFAULT)
         all_positions = np.arange(len(self.trials))
@@ -586,6 +607,11 @@ class Learner:
             return None
         return list(next(iter(by_partition.values())))
 
+    def _fit_fsrs7_once(self, candidate: str, group: int) -> list[float]:
+        return self.compute_once(
+            ("fit FSRS-7", candidate, group), lambda: self._fit_fsrs7(candidate, group)
+        )
+
     def _fit_fsrs7(self, candidate: str, group: int) -> list[float]:
         """Fit FSRS-7 as a candidate to all reviews of a preset."""
         if candidate == f.DEFAULTS:
@@ -593,8 +619,8 @@ class Learner:
         trials = self.fractional_trials.trials
         index = np.flatnonzero(trials.partition == group)
         fold = Fold(train=index, test=index[-1:])  # tests one review because it must
-        trials = replace(trials, folds=(fold,))
         configuration = self._fsrs7_configuration(candidate)
+        trials = self._fsrs7_trials(configuration, (fold,))
         by_partition = fit_and_predict(configuration, trials, self.context).parameters
         assert by_partition is not None
         return list(by_partition[group])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, TypeVar
 
+from srs_eval.advice.workload.ranges import RangedFigure
 from srs_eval.data.protocol import EQUIVALENCE_MARGIN
 from srs_eval.stats import intervals
 from srs_eval.stats.intervals import Interval, Verdict
@@ -27,6 +28,7 @@ POOLED = "pooled"
 SHARED = "one line"  # fitted like POOLED, but presets share everything
 SEPARATE = "alone"  # fitted like POOLED, but presets share nothing
 TAUGHT = "taught"  # learned from three models, too: see `srs_eval.advice.taught`
+FSRS_7 = "FSRS-7"  # fitted by FSRS-7's own training, where the preset runs FSRS-6
 ONE_FOR_ALL = "one for all presets"  # fitted to the reviews of all presets
 
 
@@ -40,6 +42,7 @@ class Recommendation(StrEnum):
     POOLED = "pooled"
     ONE_LINE = "one line"
     TAUGHT = "taught"
+    CHANGE_TO_FSRS_7 = "FSRS-7"  # and optimize it
     DEFAULTS = "defaults"
     LEFT_OUT = "left out"  # Anki does not run its parameters
     # for presets, or the decks of one
@@ -60,6 +63,7 @@ RECOMMENDATIONS: Mapping[str, Recommendation] = {
     POOLED: Recommendation.POOLED,
     SHARED: Recommendation.ONE_LINE,
     TAUGHT: Recommendation.TAUGHT,
+    FSRS_7: Recommendation.CHANGE_TO_FSRS_7,
     DEFAULTS: Recommendation.DEFAULTS,
 }
 """Recommendation to give a preset a candidate's parameters, by candidate."""
@@ -980,6 +984,76 @@ class HealthRemedies(Evidence):
     leeches: int = 0
     reviews: int = 0  # that the check rests on
     sm2: Rival | None = None  # the older scheduler, compared with FSRS on these reviews
+
+
+BY_FSRS_6 = "FSRS-6"
+BY_FSRS_7 = "FSRS-7"
+BY_TODAY = "today"
+"""Schedules and memories of `SwitchMinutes`."""
+
+
+@dataclass(frozen=True)
+class Fsrs7Rival:
+    """Optimized FSRS-7 compared with a rival on the same reviews, which neither has seen."""
+
+    name: str  # RECENCY: FSRS-6, optimized; CURRENT or SM2: today's scheduler
+    log_loss: Interval  # of the rival
+    fsrs7_log_loss: Interval
+    difference: Interval  # FSRS-7 minus the rival
+    verdict: Verdict  # on FSRS-7
+    saved: Interval  # share of the rival's log loss that FSRS-7 saves
+
+
+@dataclass(frozen=True)
+class SwitchMinutes:
+    """Minutes a day under FSRS-7's schedule and another one, where memory is equal.
+
+    `memory` is the model that the simulated memory follows.
+    """
+
+    schedule: str  # BY_FSRS_6 or BY_TODAY
+    memory: str  # BY_FSRS_7 or BY_FSRS_6
+    minutes: float  # of the other schedule
+    recalled: float  # share of the reviews remembered under it
+    known: float  # cards known at the end
+    extra_minutes: RangedFigure | None
+    """FSRS-7's minutes minus these, to remember the same share; None if that is out of reach."""
+    extra_minutes_same_known: RangedFigure | None  # to know as many cards
+
+    @property
+    def change(self) -> float | None:
+        """The extra minutes to remember the same share, as a share of the other schedule's."""
+        if self.extra_minutes is None or not self.minutes > 0.0:
+            return None
+        return self.extra_minutes.estimate / self.minutes
+
+
+@dataclass(frozen=True)
+class Fsrs7Switch(Evidence):
+    """What FSRS-7 would bring and cost; `conclusion` compares it with FSRS-6, both optimized."""
+
+    conclusion: Literal["better", "as good", "worse", "can't tell"]
+    can_run: bool  # whether the learner's program can run FSRS-7
+    runs_it: bool  # whether FSRS-7 already schedules all of the presets
+    fsrs_is_off: bool = False
+    rivals: tuple[Fsrs7Rival, ...] = ()  # FSRS-6 first; () without held-out reviews
+    is_about_minutes: bool = False
+    """False for one of several presets, whose minutes are simulated together with the others'."""
+    minutes: tuple[SwitchMinutes, ...] = ()
+    moves: Reschedule | None = None  # None for presets that FSRS-7 schedules already
+    cards_beyond_ten_years: int = 0
+    """Cards that FSRS-7 would show again only after ten years or more."""
+    checks: tuple[HealthCheck, ...] = ()
+    """The forks' health checks of FSRS-7; () where they make none, for several presets together,
+    and for reviews that are not Anki's."""
+
+
+@dataclass(frozen=True)
+class Fsrs7Preview:
+    """FSRS-7 beside FSRS-6 in the ranking, both optimized."""
+
+    verdict: Verdict  # on FSRS-7
+    saved: Interval  # share of FSRS-6's log loss that FSRS-7 saves
 
 
 @dataclass(frozen=True)

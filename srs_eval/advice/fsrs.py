@@ -1,9 +1,5 @@
 """Compare FSRS with the average, the older scheduler and other models, and run Anki's health check.
 
-The health check is that of Anki 26.08 (ankitects/anki: rslib/src/scheduler/fsrs/params.rs): five
-time-series folds, log loss and RMSE(bins) over all of them without weights, each divided by
-the usual figure for that recall and number of reviews; one of the two has to be low enough.
-
 Models are compared for reviews without presets, and if there are external predictions. FSRS-6, its
 variants and the average are then the engine's configurations on the benchmark's rows; they are
 compared with the predictions in the source (SuperMemo's), those of a file, and the user's own
@@ -24,10 +20,11 @@ from srs_eval.advice import findings as f
 from srs_eval.advice import population
 from srs_eval.advice.candidates import CONFIGURATIONS, PRESET_PROTOCOL, Learner
 from srs_eval.advice.findings import Recommendation
+from srs_eval.advice.health_check import check_health
 from srs_eval.advice.parameters import OTHER_MODELS, compare_candidates
 from srs_eval.data.errors import NotEnoughData
-from srs_eval.data.reviews import ExternalPredictions, FloatArray, IntArray
-from srs_eval.data.trials import Trials, compute_rmse_bin_ids
+from srs_eval.data.reviews import ExternalPredictions, FloatArray
+from srs_eval.data.trials import compute_rmse_bin_ids
 from srs_eval.engine.shared_reviews import (
     HeldOutPredictions,
     find_predicted,
@@ -35,10 +32,9 @@ from srs_eval.engine.shared_reviews import (
     intersect_reviews,
     select_held_out,
 )
-from srs_eval.metrics import auc, log_losses, rmse_bins
-from srs_eval.models import all_models, fsrs6
+from srs_eval.metrics import auc, rmse_bins
+from srs_eval.models import all_models
 from srs_eval.models.configurations import resolve_configurations
-from srs_eval.models.fsrs6 import fit_as_anki as anki_fit
 from srs_eval.models.rwkv import find_weights
 from srs_eval.stats.intervals import Interval, Verdict, has_enough_data, ratio_interval
 
@@ -190,71 +186,6 @@ def _parameter_source(learner: Learner) -> Literal["stored", "defaults", "optimi
     return "defaults"
 
 
-_ANKI_VERSION = "26.08"
-_LOG_LOSS_LIMIT = 1.11
-_RMSE_LIMIT = 1.53
-_MIN_ITEMS = 300
-_FOLDS = 5
-
-
-def _apply_health_rule(
-    log_loss: float, rmse: float, recall: float, items: int
-) -> f.HealthCheck | None:
-    """Apply the rule to figures of `items` reviews with this recall.
-
-    None for 300 or fewer reviews, or if all or none were recalled. The constants are Anki's.
-    """
-    if items <= _MIN_ITEMS or not 0 < recall < 1:
-        return None
-    usual_loss = 0.623 * (4 * recall * (1 - recall)) ** 0.738
-    usual_rmse = 0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
-    return f.HealthCheck(
-        version=_ANKI_VERSION,
-        log_loss=log_loss,
-        rmse_bins=rmse,
-        log_loss_ratio=log_loss / usual_loss,
-        rmse_ratio=rmse / usual_rmse,
-        log_loss_limit=_LOG_LOSS_LIMIT,
-        rmse_limit=_RMSE_LIMIT,
-    )
-
-
-def _time_series_metrics(trials: Trials, index: IntArray, learner: Learner) -> tuple[float, float]:
-    """Return log loss and RMSE(bins) over five folds of the positions, fitted like Anki.
-
-    The last fold also evaluates the remainder of the division into six parts (fsrs-rs:
-    src/inference.rs). Raises NotEnoughData.
-    """
-    predictions: list[FloatArray] = []
-    tested: list[IntArray] = []
-    begins = [len(index) // (_FOLDS + 1) * fold for fold in range(1, _FOLDS + 1)]
-    ends = [*begins[1:], len(index)]
-    for begin, end in zip(begins, ends, strict=True):
-        parameters = anki_fit(trials, index[:begin], learner.context)
-        test = index[begin:end]
-        predictions.append(fsrs6.predict(trials, parameters, test, learner.context))
-        tested.append(test)
-    p = np.concatenate(predictions)
-    test = np.concatenate(tested)
-    bins = compute_rmse_bin_ids(
-        trials.bin_delta_t[test], trials.bin_i[test], trials.bin_lapses[test]
-    )
-    y = trials.y[test]
-    return float(log_losses(y, p).mean()), rmse_bins(y, p, bins)
-
-
-def _check_health(learner: Learner, index: IntArray) -> f.HealthCheck | None:
-    """Run Anki's health check on the reviews at the positions; None if Anki would run none."""
-    recall = float(learner.trials.y[index].mean())
-    if _apply_health_rule(1.0, 1.0, recall, len(index)) is None:  # whatever the figures are
-        return None
-    try:
-        log_loss, rmse = _time_series_metrics(learner.trials, index, learner)
-    except NotEnoughData:  # a fold may have nothing but rare first intervals
-        return None
-    return _apply_health_rule(log_loss, rmse, recall, len(index))
-
-
 def compare_with_sm2(learner: Learner, groups: Sequence[int]) -> Iterator[f.Finding]:
     """Yield one finding for each preset: FSRS compared with SM-2, and Anki's health check."""
     test_index = learner.trials.test_index
@@ -286,7 +217,7 @@ def compare_with_sm2(learner: Learner, groups: Sequence[int]) -> Iterator[f.Find
         check = None
         if not runs_fsrs7:
             check = learner.compute_once(
-                ("health check", group), partial(_check_health, learner, learner.positions(group))
+                ("health check", group), partial(check_health, learner, learner.positions(group))
             )
         evidence = f.Health(sm2, check, runs_fsrs7, learner.is_fsrs_off)
         finding = f.Finding(

@@ -119,13 +119,13 @@ def assess_parameters(
     parameter_sets: Mapping[str, Sequence[float]],
     predictions: Mapping[str, FloatArray],
     *,
-    with_taught: bool = True,
+    with_late: bool = True,
 ) -> Iterator[f.Finding]:
     """Yield a finding for each preset as soon as it is known, then one over all if several.
 
     `parameter_sets` are the user's own parameters, by name; `predictions` are external predictions
-    for the held-out reviews. `with_taught` adds the candidate TAUGHT for presets with few reviews,
-    whose kernels may have to be compiled first.
+    for the held-out reviews. `with_late` adds candidates whose kernels may have to be compiled
+    first: TAUGHT for presets with few reviews, and FSRS_7 where the learner's program can run it.
     """
     index = learner.trials.test_index
     external = {
@@ -143,7 +143,7 @@ def assess_parameters(
             group,
             held_out.get(group),
             can_share=group in shareable,
-            with_taught=with_taught and learner.can_be_taught(group),
+            late_candidates=_find_late_candidates(learner, group) if with_late else (),
         )
         yield finding
         recommendation = finding.recommendation if finding.parameters else Recommendation.KEEP
@@ -155,6 +155,20 @@ def assess_parameters(
             over_all.candidates(),
         )
         yield f.Finding("parameters", f.ALL_PRESETS, reviews=len(over_all.index), evidence=evidence)
+
+
+def has_late_candidates(learner: Learner, group: int) -> bool:
+    """Return True if `assess_parameters` adds candidates to a preset that come late."""
+    return bool(_find_late_candidates(learner, group))
+
+
+def _find_late_candidates(learner: Learner, group: int) -> tuple[str, ...]:
+    candidates = []
+    if learner.can_be_taught(group):
+        candidates.append(f.TAUGHT)
+    if learner.can_change_to_fsrs7(group):
+        candidates.append(f.FSRS_7)
+    return tuple(candidates)
 
 
 def _find_shareable_fsrs6_presets(learner: Learner, groups: Sequence[int]) -> frozenset[int]:
@@ -251,7 +265,7 @@ def _select_candidates(
 
 
 def _compare_since_optimized(
-    learner: Learner, group: int, *, with_taught: bool
+    learner: Learner, group: int, late_candidates: Sequence[str]
 ) -> _CandidateComparison | None:
     """Compare candidates on reviews unseen by the current parameters; None for too few."""
     index = learner.since_optimized(group)
@@ -260,8 +274,7 @@ def _compare_since_optimized(
     folds = learner.rolling_folds(index)
     losses = {f.CURRENT: learner.losses(learner.predict(f.CURRENT, folds), index)}
     names = _select_candidates((*_RIVALS, f.SHARED, f.SM2), learner, group)
-    if with_taught:
-        names.append(f.TAUGHT)
+    names += late_candidates
     for name in names:
         with suppress(NotEnoughData):
             losses[name] = learner.losses(learner.predict_refitted(name, group, folds), index)
@@ -276,20 +289,25 @@ def _assess_preset(
     held_out: _CandidateComparison | None,
     *,
     can_share: bool,
-    with_taught: bool,
+    late_candidates: Sequence[str],
 ) -> f.Finding:
     """Choose between the current parameters of a preset and the best change."""
     preset = learner.log.presets.get(group)
-    comparison = _compare_since_optimized(learner, group, with_taught=with_taught)
+    comparison = _compare_since_optimized(learner, group, late_candidates)
     count = len(learner.positions(group))
     refit_prior = _make_refit_prior(learner, group)
     priors = _Priors(
         evaluated_count=max(count * 5 // 6, 1),  # five folds hold out five sixths
         refit=refit_prior,
     )
-    if with_taught:
+    if f.TAUGHT in late_candidates:
         with suppress(NotEnoughData):  # Anki's optimizer would refuse
             priors = _add_taught_prior(priors, learner, group)
+    if f.FSRS_7 in late_candidates:
+        by_anki = _choose_prior(f.RECENCY, priors)
+        assert by_anki is not None
+        fsrs7_prior = population.fsrs7_change_prior(by_anki, priors.evaluated_count)
+        priors = replace(priors, fsrs7=fsrs7_prior)
     candidates = _collect_candidates(learner, group, comparison, priors)
     # A change has to gain this much, and one that takes pasting as much again.
     min_gain = learner.equivalence / 2
@@ -392,6 +410,7 @@ class _Priors:
     """Prior for a fit if there are stored parameters, which count as an earlier fit; None if the
     defaults are active."""
     taught: population.GainPrior | None = None  # None if TAUGHT is no candidate
+    fsrs7: population.GainPrior | None = None  # None if FSRS_7 is no candidate
 
 
 def _add_taught_prior(priors: _Priors, learner: Learner, group: int) -> _Priors:
@@ -464,6 +483,8 @@ def _collect_candidates(
     )
     if priors.taught is not None:
         names.append(f.TAUGHT)
+    if priors.fsrs7 is not None:
+        names.append(f.FSRS_7)
     for name in names:
         candidate = compared.get(name, f.Candidate(name))
         prior = _choose_prior(name, priors)
@@ -483,6 +504,8 @@ def _choose_prior(candidate: str, priors: _Priors) -> population.GainPrior | Non
     reviews = priors.evaluated_count
     if candidate == f.TAUGHT:
         return priors.taught
+    if candidate == f.FSRS_7:
+        return priors.fsrs7
     if candidate == f.SM2:
         active: population.Published = "defaults" if refit_prior is None else "optimized"
         return population.published_prior("sm2", active, reviews)
@@ -505,7 +528,7 @@ def _choose_best(
     Anki's Optimize button has precedence because it takes no work: any other change has to gain
     `min_gain` more, and be at least as likely to help. If presets can share one set of parameters,
     that is preferred to pooled ones for each. Taught parameters, which nobody would know of
-    otherwise, are chosen only if they are likely to help.
+    otherwise, and a change to FSRS-7 are chosen only if they are likely to help.
     """
     beliefs = {candidate.name: candidate.belief for candidate in candidates if candidate.belief}
     button_probability = beliefs[f.RECENCY].probability
@@ -513,7 +536,7 @@ def _choose_best(
     for name, belief in beliefs.items():
         if name == f.SHARED and not can_share:
             continue
-        if name == f.TAUGHT and belief.probability < f.LIKELY:
+        if name in (f.TAUGHT, f.FSRS_7) and belief.probability < f.LIKELY:
             continue
         if name in f.RECOMMENDATIONS and belief.probability >= button_probability:
             gains[name] = belief.gain

@@ -19,6 +19,7 @@ from srs_eval.advice import (
     difficulty,
     first_intervals,
     fsrs,
+    fsrs7_switch,
     health_remedies,
     ignore_before,
     next_optimize,
@@ -35,6 +36,7 @@ from srs_eval.advice.candidates import (
 )
 from srs_eval.advice.checks import complete_checks, run_checks
 from srs_eval.advice.findings import Finding, Month, Unanswered
+from srs_eval.advice.fsrs7_switch import find_preview as find_preview  # used by views
 from srs_eval.advice.model_evidence import model_evidence as model_evidence  # used by views
 from srs_eval.advice.split import assess_sharing
 from srs_eval.advice.workload.estimate import COSTS, estimate_at_a_glance, workload
@@ -53,14 +55,29 @@ if TYPE_CHECKING:
 FIT = "fit"
 PARAMETERS = "parameters"  # the question with a line for each preset
 TAUGHT_PARAMETERS = "taught"
-"""PARAMETERS again, with taught parameters for presets with few reviews; the app asks it late."""
+"""PARAMETERS again, with taught parameters for presets with few reviews, and with FSRS-7 where the
+learner's program can run it; the app asks it late."""
 HEALTH = "health"
 MODELS = "models"
 PERCENTILES = "standing"
 PREDICTABILITY = "time"
 CHECKS = "wrong"
-NEEDS_NO_PRESETS = {MODELS, PERCENTILES, CHECKS}  # of the questions that `compare` answers
-_OVER_DAYS = {FIT, PARAMETERS, "split", HEALTH, "retention", PREDICTABILITY}
+FSRS_7 = fsrs7_switch.QUESTION
+NEEDS_NO_PRESETS = {
+    MODELS,
+    PERCENTILES,
+    CHECKS,
+    FSRS_7,
+}  # of the questions that `compare` answers
+_OVER_DAYS = {
+    FIT,
+    PARAMETERS,
+    "split",
+    HEALTH,
+    "retention",
+    PREDICTABILITY,
+    FSRS_7,
+}
 """Questions whose answers rest on intervals over days, which lasting good and bad spells widen."""
 DAY_QUESTIONS = ("day", "today", "hour", "session")  # asking the first answers all four
 
@@ -80,7 +97,7 @@ class QuestionContext:
     """Number of presets (with the most reviews) for which to answer questions that are only
     evidence behind a preset's line (`QuestionDefinition.is_evidence_only`); None for all."""
     defers_taught: bool = False
-    """Whether PARAMETERS leaves out taught parameters, because TAUGHT_PARAMETERS is asked, too."""
+    """Whether PARAMETERS leaves out what TAUGHT_PARAMETERS adds, because that is asked, too."""
 
     @cached_property
     def learner(self) -> Learner:
@@ -160,6 +177,9 @@ class QuestionContext:
     def _answer_percentiles(self) -> Iterator[Finding]:
         yield from population.assess_percentiles(self.log, self.context or Context())
 
+    def _answer_fsrs7_switch(self) -> Iterator[Finding]:
+        yield from fsrs7_switch.assess_switch(self.default_learner, self.preset_ids)
+
     def _answer_hard(self) -> Iterator[Finding]:
         yield buttons.assess_hard_button(self.learner)
 
@@ -170,14 +190,15 @@ class QuestionContext:
             yield run_checks(self.log, None)
 
     def _answer_parameters(self) -> Iterator[Finding]:
-        yield from self._assess_parameters(with_taught=not self.defers_taught)
+        yield from self._assess_parameters(with_late=not self.defers_taught)
 
     def _answer_taught_parameters(self) -> Iterator[Finding]:
         with contextlib.suppress(NotEnoughData):  # PARAMETERS says why
-            if any(map(self.learner.can_be_taught, self.learner.groups)):
-                yield from self._assess_parameters(with_taught=True)
+            learner = self.learner
+            if any(presets.has_late_candidates(learner, group) for group in learner.groups):
+                yield from self._assess_parameters(with_late=True)
 
-    def _assess_parameters(self, *, with_taught: bool) -> Iterator[Finding]:
+    def _assess_parameters(self, *, with_late: bool) -> Iterator[Finding]:
         learner = self.default_learner
         parameter_sets = self.parameter_sets or {}
         external = fsrs.external_predictions(learner, parameter_sets)
@@ -189,7 +210,7 @@ class QuestionContext:
                 predictions[name] = held_out.p
         yield from presets.find_unsupported_parameters(self.log)
         yield from presets.assess_parameters(
-            learner, self.preset_ids, parameter_sets, predictions, with_taught=with_taught
+            learner, self.preset_ids, parameter_sets, predictions, with_late=with_late
         )
 
     def _answer_models(self) -> Iterator[Finding]:
@@ -325,6 +346,9 @@ QUESTION_REGISTRY: Mapping[str, QuestionDefinition] = {
         _for_largest_presets(card_kinds.assess_card_kinds),
         "Split by card?",
     ),
+    FSRS_7: QuestionDefinition(
+        "What would FSRS-7 bring?", QuestionContext._answer_fsrs7_switch, "FSRS-7"
+    ),
     CHECKS: QuestionDefinition(
         "Anything wrong?", QuestionContext._answer_checks, "Anything wrong?"
     ),
@@ -346,7 +370,14 @@ FURTHER_QUESTIONS = (
     card_kinds.QUESTION,
 )
 """Questions that reports answer and the app answers last; `compare` answers them only by name."""
-NAMED_QUESTIONS = (*COMPARE_QUESTIONS, *FURTHER_QUESTIONS, MODELS, PERCENTILES, CHECKS)
+NAMED_QUESTIONS = (
+    *COMPARE_QUESTIONS,
+    *FURTHER_QUESTIONS,
+    FSRS_7,
+    MODELS,
+    PERCENTILES,
+    CHECKS,
+)
 """Questions that `compare` answers by name, in this order."""
 
 
@@ -407,9 +438,12 @@ FIRST_SCREEN_QUESTIONS = (
 """Questions behind the first screen."""
 REPORT_QUESTIONS_WITHOUT_PRESETS = (FIT, PARAMETERS, "says", PREDICTABILITY, PERCENTILES)
 """Questions in reports on a log without presets."""
-NON_BLOCKING_QUESTIONS = {COSTS, TAUGHT_PARAMETERS, *FURTHER_QUESTIONS} | {
-    name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only
-}
+NON_BLOCKING_QUESTIONS = {
+    COSTS,
+    TAUGHT_PARAMETERS,
+    *FURTHER_QUESTIONS,
+    FSRS_7,
+} | {name for name, definition in QUESTION_REGISTRY.items() if definition.is_evidence_only}
 """Questions that may still be open when the app begins to evaluate models: evidence behind other
 answers, those answered last, and costs, whose kernels take long to compile the first time."""
 
@@ -431,8 +465,15 @@ def ask(question: str, question_context: QuestionContext) -> Iterator[Finding]:
 
 
 def tasks_for(log: ReviewLog) -> Sequence[tuple[str, ...]]:
-    """Return the tasks (groups of questions) that the app runs for a log."""
-    return TASKS_WITH_PRESETS if can_evaluate_by_preset(log) else TASKS_WITHOUT_PRESETS
+    """Return the tasks (groups of questions) that the app runs for a log.
+
+    What FSRS-7 would bring is asked last, and only where the learner's program can run it.
+    """
+    if not can_evaluate_by_preset(log):
+        return TASKS_WITHOUT_PRESETS
+    if log.can_run_fsrs7:
+        return (*TASKS_WITH_PRESETS, (FSRS_7,))
+    return TASKS_WITH_PRESETS
 
 
 def answer_questions(

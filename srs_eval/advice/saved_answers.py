@@ -47,6 +47,7 @@ def answers_digest(log: ReviewLog, context: Context, equivalence: float) -> str:
         repr(sorted(log.decks.items())),
         repr(sorted(context.settings().items())),
         repr(anki_facts),
+        repr(log.can_run_fsrs7),
         repr(equivalence),
     ]
     return hashlib.sha256("\n".join(inputs).encode()).hexdigest()

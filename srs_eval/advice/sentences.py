@@ -157,6 +157,8 @@ def explain_where_to_paste(answer: Finding) -> str:
         case f.Recommendation.OPTIMIZE if answer.subject != f.ALL_REVIEWS:
             instead = place.replace("Paste it in Anki", "To paste them instead", 1)
             return f"Optimize fits about these parameters. {instead}"
+        case f.Recommendation.CHANGE_TO_FSRS_7:
+            return f"Choose FSRS-7 first. {place}"
     return place
 
 

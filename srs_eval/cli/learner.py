@@ -27,6 +27,7 @@ from srs_eval.cli.settings import (
     build_context,
     build_protocol_flags,
     choose_equivalence,
+    choose_fsrs7,
     prepare_to_evaluate,
     prepare_to_read,
 )
@@ -456,6 +457,7 @@ def compare(
     predictions: options.Predictions = None,
     weights: options.Weights = None,
     question: options.Question = "all",
+    fsrs_7: options.HasFsrs7 = None,
     details: options.Details = False,
     json: options.Json = None,
 ) -> int:
@@ -491,6 +493,7 @@ def compare(
         for number, text in enumerate(params or (), start=1)
     }
     log = add_predictions_file(source.load(), predictions)
+    log = replace(log, user_has_fsrs7=choose_fsrs7(fsrs_7))
     context = Context(weights=weights)
     for external in log.external_predictions.values():
         if external.is_empty:

@@ -717,6 +717,7 @@ Question = Annotated[
         "difficulty",
         "first",
         "reschedule",
+        "fsrs-7",
         "models",
         "standing",
         "wrong",
@@ -725,10 +726,21 @@ Question = Annotated[
     typer.Option(
         "--question",
         rich_help_panel=_HOW_IT_RUNS,
-        metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|models|standing|wrong|all",
+        metavar="parameters|split|often|health|hard|steps|noise|retention|ignore|kinds|failed|next|difficulty|first|reschedule|fsrs-7|models|standing|wrong|all",
         help=(
             "Answer this question. “all” answers the questions from “parameters” to “retention”, "
             "and “wrong”; name any other question yourself."
+        ),
+    ),
+]
+HasFsrs7 = Annotated[
+    bool | None,
+    typer.Option(
+        "--fsrs-7/--no-fsrs-7",
+        rich_help_panel=_HOW_IT_RUNS,
+        help=(
+            "Say that your program can run FSRS-7, which Anki cannot yet. Without it, config.toml "
+            "decides. Forks of Anki that can are recognised."
         ),
     ),
 ]

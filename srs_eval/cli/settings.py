@@ -245,6 +245,13 @@ def choose_equivalence(equivalence: float | None) -> float:
     return equivalence
 
 
+def choose_fsrs7(has_fsrs7: bool | None) -> bool:
+    """Return whether the user's program can run FSRS-7: by the command line, else config.toml."""
+    from srs_eval.tui.config import load_config
+
+    return load_config().fsrs_7 if has_fsrs7 is None else has_fsrs7
+
+
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
     """Options for the evaluation of models on one collection."""

@@ -378,6 +378,8 @@ class ReviewLog(ReadOnly):
     """Number of rules by which an add-on gives single cards other FSRS parameters (a fork's
     `fsrsPresetOverlay`). Their matches depend on the content of cards, which is not read."""
     is_subset: bool = False  # holds only some of the source's cards
+    user_has_fsrs7: bool = False
+    """Whether the user says that the program which schedules these cards can run FSRS-7."""
 
     def __post_init__(self) -> None:
         if (self.entries is None) == (self.rows is None):
@@ -405,6 +407,16 @@ class ReviewLog(ReadOnly):
         reviews = self.rows if self.entries is None else self.entries
         assert reviews is not None
         return reviews
+
+    @property
+    def can_run_fsrs7(self) -> bool:
+        """Return whether the program that schedules these cards can run FSRS-7.
+
+        A fork of Anki that can leaves its fields in a collection (`Preset.chosen_version`).
+        Otherwise only the user knows.
+        """
+        is_from_fork = any(preset.chosen_version is not None for preset in self.presets.values())
+        return is_from_fork or self.user_has_fsrs7
 
     @property
     def _counts(self) -> str:

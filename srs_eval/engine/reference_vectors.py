@@ -46,9 +46,6 @@ _DEFAULT_HISTORIES = 20  # of these, with default parameters
 _SAME_DAY_HISTORIES = 40
 _LEARNERS = 20
 _DIGITS = 10  # significant ones, of all figures
-_LEAST_INTERVAL = 1.0 / DAY_S  # days; FSRS-7's intervals lie between a second and a century
-_MOST_INTERVAL = 36_500.0
-_HALVINGS = 100
 _RATING_SHARES = ((AGAIN, 0.2), (HARD, 0.15), (GOOD, 0.5), (EASY, 0.15))
 
 _Review = tuple[int, float]
@@ -79,21 +76,8 @@ def _compute_fsrs6_intervals(states: FloatArray, w: Sequence[float]) -> FloatArr
 
 
 def _compute_fsrs7_intervals(states: FloatArray, w: Sequence[float]) -> FloatArray:
-    """Compute the intervals by bisection in log t.
-
-    They are a second or 36,500 days where recall never or always is at a desired retention.
-    """
-    columns = tuple(states[:, [column]] for column in range(states.shape[1]))
-    shape = (len(states), len(RETENTIONS))
-    low = np.full(shape, math.log(_LEAST_INTERVAL))
-    high = np.full(shape, math.log(_MOST_INTERVAL))
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        is_remembered = fsrs7.recall(np.exp(middle), columns, w) > RETENTIONS
-        low = np.where(is_remembered, middle, low)
-        high = np.where(is_remembered, high, middle)
-    intervals: FloatArray = np.exp(0.5 * (low + high))
-    return intervals
+    columns = [states[:, [column]] for column in range(states.shape[1])]
+    return fsrs7.compute_days_until(RETENTIONS, columns, w)
 
 
 def _train_fsrs6(log: ReviewLog) -> list[float]:

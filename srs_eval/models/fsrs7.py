@@ -49,6 +49,9 @@ from srs_eval.training.elementwise import (
 from srs_eval.training.recurrent import RecurrentModel, Trainable
 
 MIN_STABILITY = 0.0001  # days; larger where intervals are whole days
+MIN_INTERVAL = 1.0 / 86_400  # days: a second
+MAX_INTERVAL = 36_500.0
+_HALVINGS = 100  # steps of a bisection
 _SQUEEZE = 1.0 - 2e-5  # R lies between 1e-5 and 1 - 1e-5
 
 
@@ -98,6 +101,27 @@ def _unsqueezed_recall(t: Value, state: State, w: Value) -> Value:
     """Return R(t) without bounds, with which `_add_schedule_penalty` makes schedules."""
     r, _ = _compute_unsqueezed(t, state, w)
     return r
+
+
+def compute_days_until(
+    retention: float | Sequence[float], state: Sequence[FloatArray], w: Sequence[float]
+) -> FloatArray:
+    """Compute the days until recall falls to the retention, by bisection in log t.
+
+    The curve has no inverse in closed form. The state (s, q, d) has arrays that broadcast against
+    the retention. Where recall never or always is at the retention, the days are MIN_INTERVAL or
+    MAX_INTERVAL.
+    """
+    shape = np.broadcast(*state, np.asarray(retention)).shape
+    low = np.full(shape, math.log(MIN_INTERVAL))
+    high = np.full(shape, math.log(MAX_INTERVAL))
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        is_remembered = recall(np.exp(middle), tuple(state), w) > retention
+        low = np.where(is_remembered, middle, low)
+        high = np.where(is_remembered, high, middle)
+    days: FloatArray = np.exp(0.5 * (low + high))
+    return days
 
 
 def first(rating: Value, w: Value) -> State:

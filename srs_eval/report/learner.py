@@ -32,6 +32,7 @@ from srs_eval.advice.sentences import (
     format_parameters,
 )
 from srs_eval.advice.shown.costs import DRAWS_NOTE
+from srs_eval.advice.shown.fsrs7_switch import describe_preview
 from srs_eval.advice.shown.memory import days_table, list_recall_by_month
 from srs_eval.advice.shown.parameters import preset_action
 from srs_eval.advice.shown.predicted import (
@@ -155,10 +156,16 @@ def build_learner_report(
     ]
     sections += _build_answers_section(on_settings, answers.rows, answers.workload)
     measurements = _measure_schedulability(log, run, context, measurements)
+    preview = questions.find_preview(log, run.results_by_name(), run.equivalence)
     for number, group in enumerate(groups, start=1):
         prefix = f"{number}-" if len(groups) > 1 else ""
+        remark = ""
+        if number == 1 and preview is not None:
+            remark = describe_preview(preview)
         sections.append(
-            _build_ranking_section(group, prefix, run.progress_note, scheduler, measurements)
+            _build_ranking_section(
+                group, prefix, run.progress_note, scheduler, measurements, remark
+            )
         )
     sections += _build_loss_section(run, main_lines)
     sections += _build_months_section(predictor, months)
@@ -205,7 +212,8 @@ def _ask_all(
     without_presets = [
         question for question in questions.REPORT_QUESTIONS_WITHOUT_PRESETS if question in available
     ]
-    further = [question for question in questions.FURTHER_QUESTIONS if question in available]
+    last_questions = (*questions.FURTHER_QUESTIONS, questions.FSRS_7)
+    further = [question for question in last_questions if question in available]
     names = list(dict.fromkeys([*without_presets, *questions.default_questions(log), *further]))
     steps = [*names, "day", "workload"]
 
@@ -364,8 +372,12 @@ def _build_ranking_section(
     progress_note: str,
     scheduler: str | None,
     measurements: Mapping[str, Measurement],
+    remark: str,
 ) -> Section:
-    """Return the section on a group; `prefix` begins the names of its tables and pictures."""
+    """Return the section on a group; `prefix` begins the names of its tables and pictures.
+
+    The remark, which may be "", follows the summary.
+    """
     names = [line.configuration.name for line in group.lines]
     own_row = names.index(scheduler) if scheduler in names else None
     blocks: list[Block] = []
@@ -374,6 +386,8 @@ def _build_ranking_section(
     summary = summarize_ranking(group)
     if summary:
         blocks.append(summary)
+    if remark:
+        blocks.append(remark)
     table = build_ranking_table(group, own_row, measurements)
     blocks.append(replace(table, name=f"{prefix}ranking", title=""))
     if len(group.lines) > 1:

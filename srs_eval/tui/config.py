@@ -9,6 +9,7 @@ theme = "srs-light"          # one of the app's themes
 rows = "anki"                # which reviews count: "benchmark" or "anki"
 models = "fsrs,SM-2"         # what is evaluated unless --models says otherwise
 equivalence = 0.002          # smaller differences in log loss do not matter
+fsrs_7 = true                # the program that schedules the cards can run FSRS-7
 reduced_motion = true        # nothing slides or fades
 
 [keys]                       # actions of the app; `srs-eval config` lists them all
@@ -51,6 +52,7 @@ _SETTING_DESCRIPTIONS = {
     "rows": "benchmark or anki",
     "models": "names in quotes",
     "equivalence": "a log loss from 0 to 1",
+    "fsrs_7": "true or false",
     "reduced_motion": "true or false",
     "keys": "a table of actions and their keys in quotes",
 }
@@ -60,6 +62,7 @@ _SETTING_COMMENTS = {
     "rows": "Which reviews count: those of srs-benchmark, or those of Anki's optimizer (anki).",
     "models": "The models that are evaluated unless --models names others.",
     "equivalence": "Differences in log loss up to this size do not matter.",
+    "fsrs_7": "Your program can run FSRS-7. Forks of Anki that can are recognised without this.",
     "reduced_motion": "Nothing slides or fades if this is true.",
 }
 
@@ -299,6 +302,7 @@ class Config:
     rows: Literal["benchmark", "anki"] = "benchmark"
     models: Annotated[str, msgspec.Meta(min_length=1)] = "all"
     equivalence: Annotated[float, msgspec.Meta(ge=0, lt=1)] = EQUIVALENCE_MARGIN
+    fsrs_7: bool = False
     reduced_motion: bool = False
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the defaults, by the ids of actions, as Textual writes them."""

@@ -15,6 +15,7 @@ from srs_eval.tui.background import Background
 from srs_eval.tui.config import Config
 
 if TYPE_CHECKING:
+    from srs_eval.advice.findings import Fsrs7Preview
     from srs_eval.data.reviews import ReviewLog
     from srs_eval.engine.loss_breakdown import LossBreakdown
     from srs_eval.engine.ranking import RankingGroup
@@ -56,6 +57,9 @@ class ModelEvaluator:
         """Asks the models of a finished run whether they could schedule."""
         self.measurements: dict[str, Measurement] = {}
         """Whether models of the run can schedule, by name, as far as they have been asked."""
+
+        self._fsrs7_preview: tuple[tuple[Result, ...], Fsrs7Preview | None] | None = None
+        """The results of a run, and what they say of FSRS-7."""
 
     @cached_property
     def run(self) -> Run:
@@ -389,6 +393,22 @@ class ModelEvaluator:
     def has_both_schedulers(self) -> bool:
         """Return whether the figures of SM-2 and FSRS are both there."""
         return self.run_of_open_file.results_by_name().keys() >= set(SM2_AND_FSRS)
+
+    # --- FSRS-7
+
+    def find_fsrs7_preview(self) -> Fsrs7Preview | None:
+        """Compare FSRS-7 with FSRS-6 where Anki cannot run it; None while that is not known."""
+        from srs_eval.advice.questions import find_preview
+
+        log = self._session.log
+        results = self.run_of_open_file.results_by_name()
+        if log is None:
+            return None
+        key = tuple(results.values())
+        if self._fsrs7_preview is None or self._fsrs7_preview[0] != key:
+            preview = find_preview(log, results, self._session.config.equivalence)
+            self._fsrs7_preview = key, preview
+        return self._fsrs7_preview[1]
 
     # --- models that are folded
 

@@ -238,6 +238,8 @@ class AppSession:
             log = select_decks(log, *options.decks)
         if options.presets:
             log = select_presets(log, *options.presets)
+        if self.config.fsrs_7:
+            log = replace(log, user_has_fsrs7=True)
         return add_predictions_file(log, options.predictions)
 
     def _finish_opening(self, path: Path, shown_name: str, opened: _LogWithSummary) -> None:

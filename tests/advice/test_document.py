@@ -172,3 +172,19 @@ def test_document_without_presets_follows_the_schema(tmp_path: Path) -> None:
     finding = srs_eval.compare(srs_eval.load(table), "parameters")[0]
     assert finding.recommendation == finding_of_all["act"]
     assert finding.probability == pytest.approx(finding_of_all["probability"], abs=1e-6)
+
+
+@pytest.mark.parametrize("has_presets", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_document_about_fsrs7_follows_the_schema(has_presets: bool, tmp_path: Path) -> None:
+    path = tmp_path / "reviews.csv"
+    if has_presets:
+        path = shared_or_skip(FIXTURES, "collection.anki2")
+    else:
+        write_small_table(path)
+    content = run_compare(path, "--question", "fsrs-7")
+    assert find_faults(content, SCHEMA) == []
+    for finding in content["findings"]:
+        assert finding["conclusion"] in {"better", "as good", "worse", "can't tell"}
+        assert finding["act"] is None
+        assert set(finding["belief"]) >= {"probability", "gain"}
+    assert (len(content["findings"]) > 1) == has_presets

@@ -12,6 +12,7 @@ import srs_eval
 from srs_eval.advice import fsrs, parameters, shown
 from srs_eval.advice.candidates import Learner
 from srs_eval.advice.findings import LAST_90_DAYS, SM2, ParameterNoise, Retention
+from srs_eval.advice.health_check import ANKI_RULE
 from srs_eval.advice.questions import compare
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.data.rows import select_presets
@@ -34,7 +35,7 @@ def test_health_check_passes_within_either_limit(recall: float, items: int) -> N
         0.0135 / (recall**0.504 - 1.14) + 0.176 / ((items / 1000) ** 0.825 + 2.22) + 0.101
     )
     outcomes = {
-        (better, calibrated): fsrs._apply_health_rule(
+        (better, calibrated): ANKI_RULE.apply(
             loss * (0.999 if better else 1.001),
             rmse * (0.999 if calibrated else 1.001),
             recall,
@@ -61,7 +62,7 @@ def test_health_verdict_joins_own_and_other_peoples_reviews(
     noise = np.random.default_rng(1).normal(0, 0.001, size)
     losses = {"optimized": np.full(size, 0.4), SM2: 0.4 + gained + noise, "average": noise + 0.6}
     monkeypatch.setattr(Learner, "held_out_losses", lambda self, name: losses[name])
-    monkeypatch.setattr(fsrs, "_check_health", lambda *_: None)
+    monkeypatch.setattr(fsrs, "check_health", lambda *_: None)
     (answer, *_) = fsrs.compare_with_sm2(learner, list(learner.groups))
     assert answer.recommendation == act
     assert answer.probability is not None
@@ -71,9 +72,9 @@ def test_health_verdict_joins_own_and_other_peoples_reviews(
 
 
 def test_health_check_of_300_items_is_none() -> None:
-    assert fsrs._apply_health_rule(0.3, 0.05, 0.9, 300) is None
-    assert fsrs._apply_health_rule(0.3, 0.05, 0.9, 301) is not None
-    assert fsrs._apply_health_rule(0.3, 0.05, 1.0, 1_000) is None
+    assert ANKI_RULE.apply(0.3, 0.05, 0.9, 300) is None
+    assert ANKI_RULE.apply(0.3, 0.05, 0.9, 301) is not None
+    assert ANKI_RULE.apply(0.3, 0.05, 1.0, 1_000) is None
 
 
 def test_health_check_without_common_first_intervals_is_none(learner: Learner) -> None:
@@ -84,7 +85,7 @@ def test_health_check_without_common_first_intervals_is_none(learner: Learner) -
     seconds = np.flatnonzero(trials.i[index] == 2)
     index = np.delete(index, seconds[8:])
     assert len(index) > 300
-    assert fsrs._check_health(learner, index) is None
+    assert fsrs.check_health(learner, index) is None
     answers = compare(learner.log, questions=["health"])
     assert all("health check" in " ".join(shown.sentences(answer)) for answer in answers)
 
@@ -96,7 +97,7 @@ def test_health_check_equals_ankis(name: str) -> None:
     oracle = json.loads((fixtures / "oracle-workload.json").read_text())["presets"][name]
     trials = oracle_trials(fixture, name)
     of_preset = Learner.of(select_presets(fixture, name))
-    check = fsrs._check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
+    check = fsrs.check_health(replace(of_preset, trials=trials), np.arange(len(trials)))
     assert check is not None
     assert check.passed == oracle["compute"]["health_check_passed"]
     expected = oracle["evaluate_time_series"]
@@ -147,7 +148,7 @@ def test_health_check_of_a_misleading_past_fails(
     sixth = np.arange(len(trials)) * 6 // len(trials)
     y = (random.random(len(trials)) < np.where(sixth % 2, 0.1, 0.9)).astype(np.float64)
     confused = replace(learner, trials=replace(trials, y=y, _derived={}))
-    check = fsrs._check_health(confused, np.arange(len(trials)))
+    check = fsrs.check_health(confused, np.arange(len(trials)))
     assert check is not None
     assert not check.passed
 

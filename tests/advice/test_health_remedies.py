@@ -18,7 +18,7 @@ FAILED = replace(PASSED, log_loss_ratio=1.2, rmse_ratio=1.6)
 
 
 def set_check(monkeypatch: pytest.MonkeyPatch, check: f.HealthCheck | None) -> None:
-    monkeypatch.setattr(fsrs, "_check_health", lambda *_: check)
+    monkeypatch.setattr(fsrs, "check_health", lambda *_: check)
 
 
 def set_causes(monkeypatch: pytest.MonkeyPatch, *, hard: str, date: str | None, decks: int) -> None:

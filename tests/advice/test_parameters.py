@@ -262,7 +262,7 @@ def test_act_by_other_peoples_experience_alone_is_at_most_likely(
     certain = population.GainPrior(np.full(200, -0.1), np.zeros(200))
     monkeypatch.setattr(population, "refit_prior", lambda _: certain)
     monkeypatch.setattr(Learner, "since_optimized", lambda *_: np.array([], np.int64))
-    (finding, *_) = assess_parameters(learner, [100], {}, {}, with_taught=False)
+    (finding, *_) = assess_parameters(learner, [100], {}, {}, with_late=False)
     assert finding.recommendation == Recommendation.OPTIMIZE
     assert finding.belief is not None
     assert finding.belief.probability > 0.95

@@ -31,12 +31,12 @@ def make_load(due_at_once: int, recall: float) -> f.DueCards:
 
 def test_compute_intervals_at_90_percent_are_the_stabilities() -> None:
     stability = np.array([0.2, 3.2, 50.0, 5_000.0])
-    intervals = compute_intervals(stability, fsrs6.DEFAULT, 0.9, 1_000)
+    intervals = compute_intervals(stability[None], fsrs6.DEFAULT, 0.9, 1_000)
     assert intervals.tolist() == [1, 3, 50, 1_000]
 
 
 def test_compute_intervals_at_80_percent_meet_it() -> None:
-    (interval,) = compute_intervals(np.array([1_000.0]), fsrs6.DEFAULT, 0.8, 36_500).tolist()
+    (interval,) = compute_intervals(np.array([[1_000.0]]), fsrs6.DEFAULT, 0.8, 36_500).tolist()
     decay = fsrs6.DEFAULT[20]
     factor = 0.9 ** (-1 / decay) - 1
     assert (1 + factor * interval / 1_000) ** -decay == pytest.approx(0.8, abs=1e-4)

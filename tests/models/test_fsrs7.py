@@ -567,3 +567,28 @@ def test_ordinal_head_loss_equals_the_loss_of_four_buttons() -> None:
     assert sorted(np.concatenate(batches)) == list(range(len(questions)))
     assert all(len(np.unique(position[batch])) == 16 for batch in batches[:-1])
     assert (np.bincount(kind, minlength=3)[1:] > 0).all()
+
+
+# Intervals
+
+
+@pytest.mark.parametrize("retention", [0.7, 0.9, 0.97])
+def test_days_until_a_retention_are_when_recall_has_fallen_to_it(retention: float) -> None:
+    random = np.random.default_rng(3)
+    s = np.exp(random.normal(2.0, 2.0, 200))
+    state = (s, s * random.uniform(0.2, 3.0, 200), random.uniform(1.0, 10.0, 200))
+    days = fsrs7.compute_days_until(retention, state, fsrs7.DEFAULT)
+    is_reached = (days > 1.01 * fsrs7.MIN_INTERVAL) & (days < 0.99 * fsrs7.MAX_INTERVAL)
+    assert is_reached.sum() > 100
+    recall = fsrs7.recall(days, state, fsrs7.DEFAULT)
+    np.testing.assert_allclose(recall[is_reached], retention, atol=1e-9)
+    # Beyond the limits, recall has fallen before them, or not yet.
+    np.testing.assert_array_less(recall[days <= fsrs7.MIN_INTERVAL * 1.01], retention)
+    np.testing.assert_array_less(retention, recall[days >= fsrs7.MAX_INTERVAL * 0.99])
+
+
+def test_days_until_several_retentions_fall_with_the_retention() -> None:
+    state = tuple(np.array([[value], [2 * value]]) for value in (5.0, 4.0, 3.0))
+    days = fsrs7.compute_days_until((0.7, 0.9, 0.97), state, fsrs7.DEFAULT)
+    assert days.shape == (2, 3)
+    assert (np.diff(days, axis=1) < 0).all()

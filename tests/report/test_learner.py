@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from srs_eval.advice.findings import Month
+from srs_eval.advice.findings import Fsrs7Preview, Month
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.evaluate import evaluate
 from srs_eval.engine.loss_breakdown import break_down_loss
@@ -256,6 +256,20 @@ def test_ranking_of_unfinished_models_says_so_far(
         run.apply(event)
     assert "so far" not in report().lower()
     assert "| ★ **always 90 %** |" in report()
+
+
+def test_report_says_what_fsrs7_would_bring_once(nothing_asked: pytest.MonkeyPatch) -> None:
+    log = simulate_learner(5, 3000).log()
+    run = Run.from_configurations(resolve_configurations("AVG,MOVING-AVG"))
+    for event in evaluate(log, resolve_configurations("AVG,MOVING-AVG"), use_cache=False, jobs=0):
+        run.apply(event)
+    line = "FSRS-7 would predict you 1.4 % better; your Anki cannot run it yet."
+    text = render_as(build_learner_report(log, run, Protocol()), "md")
+    assert line not in text  # FSRS-7 is not in this ranking
+    preview = Fsrs7Preview("better", Interval(0.0142, 0.004, 2_000, 100))
+    nothing_asked.setattr("srs_eval.advice.questions.find_preview", lambda *_: preview)
+    text = render_as(build_learner_report(log, run, Protocol()), "md")
+    assert text.count(line) == 1
 
 
 def test_report_while_fsrs_is_off_has_costs_once_it_is_on(monkeypatch: pytest.MonkeyPatch) -> None:

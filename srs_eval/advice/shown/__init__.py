@@ -20,6 +20,7 @@ from srs_eval.advice.shown import (
     costs,
     difficulty,
     first_intervals,
+    fsrs7_switch,
     habits,
     health_remedies,
     ignore_before,
@@ -58,6 +59,7 @@ _RENDERERS: Mapping[type[Evidence], Renderer] = {
     **difficulty.RENDERERS,
     **first_intervals.RENDERERS,
     **reschedule.RENDERERS,
+    **fsrs7_switch.RENDERERS,
     f.OnlyFsrs7: Renderer(_fsrs7_sentences),
     **dict.fromkeys((f.Unanswered, TooFewForCosts), Renderer(_unanswered_sentences)),
 }

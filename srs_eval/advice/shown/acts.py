@@ -96,6 +96,9 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.PASTE_TAUGHT_PARAMETERS:
             into = f" into {names}" if names else ""
             instruction = f"paste parameters taught by three models{into}"
+        case ActKind.CHANGE_TO_FSRS_7:
+            of = f" in {names}" if names else ""
+            instruction = f"choose FSRS-7{of} and press Optimize"
         case ActKind.USE_DEFAULTS:
             into = f" in {names}" if names else ""
             instruction = f"go back to the default parameters{into}"
@@ -237,11 +240,15 @@ def _list_details(act: Act) -> Iterator[tuple[str, str]]:
             yield "Deck options › FSRS", ""
         case ActKind.OPTIMIZE:
             yield f"{_locate_parameters(act)}Optimize", "y copies the numbers"
+        case ActKind.CHANGE_TO_FSRS_7:
+            yield f"{_locate_parameters(act)}FSRS version", "y copies the numbers"
         case ActKind.PASTE_PARAMETERS | ActKind.PASTE_TAUGHT_PARAMETERS | ActKind.USE_DEFAULTS:
             yield f"{_locate_parameters(act)}FSRS parameters", "y copies the line"
     if act.kind in _CLAIMS:
         verb = "should" if (act.probability or 0.0) >= f.LIKELY else "may"
         yield _CLAIMS[act.kind].format(verb=verb), ""
+    if act.kind == ActKind.CHANGE_TO_FSRS_7:
+        yield "compare --question fsrs-7 shows how many cards would move, and the minutes.", ""
     if act.kind == ActKind.PASTE_TAUGHT_PARAMETERS:
         yield "While reviews are few, they usually beat Optimize. It overwrites them.", ""
 
@@ -258,6 +265,7 @@ _CLAIMS: Mapping[ActKind, str] = {
     ActKind.OPTIMIZE: "FSRS {verb} then predict your future reviews better.",
     ActKind.PASTE_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
     ActKind.PASTE_TAUGHT_PARAMETERS: "FSRS {verb} then predict your future reviews better.",
+    ActKind.CHANGE_TO_FSRS_7: "FSRS-7 {verb} then predict your future reviews better.",
     ActKind.USE_DEFAULTS: "FSRS {verb} then predict your future reviews better.",
 }
 """What the probability of an act is about; the verb says whether it is at least likely."""

@@ -162,6 +162,8 @@ def _questions_behind(act: Act) -> tuple[str, ...]:
         return (_QUESTIONS_OF_HABITS[act.kind],)
     if act.kind in (ActKind.TURN_FSRS_ON, ActKind.LEAVE_FSRS_OFF):
         return ("health", "fit")
+    if act.kind == ActKind.CHANGE_TO_FSRS_7:
+        return ("parameters", "fsrs-7", "fit")
     return ("parameters", "fit")
 
 

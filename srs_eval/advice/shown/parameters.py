@@ -26,6 +26,7 @@ _CANDIDATE_NAMES: Mapping[str, str] = {
     f.POOLED: "optimized, drawn towards all presets",
     f.SHARED: "one line for all presets",
     f.TAUGHT: "optimized, and taught by three models",
+    f.FSRS_7: "FSRS-7, optimized",
     f.SM2: "SM-2",
 }
 _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
@@ -34,6 +35,7 @@ _SHORT_RECOMMENDATIONS: Mapping[Recommendation, str] = {
     Recommendation.POOLED: "paste new parameters",
     Recommendation.ONE_LINE: "paste the same new parameters",
     Recommendation.TAUGHT: "paste parameters taught by three models",
+    Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 and optimize",
     Recommendation.DEFAULTS: "use the defaults",
     Recommendation.LEFT_OUT: "repair",
     Recommendation.NONE: "see each preset",
@@ -42,6 +44,7 @@ _PRESET_ACTIONS = {
     Recommendation.ONE_LINE: "paste",
     Recommendation.POOLED: "paste",
     Recommendation.TAUGHT: "paste",
+    Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7",
     Recommendation.DEFAULTS: "use defaults",
 }
 INSTRUCTIONS: Mapping[Recommendation, str] = {
@@ -54,6 +57,7 @@ INSTRUCTIONS: Mapping[Recommendation, str] = {
     Recommendation.TAUGHT: (
         "paste the parameters below, which were taught by three models, into this preset"
     ),
+    Recommendation.CHANGE_TO_FSRS_7: "choose FSRS-7 for this preset and press Optimize",
     Recommendation.DEFAULTS: "go back to the default parameters",
 }
 _PASTED = (Recommendation.POOLED, Recommendation.ONE_LINE, Recommendation.TAUGHT)
@@ -67,6 +71,7 @@ _CHANGES: Mapping[str, str] = {
     f.POOLED: "pasting new parameters",
     f.SHARED: "pasting new parameters",
     f.TAUGHT: "pasting parameters taught by three models",
+    f.FSRS_7: "changing to FSRS-7",
     f.DEFAULTS: "going back to the defaults",
 }
 """Names of the changes, by candidate; each is the subject of a sentence."""

@@ -44,11 +44,19 @@ def _sentences(finding: Finding) -> list[str]:
         ]
     if evidence.without is None or evidence.rescheduled is None:
         return ["There are too few cards in review to say what rescheduling would change."]
-    cards = format_count(evidence.cards, "card")
-    without = evidence.without
-    rescheduled = evidence.rescheduled
+    moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
     return [
-        *_answer(evidence, without, rescheduled),
+        *advise_on_rescheduling(evidence, evidence.without, evidence.rescheduled, moment),
+        *describe_moves(evidence, evidence.without, evidence.rescheduled),
+    ]
+
+
+def describe_moves(
+    evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards
+) -> list[str]:
+    """Say how many cards would move, how far, and what comes due."""
+    cards = format_count(evidence.cards, "card")
+    return [
         f"Of {cards} in review, {evidence.sooner:,} would come sooner and {evidence.later:,} "
         f"later. {_describe_moves(evidence.days_moved)}",
         f"In the next {f.LOAD_DAYS} days, {sum(rescheduled.by_day):,} of them would be due with "
@@ -57,12 +65,14 @@ def _sentences(finding: Finding) -> list[str]:
     ]
 
 
-def _answer(evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards) -> list[str]:
+def advise_on_rescheduling(
+    evidence: f.Reschedule, without: f.DueCards, rescheduled: f.DueCards, moment: str
+) -> list[str]:
+    """Say whether to reschedule at a moment, such as "optimize"."""
     asked = format_percent(evidence.desired, 0)
     now = format_percent(without.recall, 0)
     after = format_percent(rescheduled.recall, 0)
     when_due = f"you would remember {now} of them when they come up, but you ask for {asked}."
-    moment = "turn FSRS on" if evidence.fsrs_is_off else "optimize"
     match evidence.conclusion:
         case "no need":
             return [
@@ -94,7 +104,8 @@ def _describe_moves(days_moved: tuple[float, float, float]) -> str:
         return "Most would not move."
     if low == high:
         return f"Most would come {_format_move(median)}."
-    return f"Most would come between {_format_move(low)} and {_format_move(high)}."
+    ends = [_format_move(days).removeprefix("on ") for days in (low, high)]
+    return f"Most would come between {ends[0]} and {ends[1]}."
 
 
 def _format_move(days: int) -> str:
@@ -104,8 +115,11 @@ def _format_move(days: int) -> str:
 
 
 def _tables(finding: Finding) -> list[Table]:
-    """Return a table of the cards due in the next days."""
-    evidence = get_evidence(finding, f.Reschedule)
+    return make_load_tables(finding.subject, get_evidence(finding, f.Reschedule))
+
+
+def make_load_tables(subject: str, evidence: f.Reschedule) -> list[Table]:
+    """Return a table of the cards due in the next days, if any are known."""
     without = evidence.without
     rescheduled = evidence.rescheduled
     if without is None or rescheduled is None:
@@ -115,7 +129,7 @@ def _tables(finding: Finding) -> list[Table]:
         name = f"days {first + 1} to {end}"
         rows.append((name, sum(without.by_day[first:end]), sum(rescheduled.by_day[first:end])))
     columns = ("due", "without", "rescheduled")
-    return [make_evidence_table(f"{finding.subject}: cards due", columns, rows)]
+    return [make_evidence_table(f"{subject}: cards due", columns, rows)]
 
 
 RENDERERS: Mapping[type[f.Evidence], Renderer] = {

@@ -412,30 +412,8 @@ def _start_estimates(
         # Stored parameters do not matter then: no preset is left out because of them.
         log = _without_stored_parameters(log)
     learner = _make_learner(log, context, is_one_preset=preset is not None)
-    presets: list[preset_simulation.PresetCards] = []
-    last_error: InputError | None = None
-    for group in learner.groups:
-        try:
-            presets.append(
-                preset_simulation.prepare_preset(
-                    learner, group, question.days, question.after, parameters, is_off=is_off
-                )
-            )
-        except InputError as input_error:  # for example, all its cards are suspended
-            last_error = input_error
-    if not presets:
-        assert last_error is not None
-        raise last_error
-    paces = [habits.measure_pace(learner.log, cards.group) for cards in presets]
-    if question.new_a_day is None:
-        new_a_day = round(sum(pace.new_a_day for pace in paces))
-        weights = [pace.new_a_day for pace in paces]
-    else:
-        new_a_day = question.new_a_day
-        weights = [float(cards.today.new) for cards in presets]
-    for number, preset_new_a_day in enumerate(_apportion(new_a_day, weights)):
-        settings = replace(presets[number].settings, new_a_day=preset_new_a_day)
-        presets[number] = replace(presets[number], settings=settings)
+    presets, paces = prepare_presets(learner, question, parameters, is_off=is_off)
+    new_a_day = sum(cards.settings.new_a_day for cards in presets)
     group_ids = {cards.group for cards in presets}
     overdue = habits.count_overdue(learner.log, group_ids, question.after)
     assert overdue is not None
@@ -483,6 +461,44 @@ def _start_estimates(
         by_fsrs7=_scheduled_by_fsrs7(learner, presets, question, is_off=is_off),
     )
     return _refine(learner, presets, without_figures)
+
+
+def prepare_presets(
+    learner: Learner,
+    question: WorkloadQuestion,
+    parameters: Sequence[float] | None = None,
+    *,
+    is_off: bool,
+) -> tuple[list[preset_simulation.PresetCards], list[habits.Pace]]:
+    """Prepare the simulation of all presets with cards in use, and measure the learner's paces.
+
+    Raises InputError if there are none, or if the log does not say when cards are due.
+    """
+    presets: list[preset_simulation.PresetCards] = []
+    last_error: InputError | None = None
+    for group in learner.groups:
+        try:
+            presets.append(
+                preset_simulation.prepare_preset(
+                    learner, group, question.days, question.after, parameters, is_off=is_off
+                )
+            )
+        except InputError as input_error:  # for example, all its cards are suspended
+            last_error = input_error
+    if not presets:
+        assert last_error is not None
+        raise last_error
+    paces = [habits.measure_pace(learner.log, cards.group) for cards in presets]
+    if question.new_a_day is None:
+        new_a_day = round(sum(pace.new_a_day for pace in paces))
+        weights = [pace.new_a_day for pace in paces]
+    else:
+        new_a_day = question.new_a_day
+        weights = [float(cards.today.new) for cards in presets]
+    for number, preset_new_a_day in enumerate(_apportion(new_a_day, weights)):
+        settings = replace(presets[number].settings, new_a_day=preset_new_a_day)
+        presets[number] = replace(presets[number], settings=settings)
+    return presets, paces
 
 
 def _find_new_limits(
@@ -734,8 +750,8 @@ def _refine(
         if not preset_simulation.are_scheduled_by(presets, best):
             schedulers = [cards.scheduler for cards in presets]
             current_decks = ScheduledDecks.make(presets, schedulers, question.states)
-            runs = _wait_for_runs(current_decks.start_current(pool, fits, current_repeats))
-            current_figures = _average_runs(runs, question.budget)
+            runs = wait_for_runs(current_decks.start_current(pool, fits, current_repeats))
+            current_figures = average_runs(runs, question.budget)
             current_limit_effects = limits.measure_effects(runs)
             all_runs += runs
         sm2_decks = None
@@ -743,14 +759,14 @@ def _refine(
         if question.with_sm2 and not latest.is_fsrs_off:
             schedulers = [cards.sm2 for cards in presets]
             sm2_decks = ScheduledDecks.make(presets, schedulers, question.states)
-            runs = _wait_for_runs(sm2_decks.start_current(pool, fits, current_repeats))
+            runs = wait_for_runs(sm2_decks.start_current(pool, fits, current_repeats))
             sm2 = ScheduleEstimate(
-                _average_runs(runs, question.budget), limits.measure_effects(runs)
+                average_runs(runs, question.budget), limits.measure_effects(runs)
             )
             all_runs += runs
         latest = replace(
             latest,
-            estimates=tuple(_average_runs(runs, question.budget) for runs in simulations),
+            estimates=tuple(average_runs(runs, question.budget) for runs in simulations),
             current_figures=current_figures,
             limit_effects=tuple(map(limits.measure_effects, simulations)),
             current_limit_effects=current_limit_effects,
@@ -791,7 +807,7 @@ def _add_highest(latest: Workload, runs: Sequence[Sequence[SimulationResult]]) -
     return replace(
         latest,
         retentions=(*latest.retentions, HIGHEST_RETENTION),
-        estimates=(*latest.estimates, _average_runs(runs, latest.question.budget)),
+        estimates=(*latest.estimates, average_runs(runs, latest.question.budget)),
         limit_effects=(*latest.limit_effects, limits.measure_effects(runs)),
     )
 
@@ -810,12 +826,12 @@ def _add_draw(
     figures = []
     limit_effects = []
     for effects, runs in zip(latest.limit_effects, simulations, strict=True):
-        figures.append(_average_runs(runs, budget))
+        figures.append(average_runs(runs, budget))
         limit_effects.append(effects.join(limits.measure_effects(runs)))
     current_draws = latest.current_draws
     current_limit_effects = latest.current_limit_effects
     for runs in current_simulations:
-        current_draws = (*current_draws, _average_runs(runs, budget))
+        current_draws = (*current_draws, average_runs(runs, budget))
         assert current_limit_effects is not None
         current_limit_effects = current_limit_effects.join(limits.measure_effects(runs))
     sm2 = latest.sm2
@@ -824,7 +840,7 @@ def _add_draw(
         sm2 = ScheduleEstimate(
             sm2.figures,
             sm2.limit_effects.join(limits.measure_effects(runs)),
-            (*sm2.draws, _average_runs(runs, budget)),
+            (*sm2.draws, average_runs(runs, budget)),
         )
     return replace(
         latest,
@@ -838,10 +854,10 @@ def _add_draw(
 
 def _wait_for(pending: _PendingSimulations) -> preset_simulation.Simulations:
     """Return the results of started simulations."""
-    return [_wait_for_runs(runs) for runs in pending]
+    return [wait_for_runs(runs) for runs in pending]
 
 
-def _wait_for_runs(
+def wait_for_runs(
     pending: Sequence[Sequence[Future[SimulationResult]]],
 ) -> list[list[SimulationResult]]:
     """Return the results of one schedule's simulations, by seed and preset."""
@@ -851,7 +867,7 @@ def _wait_for_runs(
     return by_seed
 
 
-def _average_runs(runs: Sequence[Sequence[SimulationResult]], budget: float | None) -> _Figures:
+def average_runs(runs: Sequence[Sequence[SimulationResult]], budget: float | None) -> _Figures:
     """Return the mean FIGURES of runs; those of a run are of all its presets together."""
     figures = []
     for results in runs:

@@ -25,6 +25,7 @@ from srs_eval.advice.overview import INCONCLUSIVE_LINE, AnswerLine, Overview
 from srs_eval.advice.questions import PARAMETERS, QUESTION_REGISTRY, name_command
 from srs_eval.advice.sentences import FirstScreen, Pane, PaneLine
 from srs_eval.advice.shown import first_screen
+from srs_eval.advice.shown.fsrs7_switch import describe_preview
 from srs_eval.advice.workload.estimate import Workload, describe_beginning
 from srs_eval.advice.workload.ranges import REVIEWS
 from srs_eval.data.errors import NotEnoughData, format_count
@@ -441,6 +442,10 @@ class EvidenceScreen(_AnswerScreenBase, actions="evidence"):
                 sections.append(Text(answer.subject, "bold underline"))
             later_questions = {later_answer.question for later_answer in answers[number:]}
             sections.append(render_evidence(answer, styles, pane_lines, later_questions))
+        if self._pane_number == _PANE_OF_ACTS:
+            preview = self.session.models.find_fsrs7_preview()
+            if preview is not None:
+                sections += [Text(""), Text(describe_preview(preview), styles["not yet"])]
         self.query_one("#all", Static).update(stack(sections))
         paste = self.query_one("#paste", Static)
         copyable_answer = next((answer for answer in answers if answer.parameters), None)
