@@ -341,8 +341,10 @@ def describe_certainty(probability: float) -> str:
 
 
 def format_dots(probability: float) -> str:
-    """Draw a probability as dots, "●●●●○"; 50 % or less has none."""
+    """Draw a probability as dots, "●●●●○"; 50 % or less has none, and what is sure has all."""
     full = round(_DOT_COUNT * max(2 * probability - 1, 0.0))
+    if probability >= f.SURE:
+        full = _DOT_COUNT
     return "●" * full + "○" * (_DOT_COUNT - full)
 
 

@@ -87,7 +87,7 @@ def describe_act(act: Act, *, is_first: bool = True, is_only: bool = True) -> st
         case ActKind.CHANGE_NOTHING:
             return "Change nothing." if is_only else "Leave the settings as they are."
         case ActKind.WAIT_FOR_REVIEWS:
-            return "Change nothing yet." if is_only else "Leave the settings as they are for now."
+            return "Change nothing yet." if is_only else "Otherwise, change nothing yet."
         case ActKind.OPTIMIZE:
             instruction = f"press Optimize for {names}" if names else "press Optimize"
         case ActKind.PASTE_PARAMETERS:

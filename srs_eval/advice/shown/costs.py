@@ -627,17 +627,17 @@ def render_minutes(
             drop_order=1,
         )
         items.append(bar)
+    for sentence in (*_describe_dates_set(workload), *_describe_overdue_recall(workload)):
+        items.append(PaneLine(sentence, drop_order=5))
     if workload.recent_minutes_a_day >= _MIN_MINUTES_SHOWN:
         name = f"last {format_count(workload.pace_days, 'day')}"
         figure = _format_figure(MINUTES, workload.recent_minutes_a_day)
-        items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=5))
+        items.append(Bar(name, ("", figure), 0.0, level="not yet", drop_order=2))
         reason = _explain_change(workload)
         if reason:
             items.append(PaneLine(reason, drop_order=6))
         for sentence in _describe_past_recall(workload):
             items.append(PaneLine(sentence, drop_order=7))
-    for sentence in (*_describe_dates_set(workload), *_describe_overdue_recall(workload)):
-        items.append(PaneLine(sentence, drop_order=7))
     cards = format_count(workload.learned_cards, "card")
     if workload.unseen_cards and workload.new_a_day:
         new = min(workload.unseen_cards, workload.new_a_day * workload.question.days)
