@@ -261,7 +261,7 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
         RepositoryNotFoundError,
     )
 
-    advice = "the same command goes on from there"
+    advice = "run the same command to continue"
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, HfHubHTTPError):
         cause = cause.__cause__
@@ -276,9 +276,9 @@ def _explain_hub_error(error: Exception, repo: str) -> Exception:
     if isinstance(cause, RepositoryNotFoundError) or status == 404:
         return InputError(f"The hub has no data set {repo}: name one as OWNER/NAME.")
     if status == 429:
-        return InputError(f"The hub asks to wait (too many requests): later, {advice}.")
+        return InputError(f"The hub asks to wait (too many requests): {advice} later.")
     if status is not None:
-        return InputError(f"The hub answers with error {status}: later, {advice}.")
+        return InputError(f"The hub answers with error {status}: {advice} later.")
     if isinstance(error, OfflineModeIsEnabled):
         return InputError("HF_HUB_OFFLINE is set, so nothing can be downloaded: unset it.")
     if isinstance(error, InputError):

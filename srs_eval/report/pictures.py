@@ -463,8 +463,8 @@ def line_chart(
             axes.fill_between(x, columns[1], columns[2], color=colour, alpha=0.15, linewidth=0)
         elif len(columns) > 1:
             axes.vlines(x, columns[1], columns[2], color=colour, linewidth=1)
-    if logarithmic:
-        axes.set_xscale("log")
+    if logarithmic and any(np.isfinite(line.get_ydata()).any() for line in axes.lines):
+        axes.set_xscale("log")  # fails where no point is drawn
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     if ticks:
         _label_ticks(axes, ticks)

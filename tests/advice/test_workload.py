@@ -29,6 +29,7 @@ from srs_eval.data.reviews import IntArray
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
 from srs_eval.models import anki_sm2
+from tests.helpers.anki_simulator import following_ankis_simulator
 
 FSRS6 = Memory("FSRS-6", MODELS["FSRS-6"].default)
 FSRS7 = Memory("FSRS-7", MODELS["FSRS-7"].default)
@@ -336,6 +337,7 @@ def test_simulation_of_a_new_deck_equals_fsrs_rs(retention: float, limits: dict[
         "known": np.mean([run.memorized_cnt_per_day[-1] for run in runs]),
         "recalled": np.mean([sum(run.correct_cnt_per_day) for run in runs]),
     }
-    simulated = simulate_means(FSRS6, make_new_deck(7300), settings)
+    with following_ankis_simulator():
+        simulated = simulate_means(FSRS6, make_new_deck(7300), settings)
     for figure, value in expected.items():
         assert simulated[figure] == pytest.approx(value, rel=0.02), figure

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -52,13 +51,13 @@ from srs_eval.data.reviews import (
 from srs_eval.data.rows import select_presets
 from srs_eval.data.trials import Trials
 from srs_eval.engine.session import LearnerSession
-from srs_eval.models import fsrs6
 from srs_eval.models.configurations import resolve_configurations
 from srs_eval.models.own_parameters import normalize_as_anki
 from srs_eval.training.hyperparameters import Context
 from tests.conftest import shared_or_skip
 from tests.helpers import anki_simulator
 from tests.helpers.anki_files import DAY_MS, START_MS, make_collection, plain_history
+from tests.helpers.anki_simulator import following_ankis_simulator
 from tests.helpers.marks import slow_except
 
 DAY_S = 86_400
@@ -430,14 +429,6 @@ def test_known_cards_without_chance_equal_ankis(name: str) -> None:
     assert at_the_end == pytest.approx(start, abs=1e-3)
     unreviewed = answers["workload_deck_size_0"]["reviewless_end_memorized"]
     assert predict_recall(365).sum() == pytest.approx(unreviewed, abs=1e-3)
-
-
-@contextmanager
-def following_ankis_simulator() -> Iterator[None]:
-    """Let Hard shorten the stability on the same day: Anki's simulator does, its scheduler not."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MODELS, "FSRS-6", fsrs6.make_recurrent(0.001))  # type: ignore[arg-type]
-        yield
 
 
 RETENTIONS = (0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.95, 0.97)

@@ -203,7 +203,7 @@ def test_download_fetches_missing_and_damaged_files_only(
     damaged.write_bytes(damaged.read_bytes()[:-3])
     done = download(hub, folder)
     assert done.returncode == 0, done.stderr
-    assert "7 files fetched, 6 were there" in done.stderr
+    assert "7 files downloaded, 6 were already here" in done.stderr
     assert hub.sent[damaged.relative_to(folder).as_posix()] == 2
     assert sum(hub.sent.values()) == 3 * USERS + 2
     for name in hub.paths():
@@ -264,7 +264,7 @@ def test_ctrl_c_keeps_the_files_already_downloaded(hub: Hub, tmp_path: Path) -> 
     hub.waiting.clear()
     _, messages = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert "the same command goes on" in messages
+    assert "run the same command to continue" in messages
     assert "Traceback" not in messages
     again = download(hub, folder)
     assert again.returncode == 0, again.stderr

@@ -9,14 +9,23 @@ package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
-from srs_eval.advice.workload.simulator import Costs, Memory, SimulatedDeck, SimulationSettings
+from srs_eval.advice.workload.simulator import (
+    MODELS,
+    Costs,
+    Memory,
+    SimulatedDeck,
+    SimulationSettings,
+)
 from srs_eval.data.reviews import IntArray
+from srs_eval.models import fsrs6
 from srs_eval.training.optimisers import _chacha_words, _derive_chacha_key
 
 SEED = 42  # Anki's, always
@@ -252,3 +261,11 @@ def balance_interval(
         weights = (f32(1) / counts.astype(f32)) ** f32(2.15) * (f32(1) / length.astype(f32)) ** 3
     weights = np.where(counts == 0, f32(1), weights).astype(f32)
     return float(low + Chance(seed).choose(weights))
+
+
+@contextmanager
+def following_ankis_simulator() -> Iterator[None]:
+    """Let Hard shorten the stability on the same day: Anki's simulator does, its scheduler not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MODELS, "FSRS-6", fsrs6.make_recurrent(0.001))  # type: ignore[arg-type]
+        yield
