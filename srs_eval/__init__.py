@@ -16,7 +16,14 @@ _MODULE_BY_NAME = {
         "srs_eval.report.notebook",
     ),
     **dict.fromkeys(
-        ("confidence_set", "evaluate_dataset", "leaderboard", "pairs", "read_results"),
+        (
+            "confidence_set",
+            "evaluate_dataset",
+            "leaderboard",
+            "pairs",
+            "read_results",
+            "seed_spread",
+        ),
         "srs_eval.report.result_frames",
     ),
     **dict.fromkeys(("line", "sentences", "tables"), "srs_eval.advice.shown"),
@@ -48,6 +55,7 @@ __all__ = [
     "pairs",
     "read_results",
     "schedulability",
+    "seed_spread",
     "sentences",
     "tables",
     "training_log",
@@ -67,6 +75,7 @@ if TYPE_CHECKING:
         leaderboard,
         pairs,
         read_results,
+        seed_spread,
     )
     from srs_eval.training.hyperparameters import Context
 

@@ -380,7 +380,7 @@ def _compute_leaderboards(
     """
     averaged_users = None if own_users else common_users
     values = [file.metric_columns(shown_metrics, averaged_users) for file in files]
-    common_weights = _compute_weights(sizes)
+    common_weights = compute_weights(sizes)
     metric_count = len(shown_metrics)
     # Files with the same users share their resamples, and so they are computed together.
     files_by_users: dict[bytes, list[int]] = {}
@@ -389,7 +389,7 @@ def _compute_leaderboards(
         files_by_users.setdefault(users_key, []).append(index)
     intervals: dict[int, list[list[MeanInterval]]] = {}  # by file, then by weighting
     for members in files_by_users.values():
-        weights = _compute_weights(files[members[0]].sizes) if own_users else common_weights
+        weights = compute_weights(files[members[0]].sizes) if own_users else common_weights
         columns = np.concatenate([values[index] for index in members], axis=1)
         member_intervals = mean_intervals(columns, weights)
         for position, index in enumerate(members):
@@ -439,7 +439,7 @@ def _compute_leaderboards(
     return tuple(leaderboards), paired_in_order
 
 
-def _compute_weights(sizes: FloatArray) -> FloatArray:
+def compute_weights(sizes: FloatArray) -> FloatArray:
     """Return the weights of users (users, weightings), in the order of WEIGHTINGS."""
     return np.column_stack([sizes, np.ones(len(sizes)), np.log(np.maximum(sizes, 1))])
 
@@ -666,7 +666,7 @@ def compare_runs(
         old_values = old_file.metric_columns(shown_metrics, users)
         loss_changes = _as_losses(metric, values[:, 0]) - _as_losses(metric, old_values[:, 0])
         intervals_by_weighting = mean_intervals(
-            np.column_stack([values - old_values, loss_changes]), _compute_weights(sizes)
+            np.column_stack([values - old_values, loss_changes]), compute_weights(sizes)
         )
         differences = {}
         for column, name in enumerate(shown_metrics):

@@ -31,6 +31,7 @@ from srs_eval.benchmark.setup import (
     describe_settings,
     read_setup,
     remove_label,
+    remove_seed,
 )
 from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
@@ -89,6 +90,8 @@ class ResultFile:
     """The batch's record of an unknown model: words, inputs, parameters."""
     recorded_parameter_count: int | None = None  # the batch's, if the configuration has none
     name_in_raw: str = ""  # name of its folder of predictions: a batch's is the canonical name
+    seed: int = 0  # the protocol's, as far as the batch recorded it
+    name_without_seed: str = ""  # the same for all seeds of a configuration
 
     @property
     def spelled_name(self) -> str:
@@ -283,6 +286,7 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
     invalid_reason = leak_label(entry.get("check", ""))
     if invalid_reason:
         label = f"{label} ({invalid_reason})"
+    seed = entry.get("protocol", {}).get("seed", 0)
     missing_counts = [line["lacks"] for line in lines.values() if "lacks" in line]
     unused_counts = [line["unused"] for line in lines.values() if "unused" in line]
     return ResultFile(
@@ -305,6 +309,8 @@ def _read_file(path: Path, folder: Path, setup: Mapping[str, Any] | None) -> Res
         predictions_digest=entry.get("predictions", "?") if missing_counts else "",
         name_ambiguity=meaning.ambiguity,
         name_in_raw=canonical_name(file_name, setup),
+        seed=seed,
+        name_without_seed=remove_seed(meaning.name, entry.get("label", ""), seed),
     )
 
 

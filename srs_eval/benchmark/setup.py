@@ -9,7 +9,7 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -34,7 +34,7 @@ from srs_eval.models.configurations import (
 )
 from srs_eval.models.published import NamingYear
 from srs_eval.training.compile import compute_program_digest
-from srs_eval.training.hyperparameters import Context, Value, describe_values
+from srs_eval.training.hyperparameters import SEED, Context, Value, describe_values
 from srs_eval.training.networks import describe_pretrained
 
 SETUP_FILE = "setup.json"
@@ -358,9 +358,10 @@ def find_disagreement(stored: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 def _flatten_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry's values that change results, with the protocol's flags among them.
 
-    Values that change nothing are None.
+    Values that change nothing are None. A flag that the entry lacks came later and had its default.
     """
-    return {**entry, **entry["protocol"], "protocol": None, "check": None, "shown": None}
+    flags = {**asdict(Protocol()), **entry["protocol"]}
+    return {**entry, **flags, "protocol": None, "check": None, "shown": None}
 
 
 def _describe_training(values: Mapping[str, Any] | None) -> str:
@@ -379,8 +380,8 @@ def encode_json(content: Mapping[str, Any]) -> bytes:
 
 # --- names of configurations whose set-up is not the published one
 
-_NUMERIC_FLAGS = ("gamma", "batch_size", "max_seq_len", "n_splits")
-"""Flags that no suffix of canonical names expresses."""
+_NUMERIC_FLAGS = ("gamma", "batch_size", "max_seq_len", "n_splits", SEED.name)
+"""Flags that no suffix of canonical names expresses, in the order of names."""
 _MAX_NAME_LENGTH = 40
 
 
@@ -395,6 +396,36 @@ def describe_settings(configuration: Configuration) -> str:
         for name, value in flags.items()
         if value != getattr(Protocol(), name) and _depends_on(configuration, name)
     )
+
+
+def describe_seed(seed: int) -> str:
+    """Return the words for a seed at the end of labels, "" for the published seed, 0."""
+    return f"{SEED.name} {seed}" if seed else ""
+
+
+def remove_seed(name: str, label: str, seed: int) -> str:
+    """Return the name that a configuration with this label has with the published seed."""
+    words = label.split()
+    seed_words = describe_seed(seed).split()
+    for start in range(len(words) - 1):
+        if seed_words and words[start : start + 2] == seed_words:
+            del words[start : start + 2]
+            break
+    return remove_label(name, label) + _label_suffix(" ".join(words))
+
+
+def repeat_with_seeds(
+    resolve: Callable[[int], Sequence[Configuration]], label: str, first: int, count: int
+) -> list[Configuration]:
+    """Return what `resolve` makes of each of `count` seeds, from `first` on, with labels.
+
+    Configurations that no seed changes are returned once.
+    """
+    by_name: dict[str, Configuration] = {}
+    for seed in range(first, first + count):
+        for configuration in add_labels(resolve(seed), label):
+            by_name.setdefault(configuration.name, configuration)
+    return list(by_name.values())
 
 
 def _depends_on(configuration: Configuration, flag: str) -> bool:
@@ -445,9 +476,9 @@ def add_labels(configurations: Sequence[Configuration], label: str) -> list[Conf
 
     A `label` ends the name of every configuration, except of a baseline whose settings are the
     defaults. Without a label, the settings that differ from their defaults end the name:
-    FSRS-6-gamma-0.5. Numeric flags that a configuration does not depend on are set to their
-    defaults. Raises InputError for an invalid label, or one that produces the name of another
-    configuration.
+    FSRS-6-gamma-0.5. The seed follows a label, too, unless it is 0: FSRS-6-LABEL-seed-1. Numeric
+    flags that a configuration does not depend on are set to their defaults. Raises InputError for
+    an invalid label, or one that produces the name of another configuration.
     """
     check_name("--label", label)
     labelled = []
@@ -461,7 +492,10 @@ def add_labels(configurations: Sequence[Configuration], label: str) -> list[Conf
         configuration = replace(configuration, protocol=protocol)
         settings = describe_settings(configuration)
         if settings or (label and not configuration.is_baseline):
-            configuration = add_label(configuration, label or settings)
+            words = settings
+            if label:
+                words = f"{label} {describe_seed(configuration.protocol.seed)}".rstrip()
+            configuration = add_label(configuration, words)
         name = configuration.name
         if configuration.label and (find_meaning(name) or remove_tuned(name) != name):
             raise InputError(f"--label {label}: {name} means something else here.")

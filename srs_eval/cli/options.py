@@ -342,6 +342,31 @@ Gamma = Annotated[
         help="Pull parameters towards their start with this strength (FSRS-5, FSRS-6, FSRS-7).",
     ),
 ]
+TrainingSeed = Annotated[
+    int,
+    typer.Option(
+        "--seed",
+        rich_help_panel=_PROTOCOL,
+        min=0,
+        help=(
+            "Train with other random numbers: the order of batches and random starts. With 0, they "
+            "are as published."
+        ),
+    ),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        "--seeds",
+        rich_help_panel=_PROTOCOL,
+        metavar="K",
+        min=1,
+        help=(
+            "Evaluate with K seeds, counted from --seed, each configuration whose training draws "
+            "random numbers."
+        ),
+    ),
+]
 Sm2Target = Annotated[
     float,
     typer.Option(

@@ -77,6 +77,8 @@ def batch(
     batch_size: options.BatchSize = 512,
     max_seq_len: options.MaxSeqLen = 64,
     gamma: options.Gamma = 1.0,
+    seed: options.TrainingSeed = 0,
+    seeds: options.Seeds = 1,
     sm2_target: options.Sm2Target = 0.9,
     weights: options.Weights = None,
     device: options.Device = "cpu",
@@ -107,7 +109,7 @@ def batch(
     from srs_eval.batch import open_prediction_file, run_batch
     from srs_eval.benchmark.plan import is_engine
     from srs_eval.benchmark.result_files import render_raw_parquet, render_raw_table
-    from srs_eval.benchmark.setup import add_labels
+    from srs_eval.benchmark.setup import add_labels, repeat_with_seeds
     from srs_eval.data.datasets import select_shard
     from srs_eval.engine.session import LearnerSession
     from srs_eval.models.given import FILE_PREDICTIONS
@@ -137,6 +139,7 @@ def batch(
             batch_size=batch_size,
             max_seq_len=max_seq_len,
             gamma=gamma,
+            seed=seed,
         ),
         default=default,
         S0=S0,
@@ -161,12 +164,18 @@ def batch(
     selected_users = _select_users(opened_dataset, users, max_user_id)
     configurations = []
     if models:
-        configurations = _resolve_for_dataset(
-            flags, models, has_other_competitors=predictions is not None
-        )
+
+        def resolve_with_seed(seed: int) -> list[Configuration]:
+            protocol = replace(flags.protocol, seed=seed)
+            return _resolve_for_dataset(
+                replace(flags, protocol=protocol),
+                models,
+                has_other_competitors=predictions is not None,
+            )
+
+        configurations = repeat_with_seeds(resolve_with_seed, label, seed, seeds)
     model_names = {configuration.model.name for configuration in configurations}
     refuse_unused_weights(context, model_names)
-    configurations = add_labels(configurations, label)
     prediction_file = None
     if predictions is not None or name:
         base = add_labels(flags.resolve(FILE_PREDICTIONS), label)[0]

@@ -43,6 +43,9 @@ class Protocol:
     batch_size: int = 512
     max_seq_len: int = 64
     gamma: float = 1.0  # strength of the pull towards the start (FSRS-5, FSRS-6, FSRS-7)
+    seed: int = 0
+    """Added to the seeds of trainings that draw random numbers (`training.hyperparameters.SEED`);
+    with 0, these are as published."""
     known_decks_only: bool = False
     """Drop reviews whose card or deck is gone, as upstream does for SM-2 and Ebisu."""
     later_days_only: bool = False
@@ -94,6 +97,7 @@ class Protocol:
             recency=defaults.recency,
             gamma=defaults.gamma,
             batch_size=defaults.batch_size,
+            seed=defaults.seed,
             disable_short_term=defaults.disable_short_term,
             sched_penalties=defaults.sched_penalties,
             fallback_user=defaults.fallback_user,

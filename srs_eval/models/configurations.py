@@ -18,7 +18,7 @@ from srs_eval.data.errors import InputError, format_count
 from srs_eval.data.protocol import Protocol
 from srs_eval.data.reviews import ReviewLog
 from srs_eval.models import Context, Ensemble, Model, OnlineModel, TrainedModel, all_models
-from srs_eval.training.hyperparameters import Hyperparameter, Value, check_values
+from srs_eval.training.hyperparameters import SEED, Hyperparameter, Value, check_values
 
 Fit = Literal["trained", "default", "S0", "own"]
 """Origin of the parameters; "own" means those stored in the learner's presets."""
@@ -116,6 +116,13 @@ class Configuration:
         if self.fit == "trained" and isinstance(self.model, TrainedModel):
             return self.model.hyperparameters
         return ()
+
+    @property
+    def values_for_fit(self) -> Mapping[str, Value]:
+        """Hyperparameters that a fit finds in its context: those set, and the protocol's seed."""
+        if not self.protocol.seed or self.fit != "trained":
+            return self.hyperparameters
+        return {SEED.name: self.protocol.seed, **self.hyperparameters}
 
     def with_hyperparameters(self, values: Mapping[str, Value]) -> Configuration:
         """Return the configuration with these hyperparameters; all others are as published.
@@ -623,7 +630,7 @@ def _check_flags(protocol: Protocol) -> None:
         raise InputError(
             "--no_test_same_day adds nothing to --equalize_test_with_non_secs: leave one out."
         )
-    for name, least in (("n_splits", 2), ("batch_size", 1), ("max_seq_len", 1)):
+    for name, least in (("n_splits", 2), ("batch_size", 1), ("max_seq_len", 1), ("seed", 0)):
         value = getattr(protocol, name)
         if value < least:
             raise InputError(f"--{name} must be at least {least}, not {value}.")

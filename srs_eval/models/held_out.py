@@ -142,7 +142,7 @@ class _FoldFitter:
         self.configuration = task.configuration
         self.notes: list[str] = []
         trials = task.trials
-        hyperparameters = task.configuration.hyperparameters
+        hyperparameters = task.configuration.values_for_fit
         context = replace(task.context, hyperparameters=hyperparameters)
         if model.pretrain is not None:
             log, _ = trials.source

@@ -260,7 +260,7 @@ class OnlineModel(Model):
     def predict_held_out(self, task: HeldOutTask) -> Prediction:
         """Run the model over the reviews in order, and check its predictions."""
         trials = task.trials if self.file is None else for_own_model(task.trials)
-        hyperparameters = task.configuration.hyperparameters
+        hyperparameters = task.configuration.values_for_fit
         context = replace(task.context, hyperparameters=hyperparameters)
         with self.isolate_settings():
             predicted = self.online(trials, context)

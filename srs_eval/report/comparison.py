@@ -21,6 +21,7 @@ from srs_eval.benchmark.leaderboard import (
     group_by_reviews_before,
 )
 from srs_eval.benchmark.result_files import ResultFile
+from srs_eval.benchmark.seeds import SeedSpread
 from srs_eval.data.errors import format_count
 from srs_eval.data.reviews import FloatArray
 from srs_eval.metrics import METRIC_BY_KEY, better_direction
@@ -110,6 +111,7 @@ def build_comparison_section(
     own_users: bool,
     averages: Sequence[stats.Averages],
     matrix_labels: Sequence[str] = (),
+    seed_spreads: Sequence[SeedSpread] = (),
 ) -> Section:
     """Return everything about one set of evaluated reviews as a section.
 
@@ -121,6 +123,7 @@ def build_comparison_section(
     for table in comparison.leaderboards:
         blocks.append(_build_means_table(table, comparison, columns, prefix, own_users))
     blocks.append(_build_means_picture(comparison, prefix))
+    blocks += build_seed_blocks(seed_spreads, comparison.metric, prefix)
     if len(comparison.files) > 1:
         blocks.append(_build_pairs_section(comparison, prefix, positions))
     blocks.append(_build_size_section(comparison, prefix, positions))
@@ -214,6 +217,51 @@ def _build_means_table(
         rows,
         faint_rows=tuple(k for k, line in enumerate(table.rows) if line.file.is_baseline),
     )
+
+
+def build_seed_blocks(spreads: Sequence[SeedSpread], metric: str, prefix: str = "") -> list[Block]:
+    """Return a section on how far the means of a metric move from seed to seed; [] without any."""
+    if not spreads:
+        return []
+    heads = (
+        "model",
+        Column("weighted by", is_shown=len({spread.weighting for spread in spreads}) > 1),
+        "seeds",
+        "users",
+        Column(metric_heading(metric), note="mean over seeds and users"),
+        Column("spread", digits=5, note="standard deviation of the mean over seeds"),
+        Column("least", digits=5),
+        Column("greatest", digits=5),
+        Column(
+            "of ±",
+            digits=1,
+            percent=True,
+            note="the spread as a share of half of the interval over users",
+            key="spread of half-width",
+        ),
+    )
+    rows = (
+        (
+            spread.file.label,
+            spread.weighting,
+            len(spread.seeds),
+            spread.users,
+            make_figure(spread.mean),
+            spread.deviation,
+            float(spread.means.min()),
+            float(spread.means.max()),
+            spread.share_of_half_width,
+        )
+        for spread in spreads
+    )
+    table = Table.from_rows(
+        f"{prefix}seeds", f"Mean {metric_heading(metric)} with other seeds", heads, rows
+    )
+    text = (
+        "All other tables have the first seed only. Two models whose means differ by no more than "
+        "about twice the spread may change places with another seed."
+    )
+    return [Section("Seeds", (text, table))]
 
 
 def _build_means_picture(comparison: Comparison, prefix: str) -> Picture:

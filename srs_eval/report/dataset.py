@@ -12,12 +12,14 @@ from typing import Any, Literal
 import numpy as np
 
 from srs_eval.benchmark.leaderboard import (
+    WEIGHTINGS,
     Comparison,
     LeaderboardRow,
     compare_files,
     compute_averages,
 )
 from srs_eval.benchmark.result_files import ResultFile, ResultFolder, batch_folder_of, read_folders
+from srs_eval.benchmark.seeds import SeedSpread, compare_seeds, select_first_seeds
 from srs_eval.benchmark.setup import describe_settings, list_model_remarks
 from srs_eval.data.datasets import select_users
 from srs_eval.data.errors import InputError, format_count
@@ -31,6 +33,7 @@ from srs_eval.report.comparison import (
     build_changes_section,
     build_comparison_section,
     build_leaderboard_section,
+    build_seed_blocks,
     format_title,
     metric_heading,
 )
@@ -61,7 +64,8 @@ def build_results_report(
     Raises InputError for anything named that the folders do not contain.
     """
     folders = read_folders(paths)
-    files = _collect_files(folders)
+    all_files = _collect_files(folders)
+    files = all_files
     reference_files = find_files("--reference", reference, files) if reference else []
     if len(reference_files) > 1:
         labels = join_names([file.label for file in reference_files])
@@ -69,12 +73,16 @@ def build_results_report(
     if models is not None:
         selected_files = [*find_files("--models", models, files), *reference_files]
         files = [file for file in files if file in selected_files]
+    else:
+        first_seeds = select_first_seeds(files)
+        files = [file for file in files if file in first_seeds or file in reference_files]
     matrix_files = find_files("--matrix", matrix, files) if matrix else []
     selected_users = None
     if users is not None:
         available_users = sorted({user for file in files for user in file.users.tolist()})
         selected_users = select_users(available_users, users)
         files = restrict_files(files, selected_users)
+        all_files = restrict_files(all_files, selected_users)
     available_metrics = dict.fromkeys(name for file in files for name in file.metrics)
     if not available_metrics:
         raise InputError(
@@ -111,6 +119,7 @@ def build_results_report(
             own_users=own_users,
             averages=averages,
             matrix_labels=matrix_labels,
+            seed_spreads=_select_spreads(compare_seeds(comparison, all_files)),
         )
         caption = "" if own_users else f"n = {format_count(len(comparison.users), 'user')}; "
         sections.append(_transform_tables(section, partial(_add_caption, caption)))
@@ -144,11 +153,23 @@ def build_leaderboards(folder: Path, names: Set[str], users: Set[int]) -> list[S
     Only the named configurations and users are in the tables.
     """
     sections = []
-    for comparison in compare_files(_collect_files(read_folders([folder]), names, users)):
+    files = _collect_files(read_folders([folder]), names, users)
+    for comparison in compare_files(select_first_seeds(files)):
         section = build_leaderboard_section(comparison)
-        blocks = (*section.blocks, *_describe_omitted_users(comparison))
+        spreads = _select_spreads(compare_seeds(comparison, files), (WEIGHTINGS[0],))
+        blocks = (
+            *section.blocks,
+            *_describe_omitted_users(comparison),
+            *build_seed_blocks(spreads, comparison.metric),
+        )
         sections.append(replace(section, blocks=blocks))
     return sections
+
+
+def _select_spreads(
+    spreads: Iterable[SeedSpread], weightings: Sequence[str] = WEIGHTINGS[:2]
+) -> list[SeedSpread]:
+    return [spread for spread in spreads if spread.weighting in weightings]
 
 
 def _collect_files(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 from os import PathLike
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from srs_eval.benchmark.leaderboard import WEIGHTINGS, Comparison, compare_files
 from srs_eval.benchmark.result_files import ResultFile, read_folders
+from srs_eval.benchmark.seeds import compare_seeds, select_first_seeds
+from srs_eval.benchmark.setup import repeat_with_seeds
 from srs_eval.data.arguments import (
     A_FILE_OR_FOLDER,
     NAMES,
@@ -31,7 +34,7 @@ from srs_eval.data.datasets import open_dataset, select_users
 from srs_eval.data.errors import InputError, require
 from srs_eval.data.protocol import Protocol
 from srs_eval.engine.ranking import add_baselines
-from srs_eval.models.configurations import resolve_configurations
+from srs_eval.models.configurations import Configuration, resolve_configurations
 from srs_eval.report.comparison import DEFAULT_METRICS, SIGNIFICANCE_LEVEL
 from srs_eval.report.console import BatchProgress
 from srs_eval.report.dataset import find_files, find_name, restrict_files
@@ -59,6 +62,7 @@ def evaluate_dataset(
     *,
     out: str | Path,
     users: _Users = None,
+    seeds: int = 1,
     jobs: int | None = None,
     engine: str = "local",
     raw: bool = False,
@@ -73,13 +77,15 @@ def evaluate_dataset(
     with the rows of these users and configurations.
 
     `models` are as `evaluate` takes them, but not made in the notebook itself: workers read a
-    model's file. AVG is added as the baseline. `users` are numbers, or a
-    text such as "1-100,205"; all users without it. `jobs` is the number of worker processes,
-    without it one for each core; `engine` may be a Dask cluster ("dask://HOST:PORT"). `raw` also
-    stores each review's predictions, and `fresh` deletes earlier results first. `on_event` is
-    called with each event of the batch (`benchmark.plan`) in the place of progress on stderr.
-    Scripts need the usual `if __name__ == "__main__":` guard of multiprocessing. Raises InputError;
-    units that fail are in the folder `failed`.
+    model's file. AVG is added as the baseline. Settings of the protocol that differ from the
+    defaults end the names of configurations: FSRS-6-gamma-0.5. `seeds` is the number of seeds,
+    counted from `protocol.seed`, with which each configuration whose training draws random numbers
+    is evaluated. `users` are numbers, or a text such as "1-100,205"; all users without it. `jobs`
+    is the number of worker processes, without it one for each core; `engine` may be a Dask cluster
+    ("dask://HOST:PORT"). `raw` also stores each review's predictions, and `fresh` deletes earlier
+    results first. `on_event` is called with each event of the batch (`benchmark.plan`) in the place
+    of progress on stderr. Scripts need the usual `if __name__ == "__main__":` guard of
+    multiprocessing. Raises InputError; units that fail are in the folder `failed`.
     """
     from srs_eval.batch import run_batch
     from srs_eval.benchmark.result_files import render_raw_parquet
@@ -91,6 +97,7 @@ def evaluate_dataset(
     check_type("engine", "local, dask-local or dask://HOST:PORT", engine, str)
     check_flag("raw", raw)
     check_flag("fresh", fresh)
+    check_whole_number("seeds", seeds, "a number of seeds, at least 1", least=1)
     if jobs is not None:
         check_whole_number("jobs", jobs, "a number of worker processes, at least 1", least=1)
     if on_event is not None:
@@ -99,7 +106,13 @@ def evaluate_dataset(
     require("pandas", "A frame")
     if raw:
         require("pyarrow", "raw=True")
-    configurations = add_baselines(resolve_configurations(names, protocol), excludes_deleted=False)
+    protocol = protocol or Protocol()
+
+    def resolve_with_seed(seed: int) -> list[Configuration]:
+        resolved = resolve_configurations(names, replace(protocol, seed=seed))
+        return add_baselines(resolved, excludes_deleted=False)
+
+    configurations = repeat_with_seeds(resolve_with_seed, "", protocol.seed, seeds)
     refuse_in_memory(configurations)
     opened_dataset = open_dataset(dataset)
     selected_users = _select_users(opened_dataset.users, users)
@@ -267,6 +280,49 @@ def confidence_set(
     return pd.DataFrame(rows).set_index("configuration").astype({"is_in_set": "boolean"})
 
 
+def seed_spread(
+    *folders: str | Path,
+    metric: str = "LogLoss",
+    models: str | Iterable[str] | None = None,
+    users: _Users = None,
+) -> pandas.DataFrame:
+    """Return how far means move from seed to seed: a row per configuration and weighting.
+
+    Configurations are those that a folder holds with several seeds (`evaluate_dataset(seeds=5)`).
+    Columns are the mean of `metric` over seeds and users with its 99 % interval, the standard
+    deviation (`spread`), `least` and `greatest` of the means over seeds, and the standard deviation
+    as a share of half of the interval (`spread_of_half_width`). Raises InputError.
+    """
+    check_type("metric", "the name of a metric", metric, str)
+    require("pandas", "A frame")
+    import pandas as pd
+
+    comparisons, _ = _compare(folders, [metric], models, users)
+    files = _restrict(_read_files(folders), users)
+    rows = []
+    for comparison in comparisons:
+        for spread in compare_seeds(comparison, files):
+            row: dict[str, Any] = {
+                "configuration": spread.file.name,
+                "weighting": spread.weighting,
+                "seeds": len(spread.seeds),
+                "users": spread.users,
+            }
+            row |= flatten_intervals({comparison.metric: spread.mean}, "estimate", "low", "high")
+            row |= {
+                "spread": spread.deviation,
+                "least": spread.means.min(),
+                "greatest": spread.means.max(),
+                "spread_of_half_width": spread.share_of_half_width,
+            }
+            rows.append(row)
+    if not rows:
+        raise InputError(
+            "No configuration has results with several seeds: evaluate_dataset(seeds=5) makes them."
+        )
+    return pd.DataFrame(rows).set_index("configuration")
+
+
 def _compare(
     folders: Sequence[str | Path],
     metrics: Sequence[str],
@@ -277,16 +333,31 @@ def _compare(
 
     Return the metrics, too, spelled as in the files.
     """
-    names = None if models is None else _check_names("models", models)
-    files = _read_files(folders)
-    if names is not None:
-        files = find_files("models", ",".join(names), files)
-    if users is not None:
-        available_users = sorted({user for file in files for user in file.users.tolist()})
-        files = restrict_files(files, _select_users(available_users, users))
+    files = _select_files(folders, models, users)
     available = dict.fromkeys(metric for file in files for metric in file.metrics)
     metrics = [find_name("metrics", metric, available) for metric in metrics]
     return compare_files(files, metrics[0], metrics=metrics), metrics
+
+
+def _select_files(
+    folders: Sequence[str | Path], models: str | Iterable[str] | None, users: _Users
+) -> list[ResultFile]:
+    """Read the selected results in some folders; without `models`, those of the first seeds."""
+    names = None if models is None else _check_names("models", models)
+    files = _read_files(folders)
+    files = select_first_seeds(files) if names is None else _find(names, files)
+    return _restrict(files, users)
+
+
+def _find(names: Sequence[str], files: Sequence[ResultFile]) -> list[ResultFile]:
+    return find_files("models", ",".join(names), files)
+
+
+def _restrict(files: list[ResultFile], users: _Users) -> list[ResultFile]:
+    if users is None:
+        return files
+    available_users = sorted({user for file in files for user in file.users.tolist()})
+    return restrict_files(files, _select_users(available_users, users))
 
 
 def _read_files(folders: Sequence[str | Path]) -> list[ResultFile]:

@@ -204,7 +204,7 @@ def penalty(name: str, default: float, flag: str = "") -> Hyperparameter:
     return Hyperparameter(name, default, 100.0, 1e-9, 1e9, flag=flag)
 
 
-SEED = Hyperparameter("seed", 0, minimum=0, is_integer=True, is_searched=False)
+SEED = Hyperparameter("seed", 0, minimum=0, is_integer=True, flag="seed", is_searched=False)
 """Number added to the seeds of a training: those of the order of batches and of random starts. With
 0, they are as published."""
 

@@ -304,7 +304,7 @@ def test_parameters_of_unknown_age_rest_on_other_people(
     ("probability", "words", "drawn"),
     [
         (0.98, "sure", "●●●●●"),
-        (0.95, "sure", "●●●●○"),
+        (0.95, "sure", "●●●●●"),
         (0.949, "likely", "●●●●○"),
         (0.8, "likely", "●●●○○"),
         (0.799, "could go either way", "●●●○○"),

@@ -18,8 +18,9 @@ from tools.simulated import simulate_learner, write_dataset
 
 COMMANDS = ("run", "open", "demo", "export", "batch", "audit")
 DECIDED_BY_MODELS = {"known_decks_only", "later_days_only"}
-MISSING_OPTIONS = {("export", "short")}
-"""`--short` of `export` is a form of the report, not the protocol's flag."""
+MISSING_OPTIONS = {("export", "short"), ("audit", "seed")}
+"""`--short` of `export` is a form of the report, not the protocol's flag. `--seed` of `audit` is
+that of its search; its trainings have the seeds of `--repeats`."""
 
 FLAGS = [flag.name for flag in fields(Protocol) if flag.name not in DECIDED_BY_MODELS]
 COMMANDS_AND_FLAGS = [pair for pair in product(COMMANDS, FLAGS) if pair not in MISSING_OPTIONS]
